@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 import barnabas
 from barnabas.records import scan
+from tests.support.effort import SEED
 from tests.support.sources import failure_in_sources
 from tests.support.systems import IS_BSD
 
@@ -27,9 +28,16 @@ OPEN_FILES = 300
 PACKAGE = Path(barnabas.__file__).resolve().parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before that of Hypothesis
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Hypothesis draw from the seed of all random tests."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(SEED)
+
+
 def pytest_report_header() -> str:
     code = "interpreted" if scan.__file__.endswith(".py") else "compiled"
-    return f"barnabas: {PACKAGE}, {code}{', as on macOS' if IS_BSD else ''}"
+    return f"barnabas: {PACKAGE}, {code}{', as on macOS' if IS_BSD else ''}; BARNABAS_TEST_SEED={SEED}"
 
 
 def pytest_sessionstart() -> None:
@@ -81,12 +89,19 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, where several processes share them: none is left to one at the end."""
+    """Put the files in an order in which several processes share them well.
+
+    Those that take longest are the first, so that none is left to one process at the end. Those that wait for other
+    processes are spread among those that calculate, but for the last fifth, where one that waits would be waited for.
+    """
     if not hasattr(config, "workerinput"):
         return
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     waiting = {item.path for item in items if item.get_closest_marker("e2e")}
-    items.sort(key=lambda item: (item.path not in slow, item.path not in waiting))
+    place: dict[Path, float] = {}
+    for paths, part in ((waiting, 0.8), ({item.path for item in items} - waiting, 1.0)):
+        place |= {path: part * n / len(paths) for n, path in enumerate(sorted(paths))}
+    items.sort(key=lambda item: (item.path not in slow, place[item.path], item.path))
 
 
 @pytest.hookimpl(trylast=True)

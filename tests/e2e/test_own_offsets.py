@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing import RunningBroker
 from barnabas.testing.running import import_path
+from tests.support.effort import drawing
 from tests.support.pages import samples
 
 pytestmark = pytest.mark.e2e
@@ -107,9 +107,7 @@ class Programs:
 def test_each_record_is_saved_once_whoever_is_killed(
     tmp_path: Path, sending: tuple[str, Sending], number: int
 ) -> None:
-    seed = random.randrange(1 << 30)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = drawing()
     bootstrap, sent = sending
     programs = Programs(tmp_path, number, bootstrap)
     for _ in range(KILLS):

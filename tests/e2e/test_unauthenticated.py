@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import struct
@@ -18,7 +17,7 @@ from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest
 from barnabas.wire.headers import encode_request
 from tests.support.certificates import written
-from tests.support.effort import EFFORT
+from tests.support.effort import EFFORT, drawing
 from tests.support.raw_client import RawClient
 
 from .conftest import BrokerProcess, _start
@@ -107,19 +106,13 @@ def answers(bootstrap: str, messages: list[bytes]) -> bytes:
     return data
 
 
-def seed() -> int:
-    return int(os.environ.get("BARNABAS_TEST_SEED", random.randrange(2**32)))
-
-
 def test_logins_out_of_turn_and_damaged_tell_nothing(brokers: dict[str, BrokerProcess]) -> None:
     broker = brokers["SASL_PLAINTEXT"]
     topic = CreateTopicsRequest.CreatableTopic(name=SECRET, num_partitions=1, replication_factor=1)
     with logged_in(broker) as client:
         assert client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=9000), 4).topics[0].error_code == 0
         assert client.ask(MetadataRequest(topics=None), 1).topics[0].name == SECRET
-    chosen = seed()
-    print(f"BARNABAS_TEST_SEED={chosen}")
-    rng = random.Random(chosen)
+    rng = drawing()
     for _ in range(COUNT):
         assert SECRET.encode() not in answers(broker.bootstrap, frames(rng))
     with logged_in(broker) as client:
@@ -127,9 +120,7 @@ def test_logins_out_of_turn_and_damaged_tell_nothing(brokers: dict[str, BrokerPr
 
 
 def test_what_is_no_tls_gets_no_answer_but_an_alert(brokers: dict[str, BrokerProcess]) -> None:
-    chosen = seed()
-    print(f"BARNABAS_TEST_SEED={chosen}")
-    rng = random.Random(chosen)
+    rng = drawing()
     for _ in range(COUNT // 4):
         data = bytearray(CLIENT_HELLO + rng.randbytes(rng.randrange(200)))
         if rng.randrange(2):

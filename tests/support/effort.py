@@ -1,11 +1,26 @@
-"""Effort of the random tests: a little with every change, a lot in `make nightly`."""
+"""Effort of the random tests: a little with every change, a lot in `make nightly`.
+
+The rule: all that is drawn is drawn from one seed, which the head of each run shows. It is another one each day, and the
+same for all who run the tests that day; a night draws its own.
+"""
 
 from __future__ import annotations
 
 import os
+from datetime import date
+from random import Random, SystemRandom
 
 # How many times the usual number of examples; set it to find again what a nightly run has found.
 EFFORT = int(os.environ.get("BARNABAS_TEST_EFFORT", "1"))
+_DRAWN = str(SystemRandom().getrandbits(32)) if EFFORT > 1 else f"{date.today():%Y%m%d}"
+SEED = int(
+    os.environ.setdefault("BARNABAS_TEST_SEED", _DRAWN)
+)  # other processes of the same run have the same
+
+
+def drawing(run: int = 0) -> Random:
+    """Return what a random test draws from, in the first of its runs or another one."""
+    return Random(SEED + run)
 
 
 def examples(count: int) -> int:

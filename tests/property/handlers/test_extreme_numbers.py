@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import fields, is_dataclass
-from random import Random, SystemRandom
 
 import pytest
 import trio
@@ -22,7 +21,7 @@ from barnabas.wire.generated.initialize_share_group_state import InitializeShare
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.headers import decode_response, encode_request
 from tests.support.broker import broker_to_ask, new_connection
-from tests.support.effort import examples
+from tests.support.effort import drawing, examples
 from tests.support.logs import batch
 from tests.support.messages import EDGES, Builder, all_messages, codec_of
 from tests.support.newest_release import NEWEST, only_newest
@@ -138,9 +137,7 @@ async def populate(ask):
 async def check_numbers(api, settings, tmp_path, caplog):
     key = api.key
     message = all_messages()[f"{api.name}Request"]
-    seed = SystemRandom().getrandbits(32)
-    print(f"seed {seed}")
-    random = Random(seed)
+    random = drawing()
     async with broker_to_ask(tmp_path, settings, threads=SimulatedThreads(random)) as ask:
         services, pipeline = ask.services, request_parts_of(ask.services, ask.broker.memory)
         await trio.testing.wait_all_tasks_blocked()

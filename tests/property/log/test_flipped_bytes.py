@@ -6,7 +6,6 @@ Never an empty log in the place of one with records, and never a start that ends
 from __future__ import annotations
 
 import logging
-import os
 import random
 
 import pytest
@@ -18,7 +17,7 @@ from barnabas.testing.memory_disk import Inode, MemoryDisk
 from barnabas.tools.logtool.overlay import apply_changes
 from barnabas.tools.logtool.places import open_partition
 from barnabas.tools.logtool.repair import plan_repair
-from tests.support.effort import EFFORT
+from tests.support.effort import EFFORT, drawing
 from tests.support.logs import TOPIC_ID, Broker, append, batch, marker, read_all
 
 SETTINGS = {"segment_bytes": 1_200, "index_interval_bytes": 150}
@@ -89,9 +88,7 @@ def opened(disk: MemoryDisk):
 @pytest.mark.parametrize("clean", [True, False], ids=["after a clean stop", "after a crash"])
 def test_one_damaged_byte_costs_one_batch_or_a_file_that_is_rebuilt(clean, caplog):
     caplog.set_level(logging.ERROR)
-    seed = int(os.environ.get("BARNABAS_TEST_SEED", random.randrange(1 << 30)))
-    print(f"BARNABAS_TEST_SEED={seed}")
-    rng = random.Random(seed)
+    rng = drawing()
     sound = written(clean=clean)
     before = read_all(opened(clone(sound))[1])
     assert len(before) > 30

@@ -7,7 +7,6 @@ is not missing without a word: groups and transactional ids are told so only aft
 from __future__ import annotations
 
 import logging
-import os
 import random
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
 from barnabas.wire.generated.produce import ProduceRequest
 from tests.support.broker import NOW_MS, Asked, broker_to_ask
-from tests.support.effort import EFFORT
+from tests.support.effort import EFFORT, drawing
 from tests.support.logs import read_all
 
 from .test_flipped_bytes import NO_CHECKSUM, clone, files
@@ -172,9 +171,7 @@ async def judge_start(
 @pytest.mark.parametrize("clean", [True, False], ids=["after a clean stop", "after a crash"])
 async def test_one_damaged_byte_costs_a_broker_one_batch(clean, caplog):
     caplog.set_level(logging.ERROR)
-    seed = int(os.environ.get("BARNABAS_TEST_SEED", random.randrange(1 << 30)))
-    print(f"BARNABAS_TEST_SEED={seed}")
-    rng = random.Random(seed)
+    rng = drawing()
     sound = await written(clean=clean)
     failures = []
     for path, at in places(sound, rng, clean=clean):

@@ -6,15 +6,13 @@ A record that is written again gets a checksum again: damage that was not notice
 from __future__ import annotations
 
 import logging
-import os
-import random
 from pathlib import Path
 
 from barnabas.log.format import names
 from barnabas.log.partition_log import PartitionLog
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.cleaning import COMPACTED, cleaner, write
-from tests.support.effort import EFFORT
+from tests.support.effort import EFFORT, drawing
 from tests.support.logs import NOW_MS, Broker, read_all
 
 from .test_flipped_bytes import clone, files
@@ -65,9 +63,7 @@ def pairs(log: PartitionLog) -> list[tuple[bytes, bytes]]:
 
 def test_a_damaged_log_is_cleaned_rightly_or_not_at_all(caplog):
     caplog.set_level(logging.ERROR)
-    seed = int(os.environ.get("BARNABAS_TEST_SEED", random.randrange(1 << 30)))
-    print(f"BARNABAS_TEST_SEED={seed}")
-    rng = random.Random(seed)
+    rng = drawing()
     sound = written()
     before = bytes_of(sound)
     expected = pairs(cleaned(clone(sound)))

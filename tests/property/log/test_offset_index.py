@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from random import Random, SystemRandom
+from random import Random
 
 from barnabas.log.format import CorruptFileError
 from barnabas.log.format.offset_index import ENTRY_SIZE, OffsetIndex
-from tests.support.effort import examples
+from tests.support.effort import drawing, examples
 
 INT32 = 2**31
 
@@ -28,25 +28,21 @@ def drawn(random: Random) -> tuple[OffsetIndex, list[int], list[int]]:
 
 
 def test_a_lookup_finds_what_bisect_finds() -> None:
-    seed = SystemRandom().getrandbits(32)
-    print(f"seed {seed}")
-    random = Random(seed)
+    random = drawing()
     for _ in range(examples(300)):
         index, offsets, positions = drawn(random)
         end_offset = (offsets or [index.base_offset])[-1] + 5
         end_position = (positions or [0])[-1] + 5
         near = [one + by for one in random.sample(offsets, min(len(offsets), 5)) for by in (-1, 0, 1)]
         for offset in [*near, *(random.randint(index.base_offset - 5, end_offset) for _ in range(10))]:
-            assert index.slots_up_to(offset) == bisect_right(offsets, offset), (seed, offset)
+            assert index.slots_up_to(offset) == bisect_right(offsets, offset), offset
         near = [one + by for one in random.sample(positions, min(len(positions), 5)) for by in (-1, 0, 1)]
         for position in [*near, *(random.randint(-5, end_position) for _ in range(10))]:
-            assert index.slots_before(position) == bisect_right(positions, position - 1), (seed, position)
+            assert index.slots_before(position) == bisect_right(positions, position - 1), position
 
 
 def test_a_lookup_in_damaged_entries_comes_to_an_end_within_the_index() -> None:
-    seed = SystemRandom().getrandbits(32)
-    print(f"seed {seed}")
-    random = Random(seed)
+    random = drawing()
     for _ in range(examples(300)):
         data = random.randbytes(ENTRY_SIZE * random.randint(1, 200))
         try:
@@ -55,5 +51,5 @@ def test_a_lookup_in_damaged_entries_comes_to_an_end_within_the_index() -> None:
             continue
         for _ in range(10):
             number = random.randint(-INT32, INT32)
-            assert 0 <= index.slots_up_to(number) <= len(index), (seed, number)
-            assert 0 <= index.slots_before(number) <= len(index), (seed, number)
+            assert 0 <= index.slots_up_to(number) <= len(index), number
+            assert 0 <= index.slots_before(number) <= len(index), number

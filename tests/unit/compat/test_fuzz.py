@@ -1,6 +1,5 @@
 """The fuzzer of what comes before a login: it finds what a broker must not do, and nothing where all is well."""
 
-import os
 import random
 import struct
 
@@ -16,7 +15,7 @@ from compat.fuzz.held import Held, is_rotated
 from compat.fuzz.session import AUTHENTICATE, HANDSHAKE, METADATA, SECRET_TOPIC, Line, Session
 from compat.fuzz.simulated import SimulatedLogins
 from compat.fuzz.target import Round
-from tests.support.effort import examples
+from tests.support.effort import drawing, examples
 
 
 class Answers(Line):
@@ -73,22 +72,18 @@ async def test_a_broker_that_says_too_much_is_found_out(answers, said):
 
 
 def test_a_broker_says_and_keeps_nothing_before_a_login():
-    seed = int(os.environ.get("BARNABAS_TEST_SEED", random.randrange(2**32)))
-    print(f"BARNABAS_TEST_SEED={seed}")
     logins = SimulatedLogins()
-    result = logins.run_round(random.Random(seed), examples(1_000))
+    result = logins.run_round(drawing(), examples(1_000))
     assert [*result.findings, *logins.close()] == []
     assert result.inputs >= 1_000
 
 
 @pytest.mark.parametrize("name", [one.name for one in pure.PURE])
 def test_functions_that_take_the_bytes_of_strangers(name):
-    seed = int(os.environ.get("BARNABAS_TEST_SEED", random.randrange(2**32)))
-    print(f"BARNABAS_TEST_SEED={seed}")
     (target,) = (one for one in pure.TARGETS if one.name == name)
     run_round, close = target.open()
     count = examples(20 if name == "recovery" else 300)
-    assert [*run_round(random.Random(seed), count).findings, *close()] == []
+    assert [*run_round(drawing(), count).findings, *close()] == []
     (chosen,) = (one for one in pure.PURE if one.name == name)
     for data in pure.corpus_of(name):
         chosen.check(data)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
 
 import pytest
 
 from barnabas.log.format import names
 from barnabas.records.validate import Origin
+from tests.support.effort import drawing
 from tests.support.logs import NOW_MS, Broker, append, batch, marker, quick_directory, read_all
 
 BATCHES = 400
@@ -48,9 +47,7 @@ def damage(directory, suffix, rng, count):
 @pytest.mark.parametrize("suffix", [names.OFFSET_INDEX, names.TIME_INDEX])
 @pytest.mark.parametrize("count", [1, 20])
 def test_no_lookup_is_wrong(broker, directory, suffix, count):
-    seed = int(os.environ.get("BARNABAS_TEST_SEED", "7"))
-    print("seed", seed)
-    rng = random.Random(seed)
+    rng = drawing()
     sound = {path.name: path.read_bytes() for path in (directory / "t-0").iterdir()}
     wrong = 0
     for _ in range(10):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import socket
 import ssl
 from contextlib import asynccontextmanager
@@ -19,7 +18,7 @@ from barnabas.network.tls_context import TlsSettings, client_context, openssl_na
 from barnabas.network.tls_stores import StoreSettings, TlsError, read_key_store, read_trust_store
 from barnabas.wire.regions import FileRegion
 from tests.support.certificates import authority, signed, stranger, trusted_pkcs12
-from tests.support.effort import examples
+from tests.support.effort import drawing, examples
 
 KEY = signed({"CN": "broker"}, authority())
 ALICE = signed({"O": "Castle", "CN": "alice"}, authority())
@@ -249,9 +248,7 @@ async def test_bytes_come_and_go(version):
 
 
 async def test_a_large_request_in_records_of_any_size_is_received_to_its_end():
-    seed = int(os.environ.get("BARNABAS_TEST_SEED", random.randrange(2**32)))
-    print(f"BARNABAS_TEST_SEED={seed}")
-    rng = random.Random(seed)
+    rng = drawing()
     async with connected() as (transport, _, client):
         for _ in range(examples(5)):
             data = rng.randbytes(rng.randrange(1, 400_000))

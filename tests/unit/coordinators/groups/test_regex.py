@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from random import Random, SystemRandom
 
 import pytest
 
 from barnabas.coordinators.groups.consumer import regex
 from barnabas.coordinators.groups.consumer.regex import NAMES_AT_ONCE, match_in_steps, matching
 from barnabas.errors import RequestError
+from tests.support.effort import drawing
 
 
 def topics(names):
@@ -37,9 +37,7 @@ def test_of_other_topics_only_the_difference_is_matched():
 
 
 def test_whatever_changes_the_answer_is_that_of_matching_all():
-    seed = SystemRandom().getrandbits(32)
-    print(f"seed {seed}")
-    random = Random(seed)
+    random = drawing()
     names = topics([])
     for _ in range(200):
         names = {name: None for name in names if random.random() < 0.8}

@@ -1,7 +1,5 @@
 """The same requests to Apache ZooKeeper and to this server: the answers say the same."""
 
-from random import Random, SystemRandom
-
 import pytest
 
 from barnabas.tools.zkserver.acl import OPEN, Acl, Identity
@@ -14,7 +12,7 @@ from barnabas.tools.zkserver.jute import (
     encode_vector,
 )
 from barnabas.tools.zkserver.requests import CREATES, Op, encode_acl
-from tests.support.effort import examples
+from tests.support.effort import drawing, examples
 from tests.support.zookeeper_wire import WireClient, create, multi, path_and_version, read, set_data
 
 REQUESTS = 400
@@ -175,9 +173,7 @@ class Draw:
 
 @pytest.mark.parametrize("run", range(examples(3)))
 def test_random_requests_are_answered_alike(real_zookeeper, own_zookeeper, run):
-    seed = SystemRandom().getrandbits(32)
-    print(f"seed {seed}")
-    draw = Draw(Random(seed), f"/like-{seed}")
+    draw = Draw(drawing(run), f"/like-{run}")
     with WireClient(real_zookeeper) as apache, WireClient(own_zookeeper) as ours:
         compare(draw, (apache, ours))
 
