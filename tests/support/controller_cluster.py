@@ -131,6 +131,11 @@ class ClusterBroker:
 
     # --- what the controller sends --------------------------------------------------------------------------
 
+    @property
+    def is_registered(self) -> bool:
+        """False before the first registration: what is sent by then is for the broker that had this id, and waits."""
+        return self.epoch >= 0
+
     async def restore_ids(self, request: Any) -> None:
         """Write back the ids of topics that a controller does not know, and whose logs are here."""
         if isinstance(request, LeaderAndIsrRequest):
@@ -263,7 +268,7 @@ class RecordingChannels:
                     await self._wake[broker_id].wait()
                 await trio.sleep(self._cluster.random.uniform(0, self._cluster.delay_max_s))
                 broker = self._cluster.brokers.get(broker_id)
-                if broker is None:
+                if broker is None or not broker.is_registered:
                     await trio.sleep(0.1)
                     continue
                 request, answered = queue.popleft()
