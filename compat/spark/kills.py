@@ -22,7 +22,7 @@ from compat.spark import sender
 from compat.spark.cluster import MAIN, SPECULATION, SparkCluster, kill_group
 from tests.support.systems import children, processes
 
-JOB_SECONDS_MAX = 900
+JOB_SECONDS_MAX = 3600
 JVM_ENDS_SECONDS_MAX = 120
 VICTIMS = {
     "executor": 5,
