@@ -1,9 +1,11 @@
-"""Schema registries beside a broker, in the loop of the test."""
+"""Schema registries beside a broker, in the loop of the test, and one that answers what the test says."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import trio
@@ -50,3 +52,50 @@ class Written:
             self.state.apply(key, value)
         self.records += records
         return answer
+
+
+@dataclass
+class Standin:
+    """A registry that answers by a table, and remembers what it was asked."""
+
+    answers: dict[str, Any]
+    port: int = 0
+    asked: list[str] = field(default_factory=list)
+    heads: list[bytes] = field(default_factory=list)
+    delay_s: float = 0.0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        async with stream:
+            with suppress(trio.BrokenResourceError):  # of one who does not wait
+                await self._answer(stream)
+
+    async def _answer(self, stream: trio.SocketStream) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += await stream.receive_some(65536)
+        self.heads.append(head)
+        method, target, _ = head.split(b"\r\n")[0].decode().split(" ")
+        self.asked.append(f"{method} {target}")
+        await trio.sleep(self.delay_s)
+        found = self.answers.get(target, (404, {"error_code": 40403, "message": "Schema not found"}))
+        status, value, *headers = found if isinstance(found, tuple) else (200, found)
+        content = value if isinstance(value, bytes) else json.dumps(value).encode()
+        if status:
+            head = "\r\n".join([f"HTTP/1.1 {status} x", f"Content-Length: {len(content)}", *headers, "", ""])
+            await stream.send_all(head.encode())
+        await stream.send_all(content)
+
+
+@asynccontextmanager
+async def standin(answers: dict[str, Any]) -> AsyncIterator[Standin]:
+    registry = Standin(answers)
+    async with trio.open_nursery() as nursery:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        registry.port = listener.socket.getsockname()[1]
+        nursery.start_soon(trio.serve_listeners, registry.serve, [listener])
+        yield registry
+        nursery.cancel_scope.cancel()

@@ -67,6 +67,12 @@ class RegistryBeside:
         assert self._server is not None
         return self._server.url
 
+    @property
+    def local_url(self) -> str:
+        """URL for a client in this process, at the very address that is bound: behind a name may be somebody else's."""
+        assert self._server is not None
+        return self._server.local_url
+
     def client_tls(self) -> ssl.SSLContext | None:
         """Return whom a client in this process trusts: the registry's own certificate, whatever its name."""
         certificate = self._config.get(settings.REGISTRY_CERTIFICATE)

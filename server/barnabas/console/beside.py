@@ -12,7 +12,8 @@ from barnabas.config import broker as settings
 from barnabas.console.log_lines import Lines
 from barnabas.console.server import DEFAULT_PORT, WHAT, ConsoleServer
 from barnabas.network.visitors import AddressError, read_address
-from barnabas.registry.client_settings import PREFIX, RegistryAt
+from barnabas.registry.addresses import has_login
+from barnabas.registry.client_settings import CONSOLE_PREFIX, PREFIX, URL, USER_INFO, RegistryAt
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 """Value of console.listener for an address that is free."""
-OWN_PREFIX = "console.registry."
 REGISTRY = (
     settings.CONSOLE_REGISTRY_URL,
     settings.CONSOLE_REGISTRY_CA,
@@ -82,14 +82,19 @@ class ConsoleBeside:
 
     def _registry_at(self) -> RegistryAt | None:
         texts = {one.name: self._config.get(one) for one in REGISTRY}
-        given = {name.replace(OWN_PREFIX, PREFIX): text for name, text in texts.items() if text}
+        given = {name.replace(CONSOLE_PREFIX, PREFIX): text for name, text in texts.items() if text}
         try:
             found = RegistryAt.of(given)
+            if found is not None and has_login(found.url):
+                raise ValueError(
+                    f"{URL} names no user, since it is told to who describes the broker: {PREFIX}{USER_INFO} does"
+                )
         except ValueError as error:
-            raise StartupError(str(error).replace(PREFIX, OWN_PREFIX)) from None
+            raise StartupError(str(error).replace(PREFIX, CONSOLE_PREFIX)) from None
         if found is not None:
             return found
-        return None if self._registry is None else RegistryAt(self._registry.url, self._registry.client_tls())
+        own = self._registry
+        return None if own is None else RegistryAt(own.local_url, own.client_tls(), is_of_the_broker=True)
 
     def _own(self) -> OwnBroker:
         """Return the broker from inside; made by the first visitor."""

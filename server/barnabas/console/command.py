@@ -32,7 +32,7 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
     settings = connecting.settings
     if options["login"] and "sasl.username" in connecting.properties:
         raise click.UsageError("--login has visitors log in themselves: leave out sasl.username (--user)")
-    registry = registry_of(options["registry"], connecting.properties)
+    registry = registry_of(options["registry"], connecting)
     target = Target(tuple(connecting.bootstrap), options["login"], settings.tls, settings.sasl)
 
     async def start(nursery: trio.Nursery) -> str:

@@ -22,6 +22,7 @@ from barnabas.console.known_bugs import warnings_of
 from barnabas.console.live import CONNECTIONS, CONTROL, LOG, METRICS, REQUESTS
 from barnabas.console.target import Target
 from barnabas.network.dialing import dial
+from barnabas.network.transport import EVERYWHERE
 from barnabas.tools.control.recorder import Filter, Recorder
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def target_of(broker: Broker) -> Target:
         if has_tls and broker.participation is not None:
             continue  # the certificates of other brokers could not be checked
         host, port = listener.addresses[0]
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        host = EVERYWHERE.get(host, host)
 
         async def reach(endpoint: Endpoint, host: str = host, port: int = port) -> trio.abc.Stream:
             is_alone = broker.participation is None

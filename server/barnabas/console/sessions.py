@@ -1,7 +1,8 @@
 """Sessions of visitors: who has logged in, in which client of the cluster, and with which token they change things.
 
 The rule: a session is found by a cookie that no script can read, and changes something only with a token that no other site
-can know. Passwords are kept in memory alone, for as long as the session lasts.
+can know. Passwords are kept in memory alone, for as long as the session lasts, and sent to nobody but the broker and the
+registry that knows the broker's users.
 """
 
 from __future__ import annotations
@@ -178,13 +179,13 @@ class Sessions:
             return found
 
     def _registry_client(self, session: Session) -> RegistryClient | None:
-        """Return a client of the registry for who has logged in, or for whoever looks."""
+        """Return a client of the registry for a session; a login goes to the broker's own registry alone."""
         if self._registry is None:
             return None
         sasl = session.settings.sasl
         if not session.user or sasl is None:
             return self._registry.client()
-        return self._registry.client(sasl.username, sasl.password)
+        return self._registry.client_of(sasl.username, sasl.password)
 
     async def _keep(
         self,

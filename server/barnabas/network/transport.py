@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from barnabas.wire.regions import Chunk
 
 Address = tuple[str, int]
-EVERYWHERE = ("0.0.0.0", "::")
-"""Hosts that stand for every interface, as "" does."""
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Hosts that stand for every interface, as "" does, with the address that this machine alone reaches."""
 
 
 def host_and_port(address: str) -> tuple[str, int] | None:

@@ -102,6 +102,12 @@ class Site:
         return url_of(self.sockets, "https" if self.has_tls else "http")
 
     @property
+    def local_url(self) -> str:
+        """URL of the server for this process: at an address that it has bound, where nobody else can be."""
+        host, port = self.sockets[0].getsockname()[:2]
+        return f"{'https' if self.has_tls else 'http'}://{url_address(EVERYWHERE.get(host, host), port)}"
+
+    @property
     def has_tls(self) -> bool:
         """True where TLS is spoken."""
         return self._tls is not None

@@ -14,12 +14,13 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 import h11
 import trio
 
 from barnabas.network.dialing import dial, reason_of
+from barnabas.registry.addresses import origin_of, split, without_secret
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.schemas import Registered, Schema
 
@@ -50,14 +51,9 @@ class RegistryClient:
 
         `tls` says whom to trust, and who we are.
         """
-        where = urlsplit(url)
-        if where.scheme not in ("http", "https") or not where.hostname or where.query or where.fragment:
-            raise ValueError(
-                f"{without_secret(url)!r} is no address of a registry: http://HOST:PORT is expected"
-            )
+        where = split(url)
         self.url = without_secret(url)
-        self._host = where.hostname
-        self._port = where.port or (443 if where.scheme == "https" else 80)
+        _, self._host, self._port = origin_of(url)
         self._path = where.path.rstrip("/")
         self._tls = (tls or ssl.create_default_context()) if where.scheme == "https" else None
         self._timeout_s = timeout_s
@@ -68,7 +64,8 @@ class RegistryClient:
             ("User-Agent", "barnabas"),
             ("Connection", "close"),
         ]
-        user, password = user or unquote(where.username or ""), password or unquote(where.password or "")
+        if not user:  # a name and a password are of one party
+            user, password = unquote(where.username or ""), unquote(where.password or "")
         if token:
             self._headers.append(("Authorization", f"Bearer {token}"))
         elif user:
@@ -216,13 +213,6 @@ class RegistryClient:
                         )
                 elif isinstance(event, h11.EndOfMessage):
                     return status, bytes(received)
-
-
-def without_secret(url: str) -> str:
-    """Return an address without the user and the password that may stand in it."""
-    start, slashes, rest = url.partition("//")
-    host, slash, path = rest.partition("/")
-    return f"{start}{slashes}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _reason_of(error: BaseException) -> str:

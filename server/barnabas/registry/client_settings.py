@@ -5,7 +5,8 @@
     schema.registry.ssl.certificate.location = "~/me.pem"      # with ssl.key.location and ssl.key.password if need be
     schema.registry.basic.auth.user.info = "USER:PASSWORD"     # or bearer.auth.token
 
-The rule: the same for whoever asks a registry; a name that begins so and is none of these is a ValueError.
+The rule: the same for whoever asks a registry; a name that begins so and is none of these is a ValueError. What is given
+for one registry is sent to no other.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from barnabas.client.settings import tls_context
+from barnabas.registry.addresses import origin_of
 
 if TYPE_CHECKING:
     from barnabas.registry.client import RegistryClient
 
 PREFIX = "schema.registry."
+CONSOLE_PREFIX = "console.registry."
+"""Beginning of the same settings of a broker, for its console."""
 URL = f"{PREFIX}url"
 USER_INFO, TOKEN = "basic.auth.user.info", "bearer.auth.token"
 CA, CERTIFICATE, KEY = "ssl.ca.location", "ssl.certificate.location", "ssl.key.location"
@@ -31,7 +35,7 @@ _NAMES = ("url", USER_INFO, TOKEN, *TLS)
 
 @dataclass(frozen=True, slots=True)
 class RegistryAt:
-    """A registry and the way to it; without a login of its own it is asked with that of whoever asks."""
+    """A registry, the way to it, and the login that its settings have for it."""
 
     url: str = field(repr=False)
     """Its address, with a user and a password if need be."""
@@ -40,6 +44,8 @@ class RegistryAt:
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
+    is_of_the_broker: bool = False
+    """True for the one whose users are those of the broker: it alone is told a login that is meant for the broker."""
 
     @classmethod
     def of(cls, settings: Mapping[str, str], url: str = "") -> RegistryAt | None:
@@ -71,15 +77,37 @@ class RegistryAt:
         found.client()  # to have an address that is none told at once
         return found
 
-    @property
-    def has_login(self) -> bool:
-        """True if it is asked with a login of its own, whoever asks."""
-        return bool(self.user or self.token or "@" in self.url)
-
-    def client(self, user: str = "", password: str = "") -> RegistryClient:
-        """Return a client that logs in as this user, unless there is a login of its own. Raises ValueError."""
+    def client(self) -> RegistryClient:
+        """Return a client with the login that there is in the settings, if any. Raises ValueError."""
         from barnabas.registry.client import RegistryClient
 
-        if self.has_login:
-            user, password = self.user, self.password
-        return RegistryClient(self.url, user=user, password=password, token=self.token, tls=self.tls)
+        return RegistryClient(
+            self.url, user=self.user, password=self.password, token=self.token, tls=self.tls
+        )
+
+    def client_of(self, user: str, password: str) -> RegistryClient:
+        """Return a client for a user of the broker: with their login where the registry is the broker's own."""
+        if not self.is_of_the_broker:
+            return self.client()
+        from barnabas.registry.client import RegistryClient
+
+        return RegistryClient(self.url, user=user, password=password, tls=self.tls)
+
+
+def over(below: Mapping[str, str], above: Mapping[str, str], prefix: str = PREFIX) -> dict[str, str]:
+    """Return settings with others over them; those that name another registry have none of what is below for it.
+
+    A login, and whom to trust, are given for an address: one at another scheme, host or port is another registry.
+    """
+    url, other = (settings.get(f"{prefix}url") for settings in (below, above))
+    if url and other and not is_same(url, other):
+        below = {name: text for name, text in below.items() if not name.startswith(prefix)}
+    return {**below, **above}
+
+
+def is_same(url: str, other: str) -> bool:
+    """Say whether two addresses are of one registry, which may be told the same secrets."""
+    try:
+        return origin_of(url) == origin_of(other)
+    except ValueError:
+        return url == other

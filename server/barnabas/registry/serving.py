@@ -51,6 +51,11 @@ class RegistryServer:
         """URL of the registry."""
         return self._site.url
 
+    @property
+    def local_url(self) -> str:
+        """URL of the registry for this process: an address that it has bound, no name."""
+        return self._site.local_url
+
     async def run(
         self,
         bootstrap: Sequence[Endpoint],

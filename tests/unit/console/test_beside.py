@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,17 +21,28 @@ from barnabas.console.beside import AUTO, ConsoleBeside
 from barnabas.console.command import COMMAND
 from barnabas.console.server import DEFAULT_PORT
 from barnabas.registry.client import RegistryClient
+from barnabas.registry.errors import RegistryError
 from barnabas.registry.schemas import Schema
 from tests.support.brokers import serving
 from tests.support.console import Visitor
+from tests.support.registries import standin
+from tests.support.secured import SECURED
 
 
 @asynccontextmanager
 async def beside(directory: Path, **settings: str) -> AsyncIterator[tuple[Visitor, str]]:
     """Run a broker with its console and its registry; yields a visitor of the one and the URL of the other."""
+    async with running(directory, {name.replace("_", "."): text for name, text in settings.items()}) as found:
+        await found[0].begin()
+        yield found
+
+
+@asynccontextmanager
+async def running(directory: Path, settings: dict[str, str]) -> AsyncIterator[tuple[Visitor, str]]:
+    """Run them; the visitor has not logged in yet."""
     values = {
         "log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0", "console.listener": "127.0.0.1:0",
-        "registry.listener": "127.0.0.1:0", **{name.replace("_", "."): text for name, text in settings.items()},
+        "registry.listener": "127.0.0.1:0", **settings,
     }  # fmt: skip
     config = BrokerConfig(values)
     registry = RegistryBeside(config)
@@ -42,9 +54,7 @@ async def beside(directory: Path, **settings: str) -> AsyncIterator[tuple[Visito
         console.attach(broker)
         await nursery.start(registry.run)
         await nursery.start(console.run)
-        visitor = Visitor(url)
-        await visitor.begin()
-        yield visitor, registry.url
+        yield Visitor(url), registry.url
         nursery.cancel_scope.cancel()
 
 
@@ -56,6 +66,64 @@ async def test_it_reads_by_the_registry_beside_it_unless_it_is_given_another(tmp
             await RegistryClient(own).register("theirs-value", Schema("AVRO", '"int"'))
             assert [row["name"] for row in (await other.get("/api/subjects"))["rows"]] == ["mine-value"]
         assert (await visitor.get("/api/session"))["registry"]
+
+
+READ_ORDERS = {
+    "resource_type": "topic", "resource_name": "orders", "pattern_type": "literal", "principal": "User:ann",
+    "host": "*", "operation": "read", "permission": "allow",
+}  # fmt: skip
+
+
+async def test_a_visitor_is_one_of_the_brokers_users_at_its_own_registry(tmp_path: Path) -> None:
+    async with running(tmp_path, SECURED) as (visitor, url):
+        await visitor.begin(user="admin", password="admin-secret")
+        for subject in ("orders-value", "private-value"):
+            await visitor.do("POST", f"/api/subjects/{subject}", {"schema": '"int"'})
+        await visitor.do("POST", "/api/acls", READ_ORDERS)
+        assert (await visitor.get("/api/subjects"))["total"] == 2
+        await visitor.begin(user="ann", password="ann-secret")
+        assert [row["name"] for row in (await visitor.get("/api/subjects"))["rows"]] == ["orders-value"]
+        assert (await visitor.ask("GET", "/api/subjects/private-value")).status == 403
+        with pytest.raises(RegistryError, match="wants a login"):
+            await RegistryClient(url).subjects()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, b""),
+        ({"basic.auth.user.info": "op:x"}, b"Basic b3A6eA=="),
+        ({"bearer.auth.token": "t0k"}, b"Bearer t0k"),
+    ],
+)
+async def test_no_password_of_a_visitor_goes_to_a_registry_of_others(
+    tmp_path: Path, given: dict[str, str], told: bytes
+) -> None:
+    async with standin({"/subjects": []}) as other:
+        settings = {f"console.registry.{name}": text for name, text in {**given, "url": other.url}.items()}
+        async with running(tmp_path, SECURED | settings) as (visitor, _):
+            for user in ("admin", "ann"):
+                await visitor.begin(user=user, password=f"{user}-secret")
+                assert (await visitor.get("/api/subjects"))["total"] == 0
+                for method, path, body in (
+                    ("GET", "/api/subjects/s", None),
+                    ("POST", "/api/subjects/s", {"schema": '"int"'}),
+                    ("POST", "/api/subjects/s", {"schema": '"int"', "check": True}),
+                    ("DELETE", "/api/subjects/s", {"confirm": "s"}),
+                    ("POST", "/api/topics/t/records", {"records": [{"value": "{}"}], "value_schema": 7}),
+                ):
+                    assert (await visitor.ask(method, path, body)).status == 404, path
+        assert len(other.heads) == 12
+        for head in other.heads:
+            assert b"".join(re.findall(rb"(?mi)^authorization: ([^\r]*)", head)) == told
+            assert not re.search(b"secret|YW5uO|YWRtaW46", head), "neither user of the broker's"
+
+
+async def test_no_user_stands_in_a_setting_that_is_told_to_whoever_describes_the_broker() -> None:
+    values = {"console.listener": "127.0.0.1:0", "console.registry.url": "https://ann:s3cret@registry"}
+    with pytest.raises(StartupError, match=r"console\.registry\.basic\.auth\.user\.info") as error:
+        ConsoleBeside(BrokerConfig(values), None, None).begin()
+    assert "s3cret" not in str(error.value)
 
 
 async def test_lines_of_the_log_are_shown_as_long_as_it_runs(tmp_path: Path) -> None:

@@ -421,8 +421,8 @@ async def test_a_session_keeps_the_client_of_where_the_broker_is_now(monkeypatch
         nursery.cancel_scope.cancel()
 
 
-def test_the_registry_is_asked_as_who_has_logged_in() -> None:
-    at: Any = SimpleNamespace(client=lambda *given: given)
+def test_the_registry_is_told_of_who_has_logged_in() -> None:
+    at: Any = SimpleNamespace(client=tuple, client_of=lambda *given: given)
     found = sessions.Sessions(NOBODY, "", None, at)
     ann = ClientSettings(sasl=SaslCredentials("PLAIN", "ann", "secret"))
     for user, settings, given in (

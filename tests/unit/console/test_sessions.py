@@ -11,21 +11,9 @@ from barnabas.console.static_files import FOLDER, files
 from barnabas.console.target import Target
 from barnabas.network.visitors import Address, AddressError
 from tests.support.console import Visitor, console_beside
+from tests.support.secured import SECURED
 
 PUBLIC = ("/", "/index.html", "/js/main.js", "/css/base.css", "/vendor/uplot/uPlot.esm.js")
-SECURED = {
-    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-    "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "security.inter.broker.protocol": "SASL_PLAINTEXT",
-    "sasl.mechanism.inter.broker.protocol": "PLAIN",
-    "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        'username="admin" password="admin-secret" user_admin="admin-secret" user_ann="ann-secret";'
-    ),
-    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-    "super.users": "User:admin",
-}
 
 
 async def test_a_page_needs_no_session_and_no_other_host(tmp_path: Path) -> None:

@@ -12,7 +12,16 @@ import pytest
 import trio
 
 from barnabas.network.sockets import BACKLOG, bind_sockets
-from barnabas.network.visitors import BACKOFF_SECONDS, AddressError, Visitor, Visitors, bind, url_of
+from barnabas.network.visitors import (
+    BACKOFF_SECONDS,
+    Address,
+    AddressError,
+    Site,
+    Visitor,
+    Visitors,
+    bind,
+    url_of,
+)
 
 
 def served(nursery: trio.Nursery, visitors: Visitors) -> tuple[str, int]:
@@ -190,6 +199,19 @@ def test_the_url_of_a_server_is_one_that_this_machine_reaches(host: str, url: st
     assert url_of(sockets, "https").startswith("https://")
     for sock in sockets:
         sock.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:{}"), ("::1", "http://[::1]:{}"), ("0.0.0.0", "http://127.0.0.1:{}"),
+        ("::", "http://[::1]:{}"),
+    ],
+)  # fmt: skip
+def test_this_process_is_given_an_address_that_is_bound_and_no_name(host: str, url: str) -> None:
+    site = Site(Address(host, 0), "a test")
+    assert site.local_url == url.format(site.port)
+    site.close()
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -16,55 +12,10 @@ from barnabas.registry.client import RegistryClient
 from barnabas.registry.decoding import Decoded, Deserializer, RegistryError, SchemaError, schema_id_of
 from barnabas.registry.encoding import Serializer
 from barnabas.registry.schemas import Reference, Registered, Schema
+from tests.support.registries import standin
 
 USER = '{"type":"record","name":"User","fields":[{"name":"name","type":"string"}]}'
 TEAM = '{"type":"record","name":"Team","fields":[{"name":"lead","type":"User"}]}'
-
-
-@dataclass
-class Standin:
-    """A registry that answers by a table, and remembers what it was asked."""
-
-    answers: dict[str, Any]
-    port: int = 0
-    asked: list[str] = field(default_factory=list)
-    heads: list[bytes] = field(default_factory=list)
-    delay_s: float = 0.0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    async def serve(self, stream: trio.SocketStream) -> None:
-        async with stream:
-            with suppress(trio.BrokenResourceError):  # of one who does not wait
-                await self._answer(stream)
-
-    async def _answer(self, stream: trio.SocketStream) -> None:
-        head = b""
-        while b"\r\n\r\n" not in head:
-            head += await stream.receive_some(65536)
-        self.heads.append(head)
-        method, target, _ = head.split(b"\r\n")[0].decode().split(" ")
-        self.asked.append(f"{method} {target}")
-        await trio.sleep(self.delay_s)
-        found = self.answers.get(target, (404, {"error_code": 40403, "message": "Schema not found"}))
-        status, value = found if isinstance(found, tuple) else (200, found)
-        content = value if isinstance(value, bytes) else json.dumps(value).encode()
-        if status:
-            await stream.send_all(b"HTTP/1.1 %d x\r\nContent-Length: %d\r\n\r\n" % (status, len(content)))
-        await stream.send_all(content)
-
-
-@asynccontextmanager
-async def standin(answers: dict[str, Any]) -> AsyncIterator[Standin]:
-    registry = Standin(answers)
-    async with trio.open_nursery() as nursery:
-        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        registry.port = listener.socket.getsockname()[1]
-        nursery.start_soon(trio.serve_listeners, registry.serve, [listener])
-        yield registry
-        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(
@@ -207,9 +158,26 @@ async def test_who_does_not_answer_is_not_waited_for_forever() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "localhost:8081", "ftp://x", "http://", "http://x?y", "http://u:secret@"]
-)
+    "url",
+    [
+        "", "localhost:8081", "ftp://x", "http://", "http://x?y", "http://u:secret@", "u:secret@localhost:8081",
+        "http://u:secret/x@localhost", "http://u:secret#x@localhost", "http://u:secret?x@localhost", "http://u:x/secret@y:z",
+        "http://u:secret@localhost:port", "http://u:se/cret@secret@localhost?", "http://[u:secret@x", "//u:secret@x/y",
+        "http:u:secret@x", "http://u:secret@x:99999", "http://u:1/secret@localhost",
+    ],
+)  # fmt: skip
 def test_what_is_no_address_is_told_without_its_password(url: str) -> None:
     with pytest.raises(ValueError, match="no address of a registry") as error:
         RegistryClient(url)
     assert "secret" not in str(error.value)
+    assert error.value.__cause__ is None
+
+
+async def test_a_login_does_not_go_where_a_registry_points() -> None:
+    async with standin({}) as other, standin({}) as registry:
+        for status in (301, 302, 303, 307, 308):
+            registry.answers["/subjects"] = (status, b"", f"Location: {other.url}/subjects")
+            with pytest.raises(RegistryError, match=f"status {status}"):
+                await RegistryClient(registry.url, user="ann", password="x").subjects()
+        assert [b"Authorization: Basic" in one for one in registry.heads] == [True] * 5
+        assert other.heads == []

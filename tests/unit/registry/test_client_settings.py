@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 
-from barnabas.registry.client_settings import PREFIX, RegistryAt
+from barnabas.registry.client_settings import PREFIX, RegistryAt, over
 from barnabas.registry.errors import RegistryError
 from tests.support.certificates import Signed, signed
 
@@ -93,16 +93,76 @@ async def test_a_certificate_of_its_own_authority_and_ours(files: Files) -> None
         assert b"Authorization: Basic YW5uOnA6dw==" in heads[-1]
         locked = {"ssl_key_location": files("me.locked.key"), "ssl_key_password": "opens"}
         with_token = at(url, **mine, **locked, bearer_auth_token="t0k")
-        assert await with_token.client("visitor", "ignored").subjects() == []
+        assert await with_token.client().subjects() == []
         assert b"Authorization: Bearer t0k" in heads[-1]
         assert b"Basic" not in heads[-1]
-        assert await at(url, **mine, **locked).client("bob", "x").subjects() == []
-        assert b"Authorization: Basic Ym9iOng=" in heads[-1], "who has none of their own is who asks"
 
         without = await refusal(at(url, ssl_ca_location=files("ca.pem")))
         assert without.endswith(
             "has closed the connection unanswered; it may want a certificate of the client"
         )
+
+
+async def test_a_user_of_the_broker_is_told_to_the_brokers_own_registry_alone() -> None:
+    async with registry(None) as (place, heads):
+        url = f"http://{place}"
+        logins = {
+            "": {},
+            "Basic YW5uOnBAc3M=": {"basic_auth_user_info": "ann:p@ss"},
+            "Bearer t": {"bearer_auth_token": "t"},
+        }
+        for wanted, given in logins.items():
+            assert await at(url, **given).client_of("bob", "secret").subjects() == []
+            told = [line for line in heads[-1].split(b"\r\n") if line.startswith(b"Authorization")]
+            assert told == ([f"Authorization: {wanted}".encode()] if wanted else []), "its own login or none"
+        assert await at(f"http://ann:p%40ss@{place}").client_of("bob", "secret").subjects() == []
+        assert b"Basic YW5uOnBAc3M=" in heads[-1]
+        assert await RegistryAt(url, is_of_the_broker=True).client_of("bob", "x").subjects() == []
+        assert b"Authorization: Basic Ym9iOng=" in heads[-1]
+        assert await RegistryAt(url, is_of_the_broker=True).client().subjects() == []
+        assert b"Authorization" not in heads[-1]
+
+
+async def test_a_login_is_one_partys_name_and_password() -> None:
+    async with registry(None) as (place, heads):
+        one = at(f"http://bob:secret@{place}", basic_auth_user_info="ann:")
+        assert await one.client().subjects() == []
+        assert b"Authorization: Basic YW5uOg==" in heads[-1], "no password of bob's for ann"
+
+
+@pytest.mark.parametrize(
+    ("above", "found"),
+    [
+        ({}, {"url": "https://a:8081/x", "user": "ann:x", "ca": "1"}),
+        ({"url": "https://A:8081/y"}, {"url": "https://A:8081/y", "user": "ann:x", "ca": "1"}),
+        ({"url": "https://bob@a:8081"}, {"url": "https://bob@a:8081", "user": "ann:x", "ca": "1"}),
+        ({"url": "http://a:8081/x"}, {"url": "http://a:8081/x"}),
+        ({"url": "https://a"}, {"url": "https://a"}),
+        ({"url": "https://b:8081"}, {"url": "https://b:8081"}),
+        ({"url": "https://b:8081", "user": "bob:y"}, {"url": "https://b:8081", "user": "bob:y"}),
+        ({"user": "bob:y"}, {"url": "https://a:8081/x", "user": "bob:y", "ca": "1"}),
+        ({"url": "nonsense:x"}, {"url": "nonsense:x"}),
+    ],
+)  # fmt: skip
+def test_settings_of_one_registry_are_not_for_another(above: dict[str, str], found: dict[str, str]) -> None:
+    names = {
+        "url": "schema.registry.url",
+        "user": "schema.registry.basic.auth.user.info",
+        "ca": "schema.registry.ssl.ca.location",
+    }
+    below = {"url": "https://a:8081/x", "user": "ann:x", "ca": "1"}
+
+    def settings(given: dict[str, str]) -> dict[str, str]:
+        return {names[name]: text for name, text in given.items()}
+
+    assert over(settings(below) | {"sasl.username": "u"}, settings(above)) == settings(found) | {
+        "sasl.username": "u"
+    }
+
+
+def test_a_login_that_names_no_registry_is_for_the_one_that_is_named() -> None:
+    login = {"schema.registry.basic.auth.user.info": "ann:x"}
+    assert over(login, {"schema.registry.url": "http://a"}) == login | {"schema.registry.url": "http://a"}
 
 
 async def test_one_that_wants_a_certificate_says_so_by_an_alert(files: Files) -> None:
@@ -208,7 +268,6 @@ def test_without_an_address_there_is_none() -> None:
     found = RegistryAt.of({"schema.registry.url": "http://a"}, "http://ann:x@b")
     assert found is not None
     assert found.url == "http://ann:x@b", "what is given goes first"
-    assert found.has_login
 
 
 def test_no_secret_is_shown() -> None:
