@@ -17,7 +17,15 @@ from barnabas_pipeline import formats, schema
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import Field
 from barnabas_pipeline.formats.base import DEAD, KEEP
-from barnabas_pipeline.formats.registry import PASSWORD, STRATEGIES, TOKEN, USER, Registry, subject_of
+from barnabas_pipeline.formats.registry import (
+    ADDRESS,
+    PASSWORD,
+    STRATEGIES,
+    TOKEN,
+    USER,
+    Registry,
+    subject_of,
+)
 from barnabas_pipeline.formats.rows import whole_schema
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
 
@@ -94,7 +102,7 @@ def add_registry_login(group: Any) -> None:
 def registry_of(args: Any, url: str) -> Registry:
     """Return the registry of an address, asked as the options say. Raises UsageError."""
     if args.registry_user:
-        os.environ[USER] = args.registry_user
+        os.environ |= {USER: args.registry_user, ADDRESS: url}
     return Registry.at(url, ca=args.registry_ca, cert=args.registry_cert, key=args.registry_key)
 
 
@@ -128,7 +136,7 @@ def choose(args: Any, known: Callable[[], Mapping[str, Any]]) -> Chosen:
 
 
 def _registry(args: Any, name: str) -> Registry | None:
-    url = args.registry or (os.environ.get("BARNABAS_REGISTRY", "") if name in _BINARY else "")
+    url = args.registry or (os.environ.get(ADDRESS, "") if name in _BINARY else "")
     return registry_of(args, url) if url else None
 
 

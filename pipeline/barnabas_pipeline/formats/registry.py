@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import trio
 
 from barnabas.registry.client import RegistryClient
-from barnabas.registry.client_settings import CA, CERTIFICATE, KEY, PREFIX, USER_INFO, RegistryAt
+from barnabas.registry.client_settings import CA, CERTIFICATE, KEY, PREFIX, USER_INFO, RegistryAt, is_same
 from barnabas.registry.client_settings import TOKEN as BEARER_TOKEN
 from barnabas.registry.decoding import parsed_of
 from barnabas.registry.errors import RegistryError, SchemaError
@@ -27,6 +28,7 @@ ASK_AGAIN_SECONDS = 60
 """After that, a registry is asked again for an id that it did not have."""
 TRIES = 3
 USER, PASSWORD, TOKEN = "BARNABAS_REGISTRY_USER", "BARNABAS_REGISTRY_PASSWORD", "BARNABAS_REGISTRY_TOKEN"
+ADDRESS = "BARNABAS_REGISTRY"
 STRATEGIES = ("topic", "record", "topic-record")
 
 
@@ -34,7 +36,7 @@ STRATEGIES = ("topic", "record", "topic-record")
 class Registry:
     """Address of a registry, and files for TLS. Who logs in is told by the environment alone, and kept nowhere."""
 
-    url: str
+    url: str = field(repr=False)
     ca: str = ""
     cert: str = ""
     key: str = ""
@@ -48,10 +50,13 @@ class Registry:
 
     @classmethod
     def at(cls, url: str, *, ca: str = "", cert: str = "", key: str = "") -> Registry:
-        """Describe a registry, with the login of the environment. Raises UsageError."""
-        login = os.environ.get(USER, ""), os.environ.get(PASSWORD, "")
-        one = cls(url, ca, cert, key, login, os.environ.get(TOKEN, ""))
+        """Describe a registry, with the login of the environment unless that names another one. Raises UsageError."""
+        told: Mapping[str, str] = os.environ
         try:
+            if told.get(ADDRESS) and not is_same(told[ADDRESS], url):
+                told = {}
+            login = told.get(USER, ""), told.get(PASSWORD, "")
+            one = cls(url, ca, cert, key, login, told.get(TOKEN, ""))
             _client(one)
         except ValueError as error:
             raise UsageError(f"--registry: {error}") from None

@@ -18,6 +18,7 @@ SET_OPTION = "--set"
 DEMO_OPTION = "--demo-security"
 WORKER_DIRECTORY = "worker-"
 """Beginning of the names of workers' directories in each log dir, before the worker's number."""
+REGISTRY_URL = "console.registry.url"
 DEFAULT_NAME = "PLAINTEXT"
 """The name of a listener that is given as HOST:PORT."""
 
@@ -69,7 +70,9 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
         given.settings["group.streams.initial.rebalance.delay.ms"] = "0"
     for name, value in (demo or {}).items():
         given.set(name, value, DEMO_OPTION)
-    for name, value in parse_pairs(options.set).items():
+    pairs = parse_pairs(options.set)
+    _leave_registry(given, options.console_registry or pairs.get(REGISTRY_URL))
+    for name, value in pairs.items():
         given.set(name, value, SET_OPTION)
     if options.listen:
         _listen(options.listen, given)
@@ -86,7 +89,7 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
         ("registry.listener", "--registry", options.registry),
         ("console.listener", "--console", options.console),
         ("console.origins", "--console-origin", ",".join(options.console_origin) or None),
-        ("console.registry.url", "--console-registry", options.console_registry),
+        (REGISTRY_URL, "--console-registry", options.console_registry),
         ("faults.file", "--faults", options.faults),
         ("faults.seed", "--fault-seed", options.fault_seed),
         ("clock.virtual", "--virtual-clock", "true" if options.virtual_clock else None),
@@ -101,6 +104,17 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
     if not options.ephemeral:
         _place_data(options.data, given)
     return given
+
+
+def _leave_registry(given: Given, url: str | None) -> None:
+    """Forget the login that a file has for the console's registry, where a command line names another one."""
+    if url is None or REGISTRY_URL not in given.settings:
+        return
+    from barnabas.registry.client_settings import CONSOLE_PREFIX, over
+
+    kept = over(given.settings, {REGISTRY_URL: url}, CONSOLE_PREFIX)
+    for name in given.settings.keys() - kept.keys():
+        del given.settings[name], given.origins[name]
 
 
 def _secret_of(path: str, option: str) -> str:

@@ -80,6 +80,10 @@ def tokens_of(
         return lambda: _from_file(path)
     if parts.scheme not in ("https", "http") or not parts.netloc:
         raise ValueError("sasl.oauthbearer.token.endpoint.url is a URL of https, http or file")
+    if "@" in parts.netloc:
+        raise ValueError(
+            "sasl.oauthbearer.token.endpoint.url names no user: the client id and secret are settings"
+        )
     if not client_id or not client_secret:
         raise ValueError("an identity provider wants a client id and a client secret")
     if encodes_header:

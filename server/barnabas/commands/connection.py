@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from barnabas.client import ClientSettings, Endpoint, parse_bootstrap
 from barnabas.commands import profiles
 from barnabas.commands.errors import CommandError
 from barnabas.environment import secret_files
+from barnabas.registry.client_settings import over
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,6 +80,8 @@ class Connecting:
     settings: ClientSettings
     properties: dict[str, str]
     """The settings by their names, as they were given."""
+    typed: dict[str, str] = field(default_factory=dict)
+    """Those of them that stand on the command line as settings."""
 
 
 def connection_options(command: F) -> F:
@@ -91,9 +94,10 @@ def connection_options(command: F) -> F:
 def connecting_of(given: dict[str, Any]) -> Connecting:
     """Return where and how to connect. Raises CommandError, click.UsageError."""
     properties = profiles.read(given["profile"])
+    typed = dict(_pair(text, "--property") for text in given["properties"])
     if given["client_config"]:
-        properties |= _file(given["client_config"])
-    properties |= dict(_pair(text, "--property") for text in given["properties"])
+        properties = over(properties, _file(given["client_config"]))
+    properties = over(properties, typed)
     properties |= _of_options(given, properties)
     password_file = properties.get("sasl.password.file")
     if password_file:
@@ -107,7 +111,7 @@ def connecting_of(given: dict[str, Any]) -> Connecting:
         settings = ClientSettings.of({**properties, "request.timeout.ms": milliseconds})
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    return Connecting(endpoints, settings, properties)
+    return Connecting(endpoints, settings, properties, typed)
 
 
 def _of_options(given: dict[str, Any], before: dict[str, str]) -> dict[str, str]:

@@ -161,7 +161,7 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
     except ValueError as error:
         raise click.UsageError(f"--format: {error}") from None
     connecting = connecting_of(given)
-    registry = registry_of(options.pop("registry"), connecting.properties)
+    registry = registry_of(options.pop("registry"), connecting)
     decoding = None if registry is None else Decoding(registry.client())
     return trio.run(_run, connecting, options, Printer(render, options, decoding))
 

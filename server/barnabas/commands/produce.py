@@ -26,6 +26,7 @@ from barnabas.commands.session import Session, asking
 from barnabas.records.compression import CODECS_BY_NAME
 
 if TYPE_CHECKING:
+    from barnabas.commands.connection import Connecting
     from barnabas.registry.encoding import Serializer
 
 PRODUCED = Table(
@@ -130,7 +131,7 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
     """Send records to TOPIC: VALUES, or lines of files or of standard input."""
     reading = _reading(values, options)
     settings = _settings(session.connecting.properties, options)
-    encoding = await _encoding(topic, session.connecting.properties, options)
+    encoding = await _encoding(topic, session.connecting, options)
     sent = Sent(trio.current_time())
     async with AsyncExitStack() as stack:
         if not options["quiet"] and sys.stderr.isatty():
@@ -263,12 +264,12 @@ async def _read(descriptor: int) -> bytes:
 
 
 async def _encoding(
-    topic: str, properties: dict[str, str], options: dict[str, Any]
+    topic: str, connecting: Connecting, options: dict[str, Any]
 ) -> tuple[Serializer | None, Serializer | None]:
     """Return what writes keys and values, and does so with the key of all records. Raises CommandError."""
     if options["key_schema"] is None and options["value_schema"] is None:
         return None, None
-    registry = registry_of(options["registry"], properties)
+    registry = registry_of(options["registry"], connecting)
     if registry is None:
         raise click.UsageError("--key-schema and --value-schema need --registry")
     client = registry.client()

@@ -79,7 +79,7 @@ def _all() -> tuple[dict[str, dict[str, str]], str]:
         if not isinstance(table, dict):
             raise CommandError(f"{file}: {name} is no profile: [{name}] and its settings are expected")
         profiles[name] = _flat(table)
-    if mode & _OTHERS and any(is_secret(key) for one in profiles.values() for key in one):
+    if mode & _OTHERS and any(_holds_secret(*pair) for one in profiles.values() for pair in one.items()):
         raise CommandError(f"{file} holds a password and others may read or change it: chmod 600 {file}")
     return profiles, str(default)
 
@@ -87,6 +87,11 @@ def _all() -> tuple[dict[str, dict[str, str]], str]:
 def is_secret(name: str) -> bool:
     """Say whether a setting is one that only its owner may read."""
     return name.endswith(SECRETS)
+
+
+def _holds_secret(name: str, text: str) -> bool:
+    """Say whether a setting is a secret, or an address with a user and a password in it."""
+    return is_secret(name) or (name.endswith("url") and "@" in text)
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.client import ConsumedRecord
+    from barnabas.commands.connection import Connecting
     from barnabas.registry.client import RegistryClient
     from barnabas.registry.client_settings import RegistryAt
     from barnabas.registry.decoding import Deserializer
@@ -53,15 +54,18 @@ def registry_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
-def registry_of(url: str | None, properties: dict[str, str]) -> RegistryAt | None:
+def registry_of(url: str | None, connecting: Connecting) -> RegistryAt | None:
     """Return the registry of the option, else of `schema.registry.url`, None without one. Raises click.UsageError.
 
-    It trusts whom the client of the broker trusts, unless it is told otherwise.
+    It trusts whom the client of the broker trusts, unless it is told otherwise. What a profile or a file says of another
+    registry is not for that of the option.
     """
-    from barnabas.registry.client_settings import CA, PREFIX, URL, RegistryAt
+    from barnabas.registry.client_settings import CA, PREFIX, URL, RegistryAt, over
 
+    properties = connecting.properties
     address = properties.get(URL, "") if url is None else url
-    known = dict(properties)
+    typed = {name: text for name, text in connecting.typed.items() if name.startswith(PREFIX)}
+    known = over(properties, {**typed, URL: address})
     authorities = properties.get(CA)
     if authorities and address.startswith("https"):
         known.setdefault(PREFIX + CA, authorities)

@@ -26,7 +26,11 @@ class Jwks:
 
     def __init__(self, url: str, refresh_s: float) -> None:
         """Take a URL of https, http or file. Raises JwksError for any other."""
-        if urlsplit(url).scheme not in ("https", "http", "file"):
+        parts = urlsplit(url)
+        if "@" in parts.netloc:
+            shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+            raise JwksError(f"{shown}: a URL that names no user is expected")
+        if parts.scheme not in ("https", "http", "file"):
             raise JwksError(f"{url}: a URL of https, http or file is expected")
         self.url = url
         self.keys: dict[str, Any] | None = None

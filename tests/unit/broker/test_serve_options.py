@@ -81,6 +81,31 @@ def test_a_console_plots_what_it_can_read(usual: dict[str, str]) -> None:
     assert given("--console", ":8080", "--metrics", ":9404").settings["metrics.listener"] == ":9404"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "url", "has_login"),
+    [
+        ([], "https://a:8081", True),
+        (["--console-registry", "https://a:8081/path"], "https://a:8081/path", True),
+        (["--console-registry", "https://b:8081"], "https://b:8081", False),
+        (["--set", "console.registry.url=https://b:8081"], "https://b:8081", False),
+        (["--set", "console.registry.url=https://b:8081", "--console-registry", "https://a:8081"], "https://a:8081", True),
+        (["--set", "console.registry.basic.auth.user.info=ann:x", "--console-registry", "https://b"], "https://b", True),
+    ],
+)  # fmt: skip
+def test_a_login_of_a_file_goes_to_the_registry_of_the_file_alone(
+    tmp_path: Path, arguments: list[str], url: str, has_login: bool
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "console.registry.url=https://a:8081\nconsole.registry.basic.auth.user.info=ann:x\nnode.id=1\n"
+    )
+    found = given("--config", str(file), *arguments)
+    assert found.settings["console.registry.url"] == url
+    assert ("console.registry.basic.auth.user.info" in found.settings) == has_login
+    assert ("console.registry.basic.auth.user.info" in found.origins) == has_login
+    assert found.settings["node.id"] == "1"
+
+
 def test_a_token_of_the_console_is_the_first_line_of_its_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("secret\nmore\n")

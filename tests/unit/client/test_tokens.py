@@ -145,6 +145,12 @@ def test_other_addresses_are_refused(url: str) -> None:
         tokens_of("https://host/token", "a")
 
 
+def test_an_address_with_a_user_is_refused_without_its_password() -> None:
+    with pytest.raises(ValueError, match="names no user") as error:
+        tokens_of("https://castle:hush@provider.example/token", "castle", "hush")
+    assert "hush" not in str(error.value)
+
+
 def test_a_token_is_renewed_before_it_expires_and_kept_while_that_fails() -> None:
     now, fetched = [float(NOW)], [0]
     is_there = [True]

@@ -8,13 +8,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
 from barnabas.cli import main
+from barnabas.commands.connection import connecting_of, connection_options
+from barnabas.commands.schemas import registry_of, registry_option
+from barnabas.registry.client_settings import RegistryAt
 from barnabas.testing import KafkaBroker
 from barnabas.testing.in_process import start_thread
 from barnabas.testing.running import import_path
+from tests.support.certificates import signed
 
 ORDER = '{"type":"record","name":"Order","fields":[{"name":"id","type":"string"},{"name":"n","type":"int","default":1}]}'
 PLACE = 'syntax = "proto3"; message Place { string name = 1; }'
@@ -165,3 +171,71 @@ def test_a_registry_that_cannot_be_served_says_so(run: Run, arguments: list[str]
     assert code == 1
     assert len(error.splitlines()) == 1
     assert message in error
+
+
+LOGIN = "schema.registry.basic.auth.user.info"
+PROFILE = f"""[a]
+schema.registry.url = "https://a:8081"
+{LOGIN} = "ann:x"
+schema.registry.ssl.ca.location = "{{ca}}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "url", "user"),
+    [
+        ([], "https://a:8081", "ann"),
+        (["--registry", "https://a:8081/path"], "https://a:8081/path", "ann"),
+        (["--registry", "https://b:8081"], "https://b:8081", ""),
+        (["--registry", "http://a:8081"], "http://a:8081", ""),
+        (["-X", "schema.registry.url=https://b:8081"], "https://b:8081", ""),
+        (["-X", "schema.registry.url=https://b:8081", "--registry", "https://a:8081"], "https://a:8081", ""),
+        (["-X", f"{LOGIN}=bob:y", "--registry", "http://b:8081"], "http://b:8081", "bob"),
+        (["-X", f"{LOGIN}=bob:y"], "https://a:8081", "bob"),
+        (["--client-config", "{file}"], "http://c:8081", ""),
+        (["--client-config", "{file}", "--registry", "https://a:8081"], "https://a:8081", ""),
+    ],
+)  # fmt: skip
+def test_a_login_of_a_profile_goes_to_the_registry_of_the_profile_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], url: str, user: str
+) -> None:
+    (tmp_path / "ca.pem").write_text(signed({"CN": "ours"}).pem)
+    (tmp_path / "other").write_text("schema.registry.url=http://c:8081\n")
+    profile = tmp_path / "barnabas" / "profiles.toml"
+    profile.parent.mkdir()
+    profile.touch(0o600)
+    profile.write_text(PROFILE.format(ca=tmp_path / "ca.pem"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    found: list[RegistryAt | None] = []
+
+    @click.command()
+    @registry_option
+    @connection_options
+    def command(registry: str | None, **options: Any) -> None:
+        found.append(registry_of(registry, connecting_of(options)))
+
+    given = [one.format(file=tmp_path / "other") for one in arguments]
+    command.main(["--profile", "a", *given], standalone_mode=False)
+    (one,) = found
+    assert one is not None
+    assert (one.url, one.user, one.password) == (url, user, {"ann": "x", "bob": "y"}.get(user, ""))
+    assert (one.tls is not None) == (url.startswith("https://a:8081") and not (arguments and user == "")), (
+        "whom to trust"
+    )
+
+
+def test_an_address_with_a_password_makes_a_profile_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    profile = tmp_path / "barnabas" / "profiles.toml"
+    profile.parent.mkdir()
+    profile.touch(0o644)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for url, is_secret in (
+        ("https://ann:x@a:8081", True),
+        ("https://ann@a", True),
+        ("https://a:8081", False),
+    ):
+        profile.write_text(f'[a]\nbootstrap.servers = "127.0.0.1:1"\nschema.registry.url = "{url}"\n')
+        assert main(["topics", "list", "--profile", "a"]) == 1
+        assert (f"chmod 600 {profile}" in capsys.readouterr().err) == is_secret, url

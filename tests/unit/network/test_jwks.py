@@ -78,3 +78,12 @@ def test_keys_of_a_server_are_waited_for_a_while(monkeypatch: pytest.MonkeyPatch
 def test_keys_are_of_a_server_or_a_file(url: str) -> None:
     with pytest.raises(JwksError, match="https, http or file"):
         Jwks(url, REFRESH_S)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://castle:hush@keys.example/jwks", "ftp://castle:hush@keys.example/jwks"]
+)
+def test_an_address_with_a_user_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(JwksError, match="no user") as error:
+        Jwks(url, REFRESH_S)
+    assert "hush" not in str(error.value)
