@@ -75,7 +75,7 @@ async def search(backend: Backend, window: Window, wanted: Search, decoding: Dec
     """Send what is found in a window, with the progress, until its end or until there is enough. Raises ClientError."""
     ends = {place: end for place, end in window.ends.items() if window.starts[place] < end}
     total = sum(ends[place] - window.starts[place] for place in ends)
-    progress = _Progress(send, total)
+    progress = Progress(send, total)
     await progress.tell()
     if ends:
         async with consuming(backend, SEARCHING) as consumer:
@@ -91,7 +91,7 @@ async def _look(
     ends: dict[tuple[str, int], int],
     wanted: Search,
     decoding: Decoding,
-    progress: _Progress,
+    progress: Progress,
 ) -> None:
     starts = {place: await consumer.position(place) for place in ends}
     while True:
@@ -115,7 +115,7 @@ async def _look(
         await trio.sleep(REST_FACTOR * (time.perf_counter() - began))
 
 
-class _Progress:
+class Progress:
     """Progress of a search: records looked at and found, offsets covered of all; `is_cut` where it has ended early."""
 
     def __init__(self, send: Send, total: int) -> None:
@@ -130,7 +130,7 @@ class _Progress:
         if trio.current_time() - self._told_at >= PROGRESS_SECONDS:
             await self.tell()
 
-    async def tell(self, event: str = "progress") -> None:
+    async def tell(self, event: str = "progress", **more: int) -> None:
         """Tell how far it is."""
         self._told_at = trio.current_time()
         value: dict[str, Any] = {
@@ -139,5 +139,6 @@ class _Progress:
             "covered": self.covered,
             "total": self.total,
             "cut": self.is_cut,
+            **more,
         }
         await self.send(event, value)

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client import ProducerSettings, open_producer
+from barnabas.client import ConsumedRecord, ConsumerSettings, ProducerSettings, open_producer
 from barnabas.client.consuming.settings import READ_COMMITTED
 from barnabas.console.backend import Backend
 from barnabas.console.base import Call, ConsoleError, Download, Events, Parameter, Route, Send
 from barnabas.console.decoding import FORMATS, WHOLE_CHARS, Decoding
 from barnabas.console.exporting import as_csv, as_json_lines
 from barnabas.console.outcomes import registry_failure
+from barnabas.console.previous import LOOKED_AT, Wanted, previous
 from barnabas.console.reading import (
     READING,
     Bounds,
@@ -30,7 +31,15 @@ from barnabas.console.reading import (
     starts_at,
 )
 from barnabas.console.routes.subjects import registry_of
-from barnabas.console.searching import FOUND_MAX, PLACES, Search, matcher, search
+from barnabas.console.searching import (
+    FOUND_MAX,
+    PLACES,
+    SCANNED_MAX,
+    SEARCHING,
+    Search,
+    matcher,
+    search,
+)
 from barnabas.console.tailing import tail
 from barnabas.registry.errors import RegistryError, SchemaError
 
@@ -72,8 +81,13 @@ async def list_records(call: Call) -> object:
     }
 
 
+def _reading(call: Call, settings: ConsumerSettings = READING) -> ConsumerSettings:
+    """Return how a request wants records read."""
+    return replace(settings, isolation=READ_COMMITTED) if call.flag("committed") else settings
+
+
 async def _page(call: Call, bounds: Bounds, limit: int) -> Page:
-    settings = replace(READING, isolation=READ_COMMITTED) if call.flag("committed") else READING
+    settings = _reading(call)
     before, after = call.query.get("before"), call.query.get("after")
     if before:
         ends = _read_cursor(before, bounds, bounds.first)
@@ -122,23 +136,43 @@ def _is_left(low: Mapping[Place, int], high: Mapping[Place, int]) -> bool:
 
 async def show_record(call: Call) -> object:
     """Return one record in full."""
+    record, _ = await _record_at(call)
+    return await decoding_of(call, WHOLE_CHARS).record(record)
+
+
+async def _record_at(call: Call) -> tuple[ConsumedRecord, int]:
+    """Return the record that a path names, and the first offset of its partition. Raises ConsoleError, ClientError."""
     try:
         place = call.path["topic"], int(call.path["partition"])
         offset = int(call.path["offset"])
     except ValueError:
         raise ConsoleError(400, "partition and offset are numbers") from None
     places = await places_of(call.backend, place[0], str(place[1]))
-    bounds = await bounds_of(call.backend, places)
+    bounds = await bounds_of(call.backend, places, is_committed=call.flag("committed"))
     if not bounds.first[place] <= offset < bounds.next[place]:
         raise ConsoleError(
             404, f"partition {place[1]} holds offsets {bounds.first[place]} to {bounds.next[place] - 1}"
         )
-    page = await read_window(call.backend, Window({place: offset}, {place: bounds.next[place]}), 1)
+    page = await read_window(
+        call.backend, Window({place: offset}, {place: bounds.next[place]}), 1, _reading(call)
+    )
     if not page.records or page.records[0].offset != offset:
         raise ConsoleError(
             404, f"there is no record at offset {offset}: it was compacted away, or is a marker"
         )
-    return await decoding_of(call, WHOLE_CHARS).record(page.records[0])
+    return page.records[0], bounds.first[place]
+
+
+async def find_previous(call: Call) -> object:
+    """Return the record before one that has its key, as far as it is looked for."""
+    record, first = await _record_at(call)
+    if record.key is None:
+        raise ConsoleError(400, f"the record at offset {record.offset} has no key")
+    end = call.whole("before", record.offset, most=record.offset)
+    wanted = Wanted(record, first, end, call.whole("limit", LOOKED_AT, least=1, most=SCANNED_MAX))
+    settings = _reading(call, SEARCHING)
+    decoding = decoding_of(call, WHOLE_CHARS)
+    return Events(lambda send: previous(call.backend, wanted, decoding, settings, send))
 
 
 async def export_records(call: Call) -> object:
@@ -294,7 +328,13 @@ _PAGES = (
 ROUTES = (
     Route("GET", "/api/topics/{topic}/records", list_records, "A page of records",
           query=(*_FROM, *_PAGES, *_CHOICE, Parameter("limit", f"at most {LIMIT_MAX} ({LIMIT})"))),
-    Route("GET", "/api/topics/{topic}/records/{partition}/{offset}", show_record, "One record in full", query=_CHOICE[2:]),
+    Route("GET", "/api/topics/{topic}/records/{partition}/{offset}", show_record, "One record in full", query=_CHOICE[1:]),
+    Route("GET", "/api/topics/{topic}/records/{partition}/{offset}/previous", find_previous,
+          "The record before it that has its key: events `found` with both and what differs, by JSON path or by line, "
+          "`progress` and `done`; closing the connection ends it",
+          query=(Parameter("before", "the offset before which to look, as `back_to` of `done` says it (the record's)"),
+                 Parameter("limit", f"records after which to look no further, at most {SCANNED_MAX} ({LOOKED_AT})"),
+                 *_CHOICE[1:])),
     Route("GET", "/api/topics/{topic}/export", export_records, "Records as a file; no cell of it is a formula",
           query=(Parameter("format", "csv or jsonl (csv)"), *_FROM, *_PAGES, *_CHOICE,
                  Parameter("limit", f"at most {EXPORTED_MAX} (1000)"))),

@@ -3,6 +3,7 @@
 import { follow, get, query } from "../api.js";
 import { badge, fill, h, notice, select, toast } from "../dom.js";
 import { bytes, number, plural, time, zone } from "../format.js";
+import { besidePrevious } from "./beside.js";
 import { formOf, preview, whole } from "./payload.js";
 import { produce } from "./produce.js";
 
@@ -71,7 +72,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   function add(records, isOnTop) {
     if (!shown) fill(rows);
     for (const one of records) {
-      const line = recordRow(path, one, form, signal, (like) => produce(path, name, count, hasRegistry, like));
+      const line = recordRow(path, one, choice, signal, (like) => produce(path, name, count, hasRegistry, like));
       if (isOnTop) rows.prepend(line); else rows.append(line);
       shown += 1;
     }
@@ -159,25 +160,40 @@ export async function showRecords(place, { path, name, count, values, signal, ha
   if (values.has("offset")) rows.querySelector(".opener")?.click();
 }
 
-function recordRow(path, record, form, signal, send) {
+function recordRow(path, record, choice, signal, send) {
   const id = `${record.partition}:${record.offset}`;
   const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-label": `${id}, partition and offset` }, id);
   const size = (one) => Math.max(one.size, 0);
   const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap" }, stamp(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap" }, bytes(size(record.key) + size(record.value))));
-  line.addEventListener("click", async () => {
-    if (String(window.getSelection())) return;
-    const next = line.nextElementSibling;
-    if (next?.classList.contains("opened")) { next.remove(); opener.setAttribute("aria-expanded", "false"); return; }
-    const place = h("div", { class: "detail" }, ...detail(record, send));
+  const opened = () => (line.nextElementSibling?.classList.contains("opened") ? line.nextElementSibling : null);
+  const how = () => { const { as, committed } = choice(); return { as, committed }; };
+  const beside = (place, one) => besidePrevious(place, path, one, how(), signal);
+  function close() {
+    opened().querySelector(".beside")?.dispatchEvent(new Event("halt"));
+    opened().remove();
+    opener.setAttribute("aria-expanded", "false");
+  }
+  async function open() {
+    const place = h("div", { class: "detail" }, ...detail(record, send, beside));
     line.after(h("tr", { class: "opened" }, h("td", { colspan: "5" }, place)));
     opener.setAttribute("aria-expanded", "true");
     if (record.value.cut || record.key.cut) {
       try {
-        fill(place, detail(await get(`${path}/records/${record.partition}/${record.offset}`, { as: form.value }, signal), send));
+        fill(place, detail(await get(`${path}/records/${record.partition}/${record.offset}`, how(), signal), send, beside));
       } catch (error) {
         if (error.name !== "AbortError") place.prepend(notice(error.message, "bad"));
       }
     }
+  }
+  line.addEventListener("click", () => {
+    if (String(window.getSelection())) return;
+    if (opened()) close(); else open();
+  });
+  opener.addEventListener("keydown", async (event) => {
+    if (event.key !== "p" || event.ctrlKey || event.metaKey || event.altKey || record.key.form === "null") return;
+    if (!opened()) await open();
+    const place = opened()?.querySelector(".beside");
+    if (place) beside(place, record);
   });
   return line;
 }
@@ -210,7 +226,8 @@ function asJson(record) {
   return JSON.stringify({ partition: record.partition, offset: record.offset, timestamp: record.timestamp, key: plain(record.key), value: plain(record.value), headers: record.headers.map((one) => ({ name: one.name, value: plain(one.value) })) }, null, 2);
 }
 
-function detail(record, send) {
+function detail(record, send, beside) {
+  const place = h("div", { class: "beside" });
   const isWhole = !record.value.cut && !record.key.cut;
   const [view] = location.hash.split("?");
   const address = `${location.origin}${location.pathname}${view}?partition=${record.partition}&offset=${record.offset}`;
@@ -225,6 +242,8 @@ function detail(record, send) {
       action("Copy value", () => copy(record.value.text, "The value was"), record.value.form !== "null" && isWhole),
       action("Copy as JSON", () => copy(asJson(record), "The record was"), isWhole),
       action("Copy link", () => copy(address, "The record's address was")),
+      action("Beside the previous of its key", () => beside(place, record), record.key.form !== "null"),
       action("Produce again", () => send(record), isWhole)),
+    place,
   ].flat(4).filter(Boolean);
 }

@@ -1,0 +1,221 @@
+"""The record before one that has the same key: found in its partition, beside the one, or said not to be there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.client import ConsumedRecord, ProducerSettings, open_producer
+from barnabas.console import previous as module
+from barnabas.console.previous import OFFSETS_MIN, RECORDS_MAX, SHRINK_FACTOR, Wanted, _look
+from barnabas.console.searching import Progress
+from tests.support.console import Console, Visitor, console_beside
+
+PATH = "/api/topics/t/records"
+
+
+async def found(visitor: Visitor, offset: int, partition: int = 0, **query: Any) -> tuple[Any, Any]:
+    """Return what was found, None without, and the end."""
+    one = None
+    async with visitor.events(f"{PATH}/{partition}/{offset}/previous", **query) as events:
+        while True:
+            name, value = await events.next()
+            assert name in ("progress", "found", "done"), value
+            if name == "found":
+                one = value
+            if name == "done":
+                return one, value
+
+
+async def send(visitor: Visitor, *records: tuple[str | None, str | None], partition: int = 0) -> None:
+    rows = [{"key": key, "value": value, "partition": partition} for key, value in records]
+    await visitor.do("POST", PATH, {"records": rows})
+
+
+async def test_the_newest_before_it_with_its_key_is_shown_with_what_differs(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t", 2)
+        visitor = await console.visitor()
+        await send(
+            visitor, ("a", '{"n": 1}'), ("a", '{"n": 2, "x": 5}'), ("b", '{"n": 3}'), ("a", '{"n": 4}')
+        )
+        await send(visitor, ("a", '{"n": 9}'), partition=1)
+        one, end = await found(visitor, 3)
+        assert (one["record"]["offset"], one["previous"]["offset"]) == (3, 1)
+        assert one["record"]["value"]["text"] == '{"n": 4}'
+        assert one["difference"] == {
+            "by": "path",
+            "rows": [
+                {"path": "$.n", "change": "changed", "before": "2", "after": "4"},
+                {"path": "$.x", "change": "removed", "before": "5", "after": None},
+            ],
+            "cut": False,
+        }
+        assert end == {"scanned": 3, "found": 1, "covered": 3, "total": 3, "cut": False, "back_to": 1}
+        one, _ = await found(visitor, 3, before=1)
+        assert one["previous"]["offset"] == 0
+        for offset, partition, scanned in ((2, 0, 2), (0, 1, 0), (0, 0, 0)):
+            one, end = await found(visitor, offset, partition)
+            assert (one, end["scanned"], end["cut"], end["back_to"]) == (None, scanned, False, 0)
+
+
+async def test_values_that_are_not_json_are_beside_each_other_by_line(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t")
+        visitor = await console.visitor()
+        await send(visitor, ("a", "x\ny"), ("a", None), ("a", "x\nz"), ("", "1"), ("", "2"))
+        one, _ = await found(visitor, 2)
+        assert one["previous"]["value"]["form"] == "null"
+        assert [row["change"] for row in one["difference"]["rows"]] == ["added", "added"]
+        one, _ = await found(visitor, 1)
+        assert [row["text"] for row in one["difference"]["rows"]] == ["x", "y"]
+        one, _ = await found(visitor, 2, **{"as": "hex", "before": 1})
+        assert one["difference"]["rows"][1] == {
+            "change": "added", "before": None, "after": 1, "text": "78 0a 7a",
+        }  # fmt: skip
+        one, _ = await found(visitor, 4)
+        assert one["previous"]["offset"] == 3, "an empty key is a key"
+
+
+async def test_hostile_values_and_keys_are_text(tmp_path: Path) -> None:
+    hostile = '{"<img src=x onerror=alert(1)>": "</script>\\u202e"}'
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t")
+        key = b"\x00\xff<b>"
+        await console.produce("t", hostile.encode(), b"{}", b"[" * 10_000, key=key)
+        visitor = await console.visitor()
+        one, _ = await found(visitor, 1)
+        (row,) = one["difference"]["rows"]
+        assert row["path"] == '$["<img src=x onerror=alert(1)>"]'
+        assert json.loads(row["before"]) == "</script>\u202e"
+        one, _ = await found(visitor, 2)
+        assert one["record"]["key"]["text"] == key.hex(" ")
+        assert one["difference"]["by"] == "line"
+
+
+async def test_it_stops_after_so_many_records_and_can_look_further(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t")
+        visitor = await console.visitor()
+        await send(visitor, ("a", "1"))
+        for _ in range(2):
+            await send(visitor, *((f"{number}", "") for number in range(600)))
+        await send(visitor, ("a", "2"))
+        one, end = await found(visitor, 1201, limit=500)
+        assert (one, end["scanned"], end["cut"], end["back_to"]) == (
+            None,
+            OFFSETS_MIN,
+            True,
+            1201 - OFFSETS_MIN,
+        )
+        one, end = await found(visitor, 1201, before=end["back_to"])
+        assert (one["previous"]["offset"], end["cut"]) == (0, False)
+        one, end = await found(visitor, 1201)
+        assert (one["previous"]["offset"], end["scanned"]) == (0, 1201)
+
+
+async def test_what_transactions_took_back_is_left_out_on_demand(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t")
+        async with open_producer(console.bootstrap, ProducerSettings(transactional_id="x")) as producer:
+            async with producer.transaction():
+                await producer.send("t", b"1", key=b"a")
+            producer.begin_transaction()
+            await (await producer.send("t", b"2", key=b"a")).wait()
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send("t", b"3", key=b"a")
+        visitor = await console.visitor()
+        one, _ = await found(visitor, 4)
+        assert one["previous"]["value"]["text"] == "2"
+        one, end = await found(visitor, 4, committed="true")
+        assert one["previous"]["value"]["text"] == "1"
+        assert end["scanned"] == 1
+
+
+async def refusals(console: Console) -> list[tuple[int, str]]:
+    visitor = await console.visitor()
+    asked = (
+        ("0/0", {}), ("0/9", {}), ("7/0", {}), ("x/0", {}), ("0/1", {"before": 2}), ("0/1", {"limit": 0}),
+        ("0/1", {"as": "html"}), ("0/1", {"before": -1}),
+    )  # fmt: skip
+    answers = [await visitor.ask("GET", f"{PATH}/{place}/previous", **query) for place, query in asked]
+    return [(one.status, one.json["error"].partition(" ")[0]) for one in answers]
+
+
+async def test_what_cannot_be_looked_for_is_refused(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t")
+        await console.produce("t", b"x")
+        await console.produce("t", b"x", key=b"k")
+        assert await refusals(console) == [
+            (400, "the"), (404, "partition"), (404, "t"), (400, "partition"), (400, "before:"), (400, "limit:"),
+            (400, "as:"), (400, "before:"),
+        ]  # fmt: skip
+
+
+class Log:
+    """Stands in for a consumer of a partition whose records are at these offsets."""
+
+    def __init__(self, offsets: Sequence[int], key_at: int | None) -> None:
+        self.offsets = offsets
+        self.key_at = key_at
+        self.at = 0
+        self.windows: list[tuple[int, int]] = []
+
+    def seek(self, _: object, offset: int) -> None:
+        self.at = offset
+        self.windows.append((offset, -1))
+
+    def resume(self, _: object) -> None:
+        """Nothing is paused here."""
+
+    async def receive_until(self, ends: dict[Any, int], count: int) -> list[ConsumedRecord]:
+        (end,) = ends.values()
+        self.windows[-1] = self.windows[-1][0], end
+        found = [one for one in self.offsets if self.at <= one < end][:count]
+        self.at = found[-1] + 1 if found else end
+        return [ConsumedRecord("t", 0, one, 0, b"k" if one == self.key_at else b"", b"", []) for one in found]
+
+
+async def look(log: Log, end: int, limit: int = 10**6) -> tuple[int, int | None, int]:
+    async def tell(name: str, value: Any) -> None:
+        """Nobody listens."""
+
+    record: Any = SimpleNamespace(topic="t", partition=0, key=b"k")
+    progress = Progress(tell, end)
+    consumer: Any = log
+    back_to, one = await _look(consumer, Wanted(record, 0, end, limit), progress)
+    return back_to, None if one is None else one.offset, progress.scanned
+
+
+async def test_windows_grow_over_offsets_that_hold_no_records(autojump_clock: object) -> None:
+    log = Log([3], 3)
+    assert await look(log, 10**9) == (3, 3, 1)
+    assert len(log.windows) <= 22, "twice as long each"
+    assert log.windows[0] == (10**9 - OFFSETS_MIN, 10**9)
+    ends = [end for _, end in log.windows]
+    assert ends == [10**9, *(start for start, _ in log.windows[:-1])], "one before the other, without a gap"
+
+
+async def test_a_window_that_turns_out_to_hold_many_is_left_for_a_shorter_one(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RECORDS_MAX", 1_000)
+    dense = range(100_000, 110_000)
+    log = Log([*dense], 100_007)
+    back_to, offset, scanned = await look(log, 1_000_000)
+    assert (back_to, offset) == (100_007, 100_007)
+    assert scanned < 3 * len(dense)
+    lengths = [end - start for start, end in log.windows]
+    shrunk = [now for before, now in pairwise(lengths) if now < before]
+    assert shrunk
+    assert min(lengths) >= OFFSETS_MIN
+    assert (await look(Log([*dense], None), 1_000_000, limit=3_000))[0] > 100_000, "the limit ends it"
+    assert RECORDS_MAX // SHRINK_FACTOR > OFFSETS_MIN
