@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from confluent_kafka import Producer
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Served, Show
+
+TICKET = {"type": "record", "name": "Ticket", "namespace": "shop", "fields": [
+    {"name": "id", "type": "long"}, {"name": "title", "type": "string"}, {"name": "owner", "type": "string"}]}  # fmt: skip
 
 PRICE = {
     "sku": "A-1",
@@ -121,3 +126,69 @@ def test_the_search_for_the_previous_of_a_key_is_broken_off(served: Served, show
     beside.get_by_role("button", name="Stop looking").click()
     expect(beside).to_contain_text("Stopped.")
     expect(beside.get_by_role("progressbar")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 390)])
+def test_two_versions_of_a_schema_are_beside_each_other(
+    served: Served, show: Show, theme: str, width: int
+) -> None:
+    subject = f"tickets-{theme}-value"
+    fields = TICKET["fields"]
+    versions = [
+        TICKET,
+        {**TICKET, "fields": [*fields, {"name": "rank", "type": "int", "default": 0}]},
+        {
+            **TICKET,
+            "fields": [*fields[:2], {"name": "due", "type": "string"}],
+            "doc": '<img src=x onerror="window.hacked=1">',
+        },
+    ]
+    with SchemaRegistryClient({"url": served.registry_url}) as client:
+        client.set_compatibility(subject, "NONE")
+        for one in versions:
+            client.register_schema(subject, Schema(json.dumps(one), "AVRO"))
+        client.set_compatibility(subject, "BACKWARD")
+    shown = show(theme=theme, width=width, height=1100)
+    page = shown.open(f"subjects/{subject}")
+    card = page.locator("section.card").filter(
+        has=page.get_by_role("heading", name="Versions beside each other")
+    )
+    expect(card.get_by_label("One version")).to_have_value("2")
+    expect(card.get_by_label("The other version")).to_have_value("3")
+    card.get_by_label("One version").select_option("3")
+    card.get_by_role("button", name="Compare").click()
+    expect(card).to_contain_text("Choose two versions that are not the same.")
+    card.get_by_label("The other version").select_option("1")
+    card.get_by_role("button", name="Compare").focus()
+    page.keyboard.press("Enter")
+    expect(card).to_contain_text("Version 3 after version 1: 3 lines added or removed.")
+    table = card.get_by_role("table", name="Verdict of each level of compatibility")
+    rows = [one.get_by_role("cell").all_inner_texts() for one in table.get_by_role("row").all()[1:]]
+    assert rows == [
+        ["BACKWARD this subject's", "breaks", "1"], ["FORWARD", "breaks", "1"], ["FULL", "breaks", "1"],
+        ["BACKWARD_TRANSITIVE", "breaks", "1, 2"], ["FORWARD_TRANSITIVE", "breaks", "1, 2"],
+        ["FULL_TRANSITIVE", "breaks", "1, 2"],
+    ]  # fmt: skip
+    reasons = card.get_by_role("list", name="What is broken").get_by_role("listitem")
+    expect(reasons).to_have_count(2)
+    expect(reasons.first).to_contain_text("READER_FIELD_MISSING_DEFAULT_VALUE")
+    expect(reasons.first).to_contain_text(
+        "BACKWARD, FULL, BACKWARD_TRANSITIVE (version 2), FULL_TRANSITIVE (version 2)"
+    )
+    lines = card.get_by_role("table", name="What differs between the two versions")
+    expect(lines.get_by_role("row").filter(has_text='"name": "due"')).to_contain_text("added")
+    expect(lines.get_by_role("row").filter(has_text='"name": "owner"')).to_contain_text("removed")
+    assert page.locator("main img").count() == 0
+    assert page.evaluate("window.hacked") is None
+    expect(card.get_by_role("region", name="Version 3")).to_contain_text('"due"')
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    shown.check_access()
+    card.scroll_into_view_if_needed()
+    page.evaluate("(one) => window.scrollBy(0, one.getBoundingClientRect().top - 70)", card.element_handle())
+    shown.picture("schema-versions" if width == 1280 else "schema-versions-phone")
+    card.get_by_label("The other version").select_option("2")
+    card.get_by_label("One version").select_option("1")
+    card.get_by_role("button", name="Compare").click()
+    expect(card).to_contain_text("Version 2 after version 1")
+    verdicts = [one.get_by_role("cell").nth(1).inner_text() for one in table.get_by_role("row").all()[1:]]
+    assert verdicts == ["compatible"] * 6

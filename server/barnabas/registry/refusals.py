@@ -5,9 +5,6 @@ from __future__ import annotations
 from barnabas.registry import names
 from barnabas.registry.errors import RegistryError
 
-LEVELS = (
-    "NONE", "BACKWARD", "FORWARD", "FULL", "BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE",
-)  # fmt: skip
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 
 

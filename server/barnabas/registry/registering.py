@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from barnabas.registry import names, refusals
+from barnabas.registry.compatibility import LEVELS, NONE, differences, is_transitive
 from barnabas.registry.formats import Parsed
 from barnabas.registry.parsing import Parsing, pinned
 from barnabas.registry.records import Record, Version, schema_record, schema_tombstone
-from barnabas.registry.refusals import LEVELS
 from barnabas.registry.schemas import INT32_MAX, Schema
 from barnabas.registry.state import State
 from barnabas.registry.store import Store
@@ -155,27 +155,16 @@ class Registering:
     ) -> list[str]:
         """Say what breaks the level of compatibility of a subject. Raises RegistryError."""
         level = str(state.config(subject).get("compatibilityLevel", "")).upper()
-        if level not in LEVELS or level == "NONE":
+        if level not in LEVELS or level == NONE:
             return []
-        compared = versions if level.endswith("_TRANSITIVE") else versions[-1:]
+        compared = versions if is_transitive(level) else versions[-1:]
         for one in reversed(compared):
             other = await self._parsing.of_version(state, one)
-            details = await self._parsing.beside(_differences, level, parsed, other)
+            details = await self._parsing.beside(differences, level, parsed, other)
             if details:
                 place = f"{{oldSchemaVersion: {one.number}}}", f"{{oldSchema: '{one.schema.text}'}}"
                 return [*details, *place, f"{{compatibility: '{level}'}}"]
         return []
-
-
-def _differences(level: str, new: Parsed, old: Parsed) -> list[str]:
-    if type(new) is not type(old):
-        return ["Incompatible because of different schema type"]
-    found: list[str] = []
-    if level.startswith(("BACKWARD", "FULL")):
-        found += new.breaks(old)
-    if level.startswith(("FORWARD", "FULL")):
-        found += old.breaks(new)
-    return found
 
 
 def _inherited(schema: Schema, before: Schema) -> Schema:

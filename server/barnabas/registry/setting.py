@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barnabas.registry import names, refusals
+from barnabas.registry.compatibility import LEVELS
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.records import Record, schema_tombstone, subject_record
-from barnabas.registry.refusals import LEVELS, MODES
+from barnabas.registry.refusals import MODES
 from barnabas.registry.state import State
 from barnabas.registry.store import Store
 

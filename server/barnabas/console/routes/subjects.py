@@ -44,6 +44,23 @@ async def show_subject(call: Call) -> object:
     return {"versions": versions, "schema": schema, "compatibility": level.get("compatibilityLevel")}
 
 
+async def compare_versions(call: Call) -> object:
+    """Return two versions of a subject beside each other."""
+    from barnabas.console.versions import compare
+
+    subject = quote(call.path["subject"], safe="")
+    known: list[int] = await ask(call, "GET", f"/subjects/{subject}/versions")
+    newer = call.whole("newer", known[-1], least=1)
+    before = [one for one in known if one < newer]
+    older = call.whole("older", before[-1] if before else newer, least=1)
+    level = await ask(call, "GET", f"/config/{subject}?defaultToGlobal=true")
+    try:
+        found = await compare(registry_of(call), call.path["subject"], known, older, newer)
+    except RegistryError as error:
+        raise registry_failure(error) from None
+    return {**found, "compatibility": level.get("compatibilityLevel")}
+
+
 async def register_schema(call: Call) -> object:
     """Register a schema, or see only if it is compatible."""
     subject = quote(call.path["subject"], safe="")
@@ -65,6 +82,9 @@ ROUTES = (
     Route("GET", "/api/subjects", list_subjects, "A page of subjects of the registry", query=QUERY),
     Route("GET", "/api/subjects/{subject}", show_subject, "A subject: versions, compatibility, a schema",
           query=(Parameter("version", "its number (the last)"),)),
+    Route("GET", "/api/subjects/{subject}/compare", compare_versions,
+          "Two versions: what differs line by line, and what each level of compatibility says of the newer after the older",
+          query=(Parameter("older", "its number (the one before the newer)"), Parameter("newer", "its number (the last)"))),
     Route("POST", "/api/subjects/{subject}", register_schema, "Register a schema",
           body=(Parameter("schema", "its text"), Parameter("type", "AVRO, JSON or PROTOBUF (AVRO)"),
                 Parameter("check", "true to only see if it is compatible (false)"))),

@@ -23,7 +23,7 @@ export function differing(difference, caption, before, after) {
     difference.cut ? h("p", { class: "soft" }, "There is more, which is not shown.") : null];
 }
 
-const heads = (labels) => h("thead", {}, h("tr", {}, labels.map((one) => h("th", { scope: "col" }, one))));
+const heads = (labels, classes = []) => h("thead", {}, h("tr", {}, labels.map((one, index) => h("th", { scope: "col", class: classes[index] }, one))));
 const text = (value) => (value === null ? h("span", { class: "soft" }, "–") : visible(value));
 
 function byPath(rows, before, after) {
@@ -32,8 +32,8 @@ function byPath(rows, before, after) {
 }
 
 function byLine(rows, before, after) {
-  return [heads([before, after, "Change", "Line"]), h("tbody", {}, rows.map((one) => (one.change === "skipped"
+  return [heads([before, after, "Change", "Line"], ["wide place", "wide place", "place"]), h("tbody", {}, rows.map((one) => (one.change === "skipped"
     ? h("tr", { class: "skipped" }, h("td", { colspan: "4", class: "soft" }, `${plural(one.count, "line")} the same`))
-    : h("tr", { class: one.change }, h("td", { class: "soft" }, one.before === null ? "" : number(one.before)), h("td", { class: "soft" }, one.after === null ? "" : number(one.after)),
+    : h("tr", { class: one.change }, h("td", { class: "wide soft" }, one.before === null ? "" : number(one.before)), h("td", { class: "wide soft" }, one.after === null ? "" : number(one.after)),
       h("td", {}, one.change === "same" ? "" : badge(`${SIGNS[one.change]} ${one.change}`, KINDS[one.change])), h("td", { class: "code" }, visible(one.text))))))];
 }

@@ -4,6 +4,7 @@ import { get, part, post, request } from "../api.js";
 import { ask, askName, badge, body, card, field, fill, h, head, select, tile, toast } from "../dom.js";
 import { pagedTable } from "../table.js";
 import { whole } from "./payload.js";
+import { comparing } from "./versions.js";
 
 export async function show(context) {
   if (context.parts[0]) { await showSubject(context); return; }
@@ -24,7 +25,8 @@ async function showSubject({ main, parts, values, signal }) {
   const isText = (schema.schemaType ?? "AVRO") === "PROTOBUF";
   fill(main, head(name, "", [version, h("button", { type: "button", onclick: async () => { if (await register(name, schema)) location.hash = `#/subjects/${part(name)}`; } }, "Register a new version"), h("button", { type: "button", class: "danger", onclick: remove }, "Delete subject")], h("a", { href: "#/subjects" }, "Schemas")),
     h("div", { class: "cards" }, tile("Type", badge(schema.schemaType ?? "AVRO", "info"), "", null, true), tile("Id", schema.id), tile("Versions", found.versions.length), tile("Compatibility", badge(found.compatibility ?? "–"), "", null, true)),
-    card("Schema", body(whole({ form: isText ? "text" : "json", text: schema.schema, size: schema.schema.length }))));
+    card("Schema", body(whole({ form: isText ? "text" : "json", text: schema.schema, size: schema.schema.length }))),
+    found.versions.length > 1 ? comparing(path, found.versions, schema.version, signal) : "");
   async function remove() {
     const isDone = await askName({ title: "Delete subject", name, submit: "Delete subject", text: `${name} will be deleted with its ${found.versions.length} versions. It can be restored by registering them again.`, act: (_, confirm) => request("DELETE", path, { confirm }) });
     if (isDone) { toast(`Subject ${name} was deleted.`); location.hash = "#/subjects"; }

@@ -1,0 +1,229 @@
+"""Two versions of a schema beside each other: lines that differ, and verdicts that are the registry's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import pytest
+
+from barnabas.console import versions
+from barnabas.console.versions import INDENTED_MAX, indented
+from barnabas.registry.client import RegistryClient
+from barnabas.registry.client_settings import RegistryAt
+from barnabas.registry.compatibility import LEVELS, differences
+from barnabas.registry.schemas import Reference, Schema
+from tests.support.console import Visitor, console_beside, console_of
+from tests.support.registries import registry, standin
+
+
+class Beside(NamedTuple):
+    """A visitor, and a client of the registry that they see."""
+
+    visitor: Visitor
+    client: RegistryClient
+
+    async def add(self, subject: str, *schemas: Schema) -> None:
+        """Register versions, whatever they break."""
+        await self.client.ask("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": "NONE"})
+        for one in schemas:
+            await self.client.register(subject, one)
+
+    async def compare(self, subject: str, **query: Any) -> dict[str, Any]:
+        found: dict[str, Any] = await self.visitor.get(
+            f"/api/subjects/{quote(subject, safe='')}/compare", **query
+        )
+        return found
+
+
+@asynccontextmanager
+async def beside(directory: Path) -> AsyncIterator[Beside]:
+    async with (
+        console_beside(directory) as console,
+        registry(console.bootstrap) as client,
+        console_of(console, registry=RegistryAt(client.url)) as visitor,
+    ):
+        yield Beside(visitor, client)
+
+
+def record(*fields: dict[str, Any], **more: Any) -> Schema:
+    return Schema("AVRO", json.dumps({"type": "record", "name": "Order", "fields": fields, **more}))
+
+
+ID = {"name": "id", "type": "long"}
+NOTE = {"name": "note", "type": "string", "default": ""}
+OWED = {"name": "owed", "type": "double"}
+
+
+def changed(found: dict[str, Any]) -> list[str]:
+    signs = {"added": "+", "removed": "-"}
+    return [
+        signs[one["change"]] + one["text"] for one in found["difference"]["rows"] if one["change"] in signs
+    ]
+
+
+async def test_lines_that_differ_are_those_of_the_normalised_schemas(tmp_path: Path) -> None:
+    async with beside(tmp_path) as one:
+        first = record(ID)
+        second = Schema(
+            "AVRO",
+            '{"fields": [ {"type":"long", "name":"id"}, {"default":"", "type":"string", "name":"note"} ],'
+            ' "name": "Order", "type": "record", "doc": "with a <b>note</b>"}',
+        )
+        await one.add("orders-value", first, second)
+        found = await one.compare("orders-value")
+        assert (found["older"]["version"], found["newer"]["version"]) == (1, 2)
+        assert (found["older"]["normalized"], found["newer"]["type"], found["problems"]) == (True, "AVRO", [])
+        assert changed(found) == [
+            '+  "doc": "with a <b>note</b>",', "+    },", "+    {", '+      "name": "note",', '+      "type": "string",',
+            '+      "default": ""',
+        ]  # fmt: skip
+        assert json.loads(found["newer"]["text"])["fields"] == [ID, NOTE]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_verdicts_are_those_of_the_registry(tmp_path: Path, level: str) -> None:
+    subject = "orders/ü-value"
+    async with beside(tmp_path) as one:
+        await one.add(
+            subject, record(ID), record(ID, OWED), record(ID, NOTE), record(ID, OWED, NOTE), record(OWED)
+        )
+        path = quote(subject, safe="")
+        await one.client.ask("PUT", f"/config/{path}", {"compatibility": level})
+        for newer in range(2, 6):
+            schema = (await one.client.version(subject, newer)).schema.plain()
+            for older in range(1, newer):
+                found = await one.compare(subject, older=older, newer=newer)
+                assert found["compatibility"] == level
+                assert [row["level"] for row in found["levels"]] == list(LEVELS[1:])
+                if level == "NONE":
+                    continue
+                (row,) = [row for row in found["levels"] if row["level"] == level]
+                against = [*range(older, newer)] if level.endswith("TRANSITIVE") else [older]
+                assert row["against"] == against
+                said = [
+                    await one.client.ask(
+                        "POST", f"/compatibility/subjects/{path}/versions/{number}?verbose=true", schema
+                    )
+                    for number in reversed(against)
+                ]
+                assert row["compatible"] == all(answer["is_compatible"] for answer in said)
+                first = next((answer for answer in said if not answer["is_compatible"]), None)
+                if first is None:
+                    assert (row["broken"], row["messages"], row["messages_total"]) == (None, [], 0)
+                else:
+                    assert row["broken"] == against[len(against) - 1 - said.index(first)]
+                    assert row["messages"] == first["messages"][: len(row["messages"])]
+                    assert len(row["messages"]) == row["messages_total"] > 0
+
+
+async def test_protobuf_json_and_references_are_compared(tmp_path: Path) -> None:
+    async with beside(tmp_path) as one:
+        await one.add("user", record(ID))
+        field = {"name": "order", "type": "Order"}
+        refers = (Reference("Order", "user", 1),)
+        team = [{"type": "record", "name": "Team", "fields": fields} for fields in ([field], [field, NOTE])]
+        await one.add("team", *(Schema("AVRO", json.dumps(two), refers) for two in team))
+        found = await one.compare("team")
+        assert found["newer"]["references"] == [{"name": "Order", "subject": "user", "version": 1}]
+        assert [row["compatible"] for row in found["levels"]] == [True] * 6
+
+        place = 'syntax = "proto3"; message Place {{ string name = 1; {} }}'
+        await one.add(
+            "place",
+            *(Schema("PROTOBUF", place.format(more)) for more in ("", "int32 n = 2;", "string n = 2;")),
+        )
+        found = await one.compare("place", older=1, newer=2)
+        assert changed(found) == ["+  int32 n = 2;"]
+        found = await one.compare("place")
+        assert (changed(found), found["older"]["version"]) == (["-  int32 n = 2;", "+  string n = 2;"], 2)
+        assert {row["level"]: row["compatible"] for row in found["levels"]}["FULL"] is False
+
+        shape = [Schema("JSON", json.dumps({"type": "object", **more})) for more in ({}, {"required": ["a"]})]
+        await one.add("shape", *shape, Schema("AVRO", '"int"'))
+        found = await one.compare("shape", older=1, newer=2)
+        assert changed(found) == ['+  "required": [', '+    "a"', "+  ],"]
+        found = await one.compare("shape")
+        assert found["levels"][0]["messages"] == ["Incompatible because of different schema type"]
+
+
+async def test_what_is_not_understood_is_compared_as_text(tmp_path: Path) -> None:
+    answers: dict[str, Any] = {
+        "/subjects/s/versions": [3, 7],
+        "/config/s?defaultToGlobal=true": {"compatibilityLevel": "FULL"},
+    }
+    for number, text in ((3, '{"a":"<script>"}'), (7, "\u202e<img>")):
+        answers[f"/subjects/s/versions/{number}?deleted=true"] = {
+            "subject": "s", "version": number, "id": number, "schema": text, "schemaType": "THRIFT",
+        }  # fmt: skip
+    async with console_beside(tmp_path) as console, standin(answers) as other:
+        async with console_of(console, registry=RegistryAt(other.url)) as visitor:
+            found = await visitor.get("/api/subjects/s/compare")
+            assert (found["older"]["version"], found["newer"]["version"], found["levels"]) == (3, 7, [])
+            assert not found["older"]["normalized"]
+            assert changed(found) == ["-{", '-  "a": "<script>"', "-}", "+\u202e<img>"]
+            assert [one.partition(":")[0] for one in found["problems"]] == ["version 3", "version 7"]
+            answers["/subjects/s/versions/7?deleted=true"]["schema"] = "x" * (1024 * 1024 + 1)
+        async with console_of(console, registry=RegistryAt(other.url)) as visitor:
+            refused = await visitor.ask("GET", "/api/subjects/s/compare")
+            assert (refused.status, refused.json["error"]) == (400, "version 7 is too long to be compared")
+
+
+async def test_versions_that_cannot_be_compared_are_told(tmp_path: Path) -> None:
+    async with beside(tmp_path) as one:
+        await one.add("s", record(ID), record(ID, NOTE))
+        for query, status in (
+            ({"older": 2, "newer": 1}, 400),
+            ({"older": 2, "newer": 2}, 400),
+            ({"newer": 1}, 400),
+            ({"older": 3}, 404),
+            ({"newer": 3}, 404),
+            ({"older": 0}, 400),
+            ({"older": "x"}, 400),
+        ):
+            answer = await one.visitor.ask("GET", "/api/subjects/s/compare", **query)
+            assert answer.status == status, query
+        assert (await one.visitor.ask("GET", "/api/subjects/none/compare")).status == 404
+
+
+async def test_the_newest_of_many_versions_are_compared_and_the_older(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "COMPARED_MAX", 3)
+    async with beside(tmp_path) as one:
+        await one.add("s", *(record(ID, *[{"name": f"f{number}", "type": "int"}]) for number in range(6)))
+        found = await one.compare("s", older=1)
+        assert (found["left_out"], found["levels"][-1]["against"]) == (2, [1, 4, 5])
+        assert (found["levels"][-1]["broken"], found["levels"][0]["broken"]) == (5, 1)
+
+
+def test_a_level_that_promises_nothing_is_broken_by_nothing() -> None:
+    old, new = Any, Any
+    for level in ("NONE", "", "nonsense"):
+        assert differences(level, new, old) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('{"a":[1,{"b":[]},{}],"c":1.10,"d":"x,{\\"y"}',
+         ["{", '  "a": [', "    1,", "    {", '      "b": []', "    },", "    {}", "  ],",
+          '  "c": 1.10,', '  "d": "x,{\\"y"', "}"]),
+        ('"a  b"', ['"a  b"']),
+        ("[ ]", ["[]"]),
+        ("no {json}", ["no {json}"]),
+        ('{"n": 12345678901234567890}', ["{", '  "n": 12345678901234567890', "}"]),
+        ("[" * 5000, ["[" * 5000]),
+    ],
+)  # fmt: skip
+def test_json_is_indented_with_its_numbers_as_they_are(text: str, lines: list[str]) -> None:
+    assert indented(text).split("\n") == lines
+
+
+def test_depth_does_not_multiply_the_size_of_a_schema() -> None:
+    deep = "[" * 300 + ",".join(["1"] * 1000) + "]" * 300
+    assert len(indented(deep)) < len(deep) + 1600 * (2 * INDENTED_MAX + 1)
