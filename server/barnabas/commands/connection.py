@@ -1,7 +1,8 @@
 """Options that say which cluster is asked, and how: the same for every command.
 
-The rule: an option goes before `--property`, that before `--client-config`, that before the profile; a password is
-asked for, or read from a file or from BARNABAS_PASSWORD, and is never an option.
+The rule: an option goes before `--property`, that before `--client-config`, that before the profile, and what one says of
+a user or a registry is not for another; a password is asked for, or read from a file or from BARNABAS_PASSWORD, and is
+never an option.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ PASSWORD_VARIABLE = "BARNABAS_PASSWORD"
 CONNECT_SECONDS_MAX = 10.0
 OWN_SETTINGS = ("bootstrap.servers", "sasl.password.file")
 """Settings of profiles and files that the client itself does not know."""
+_PASSWORDS = frozenset(("sasl.password", "sasl.password.file"))
 
 
 def _profiles(
@@ -96,9 +98,9 @@ def connecting_of(given: dict[str, Any]) -> Connecting:
     properties = profiles.read(given["profile"])
     typed = dict(_pair(text, "--property") for text in given["properties"])
     if given["client_config"]:
-        properties = over(properties, _file(given["client_config"]))
-    properties = over(properties, typed)
-    properties |= _of_options(given, properties)
+        properties = _over(properties, _file(given["client_config"]))
+    options = _of_options(given, {**properties, **typed})
+    properties = _over(properties, {**typed, **options})
     password_file = properties.get("sasl.password.file")
     if password_file:
         properties["sasl.password"] = secret_of_file(password_file)
@@ -112,6 +114,14 @@ def connecting_of(given: dict[str, Any]) -> Connecting:
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     return Connecting(endpoints, settings, properties, typed)
+
+
+def _over(below: dict[str, str], above: dict[str, str]) -> dict[str, str]:
+    """Return settings with others over them; a password is of the user beside whom it stands, and of no other."""
+    user, other = (settings.get("sasl.username") for settings in (below, above))
+    if (user and other and user != other) or _PASSWORDS & above.keys():
+        below = {name: text for name, text in below.items() if name not in _PASSWORDS}
+    return over(below, above)
 
 
 def _of_options(given: dict[str, Any], before: dict[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from barnabas.cli import TOOLS, _parsers, main
 from barnabas.commands import COMMANDS, profiles
 from barnabas.commands.completion import Everything
+from barnabas.commands.connection import connecting_of, connection_options
 from barnabas.commands.output import Output, Table, cell
 from barnabas.commands.program import Root
 from barnabas.commands.reference import page
@@ -199,6 +201,62 @@ def test_options_go_before_properties_before_files_before_profiles(
     assert main(arguments) == 0
     assert main([*arguments, "-b", "127.0.0.1:2"]) == 1
     assert "nothing listens on 127.0.0.1:2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "user", "password"),
+    [
+        ([], "ann", "of-ann"),
+        (["--user", "ann"], "ann", "of-ann"),
+        (["--user", "bob"], "bob", "asked-for"),
+        (["-X", "sasl.username=bob"], "bob", "asked-for"),
+        (["-X", "sasl.username=bob", "--user", "ann"], "ann", "of-ann"),
+        (["--user", "bob", "-X", "sasl.password=typed"], "bob", "typed"),
+        (["-X", "sasl.username=bob", "-X", "sasl.password=typed"], "bob", "typed"),
+        (["-X", "sasl.password=typed"], "ann", "typed"),
+        (["--client-config", "{file}"], "bob", "asked-for"),
+        (["--user", "bob", "--password-file", "{other}"], "bob", "of-bob"),
+        (["--password-file", "{other}"], "ann", "of-bob"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_password_is_that_of_the_user_beside_whom_it_stands(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    user: str,
+    password: str,
+    is_file: bool,
+) -> None:
+    monkeypatch.setenv("BARNABAS_PASSWORD", "asked-for")
+    files = {name: tmp_path / name for name in ("file", "other", "mine")}
+    for name, text in (("file", "sasl.username=bob\n"), ("other", "of-bob\n"), ("mine", "of-ann\n")):
+        files[name].touch(0o600)
+        files[name].write_text(text)
+    secret = f'sasl.password.file = "{files["mine"]}"' if is_file else 'sasl.password = "of-ann"'
+    profile = f'[a]\nsecurity.protocol = "SASL_PLAINTEXT"\nsasl.mechanism = "PLAIN"\n{secret}\n'
+    written(f'{profile}sasl.username = "ann"\n')
+    given = [one.format(**files) for one in arguments]
+    assert login("--profile", "a", *given) == (user, password)
+    written(profile)
+    assert login("--profile", "a", "--user", "bob") == ("bob", "of-ann"), (
+        "one without a user is for who is named"
+    )
+
+
+def login(*arguments: str) -> tuple[str, str]:
+    """Return as whom options have a command log in."""
+    found = []
+
+    @click.command()
+    @connection_options
+    def command(**options: Any) -> None:
+        found.append(connecting_of(options).settings.sasl)
+
+    command.main(list(arguments), standalone_mode=False)
+    (sasl,) = found
+    assert sasl is not None
+    return sasl.username, sasl.password
 
 
 # --- output -----------------------------------------------------------------------------------------------------
