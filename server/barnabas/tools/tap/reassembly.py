@@ -80,6 +80,7 @@ class Reassembly:
             if len(known[1]) >= len(payload):
                 self.repeated_bytes += len(payload)
                 return
+            self.repeated_bytes += len(known[1])
             self._waiting_bytes -= len(known[1])
         self._waiting[sequence] = (at, payload, missing)
         self._waiting_bytes += len(payload)

@@ -136,6 +136,11 @@ class Session:
         """Pass over bytes that are missing within a frame; false where the next frame cannot be found so."""
         return (self._requests if from_client else self._responses).skip(count)
 
+    @property
+    def has_asked(self) -> bool:
+        """True while bytes of the broker can be an answer, or the rest of one; also where nothing is looked at."""
+        return bool(self._pending) or self._responses.is_inside or self._responses.is_opaque
+
     def may_begin(self, data: bytes, *, from_client: bool) -> bool:
         """Return whether a frame may begin with these bytes: the header of a request, or an answer to a known one."""
         if len(data) < START_BYTES:
