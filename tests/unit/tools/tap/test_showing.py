@@ -281,13 +281,6 @@ def test_what_stands_for_lost_lines() -> None:
     assert left_out_as_text(7) == "... 7 lines are left out: the terminal is slower than the traffic"
 
 
-async def written(writer: LineWriter) -> None:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(writer.run)
-        await trio.testing.wait_all_tasks_blocked()
-        writer.close()
-
-
 async def test_lines_wait_up_to_a_number_and_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "WAITING_MAX", 3)
     monkeypatch.setattr(output, "WAITING_BYTES_MAX", 10)
@@ -296,7 +289,8 @@ async def test_lines_wait_up_to_a_number_and_up_to_a_size(monkeypatch: pytest.Mo
     writer = LineWriter(texts.append, lambda count: f"<{count}>")
     for line in ("a", "b", "c", "d", "e"):
         writer.put(line)
-    await written(writer)
+    writer.close()
+    await writer.run()
     assert texts == ["a\nb\n", "c\n<2>\n"]
     assert writer.failure is None
     texts.clear()
