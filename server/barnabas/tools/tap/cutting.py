@@ -23,6 +23,11 @@ UNCOUNTED_BYTES = 64 * 1024
 Data = bytes | bytearray | memoryview
 
 
+def _start_bytes(size: int) -> int:
+    """Return how many of the first bytes are of a frame, and not of the next one."""
+    return SIZE_BYTES + size if 0 <= size < START_BYTES - SIZE_BYTES else START_BYTES
+
+
 class NotFramesError(Exception):
     """The bytes of this direction are no frames of Kafka's protocol: they pass as they are from here on."""
 
@@ -160,7 +165,7 @@ class Cutter:
                     break
                 size = int.from_bytes(data[at : at + SIZE_BYTES], "big", signed=True)
                 try:
-                    self._begin(size, view[at + SIZE_BYTES : at + START_BYTES])
+                    self._begin(size, view[at + SIZE_BYTES : at + _start_bytes(size)])
                 except NotFramesError:
                     self.is_opaque = True
                     break
