@@ -18,7 +18,7 @@ import trio
 from barnabas.errors import RequestError
 from barnabas.tools.inspection.errors import FoundError, has_errors
 from barnabas.tools.inspection.frames import Request, Response, api_name
-from barnabas.tools.tap.command import OptionError, Views, filter_of, options_of, write_lines
+from barnabas.tools.tap.command import OptionError, Views, filter_of, options_of
 from barnabas.tools.tap.exchange import Connection, Exchange, TopicNames
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ class BrokerTap:
         with ExitStack() as files:
             views = self._views = Views(self._options, self._filter, files, is_live=True)
             async with trio.open_nursery() as nursery:
-                for name, writer in views.writers:
-                    nursery.start_soon(write_lines, name, writer)
+                views.begin_lines(nursery)
                 try:
                     yield
                 finally:

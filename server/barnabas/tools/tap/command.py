@@ -10,9 +10,9 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import trio
 
@@ -37,7 +37,7 @@ from barnabas.tools.tap.observers import (
     left_out_as_json,
     left_out_as_text,
 )
-from barnabas.tools.tap.output import LineWriter
+from barnabas.tools.tap.output import DirectWriter, LineWriter
 from barnabas.tools.tap.proxy import MEMORY_BYTES, Proxy, ProxySettings
 from barnabas.tools.tap.summary import Summary
 from barnabas.tools.tap.tls import TlsFiles, TlsOptionError, client_context, generated, server_context
@@ -253,7 +253,7 @@ class Views:
         self, options: argparse.Namespace, filter_: Filter, files: ExitStack, *, is_live: bool
     ) -> None:
         """Open files. Raises OSError."""
-        self.writers: list[tuple[str, LineWriter]] = []
+        self.writers: list[tuple[str, LineWriter | DirectWriter]] = []
         self.summary = Summary()
         self.terminal: Terminal | None = None
         observers: list[Observer] = [self.summary] if options.summary else []
@@ -265,7 +265,7 @@ class Views:
             file: Any = sys.stdout
             if not self._is_json_shown:
                 file = open(options.json, "w", encoding="utf-8")  # noqa: SIM115
-                files.callback(file.close)
+                files.callback(_close, file)
             observers.append(
                 JsonLines(self._writer(options.json, file, left_out_as_json, is_live), filter_, view)
             )
@@ -282,7 +282,7 @@ class Views:
         self.capture: CaptureWriter | None = None
         if options.pcap:
             file = open(options.pcap, "wb")  # noqa: SIM115
-            files.callback(file.close)
+            files.callback(_close, file)
             self.capture = CaptureWriter(file, APPLICATION)
 
     def _writer(
@@ -290,7 +290,9 @@ class Views:
     ) -> Callable[[str], None]:
         """Return what writes a line to a file: aside where traffic must not wait for it."""
         if not is_live:
-            return lambda line: print(line, file=file)
+            direct = DirectWriter(file)
+            self.writers.append((name, direct))
+            return direct.put
 
         def write(text: str) -> None:
             file.write(text)
@@ -299,6 +301,20 @@ class Views:
         writer = LineWriter(write, left_out)
         self.writers.append((name, writer))
         return writer.put
+
+    def begin_lines(self, writing: trio.Nursery) -> None:
+        """Begin the tasks of writers in this nursery."""
+        for name, writer in self.writers:
+            if isinstance(writer, LineWriter):
+                writing.start_soon(_write_lines, name, writer)
+
+    def failures(self) -> list[str]:
+        """Return what could not be written, each with its reason, once all is written."""
+        return [
+            f"nothing more is written to {name}: {writer.failure}"
+            for name, writer in self.writers
+            if writer.failure is not None
+        ]
 
     def end_lines(self, writing: trio.Nursery) -> None:
         """Have the tasks of writers, in this nursery, end when all is written."""
@@ -330,6 +346,12 @@ class Views:
         except OSError as error:
             return str(error)
         return str(self.capture.failure or "")
+
+
+def _close(file: IO[Any]) -> None:
+    """Close a file; what cannot be written to it has been said."""
+    with suppress(OSError):
+        file.close()
 
 
 # --- the proxy ----------------------------------------------------------------------------------------------------
@@ -369,8 +391,7 @@ async def _serve(options: argparse.Namespace, settings: ProxySettings, filter_: 
             return stream
 
         async with trio.open_nursery() as writing:
-            for name, writer in views.writers:
-                writing.start_soon(write_lines, name, writer)
+            views.begin_lines(writing)
             try:
                 async with trio.open_nursery() as nursery:
                     proxy = Proxy(
@@ -392,11 +413,11 @@ async def _serve(options: argparse.Namespace, settings: ProxySettings, filter_: 
                 if problem:
                     print(f"barnabas tap: {options.pcap}: {problem}", file=sys.stderr)
         views.finish(with_summary=options.summary)
-        has_failed = problem or any(writer.failure is not None for _, writer in views.writers)
+        has_failed = problem or views.failures()
     return FAILED if has_failed else DONE
 
 
-async def write_lines(name: str, writer: LineWriter) -> None:
+async def _write_lines(name: str, writer: LineWriter) -> None:
     """Write lines until their writer is closed; say so where that fails."""
     await writer.run()
     if writer.failure is not None:
@@ -436,9 +457,11 @@ def _read(options: argparse.Namespace, filter_: Filter) -> int:
             print(f"barnabas tap: {options.read}: {error}", file=sys.stderr)
             code = FAILED
         views.finish(with_summary=options.summary)
+        for _, writer in views.writers:
+            writer.close()
         problem = views.close_capture()
-        if problem:
-            print(f"barnabas tap: {options.pcap}: {problem}", file=sys.stderr)
+        for text in (*([f"{options.pcap}: {problem}"] if problem else ()), *views.failures()):
+            print(f"barnabas tap: {text}", file=sys.stderr)
             code = FAILED
         for line in captured.report.lines():
             print(f"barnabas tap: {line}", file=sys.stderr)

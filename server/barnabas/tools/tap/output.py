@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import IO, Any
 
 import trio
 
@@ -71,3 +71,32 @@ class LineWriter:
             self._lost = 0
         self._is_closing = True
         self._wake.set()
+
+
+class DirectWriter:
+    """Writes lines at once: what reads a capture may wait for whoever reads its lines."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self.failure: OSError | None = None
+        """Why nothing is written any more."""
+
+    def put(self, line: str) -> None:
+        """Write a line. Raises BrokenPipeError: whoever reads this has seen enough."""
+        if self.failure is not None:
+            return
+        try:
+            self._file.write(line + "\n")
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self.failure = error
+
+    def close(self) -> None:
+        """Write what is left; the file stays open. Raises BrokenPipeError."""
+        try:
+            self._file.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self.failure = self.failure or error

@@ -1,0 +1,502 @@
+"""`barnabas tap` and `barnabas replay` in this process: options, captures that are read, exit codes, what goes where."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.client.errors import ClientError
+from barnabas.client.settings import ClientSettings, Endpoint
+from barnabas.ending import DONE, FAILED, FOUND, USAGE_ERROR
+from barnabas.tools.tap import command, replay_command
+from barnabas.tools.tap.command import OptionError, Views, filter_of, options_of
+from barnabas.tools.tap.comparison import Difference
+from barnabas.tools.tap.replaying import Outcome, Result
+from barnabas.tools.tap.tls import TlsFiles, TlsOptionError, client_context, generated, server_context
+from barnabas.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.wire.generated.metadata import MetadataRequest
+from tests.unit.tools.tap.test_captures import CONVERSATION, written
+from tests.unit.tools.tap.test_session import metadata, request, response
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    path = tmp_path / "a.pcapng"
+    refused = HeartbeatResponse(error_code=25)
+    beat = (
+        (True, request(12, 4, 4, HeartbeatRequest("g", 1, "m"), "other")),
+        (False, response(12, 4, 4, refused)),
+    )
+    path.write_bytes(written(*CONVERSATION, *beat))
+    return path
+
+
+def tap(*arguments: object) -> int:
+    return command.main([str(one) for one in arguments])
+
+
+def test_a_capture_is_shown_and_what_it_held_is_said(
+    capture: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tap("--read", capture) == DONE
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert [line.split(" -> ")[0].split(" ", 1)[1] for line in lines if "->" in line] == [
+        "#1.1 app Metadata v12 no topics", "#1.2 app Metadata v12 no topics", "#1.3 app Metadata v12 no topics",
+        "#1.4 other Heartbeat v4 group=g generation=1 member=m",
+    ]  # fmt: skip
+    assert (len(lines), "connects to" in lines[0], "closed: closed" in lines[-1]) == (6, True, True)
+    assert err.splitlines()[0] == "barnabas tap: 14 packets, 1 connections with Kafka brokers"
+
+
+@pytest.mark.parametrize(
+    ("options", "apis"),
+    [
+        (("--errors",), ["Heartbeat"]),
+        (("--api", "meta*"), ["Metadata"] * 3),
+        (("--api", "Fetch"), []),
+        (("--client-id", "oth*"), ["Heartbeat"]),
+        (("--topic", "t"), []),
+        (("--slower", "1e9"), []),
+        (("--port", "9092"), ["Metadata"] * 3 + ["Heartbeat"]),
+        (("--port", "9093"), []),
+        (("--port", "9093", "--port", "9092", "--api", "Heartbeat"), ["Heartbeat"]),
+        (("--quiet",), []),
+        (("--lines", "1"), ["Metadata"] * 3 + ["Heartbeat"]),  # a capture has time
+    ],
+)
+def test_what_is_shown_of_a_capture_is_chosen(
+    capture: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], apis: list[str]
+) -> None:
+    assert tap("--read", capture, *options) == DONE
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" ")[3] for line in lines if "->" in line] == apis
+
+
+def test_json_goes_to_a_file_beside_the_text_or_to_standard_output_alone(
+    capture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "events.json"
+    assert tap("--read", capture, "--json", path, "--summary") == DONE
+    out = capsys.readouterr().out
+    kinds = ["opened", *["exchange"] * 4, "closed"]
+    assert [json.loads(line)["type"] for line in path.read_text().splitlines()] == kinds
+    assert out.count("->") == 4
+    assert out.splitlines()[6].startswith("app")
+    assert tap("--read", capture, "--json", "-", "--summary") == DONE
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["type"] for one in found] == [*kinds, "client", "client"]
+    assert [one["client_id"] for one in found[-2:]] == ["app", "other"]
+    assert tap("--read", capture, "--json", "-") == DONE
+    assert "client" not in [json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()]
+
+
+def test_fields_and_records_are_shown_where_they_are_asked_for(
+    capture: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options, count in (((), 0), (("-v",), 4), (("--records",), 4), (("--records", "hex"), 4)):
+        tap("--read", capture, *options)
+        assert capsys.readouterr().out.count("    request {") == count
+
+
+def test_a_capture_of_a_capture_is_the_same(
+    capture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = tmp_path / "again.pcapng"
+    assert tap("--read", capture, "--pcap", again) == DONE
+    shown = capsys.readouterr().out
+    assert tap("--read", again) == DONE
+    assert capsys.readouterr().out == shown
+
+
+def test_what_cannot_be_read_or_written_is_a_failure_with_its_reason(
+    capture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    none = tmp_path / "none" / "x"
+    for arguments, words in (
+        (("--read", none), f"[Errno 2] No such file or directory: '{none}'"),
+        (("--read", capture, "--json", none), f"No such file or directory: '{none}'"),
+        (("--read", capture, "--pcap", none), f"No such file or directory: '{none}'"),
+        (("--read", __file__), f"{__file__}: neither pcap nor pcapng"),
+    ):
+        assert tap(*arguments) == FAILED
+        assert words in capsys.readouterr().err
+    if os.path.exists("/dev/full"):
+        assert tap("--read", capture, "--pcap", "/dev/full") == FAILED
+        assert capsys.readouterr().err == "barnabas tap: [Errno 28] No space left on device\n"
+        capture.write_bytes(written(*CONVERSATION * 50))
+        assert tap("--read", capture, "--json", "/dev/full") == FAILED
+        out, err = capsys.readouterr()
+        said = "barnabas tap: nothing more is written to /dev/full: [Errno 28] No space left on device"
+        assert (out.count("->"), err.splitlines()[0]) == (150, said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name a broker as HOST:PORT, or a capture with --read FILE"),
+        (("nowhere",), "nowhere"),
+        (("a:1", "--memory", "0"), "--memory is a number of megabytes, at least 1"),
+        (("a:1", "--api", "Porduce"), "Kafka has no API 'Porduce'"),
+        (("a:1", "--broker-ca", "/nonexistent"), "authority /nonexistent: no such file"),
+        (("a:1", "--certificate", "/nonexistent"), "certificate and key /nonexistent: no such file"),
+        (
+            ("a:1", "--certificate", "/none", "--key", "/other"),
+            "certificate and key /none, /other: no such file",
+        ),
+        (("a:1", "--broker-certificate", "/nonexistent"), "certificate and key /nonexistent: no such file"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_one_line(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tap(*arguments) == USAGE_ERROR
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), err.startswith("barnabas tap: ")) == ("", 1, True)
+    assert words in err
+
+
+@pytest.mark.parametrize("text", ["localhost", ":x", "h:65536", "h:-1", "h:"])
+def test_an_address_to_listen_on_has_a_port(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tap("a:1", "--listen", text)
+    assert f"{text}: HOST:PORT expected" in capsys.readouterr().err
+
+
+def test_options_say_how_connections_are_made() -> None:
+    def settings(*arguments: str) -> Any:
+        return command._proxy_settings(command.parser().parse_args(arguments))
+
+    usual = settings("a:1,b:2")
+    assert usual.brokers == (Endpoint("a", 1), Endpoint("b", 2))
+    assert (usual.host, usual.port, usual.advertised_host, usual.memory_bytes) == (
+        "localhost",
+        19092,
+        "",
+        256 << 20,
+    )
+    assert usual.client_tls is usual.broker_tls is None
+    other = settings("a:1", "--listen", "[::1]:65535", "--advertise", "tap", "--memory", "1")
+    assert (other.host, other.port, other.advertised_host, other.memory_bytes) == (
+        "::1",
+        65535,
+        "tap",
+        1 << 20,
+    )
+    assert settings("a:1", "--listen", "h:0").port == 0
+
+
+def test_tls_options_make_contexts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def settings(*arguments: str) -> Any:
+        return command._proxy_settings(command.parser().parse_args(["a:1", *arguments]))
+
+    directory = str(tmp_path / "tls")
+    authority, certificate, key = (f"{directory}/{name}" for name in ("ca.crt", "tap.crt", "tap.key"))
+    made = settings("--tls", "--tls-directory", directory)
+    assert f"clients trust its certificate by {authority}" in capsys.readouterr().err
+    assert (made.client_tls.verify_mode.name, made.broker_tls) == ("CERT_NONE", None)
+    given = settings("--certificate", certificate, "--key", key)
+    assert (given.client_tls is not None, given.broker_tls) == (True, None)
+    assert capsys.readouterr().err == ""
+    asking = settings("--client-ca", authority, "--certificate", certificate, "--key", key)
+    assert asking.client_tls.verify_mode.name == "CERT_REQUIRED"
+    for arguments in (
+        ("--broker-tls",),
+        ("--broker-ca", authority),
+        ("--broker-certificate", certificate, "--broker-key", key),
+    ):
+        found = settings(*arguments)
+        assert found.client_tls is None
+        assert (found.broker_tls.check_hostname, found.broker_tls.verify_mode.name) == (True, "CERT_REQUIRED")
+    assert not settings("--broker-tls", "--broker-any-name").broker_tls.check_hostname
+    trusting = client_context(TlsFiles(authority=authority))
+    assert len(trusting.get_ca_certs()) == 1
+    assert trusting.verify_flags & 0x80000, "an authority that another one has signed will do"
+    assert server_context(generated(Path(directory), ()), authority).verify_mode.name == "CERT_REQUIRED"
+    with pytest.raises(TlsOptionError, match="authority /nonexistent: no such file"):
+        server_context(TlsFiles(certificate, key), "/nonexistent")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TlsOptionError, match="--tls-directory"):
+        generated(tmp_path / "file" / "x", ())
+
+
+def test_options_of_a_broker_are_those_of_what_is_shown() -> None:
+    found = options_of(["--errors", "--api=A", "--api=B", "--slower=5", "--lines=7"])
+    assert (found.errors, found.api, found.slower, found.lines, found.quiet) == (
+        True,
+        ["A", "B"],
+        5.0,
+        7,
+        False,
+    )
+    assert filter_of(options_of(["--client-id=c", "--topic=t", "--slower=2"])).slower_ms == 2.0
+    for wrong in ("--error", "--lines=x", "--read=f"):
+        with pytest.raises(OptionError):
+            options_of([wrong])
+
+
+def test_the_terminal_is_told_alone_only_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
+    for arguments, alone, reads in (
+        ((), True, False),
+        (("--summary",), False, False),
+        (("--errors",), False, False),
+        (("--json", str(tmp_path / "x")), False, False),
+        (("--records",), True, True),
+    ):
+        options = options_of(arguments)
+        with ExitStack() as files:
+            views = Views(options, filter_of(options), files, is_live=True)
+            assert views.only_terminal is (views.terminal if alone else None)
+            assert views.terminal is not None
+            assert views.reads_records is reads
+            assert [name for name, _ in views.writers] == [
+                *(
+                    ["standard output"]
+                    if "--json" not in arguments
+                    else [str(tmp_path / "x"), "standard output"]
+                )
+            ]
+    options = options_of(["--lines", "0"])
+    with ExitStack() as files:
+        assert Views(options, filter_of(options), files, is_live=True).terminal._lines_per_second is None  # type: ignore[union-attr]
+
+
+# --- the proxy ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_proxy_serves_until_a_signal_and_writes_all_that_it_saw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def answer(stream: trio.SocketStream) -> None:
+        async for _ in stream:
+            await stream.send_all(response(3, 12, 1, metadata()))
+
+    path, events = tmp_path / "b.pcapng", tmp_path / "events"
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(
+            lambda task_status: trio.serve_tcp(answer, 0, host="127.0.0.1", task_status=task_status)
+        )
+        broker = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        arguments = [
+            broker,
+            "--listen",
+            "127.0.0.1:0",
+            "--json",
+            str(events),
+            "--pcap",
+            str(path),
+            "--summary",
+        ]
+        options = command.parser().parse_args(arguments)
+        codes: list[int] = []
+
+        async def serve() -> None:
+            codes.append(await command._serve(options, command._proxy_settings(options), filter_of(options)))
+
+        nursery.start_soon(serve)
+        said = ""
+        with trio.fail_after(30):
+            while "is ready" not in said:
+                await trio.sleep(0.001)
+                said += capsys.readouterr().err
+        host, _, port = said.split("is ready: ")[1].split()[0].rpartition(":")
+        assert said.endswith(f"for {broker}\n")
+        async with await trio.open_tcp_stream(host, int(port)) as stream:
+            await stream.send_all(request(3, 12, 1, MetadataRequest()))
+            assert len(await stream.receive_some()) > 8
+        with trio.fail_after(30):
+            while '"closed"' not in events.read_text():
+                await trio.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGTERM)
+            while not codes:
+                await trio.sleep(0.001)
+        nursery.cancel_scope.cancel()
+    out, err = capsys.readouterr()
+    assert (codes, err) == ([DONE], "")
+    assert [json.loads(line)["type"] for line in events.read_text().splitlines()] == [
+        "opened",
+        "exchange",
+        "closed",
+    ]
+    assert ("Metadata v12" in out, "  1 requests on 1 connections" in out) == (True, True)
+    assert tap("--read", path, "--json", "-") == DONE
+    again = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["type"] for one in again] == ["opened", "exchange", "closed"]
+    assert again[2]["reason"] == "closed"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no such file")
+@pytest.mark.parametrize("option", ["--json", "--pcap"])
+async def test_output_that_cannot_be_written_makes_the_exit_code_tell(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = command.parser().parse_args(["127.0.0.1:1", "--listen", "127.0.0.1:0", option, "/dev/full"])
+    settings = command._proxy_settings(options)
+    if option == "--pcap":  # the beginning of the file fails already, before anything is served
+        with pytest.raises(OSError, match="No space left"):
+            await command._serve(options, settings, filter_of(options))
+        return
+    async with trio.open_nursery() as nursery:
+        codes: list[int] = []
+
+        async def serve() -> None:
+            codes.append(await command._serve(options, settings, filter_of(options)))
+
+        nursery.start_soon(serve)
+        said = ""
+        with trio.fail_after(30):
+            while "is ready" not in said:
+                await trio.sleep(0.001)
+                said += capsys.readouterr().err
+            port = int(said.split("is ready: ")[1].split()[0].rpartition(":")[2])
+            async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+                await stream.receive_some()
+            said = ""
+            while "nothing more is written" not in said:
+                await trio.sleep(0.001)
+                said += capsys.readouterr().err
+            os.kill(os.getpid(), signal.SIGTERM)
+            while not codes:
+                await trio.sleep(0.001)
+    assert codes == [FAILED]
+    assert "barnabas tap: nothing more is written to /dev/full: [Errno 28]" in said
+
+
+def test_a_port_that_is_taken_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert tap("a:1", "--listen", f"127.0.0.1:{taken.getsockname()[1]}") == FAILED
+    assert capsys.readouterr().err.startswith("barnabas tap: ")
+
+
+# --- replays --------------------------------------------------------------------------------------------------------
+
+
+def replay(
+    monkeypatch: pytest.MonkeyPatch, outcomes: list[Outcome], *arguments: object, sent: int = 4
+) -> tuple[int, dict[str, Any]]:
+    """Run the command against brokers whose answers are these outcomes; with what the replay was made."""
+    made: dict[str, Any] = {}
+
+    async def brokers_of(endpoints: Any, settings: Any) -> Any:
+        made.update(endpoints=endpoints, settings=settings)
+        return {1: Endpoint("live", 9092)}
+
+    class Replay:
+        def __init__(self, recording: Any, brokers: Any, settings: Any, **more: Any) -> None:
+            made.update(recording=recording, brokers=brokers, given=settings, **more)
+
+        async def run(self) -> Result:
+            if sent < 0:
+                raise ClientError("nobody answers")
+            for one in outcomes:
+                made["on_outcome"](one)
+            return Result(sent, 3, 1.25, outcomes)
+
+    monkeypatch.setattr(replay_command, "brokers_of", brokers_of)
+    monkeypatch.setattr(replay_command, "Replay", Replay)
+    return replay_command.main([str(one) for one in arguments]), made
+
+
+def outcomes() -> list[Outcome]:
+    from tests.unit.tools.tap.test_rendering import exchange
+
+    beat = exchange(12, HeartbeatRequest("g", 8, "m"), HeartbeatResponse())
+    found = [Difference("a.b", "1", "2"), Difference("c\x1b", "3", "4")]
+    return [Outcome(beat, found), Outcome(beat, [], "the connection broke")]
+
+
+def test_a_replay_says_what_was_sent_and_what_differs(
+    capture: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, made = replay(monkeypatch, [], capture, "--to", "h:9,i:8", "--allow", "x", "--allow", "offsets")
+    out, err = capsys.readouterr()
+    assert (code, out) == (DONE, "")
+    assert err.splitlines()[-1] == (
+        "barnabas replay: 4 of 4 requests sent on 1 connections in 1.2 s, 3 answers compared, 0 differ"
+    )
+    assert err.splitlines()[0] == "barnabas replay: 14 packets, 1 connections with Kafka brokers"
+    assert made["endpoints"] == [Endpoint("h", 9), Endpoint("i", 8)]
+    assert made["settings"] == made["given"]
+    assert made["given"].client_id == "barnabas-replay"
+    assert (made["is_timed"], made["allowed"]) == (False, ["x", "offsets"])
+    assert made["recording"].count == 4
+    code, made = replay(monkeypatch, outcomes(), capture, "--to", "h:9", "--speed", "as-recorded", sent=3)
+    out, err = capsys.readouterr()
+    assert (code, made["is_timed"]) == (FOUND, True)
+    lines = out.splitlines()
+    assert lines[0].endswith("#3.9 app Api v4 group=g generation=8 member=m -> ok 12.3 ms")
+    assert lines[1:3] == ["    a.b: recorded 1, now 2", "    c\\x1b: recorded 3, now 4"]
+    assert lines[4:] == ["    no answer: the connection broke"]
+    assert "3 of 4 requests sent" in err
+    assert err.endswith("2 differ\n")
+
+
+def test_a_replay_as_json_has_a_line_for_each_request(
+    capture: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert replay(monkeypatch, outcomes(), capture, "--to", "h:9", "--json")[0] == FOUND
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first == {
+        "connection": 3, "number": 9, "api": "Api", "version": 4, "client_id": "app", "failure": None,
+        "differences": [
+            {"path": "a.b", "recorded": "1", "live": "2"}, {"path": "c\x1b", "recorded": "3", "live": "4"},
+        ],
+    }  # fmt: skip
+    assert (second["failure"], second["differences"]) == ("the connection broke", [])
+
+
+def test_settings_of_a_replay_come_from_a_file(
+    capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config"
+    path.write_text("# of the client\n\n  # more\nclient.id = mine=1 \n security.protocol=PLAINTEXT\n")
+    assert replay_command._properties(str(path)) == {"client.id": "mine=1", "security.protocol": "PLAINTEXT"}
+    assert replay_command._properties(None) == {}
+    _, made = replay(monkeypatch, [], capture, "--to", "h:9", "--config", path)
+    assert isinstance(made["given"], ClientSettings)
+    path.write_text("\n#\nnonsense\n")
+    capsys.readouterr()
+    assert replay(monkeypatch, [], capture, "--to", "h:9", "--config", path)[0] == 2
+    assert capsys.readouterr().err == f"barnabas replay: {path}:3: NAME=VALUE expected\n"
+
+
+def test_a_replay_that_cannot_be_is_a_failure_with_its_reason(
+    capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, words in (
+        ((tmp_path / "none", "--to", "h:9"), "No such file"),
+        ((__file__, "--to", "h:9"), f"barnabas replay: {__file__}: neither pcap"),
+        ((capture, "--to", "nowhere"), "nowhere"),
+        ((capture, "--to", "h:9", "--port", "1"), f"{capture}: there is no request to be sent again"),
+    ):
+        assert replay(monkeypatch, [], *arguments)[0] == 2
+        assert words in capsys.readouterr().err
+    assert replay(monkeypatch, [], capture, "--to", "h:9", sent=-1)[0] == 2
+    assert capsys.readouterr().err.endswith("barnabas replay: nobody answers\n")
+
+
+def test_requests_that_are_not_sent_again_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+    path = tmp_path / "login.pcapng"
+    login = (
+        (True, request(17, 1, 9, SaslHandshakeRequest("PLAIN"))),
+        (False, response(17, 1, 9, SaslHandshakeResponse())),
+    )
+    path.write_bytes(written(*login, *CONVERSATION))
+    assert replay(monkeypatch, [], path, "--to", "h:9", sent=3)[0] == DONE
+    assert (
+        "barnabas replay: not sent again: 1 logins: the replay logs in by itself" in capsys.readouterr().err
+    )
