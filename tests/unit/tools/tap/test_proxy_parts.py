@@ -1,0 +1,471 @@
+"""Connections through a tap, each end of them with its reason, and the addresses and ports that stand for brokers."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.client.settings import Endpoint
+from barnabas.tools.tap import proxy as proxies
+from barnabas.tools.tap.exchange import Connection
+from barnabas.tools.tap.proxy import Proxy, ProxySettings, _next_size, _reason, _text
+from barnabas.tools.tap.tls import TlsFiles, client_context, generated, server_context
+from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
+from barnabas.wire.generated.metadata import MetadataRequest
+from tests.unit.tools.tap.test_session import Seen, metadata, request, response
+
+Handler = Callable[[trio.SocketStream], Any]
+ASKED, ANSWERED = request(18, 3, 1, ApiVersionsRequest()), response(18, 3, 1, ApiVersionsResponse())
+
+
+class Told(Seen):
+    """Remembers openings and the order of all events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connections: list[Connection] = []
+        self.changed = trio.Event()
+
+    def opened(self, connection: Connection, at: float) -> None:
+        self.connections.append(connection)
+
+    def closed(self, connection: Connection, at: float, reason: str) -> None:
+        super().closed(connection, at, reason)
+        self.changed.set()
+
+    async def end(self) -> str:
+        with trio.fail_after(30):
+            while not self.ends:
+                self.changed = trio.Event()
+                await self.changed.wait()
+        return self.ends[-1]
+
+
+@asynccontextmanager
+async def tapped(handler: Handler, told: Told, **more: Any) -> AsyncIterator[tuple[Proxy, int]]:
+    settings = {
+        name: more.pop(name) for name in ("client_tls", "broker_tls", "advertised_host") if name in more
+    }
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, handler, 0, host="127.0.0.1"))
+        broker = Endpoint("127.0.0.1", listeners[0].socket.getsockname()[1])
+        proxy = Proxy(ProxySettings((broker,), "127.0.0.1", **settings), told, **more)
+        port = await nursery.start(proxy.run)
+        yield proxy, port
+        nursery.cancel_scope.cancel()
+
+
+async def connect(port: int) -> trio.SocketStream:
+    return await trio.open_tcp_stream("127.0.0.1", port)
+
+
+async def answering(stream: trio.SocketStream) -> None:
+    async for _ in stream:
+        await stream.send_all(ANSWERED)
+
+
+async def received(stream: Any) -> bytes:
+    found = b""
+    with trio.fail_after(30):
+        while part := await stream.receive_some():
+            found += bytes(part)
+    return found
+
+
+# --- ends -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_client_that_has_said_all_gets_its_answers_and_the_broker_hears_of_the_end() -> None:
+    heard: list[bytes] = []
+
+    async def broker(stream: trio.SocketStream) -> None:
+        heard.append(await received(stream))
+        await stream.send_all(ANSWERED)
+        await stream.aclose()
+
+    told = Told()
+    async with tapped(broker, told) as (proxy, port), await connect(port) as stream:
+        await stream.send_all(ASKED)
+        await stream.send_eof()
+        assert await received(stream) == ANSWERED
+        assert await told.end() == "the client closed"
+        assert proxy.open_count == 0
+    assert heard == [ASKED]
+    (connection,) = told.connections
+    here, there = stream.socket, proxy.settings.brokers[0]
+    assert here is not None
+    assert (connection.broker, connection.tls) == (f"127.0.0.1:{there.port}", "")
+    assert connection.client.startswith("127.0.0.1:")
+    assert (len(told.exchanges), told.notes) == (1, [])
+
+
+async def test_a_broker_that_closes_ends_the_connection_with_what_it_has_said() -> None:
+    async def broker(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(ANSWERED + b"\0\0\0")
+        await stream.aclose()
+
+    told = Told()
+    async with tapped(broker, told) as (_, port), await connect(port) as stream:
+        await stream.send_all(ASKED * 2)
+        assert await received(stream) == ANSWERED + b"\0\0\0"
+        assert await told.end() == "the broker closed"
+    assert [one.unanswered for one in told.exchanges] == ["", "the broker closed"]
+
+
+@pytest.mark.parametrize("who", ["client", "broker"])
+async def test_a_side_that_breaks_is_named(who: str) -> None:
+    reset = b"\1\0\0\0\0\0\0\0"
+    asked = trio.Event()
+
+    async def broker(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        asked.set()
+        if who == "broker":
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            await stream.aclose()
+        else:
+            await trio.sleep_forever()
+
+    told = Told()
+    async with tapped(broker, told) as (_, port):
+        stream = await connect(port)
+        await stream.send_all(ASKED)
+        if who == "client":
+            await asked.wait()
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            await stream.aclose()
+        assert await told.end() == f"the {who}'s side broke: Connection reset by peer"
+        await trio.aclose_forcefully(stream)
+
+
+async def test_a_tap_that_ends_says_so() -> None:
+    told = Told()
+    async with tapped(answering, told) as (_, port):
+        stream = await connect(port)
+        await stream.send_all(ASKED)
+        assert await stream.receive_some() == ANSWERED
+    assert told.ends == ["the tap ends"]
+    await trio.aclose_forcefully(stream)
+
+
+async def test_a_broker_that_is_not_there_is_noted() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told = Told()
+    async with trio.open_nursery() as nursery:
+        proxy = Proxy(ProxySettings((Endpoint("127.0.0.1", port),), "127.0.0.1"), told)
+        own = await nursery.start(proxy.run)
+        async with await connect(own) as stream:
+            assert await received(stream) == b""
+        text = f"the broker at 127.0.0.1:{port} cannot be reached: Connection refused"
+        assert (await told.end(), told.notes) == (text, [text])
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_does_not_answer_is_noted(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: Any
+) -> None:
+    async def dial(host: str, port: int) -> Any:
+        await trio.sleep(9.5 if port == 1 else 11)
+        raise OSError(113, "no route")
+
+    monkeypatch.setattr(proxies, "dial", dial)
+    for port, reason in ((1, "No route to host"), (2, "no answer in 10 s")):
+        told = Told()
+        proxy = Proxy(ProxySettings((Endpoint("h", port),), "127.0.0.1"), told)
+        client, accepted = socket.socketpair()
+        with client:
+            stream = trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
+            assert await proxy._connected(
+                Connection(1, "c", "b"), stream, ("h", port), ("c", 1), ("l", 2)
+            ) == (f"the broker at h:{port} cannot be reached: {reason}")
+        assert len(told.notes) == 1
+
+
+async def test_a_mistake_ends_its_connection_only(caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[Any] = []
+
+    def keeper(connection: Connection, client: Any, broker: Any) -> Any:
+        calls.append((connection.id, client[0], broker))
+        if len(calls) == 1:
+            raise RuntimeError("a mistake")
+        return lambda *_args, **_more: None
+
+    told = Told()
+    async with tapped(answering, told, keeper=keeper) as (proxy, port):
+        async with await connect(port) as stream:
+            assert await received(stream) == b""
+        assert await told.end() == "internal error: a mistake"
+        async with await connect(port) as stream:
+            await stream.send_all(ASKED)
+            assert await stream.receive_some() == ANSWERED
+        broker = proxy.settings.brokers[0]
+        assert calls == [
+            (1, "127.0.0.1", (broker.host, broker.port)),
+            (2, "127.0.0.1", (broker.host, broker.port)),
+        ]
+    assert "connection 1 ended by an internal error" in caplog.text
+
+
+# --- TLS ------------------------------------------------------------------------------------------------------------
+
+
+async def test_tls_on_both_sides_passes_answers_after_the_clients_end(tmp_path: Path) -> None:
+    files = generated(tmp_path, ("localhost",))
+    server = server_context(files, None)
+    trusting = client_context(TlsFiles(authority=files.authority))
+
+    async def broker(stream: trio.SocketStream) -> None:
+        secured = trio.SSLStream(stream, server, server_side=True, https_compatible=True)
+        assert await secured.receive_some() == ASKED
+        await secured.send_all(ANSWERED)
+        assert await received(secured) == b""
+
+    told = Told()
+    async with tapped(broker, told, client_tls=server, broker_tls=trusting) as (_, port):
+        stream = trio.SSLStream(
+            await connect(port), trusting, server_hostname="localhost", https_compatible=True
+        )
+        await stream.send_all(ASKED)
+        assert await stream.receive_some() == ANSWERED
+        await stream.aclose()
+        assert await told.end() == "the client closed"
+    assert [one.tls for one in told.connections] == ["TLS to the client and the broker"]
+
+
+async def test_a_handshake_that_fails_is_told_with_its_side(tmp_path: Path) -> None:
+    files = generated(tmp_path, ("localhost",))
+    server = server_context(files, None)
+    told = Told()
+    async with tapped(answering, told, client_tls=server) as (_, port):
+        async with await connect(port) as stream:
+            await stream.send_all(ASKED)
+            await received(stream)
+        assert (await told.end()).startswith("TLS with the client: ")
+    assert (told.connections[0].tls, told.notes) == ("TLS to the client", [])
+    told = Told()
+    strict = client_context(TlsFiles(authority=files.authority))
+
+    async def plain(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(b"this is no TLS, and it is longer than a record's head")
+
+    async with tapped(plain, told, broker_tls=strict) as (proxy, port):
+        async with await connect(port) as stream:
+            assert await received(stream) == b""
+        broker = proxy.settings.brokers[0]
+        assert (await told.end()).startswith(
+            f"the broker at 127.0.0.1:{broker.port} cannot be reached: TLS: "
+        )
+        assert len(told.notes) == 1
+    assert told.connections[0].tls == "TLS to the broker"
+
+
+# --- large answers --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_usable", [True, False])
+@pytest.mark.parametrize("reads_records", [True, False])
+async def test_a_large_answer_arrives_as_it_is(is_usable: bool, reads_records: bool) -> None:
+    part = FetchResponse.PartitionData(records=bytes(300_000))
+    answer = response(
+        1, 12, 1, FetchResponse(responses=[FetchResponse.FetchableTopicResponse("t", partitions=[part])])
+    )
+
+    async def broker(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(answer + response(18, 3, 2, ApiVersionsResponse()))
+        await stream.receive_some()
+
+    told = Told()
+    async with (
+        tapped(broker, told, reads_records=reads_records) as (proxy, port),
+        await connect(port) as stream,
+    ):
+        proxy._pipes.is_usable = is_usable and proxy._pipes.is_usable
+        await stream.send_all(request(1, 12, 1, FetchRequest()) + request(18, 3, 2, ApiVersionsRequest()))
+        await stream.send_eof()
+        assert await received(stream) == answer + response(18, 3, 2, ApiVersionsResponse())
+        await told.end()
+    assert [one.request.api for one in told.exchanges] == ["Fetch", "ApiVersions"]
+    records = told.exchanges[0].response.message.responses[0].partitions[0].records  # type: ignore[union-attr]
+    assert (len(records), isinstance(records, bytes | memoryview)) == (300_000, reads_records)
+
+
+# --- addresses ------------------------------------------------------------------------------------------------------
+
+
+def proxy_of(host: str = "127.0.0.1", port: int = 0, advertised: str = "") -> Proxy:
+    return Proxy(ProxySettings((), host, port, advertised), Told())
+
+
+@asynccontextmanager
+async def listening(proxy: Proxy) -> AsyncIterator[Proxy]:
+    """A proxy that listens for brokers as it hears of them."""
+    async with trio.open_nursery() as nursery:
+        proxy._nursery = nursery
+        yield proxy
+        await trio.testing.wait_all_tasks_blocked()  # whoever listens closes its sockets when it is cancelled
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("host", "advertised", "told"),
+    [
+        ("127.0.0.1", "", "127.0.0.1"),
+        ("127.0.0.1", "tap.example", "tap.example"),
+        ("0.0.0.0", "", "10.1.1.1"),
+        ("", "", "10.1.1.1"),
+        ("0.0.0.0", "tap.example", "tap.example"),
+    ],
+)
+async def test_clients_are_told_the_host_that_they_can_reach(host: str, advertised: str, told: str) -> None:
+    async with listening(proxy_of(host, advertised=advertised)) as proxy:
+        found = proxy._address_for("10.1.1.1", "b", 1)
+        assert found == (told, proxy.ports["b", 1])
+
+
+async def test_a_broker_has_one_port_under_each_of_its_local_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with listening(proxy_of()) as proxy:
+        one = proxy._listen(("localhost", 9092))
+        assert (
+            proxy._listen(("127.0.0.1", 9092))
+            == proxy._listen(("::1", 9092))
+            == proxy._listen(("localhost", 9092))
+            == one
+        )
+        assert proxy._listen(("localhost", 9093)) != one
+        assert proxy._listen(("other", 9092)) not in (one, None)
+        assert len(proxy.ports) == 3
+        proxy.ports.clear()
+        assert len(proxy.ports) == 3, "it is a copy"
+        monkeypatch.setattr(proxies, "LISTENERS_MAX", 4)
+        assert proxy._listen(("other", 2)) is not None
+        assert proxy._listen(("other", 3)) is None
+        assert proxy._listen(("other", 2)) == proxy.ports["other", 2]
+        assert proxy._address_for("l", "other", 3) is None
+
+
+async def test_brokers_get_the_ports_after_the_first_that_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def bind(host: str, port: int) -> Any:
+        tried.append(port)
+        if port in (19093, 19094):
+            raise OSError(98, "in use")
+        if port == 19099:
+            raise OSError(13, "not allowed")
+
+        class Socket:
+            def getsockname(self) -> Any:
+                return host, port
+
+        return [Socket()]
+
+    monkeypatch.setattr(proxies, "bind_sockets", bind)
+    proxy = proxy_of("h", 19092)
+    assert proxy._bind(is_first=True)[0].getsockname() == ("h", 19092)
+    proxy._ports["a", 1] = 19092
+    assert proxy._bind(is_first=False)[0].getsockname() == ("h", 19095)
+    assert tried == [19092, 19093, 19094, 19095]
+    proxy._ports["b", 1], proxy._ports["c", 1] = 19098, 19095
+    with pytest.raises(OSError, match="not allowed"):
+        proxy._bind(is_first=False)
+    assert proxy._listen(("d", 1)) is None
+    with pytest.raises(OSError, match="not allowed"):
+        proxy._listen(("d", 1), is_needed=True)
+    proxy._ports["b", 1] = 65535
+    assert proxy._bind(is_first=False)[0].getsockname() == ("h", 0)
+    assert proxy_of("h", 0)._bind(is_first=False)[0].getsockname() == ("h", 0)
+
+
+async def test_addresses_that_cannot_be_told_in_a_large_answer_are_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tests.unit.tools.tap.test_rendering import exchange
+
+    one = exchange(1, None, FetchResponse())
+    for end, is_complete, words in (
+        (b"end", True, None), (None, True, None), (b"end", False, "are left out of"), (None, False, "are not changed in"),
+    ):  # fmt: skip
+        proxy = proxy_of()
+        monkeypatch.setattr(proxies.addresses, "changed_end", lambda *_, end=end, so=is_complete: (end, so))
+        assert proxy._rewrite_end("l", one, 5) is end
+        text = f"addresses of leaders {words} a large Fetch answer: those of the tap are longer"
+        assert proxy._observer.notes == ([text] if words else [])  # type: ignore[attr-defined]
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "got", "following"),
+    [
+        (32768, 32768, 65536),
+        (32768, 32767, 32768),
+        (1 << 20, 1 << 20, 1 << 20),
+        (1 << 19, 1 << 19, 1 << 20),
+        (65536, 16384, 65536),
+        (65536, 16383, 32768),
+        (131072, 1, 65536),
+        (32768, 1, 32768),
+    ],
+)
+def test_more_is_read_where_reads_are_full(size: int, got: int, following: int) -> None:
+    assert _next_size(size, got) == following
+
+
+def caused(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(111, "x"), "Connection refused"),
+        (OSError(-2, "Name or service not known"), "Name or service not known"),
+        (OSError("plain"), "plain"),
+        (trio.BrokenResourceError(), "BrokenResourceError"),
+        (caused(trio.BrokenResourceError(), OSError(104, "x")), "Connection reset by peer"),
+        (caused(OSError("outer"), OSError(111, "x")), "Connection refused"),
+        (caused(ValueError("outer"), OSError(111, "x")), "outer"),
+        (trio.TooSlowError(), "no handshake in 30 s"),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), None),
+    ],
+)
+def test_the_reason_of_an_error_in_words(error: BaseException, words: str | None) -> None:
+    if words is not None:
+        assert _reason(error) == words
+    else:
+        error.reason = "WRONG_VERSION_NUMBER"  # type: ignore[attr-defined]
+        assert _reason(error) == "wrong version number"
+        error.verify_message = "Self_signed"  # type: ignore[attr-defined]
+        assert _reason(error) == "self signed"
+    assert [_text(one) for one in (("h", 1), ("::1", 2, 0, 0))] == ["h:1", "[::1]:2"]
+
+
+async def test_metadata_through_a_tap_has_its_advertised_host() -> None:
+    async def broker(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(response(3, 12, 1, metadata(9192)))
+        await stream.receive_some()
+
+    async with tapped(broker, Told(), advertised_host="tap") as (proxy, port), await connect(port) as stream:
+        await stream.send_all(request(3, 12, 1, MetadataRequest()))
+        data = await stream.receive_some()
+        moved = metadata(proxy.ports["broker", 9192])
+        moved.brokers[0].host = "tap"
+        assert data == response(3, 12, 1, moved)
