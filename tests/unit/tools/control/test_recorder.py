@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 import trio
+import trio.testing
 
 from barnabas.errors import RequestError
 from barnabas.serving.context import RequestContext
@@ -138,3 +139,73 @@ async def test_the_last_so_many_are_kept() -> None:
 @pytest.mark.parametrize("timeout_s", [0.0, 0.01])
 async def test_nothing_comes(timeout_s: float) -> None:
     assert await Recorder().wait(Filter(), timeout_s=timeout_s) is None
+
+
+async def test_a_recorded_request_as_json_has_each_of_its_fields() -> None:
+    context = context_of("Metadata")
+    context.now_ms, context.api_version = 11, 12  # type: ignore[misc]
+
+    async def handler(_context: RequestContext, _request: Any) -> Any:
+        return None
+
+    recorder = Recorder()
+    await recorder.around(None)(context, MetadataRequest(topics=None), handler)
+    shown = recorder.find()[0].as_json()
+    assert shown.pop("request")["topics"] is None
+    assert shown == {
+        "id": 1, "at_ms": 11, "connection": 7, "client_id": "app", "principal": "User:alice", "api": "Metadata",
+        "version": 12, "correlation_id": 9, "answered": True, "response": None, "error_codes": [],
+    }  # fmt: skip
+
+
+async def test_who_stands_within_answers_and_who_waits_may_hear_before_the_answer() -> None:
+    recorder = Recorder()
+    may_answer = trio.Event()
+
+    async def inner(_context: RequestContext, _request: Any, _handler: Any) -> Any:
+        await may_answer.wait()
+        return MetadataResponse()
+
+    async def handler(_context: RequestContext, _request: Any) -> Any:
+        raise AssertionError
+
+    heard: list[str] = []
+
+    async def wait(name: str, **how: Any) -> None:
+        found = await recorder.wait(Filter(), timeout_s=30, **how)
+        assert found is not None
+        heard.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(recorder.around(inner), context_of("Metadata"), MetadataRequest(), handler)
+        nursery.start_soon(wait, "answered")
+        await trio.testing.wait_all_tasks_blocked()
+        assert not recorder.find()[0].is_answered
+        await wait("asked", is_answered=False)
+        assert (
+            await recorder.wait(Filter(), lambda one: one.id == 2, timeout_s=0.0, is_answered=False) is None
+        )
+        may_answer.set()
+    assert heard == ["asked", "answered"]
+
+
+async def test_a_failure_without_a_code_is_no_refusal() -> None:
+    recorder = Recorder()
+
+    async def handler(_context: RequestContext, _request: Any) -> Any:
+        raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        await recorder.around(None)(context_of("Fetch"), FetchRequest(), handler)
+    (found,) = recorder.find()
+    assert (found.error_codes, found.response, found.is_answered) == ((), None, True)
+
+
+async def test_topics_are_named_as_the_broker_names_them() -> None:
+    recorder = Recorder()
+    image = SimpleNamespace(topic_name=lambda topic_id: "named" if topic_id == b"i" * 16 else None)
+    recorder.attach(SimpleNamespace(services=SimpleNamespace(metadata=SimpleNamespace(image=image))))  # type: ignore[arg-type]
+    topic = MetadataRequest.MetadataRequestTopic(topic_id=b"i" * 16, name=None)
+    found = await record(recorder, "Metadata", MetadataRequest(topics=[topic]), MetadataResponse())
+    assert found.topics == {"named"}
+    assert recorder.find(Filter(topic="n*")) == [found]
