@@ -244,7 +244,7 @@ class Session:
 
     def _learn_from_request(self, exchange: Exchange) -> None:
         request, connection = exchange.request, self.connection
-        if request.client_id is not None and connection.client_id is None:
+        if connection.client_id is None:
             connection.client_id = request.client_id
         message = request.message
         if message is None:

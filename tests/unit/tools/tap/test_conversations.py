@@ -80,6 +80,12 @@ def test_requests_before_one_that_is_answered_stay_unanswered() -> None:
     ]  # fmt: skip
     assert session.is_answered
     assert [one.sent_at for one in seen.exchanges] == [1.0] * 3
+    ask(session, 4, 5)
+    large = MetadataResponse(
+        brokers=[MetadataResponse.MetadataResponseBroker(n, "broker", 1) for n in range(500)]
+    )
+    session.from_broker(response(METADATA, 12, 5, large), 2.0)
+    assert seen.exchanges[-1].response.message == large  # type: ignore[union-attr]
 
 
 def test_an_answer_that_no_request_has_is_noted_and_the_next_one_is_found() -> None:
