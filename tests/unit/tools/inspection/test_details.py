@@ -1,4 +1,4 @@
-"""What is shown of frames, messages, record batches and tokens of logins: each field, each limit, each thing masked."""
+"""Frames, messages, record batches and tokens of logins as they are shown: each field, each limit, each thing masked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a probe makes of answers, right and wrong ones: each look at a broker's ways, each verdict, the report as JSON."""
+"""Right and wrong answers to a probe: each look at a broker's ways, each verdict, the report as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replay puts in place of recorded values, and what it calls different: whose a value is, and where it stands."""
+"""Values that a replay replaces, and those that it calls different: whose a value is, and where it stands."""
 
 from __future__ import annotations
 

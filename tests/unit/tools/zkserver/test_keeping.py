@@ -1,4 +1,4 @@
-"""What outlives a server (snapshots, journals) field by field, sessions beside a plain model, and the command's options."""
+"""Snapshots and journals field by field, sessions beside a plain model, writes as requests, and the command's options."""
 
 from __future__ import annotations
 
