@@ -118,6 +118,7 @@ def test_what_could_not_be_deleted_is_not_there_or_refused() -> None:
 async def test_waiting_ends_with_what_there_is_or_with_what_there_is_instead(api: Api) -> None:
     await api.do("POST", "topics/t", {"partitions": 2, "records": [{"value": "a", "partition": 0}] * 3})
     assert await api.get("wait/records", topic="t", count=3) == {"topic": "t", "records": 3}
+    assert (await api.get("wait/records", topic="t", count=3, timeout_ms=600_000))["records"] == 3
     soon = {"timeout_ms": 0}
     assert await api.refused("GET", "wait/records", topic="t", count=4, **soon) == (
         408,

@@ -43,6 +43,7 @@ async def test_recorded_requests_are_found_waited_for_and_forgotten(api: Api) ->
     ):
         assert await api.refused("GET", "requests", **{name: text}) == (400, words)
     assert (await api.get("wait/request", client_id="two", timeout_ms=0))["id"] == 2
+    assert (await api.get("wait/request", client_id="two", timeout_ms=3_600_000))["id"] == 2
     assert await api.refused("GET", "wait/request", client_id="x", timeout_ms=0) == (
         408,
         "no such request in 0 ms",

@@ -16,6 +16,7 @@ from barnabas.tools.tap.exchange import Connection, Exchange
 from barnabas.tools.tap.filters import FilterError
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -87,6 +88,27 @@ async def test_a_brokers_own_requests_are_exchanges_with_their_fields(
     assert (again.number, again.unanswered, again.response) == (2, "acks=0", None)
     other = await watch.ask(context(PRODUCE, connection_id=2), message, ProduceResponse())
     assert (other.number, other.connection.id, len(watch.opens)) == (1, 2, 2)
+
+
+async def test_what_gets_no_line_is_counted_and_keeps_its_number() -> None:
+    watch = Watch()
+    skipped: list[str] = []
+    full = True
+    watch.tap._views.only_terminal = SimpleNamespace(is_full=lambda at: full, skip=skipped.append)  # type: ignore[union-attr]
+    failed = ProduceResponse([ProduceResponse.TopicProduceResponse("t", partition_responses=[
+        ProduceResponse.PartitionProduceResponse(0, 6)
+    ])])  # fmt: skip
+    message = ProduceRequest(acks=1)
+    await watch.ask(context(PRODUCE), message, ProduceResponse())  # of a connection that nobody has seen
+    await watch.ask(context(PRODUCE), message, ProduceResponse())
+    await watch.ask(context(3), MetadataRequest(), MetadataResponse())
+    await watch.ask(context(PRODUCE), message, failed)
+    await watch.ask(context(18, 3), ApiVersionsRequest("lib", "1"), ApiVersionsResponse())
+    await watch.ask(context(PRODUCE), message, None)
+    full = False
+    await watch.ask(context(PRODUCE), message, ProduceResponse())
+    assert [one.number for one in watch.seen.exchanges] == [1, 4, 5, 6, 7]
+    assert skipped == ["Produce", "Metadata"]
 
 
 async def test_a_brokers_refusals_and_ends_are_told() -> None:

@@ -182,6 +182,30 @@ def test_what_is_no_fetch_answer_passes_as_it_is() -> None:
         session.close(3.0, "the client closed")
 
 
+def test_an_answer_that_is_lost_on_its_way_is_told_with_what_was_kept_of_it() -> None:
+    seen = Seen()
+    session = fetch_session(seen)
+    for number in (1, 2):
+        session.from_client(request(FETCH, 16, number, FetchRequest()), 1.0)
+    broken = b"\0\0\0\1\0" + b"\xff" * 100_000  # a count that takes more bytes than there may be
+    sent = len(broken).to_bytes(4, "big") + broken
+    forwarded = b"".join(
+        map(bytes, session.from_broker(sent[:50_000], 2.0) + session.from_broker(sent[50_000:], 3.0))
+    )
+    assert forwarded == sent
+    (one,) = seen.exchanges
+    assert one.response is not None
+    kept = len(one.response_bytes or b"")
+    assert 8 < kept < 256
+    assert one.response_bytes == broken[:kept]
+    assert (one.response.message, one.response.size, one.answered_at) == (None, len(broken), 3.0)
+    assert one.response.problem == f"not decoded: only {kept} of {len(broken)} bytes are kept"
+    assert seen.notes == [f"addresses in an answer to Fetch are not changed: {one.response.problem}"]
+    part = Partition(records=bytes(70_000))
+    session.from_broker(response(FETCH, 16, 2, FetchResponse(responses=[Topic("", b"i" * 16, [part])])), 4.0)
+    assert [each.response.problem for each in seen.exchanges[1:] if each.response] == [""]
+
+
 async def test_large_answers_reach_the_client_as_they_are_over_sockets() -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")

@@ -385,6 +385,21 @@ def test_frames_are_written_in_segments_with_flags_numbers_and_a_comment() -> No
     assert told_ == ["#1.1 Metadata v12 request no topics", "#1.1 Metadata v12 answer ok 1 broker", told_[1]]
 
 
+def test_headers_are_those_of_ip_and_tcp_byte_for_byte() -> None:
+    tcp = struct.pack(">HHIIBBHHH", 40_000, 9092, 7, 8, 5 << 4, ACK | PSH, 65_535, 0, 0)
+    for ends, head in (
+        (IP4, bytes.fromhex("4500 002a 0000 4000 4006 0000 0a000001 0a000002")),
+        (IP6, bytes.fromhex("6000 0000 0016 0640") + IP6[0][0] + IP6[1][0]),
+    ):
+        written = bytearray(packet(ends[0], ends[1], 7, 8, ACK | PSH, b"ab"))
+        if ends is IP4:
+            assert written[10:12] != b"\0\0"
+            written[10:12] = b"\0\0"
+        assert written[len(head) + 16 : len(head) + 18] != b"\0\0"
+        written[len(head) + 16 : len(head) + 18] = b"\0\0"
+        assert bytes(written) == head + tcp + b"ab"
+
+
 def test_a_comment_is_cut_and_a_time_before_1970_is_that() -> None:
     file = io.BytesIO()
     writer = CaptureWriter(file, "app")
