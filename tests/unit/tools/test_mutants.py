@@ -163,7 +163,10 @@ def test_tests_are_those_that_run_the_line_or_any_line_of_a_function_that_has_ch
         "tests": {
             name: {"passed": name != TESTS[1], "seconds": 1.0} for name in (*TESTS, "tests/unit/a.py::three")
         },
-        "lines": {path: {one.line: [TESTS[0], TESTS[1]], one.line + 2: ["tests/unit/a.py::three"]}},
+        "lines": {
+            path: {one.line: [TESTS[0], TESTS[1]], one.line + 2: ["tests/unit/a.py::three"]},
+            "server/barnabas/tools/probing/templates/card.html.j2": {1: [TESTS[0]]},
+        },
     }
     assert kept.keep("tests/unit/a.py", noted) == [TESTS[1]]
     kept.refresh()

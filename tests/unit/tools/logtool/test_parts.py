@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import struct
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ from barnabas.tools.logtool.progress import Progress, render
 from barnabas.tools.logtool.repair import plan_repair
 from barnabas.tools.logtool.stats import LogStats
 from barnabas.tools.logtool.verify import Finding, SegmentMap, Severity, Verifier
+from tests.support.effort import drawing
 from tests.support.logs import NOW_MS, Broker, append, batch
 
 HEADER = {
@@ -346,9 +346,7 @@ def test_a_segment_is_mapped_by_its_batches(tmp_path: Path) -> None:
 
 def test_what_is_done_to_an_overlay_can_be_carried_out_on_the_disk(tmp_path: Path) -> None:
     """Random steps on an overlay and on a directory: the same files to look at, and the same once it is carried out."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = drawing()
     for number in range(30):
         real, below = tmp_path / f"real-{number}", tmp_path / f"below-{number}"
         for directory in (real, below):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +17,7 @@ from barnabas.tools.tap.cutting import (
 )
 from barnabas.tools.tap.skimming import FetchSkimmer
 from barnabas.wire.generated.fetch import FetchResponse
+from tests.support.effort import drawing
 from tests.unit.tools.tap.test_session import response
 
 LARGE = UNCOUNTED_BYTES + 1
@@ -72,9 +72,7 @@ def content(kind: bytes, size: int) -> bytes:
 
 def test_an_owner_gets_each_frame_as_a_whole_or_its_beginning_and_forwards_as_it_says() -> None:
     """A random stream, beside the plain rule: held frames come back changed, all else is as it came."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = drawing()
     for _ in range(60):
         cut = Cut(200_000, defers=rng.random() < 0.5)
         cut.owner.changes = lambda frame: framed(b"changed") if len(frame) % 2 and frame[:1] == b"H" else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import random
 import struct
 from typing import Any
 
@@ -17,6 +16,7 @@ from barnabas.tools.tap.exchange import Connection, Exchange
 from barnabas.tools.tap.packets import Segment, segment_of
 from barnabas.tools.tap.reassembly import Piece, Reassembly
 from barnabas.wire.generated.metadata import MetadataRequest
+from tests.support.effort import drawing
 from tests.unit.tools.tap.test_session import Seen, metadata, request, response
 
 IP4 = (b"\x0a\0\0\1", 40_000), (b"\x0a\0\0\2", 9092)
@@ -28,9 +28,7 @@ IP6 = (b"\xfe\x80" + bytes(13) + b"\1", 40_000), (b"\xfe\x80" + bytes(13) + b"\2
 
 def test_segments_are_given_once_in_order_with_what_is_missing() -> None:
     """A random stream: every byte is given, or is in a gap, and no byte that came is in one."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = drawing()
     for _ in range(200):
         data = rng.randbytes(rng.randrange(1, 60))
         start = rng.choice((0, 1000, 2**32 - 20))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 from pathlib import Path
 
 import pytest
@@ -50,6 +49,7 @@ from barnabas.tools.zkserver.tree import (
     Znode,
     check_version,
 )
+from tests.support.effort import drawing
 
 ACL = (Acl(5, Identity("sasl", "ann")), Acl(31, Identity("world", "anyone")))
 CHANGES = (
@@ -180,9 +180,7 @@ def test_a_snapshot_takes_the_place_of_what_is_older(tmp_path: Path, monkeypatch
 
 def test_sessions_end_when_their_time_is_over_whatever_comes_between() -> None:
     """Random events, beside a dictionary of when each session ends."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = drawing()
     for _ in range(100):
         sessions, ends, timeouts = Sessions(), dict[int, int](), dict[int, int]()
         now = 0
