@@ -9,11 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio.testing
 
 from barnabas.client.errors import ClientError
 from barnabas.tools.probing import probe as probing
 from barnabas.tools.probing import quirks
-from barnabas.tools.probing.exchanges import ClosedByBrokerError, NonsenseError, SilentError
+from barnabas.tools.probing.exchanges import ClosedByBrokerError, NonsenseError, SilentError, Wire
 from barnabas.tools.probing.harmless import Names
 from barnabas.tools.probing.honoured import (
     Status,
@@ -27,6 +28,9 @@ from barnabas.tools.probing.limits import Limits
 from barnabas.tools.probing.probe import Feature, Report, _features
 from barnabas.tools.probing.quirks import Quirk, look_at_all
 from barnabas.tools.probing.release import Guess
+from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
+from barnabas.wire.generated.produce import ProduceRequest
+from tests.unit.tools.tap.test_session import response
 
 EVERYWHERE = Names("n", "n", "n", has_offsets_topic=True, has_transactions_topic=True, has_shares_topic=True)
 VERSIONS = {3: (0, 12), 18: (0, 4), 68: (0, 1), 76: (0, 1), 88: (0, 0)}
@@ -346,6 +350,19 @@ async def test_a_cluster_is_asked_for_in_the_newest_version_that_can_be_decoded(
     assert [version for _, version in target.asked] == [5, 4, 3]
     with pytest.raises(ClientError, match="in no version so that it can be decoded"):
         await ask_for_cluster(Target(NonsenseError("x")), {3: (2, 5)}, with_topics=False)  # type: ignore[arg-type]
+
+
+async def test_a_request_that_wants_no_answer_is_not_waited_for() -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    journal: list[Any] = []
+    wire = Wire(ours, "client", journal, 5.0)
+    assert await wire.ask(ProduceRequest(acks=0), 9) is None
+    data = bytes(await theirs.receive_some())
+    assert (journal[0].sent, journal[0].key, journal[0].version, wire.is_open) == (data, 0, 9, True)
+    assert struct.unpack_from(">hhih6s", data, 4) == (0, 9, 1, 6, b"client")
+    await theirs.send_all(response(3, 9, 2, MetadataResponse(cluster_id="c")))
+    assert (await wire.ask(MetadataRequest(), 9)).cluster_id == "c"
+    assert journal[1].answer.cluster_id == "c"
 
 
 # --- the report -----------------------------------------------------------------------------------------------------

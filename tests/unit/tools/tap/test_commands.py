@@ -148,7 +148,7 @@ def test_options_that_cannot_be_meant_are_one_line(
     assert words in err
 
 
-@pytest.mark.parametrize("text", ["localhost", ":x", "h:65536", "h:-1", "h:"])
+@pytest.mark.parametrize("text", ["localhost", "9092", ":x", "h:65536", "h:-1", "h:"])
 def test_an_address_to_listen_on_has_a_port(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         tap("a:1", "--listen", text)
