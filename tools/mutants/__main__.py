@@ -42,8 +42,9 @@ NEAR = {
     "pipeline/jobs": (
         "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_current.py",
         "pipeline/test_current_commits.py", "pipeline/test_current_rules.py", "pipeline/test_local_jobs.py",
-        "pipeline/test_local_results.py", "pipeline/test_migrate.py",
-        "pipeline/test_reporting.py", "pipeline/test_rounds.py", "pipeline/test_stream_rules.py",
+        "pipeline/test_local_results.py", "pipeline/test_migrate.py", "pipeline/test_mirror_rules.py",
+        "pipeline/test_mirror_sites.py", "pipeline/test_reporting.py", "pipeline/test_results.py",
+        "pipeline/test_rounds.py", "pipeline/test_stream_rules.py",
     ),
     "pipeline/jobs/mirror": (
         "pipeline/test_mirror.py", "pipeline/test_mirror_rules.py", "pipeline/test_mirror_targets.py",

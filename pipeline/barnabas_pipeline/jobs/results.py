@@ -15,6 +15,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,14 +79,14 @@ class Results:
         self._commits.mkdir(parents=True, exist_ok=True)
         faults.point("derived.before_commit")
         text = json.dumps(asdict(state), sort_keys=True)
-        is_first = put_if_absent(self._commits / f"{state.version:020d}.json", text.encode())
-        if not is_first or self.state().version != state.version:  # commits so old that they are gone
+        is_first = put_if_absent(self._commit_file(state.version), text.encode())
+        if not is_first or self.state().version >= state.version + COMMITS_KEPT:  # it was removed since
             raise ConflictError(f"version {state.version} of {self.root} was committed by another run")
         faults.point("derived.after_commit")
         self._vacuum(state.version)
 
     def publish(self, directory: Path) -> None:
-        """Link the newest results into a directory, each as a whole, and remove those of earlier commits.
+        """Link the newest results into a directory, each as a whole, and remove those of earlier commits that are kept.
 
         Files of others stay.
         """
@@ -95,8 +96,7 @@ class Results:
             for name, path in state.results.items():
                 _link(self.root / path, directory / name)
                 faults.point("derived.during_publish")
-            commits = [ResultState(**json.loads(one.read_text())) for one in self._commits.glob("*.json")]
-            for name in {name for one in commits for name in one.results} - state.results.keys():
+            for name in {name for one in self._kept() for name in one.results} - state.results.keys():
                 (directory / name).unlink(missing_ok=True)
             published = state.version
 
@@ -125,29 +125,42 @@ class Results:
                 pc_csv.write_csv(rows, directory / f"{name}.csv")
         return {one.relative_to(directory).as_posix(): self.below(one) for one in _files(directory)}
 
+    def _commit_file(self, version: int) -> Path:
+        return self._commits / f"{version:020d}.json"
+
+    def _kept(self) -> list[ResultState]:
+        """The commits that there are, the oldest first, without those that another run removes just now."""
+        found = []
+        for path in sorted(self._commits.glob("*.json")):
+            with suppress(FileNotFoundError):
+                found.append(ResultState(**json.loads(path.read_text())))
+        return found
+
     def _vacuum(self, newest: int) -> None:
         """Remove what only commits name that are older than those kept, and what none names."""
-        commits = sorted(self._commits.glob("*.json"))
+        commits = self._kept()
         if len(commits) <= COMMITS_KEPT:
             return
-        kept: set[str] = set()
-        for path in commits[-COMMITS_KEPT:]:
-            kept |= ResultState(**json.loads(path.read_text())).paths
+        kept = {path for one in commits[-COMMITS_KEPT:] for path in one.paths}
         for run in (self.root / "files").iterdir():
-            if int(run.name.partition("-")[0]) > newest - COMMITS_KEPT:
-                continue
-            is_used = False
-            for one in [*run.glob(f"*/{_DIRECTORY}=*"), *_files(run / "results")]:
-                if self.below(one) in kept:
-                    is_used = True
-                elif one.is_dir():
-                    shutil.rmtree(one)
-                else:
-                    one.unlink()
-            if not is_used:
-                shutil.rmtree(run)
-        for path in commits[:-COMMITS_KEPT]:
-            path.unlink()
+            if int(run.name.partition("-")[0]) <= newest - COMMITS_KEPT:
+                with suppress(FileNotFoundError):  # another run removes it just now
+                    self._clean(run, kept)
+        for one in commits[:-COMMITS_KEPT]:
+            self._commit_file(one.version).unlink(missing_ok=True)
+
+    def _clean(self, run: Path, kept: set[str]) -> None:
+        """Remove what a run has written but for what is kept."""
+        is_used = False
+        for one in [*run.glob(f"*/{_DIRECTORY}=*"), *_files(run / "results")]:
+            if self.below(one) in kept:
+                is_used = True
+            elif one.is_dir():
+                shutil.rmtree(one)
+            else:
+                one.unlink()
+        if not is_used:
+            shutil.rmtree(run)
 
 
 def _files(directory: Path) -> list[Path]:
