@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as sf
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.jobs import monitor, rank, results, security
 from barnabas_pipeline.jobs.compact import compact
-from barnabas_pipeline.jobs.derived import Derived
+from barnabas_pipeline.jobs.derived import Derived, DerivedJob
 from barnabas_pipeline.jobs.feed import Feed
 from barnabas_pipeline.jobs.report import report
 from barnabas_pipeline.jobs.visitors import Visitors
@@ -191,6 +192,48 @@ def test_a_partition_without_news_is_left_alone_and_a_member_in_two_is_refused(
     rows = {row["member"]: row["views"] for row in
             Derived(Visitors(), lake=str(lake), root=str(out)).result("visitors").to_pylist()}  # fmt: skip
     assert rows == {f"m{n}": 5 + 2 * (n == 1) for n in range(9)}
+
+
+class ByVisitor(DerivedJob):
+    """Counts by a name that is also the part."""
+
+    name = "by_visitor"
+    kinds = ("profiles",)
+
+    def partial(self, tables: Mapping[str, Any]) -> Any:
+        named = sf.when(tables["profiles"].visitor == "nothing", sf.lit("")).otherwise(
+            tables["profiles"].visitor
+        )
+        return tables["profiles"].groupBy(named.alias("visitor")).count()
+
+    def part(self) -> Any:
+        return sf.when(sf.col("visitor") != "null", sf.col("visitor"))
+
+    def by_part(self, partials: Any) -> Mapping[str, Any]:
+        return {"counts": partials.select("part", "visitor", "count")}
+
+    def finish(self, condensed: Any) -> Mapping[str, Any]:
+        return {"all": condensed.select("visitor", "count")}
+
+
+def test_a_part_may_have_any_name_and_none(spark: Any, tmp_path: Path) -> None:
+    lake, out = tmp_path / "lake", tmp_path / "out"
+    names = ["nothing", "null", "none", "a/b", "..", "x=1 y%2F", "ä"]
+    for n in range(3):
+        seen = [(START_MS + n, {"ts": START_MS + n, "member": "m", "visitor": one}) for one in names[: 7 - n]]
+        append(lake, [Event(at, at, "profiles", "m", fields) for at, fields in seen])
+        update(spark, ByVisitor(), lake, out)
+    expected = {"" if one == "nothing" else one: min(7 - n, 3) for n, one in enumerate(names)}
+    derived = Derived(ByVisitor(), lake=str(lake), root=str(out))
+    for result in ("all", "counts"):
+        rows = derived.result(result).to_pylist()
+        assert {row["visitor"]: row["count"] for row in rows} == expected
+        assert len(rows) == len(expected)
+    update(spark, ByVisitor(), lake, tmp_path / "whole")
+    assert published(out) == published(tmp_path / "whole")
+    assert {one.name for one in (out / "by_visitor" / "results" / "counts").glob("*.csv")} == {
+        "none.csv", "a%2Fb.csv", "...csv", "x%3D1%20y%252F.csv", "%C3%A4.csv",
+    }  # fmt: skip
 
 
 # --- commits --------------------------------------------------------------------------------------------------------

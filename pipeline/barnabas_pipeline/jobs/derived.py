@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,7 +58,10 @@ class DerivedJob:
         return partials.groupBy(*keys).agg(*(sf.sum(one).alias(one) for one in self.sums))
 
     def part(self) -> Any:
-        """Make the column that says which part a partial is of; a run writes again the parts that it has news of."""
+        """Make the column that says which part a partial is of; a run writes again the parts that it has news of.
+
+        Null and the empty text are the part `none`.
+        """
         from pyspark.sql import functions as sf
 
         return sf.lit("all")
@@ -67,7 +71,10 @@ class DerivedJob:
         return partials
 
     def by_part(self, partials: Any) -> Mapping[str, Any]:  # noqa: ARG002 - for those that have some
-        """Make the results that each part has by itself, by name, with the column `part`; that of others stays."""
+        """Make the results that each part has by itself, by name, with the column `part`; that of others stays.
+
+        Files are named by part, its name as in a URL.
+        """
         return {}
 
     def finish(self, condensed: Any) -> Mapping[str, Any]:
@@ -261,7 +268,7 @@ class Derived:
         for name, frame in self.job.by_part(touched).items():
             table = frame.toArrow()
             tables += [
-                (f"{name}/{part}", table.filter(pc.equal(table[PART], part)).drop([PART]))
+                (f"{name}/{quote(part, safe='')}", table.filter(pc.equal(table[PART], part)).drop([PART]))
                 for part in pc.unique(table[PART]).to_pylist()
             ]
         by_part = {name: path for name, path in kept.results.items() if "/" in name}
@@ -290,7 +297,8 @@ class Derived:
     def _in_parts(self, partials: Any) -> Any:
         from pyspark.sql import functions as sf
 
-        return partials.withColumn(PART, sf.coalesce(self.job.part().cast("string"), sf.lit("none")))
+        part = sf.nullif(self.job.part().cast("string"), sf.lit(""))  # Spark names both directories alike
+        return partials.withColumn(PART, sf.coalesce(part, sf.lit("none")))
 
     def _read(self, spark: Any, parts: Mapping[str, str], schema: Any) -> Any:
         paths = [self.store.path(path) for path in parts.values()]
