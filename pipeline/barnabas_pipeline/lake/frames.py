@@ -94,9 +94,12 @@ def _frame(spark: Any, items: list[bytes], arrow: Any, read: Callable[[list[byte
             for table in read(batch.column(0).to_pylist()):
                 yield from table.to_batches(max_chunksize=BATCH_ROWS)
 
-    parallel = spark.sparkContext.defaultParallelism
-    slices = min(len(items), max(2 * parallel, len(items) // FILES_PER_TASK_MAX))
-    named = spark.createDataFrame(
-        spark.sparkContext.parallelize([(one,) for one in items], slices), "item binary"
-    )
+    context = spark.sparkContext
+    slices = task_count(len(items), context.defaultParallelism)
+    named = spark.createDataFrame(context.parallelize([(one,) for one in items], slices), "item binary")
     return named.mapInArrow(work, schema)
+
+
+def task_count(files: int, parallel: int) -> int:
+    """Return how many tasks read some files: two for each of those that run at once, more if they would be too large."""
+    return min(files, max(2 * parallel, -(-files // FILES_PER_TASK_MAX)))

@@ -19,6 +19,7 @@ from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import Record
+from pyiceberg.types import TimestamptzType
 
 from barnabas_pipeline.formats.base import event_ms
 from barnabas_pipeline.lake.columns import EARLIER_PARTITION, PARTITION
@@ -94,13 +95,10 @@ def within(span: Span | None, schema: Any) -> BooleanExpression:
     if span is None:
         return AlwaysTrue()
     name, low, high = span
-    kind = str(schema.find_field(name).field_type)
+    is_time = isinstance(schema.find_field(name).field_type, TimestamptzType)
 
     def literal(time_ms: int) -> Any:
-        if not kind.startswith("timestamp"):
-            return time_ms
-        text = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
-        return text if kind.startswith("timestamptz") else text.removesuffix("+00:00")
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat() if is_time else time_ms
 
     return And(GreaterThanOrEqual(name, literal(low)), LessThan(name, literal(high)))
 

@@ -1,0 +1,153 @@
+"""Reading files of a table: events of some time, columns by field id, and no row that another engine has deleted."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from barnabas_pipeline.lake import frames
+from barnabas_pipeline.lake import scan as scan_module
+from barnabas_pipeline.lake.columns import COORDINATES, lake_schema
+from barnabas_pipeline.lake.files import TableWriter
+from barnabas_pipeline.lake.ledger import HOUR_MS
+from barnabas_pipeline.lake.scan import Piece
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.schema import EventSchema, Field
+
+from .tables import BEGAN_MS, SCHEMA, entry_of, load, local_place, rows, stock
+
+OFFSETS = pa.schema([one for one in COORDINATES if one.name == "_offset"])
+
+
+def offsets(table: Table, pieces: list[Piece], **more: Any) -> list[int]:
+    found = scan_module.rows(table.layout, pieces, OFFSETS, **more)
+    return sorted(offset for one in found for offset in one["_offset"].to_pylist())
+
+
+# --- events of some time ----------------------------------------------------------------------------------------------
+
+
+TIMES_MS = [BEGAN_MS + n * HOUR_MS // 4 + shift for n in range(12) for shift in (-1, 0, 1)]
+
+
+@pytest.mark.parametrize("kind", ["long", "timestamp_us", "iso8601"])
+@pytest.mark.parametrize("partition_by", ["", "none"])
+def test_events_of_some_time_begin_with_its_first_millisecond_and_end_before_its_last(
+    tmp_path: Path, kind: str, partition_by: str
+) -> None:
+    schema = EventSchema("timed", "at", (Field("at", kind, required=True),))
+    at = schema.arrow.field("at")
+    times: list[Any] = TIMES_MS
+    if pa.types.is_timestamp(at.type):
+        times = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=one) for one in TIMES_MS]
+    others = {one.name: None for one in COORDINATES} | {"_topic_id": "id", "_topic_partition": 0}
+    events = [{"at": time, **others, "_offset": n} for n, time in enumerate(times)]
+    table = Table(local_place(tmp_path, partition_by))
+    table.prepare(schema)
+    writer = TableWriter(table.layout, schema, "id", 0)
+    writer.write(pa.Table.from_pylist(events, lake_schema(schema)))
+    entry = entry_of(table, "load", schema)
+    entry.add = writer.close()
+    table.commit(entry)
+    edges = [BEGAN_MS + n * HOUR_MS // 4 + shift for n in (0, 3, 4, 8, 20) for shift in (-1, 0, 1)]
+    read = set()
+    for low in edges:
+        for high in edges:
+            span = ("at", low, high)
+            expected = [n for n, time in enumerate(TIMES_MS) if low <= time < high]
+            pieces = table.pieces(span=span)
+            assert offsets(table, pieces, span=span) == expected, (low, high)
+            assert offsets(table, table.pieces(), span=span) == expected, "whatever files are read"
+            read.add(len(pieces))
+    assert read == ({0, 1} if partition_by else {0, 1, 2, 3, 4}), "files that have nothing of that time are not"
+    first = ("at", BEGAN_MS, BEGAN_MS + 1)
+    for asked in (OFFSETS, pa.schema([at, *OFFSETS])):
+        [found] = scan_module.rows(table.layout, table.pieces(), asked, first)
+        assert (found.schema, found["_offset"].to_pylist()) == (asked, [1]), "with the time if it is asked for"
+
+
+# --- rows that were deleted -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_deleted_positions_are_those_of_the_whole_file_however_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Position deletes as an engine writes them that merges on read: several files of them, which name other files too."""
+    monkeypatch.setattr(scan_module, "BATCH_ROWS", 7)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    place = local_place(tmp_path, "none")
+    load(place, 60)
+    table = Table(place)
+    [piece] = table.pieces()
+    deleted = sorted({0, 59, *draw.sample(range(60), 15)}) if seed else []
+    named = []
+    for n in range(2):
+        path = f"{place.location}/data/deletes-{n}.parquet"
+        mine = deleted[n::2]
+        rows = {"file_path": [piece.path] * len(mine) + ["file:///other"], "pos": [*mine, 5]}
+        schema = pa.schema([
+            pa.field("file_path", pa.string(), False, {b"PARQUET:field_id": b"2147483546"}),
+            pa.field("pos", pa.int64(), False, {b"PARQUET:field_id": b"2147483545"}),
+        ])  # fmt: skip
+        pq.write_table(pa.table(rows, schema), path.removeprefix("file://"))
+        named.append((path, "PARQUET"))
+    left = [n for n in range(60) if n not in deleted]
+    assert offsets(table, [replace(piece, deletes=tuple(named))]) == left
+    assert offsets(table, [piece]) == list(range(60))
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_column_that_another_engine_has_renamed_is_the_same_and_one_that_it_has_made_again_is_another(
+    tmp_path: Path,
+) -> None:
+    place = local_place(tmp_path)
+    load(place, 3)
+    with stock(place).update_schema() as update:
+        update.rename_column("member", "who")
+    with stock(place).update_schema() as update:
+        update.delete_column("ip")
+    with stock(place).update_schema() as update:
+        update.add_column("ip", stock(place).schema().find_field("who").field_type)
+    table = Table(place)
+    asked = pa.schema([pa.field(name, pa.string()) for name in ("ip", "who", "nowhere")])
+    found = pa.concat_tables(scan_module.rows(table.layout, table.pieces(), asked))
+    assert found.to_pylist() == [{"ip": None, "who": f"m{n}", "nowhere": None} for n in range(3)]
+
+
+def test_files_without_field_ids_are_read_by_name_and_an_earlier_name_of_the_partition(tmp_path: Path) -> None:
+    place = local_place(tmp_path)
+    load(place, 3)
+    table = Table(place)
+    made = rows(3, 4, SCHEMA)
+    for name in ("_topic_partition", "_partition"):
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(made.rename_columns({"_topic_partition": name}), path)
+        for asked in (lake_schema(SCHEMA), lake_schema(SCHEMA).field("_topic_partition")):
+            wanted = asked if isinstance(asked, pa.Schema) else pa.schema([asked])
+            found = pa.concat_tables(scan_module.rows(table.layout, [Piece(f"file://{path}")], wanted))
+            assert found.to_pylist() == made.select(wanted.names).to_pylist()
+
+
+# --- tasks of Spark ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parallel", [1, 2, 16])
+def test_files_are_read_in_tasks_that_are_neither_too_large_nor_too_many(parallel: int) -> None:
+    for count in [*range(1, 70), 1000, 1001]:
+        tasks = frames.task_count(count, parallel)
+        sizes = [len(one) for one in np.array_split(np.arange(count), tasks)]
+        assert 1 <= min(sizes) <= max(sizes) <= frames.FILES_PER_TASK_MAX
+        assert tasks == min(count, max(2 * parallel, tasks)), "all that can run at the same time, twice"
+        assert tasks <= 2 * parallel or max(sizes) > frames.FILES_PER_TASK_MAX / 2
