@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 from pyiceberg.expressions import EqualTo
+from pyiceberg.transforms import BucketTransform
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import Decimal, Field
+from barnabas_pipeline.jobs.current import CurrentRows
 from barnabas_pipeline.lake.changes import UNAVAILABLE, Shape
 from barnabas_pipeline.schema import EventSchema
 
@@ -24,6 +26,7 @@ from .changing import (
     CHANGES,
     PAIRS,
     Event,
+    Topic,
     current,
     dead_tombstones,
     envelopes,
@@ -143,12 +146,14 @@ def test_keys_are_of_any_plain_type_and_of_several_fields(tmp_path: Path, names:
     assert sorted(rows["value"].to_pylist()) == [*range(30, 50)]
     assert found.check().differences == 0
     assert len(found.table.files()) > 1, "they are in several buckets"
-    if len(names) == 1:
-        asked = EqualTo(names[0], rows[names[0]][0].as_py())
-        one = table.scan(asked)
-        assert (one.to_arrow().num_rows, len(list(one.plan_files()))) == (1, 1), (
-            "a reader opens the key's bucket only"
-        )
+    for name in names:
+        for row in range(20):
+            one = table.scan(EqualTo(name, rows[name][row].as_py()))
+            assert one.to_arrow()["value"].to_pylist() == [rows["value"][row].as_py()], "none is hidden"
+            assert len(names) > 1 or len(list(one.plan_files())) == 1, "a reader opens the key's bucket only"
+    for bucket, files in found.table.files().items() if len(names) > 1 else ():
+        planned = {one.file.file_path for one in table.scan(EqualTo("_bucket", bucket)).plan_files()}
+        assert planned == {one.path for one in files}, "so it may, of several, by the bucket"
 
 
 @pytest.mark.parametrize(
@@ -195,6 +200,36 @@ def test_a_table_keeps_how_it_was_made(tmp_path: Path) -> None:
     other = current(source, Shape(("n",), "none", 5), name="barnabas.by_n")
     other.round()
     assert catalog(source.place).load_table("barnabas.by_n").scan().to_arrow()["n"].to_pylist() == [1]
+
+
+def repartitioned(source: Topic, found: CurrentRows, count: int) -> None:
+    """What another engine does that partitions the table in another way, and then writes all rows again."""
+    table = catalog(source.place).load_table(found.table.place.name)
+    rows = table.scan().to_arrow()
+    with table.update_spec() as update:
+        update.remove_field(table.spec().fields[0].name)
+        for column in ("_key", "n")[:count]:
+            update.add_field(column, BucketTransform(5), f"{column}_by_5")
+    if count:
+        table.overwrite(rows)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_table_that_another_engine_has_partitioned_in_another_way_is_refused(
+    tmp_path: Path, count: int
+) -> None:
+    source = topic(tmp_path, PAIRS, [Event({"n": n}, f"k{n % 30}") for n in range(60)])
+    source.load({0: 30})
+    found = current(source)
+    found.round()
+    repartitioned(source, found, count)
+    source.load()
+    for one in (current(source).round, current(source).check):
+        with pytest.raises(UsageError, match="was partitioned in another way: --rebuild into a new table"):
+            one()
+    other = current(source, name="barnabas.other")
+    other.round()
+    assert rows_of(other) == truth(source.partitions)
 
 
 # --- events that are none -------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import subprocess
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -226,16 +227,60 @@ def test_dead_letters_are_a_table_too(place: Place) -> None:
     load(place, 5, dead=3)
     load(place, 5)
     load(place, 0, dead=2)
-    assert DeadLetters(Table(place)).publish()
-    assert not DeadLetters(Table(place)).publish()
+    dead = DeadLetters(Table(place))
+    assert dead.publish()
+    assert not dead.publish()
+    load(place, 5)
+    for _ in range(2):
+        assert not DeadLetters(Table(place)).publish(), "what came since has none"
+    assert len(dead.iceberg().snapshots()) == 1
     found = catalog(place).load_table("barnabas.logins__dead").scan().to_arrow().sort_by("offset")
     assert found["offset"].to_pylist() == [10, 11, 12, 18, 19]
     assert set(found["reason"].to_pylist()) == {"json"}
     table = Table(place)
     assert DeadLetters(table).differences(table.entries()) == []
-    catalog(place).load_table("barnabas.logins__dead").delete("offset < 15")
-    [lacks] = DeadLetters(table).differences(table.entries())
-    assert "barnabas.logins__dead lacks file://" in lacks
+    paths = [*table.files().dead]
+    theirs = catalog(place).load_table("barnabas.logins__dead")
+    theirs.delete("offset < 15")
+    name = "table barnabas.logins__dead"
+    assert DeadLetters(table).differences(table.entries()) == [f"{name} lacks {paths[0]}"]
+    theirs.append(found)
+    lacks, more = DeadLetters(table).differences(table.entries())
+    assert lacks == f"{name} lacks {paths[0]}"
+    assert more.startswith(f"{name} has file://")
+    assert more.endswith(", which does not count")
+
+
+def test_dead_letters_that_were_removed_or_changed_in_their_table_are_named(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(place, 0, dead=3)
+    load(place, 0, dead=2)
+    dead = DeadLetters(Table(place))
+    dead.publish()
+    [first, second] = sorted(Table(place).files().dead.values(), key=lambda one: one.offset_min)
+
+    def task(path: str, rows: int, deletes: int = 0) -> Any:
+        file = SimpleNamespace(file_path=path, record_count=rows)
+        return SimpleNamespace(file=file, delete_files=["x"] * deletes)
+
+    for tasks, problems in (
+        ([task(first.path, 3), task(second.path, 2)], []),
+        ([task(first.path, 4), task(second.path, 2)], [f"says 4 rows of {first.path}, which has 3"]),
+        ([task(first.path, 3), task(second.path, 2, 1)], [f"hides rows of {second.path}"]),
+        ([task(second.path, 2), task("x", 3)], [f"lacks {first.path}", "has x, which does not count"]),
+    ):
+        iceberg = dead.iceberg()
+        monkeypatch.setattr(iceberg, "scan", lambda tasks=tasks: SimpleNamespace(plan_files=lambda: tasks))
+        monkeypatch.setattr(dead, "_open", lambda *, create, iceberg=iceberg: iceberg)
+        found = dead.differences(Table(place).entries())
+        monkeypatch.undo()
+        assert found == [f"table barnabas.logins__dead {one}" for one in problems]
+
+
+def test_of_a_table_that_never_was_there_is_nothing_to_remove(place: Place) -> None:
+    assert vacuum(place, age_seconds=0) == 0
+    assert not Table(place).exists()
 
 
 def test_dead_letters_of_a_table_that_was_rolled_back_follow_it(place: Place) -> None:

@@ -67,11 +67,15 @@ def test_events_of_some_time_begin_with_its_first_millisecond_and_end_before_its
             assert offsets(table, pieces, span=span) == expected, (low, high)
             assert offsets(table, table.pieces(), span=span) == expected, "whatever files are read"
             read.add(len(pieces))
-    assert read == ({0, 1} if partition_by else {0, 1, 2, 3, 4}), "files that have nothing of that time are not"
+    assert read == ({0, 1} if partition_by else {0, 1, 2, 3, 4}), (
+        "files that have nothing of that time are not"
+    )
     first = ("at", BEGAN_MS, BEGAN_MS + 1)
     for asked in (OFFSETS, pa.schema([at, *OFFSETS])):
         [found] = scan_module.rows(table.layout, table.pieces(), asked, first)
-        assert (found.schema, found["_offset"].to_pylist()) == (asked, [1]), "with the time if it is asked for"
+        assert (found.schema, found["_offset"].to_pylist()) == (asked, [1]), (
+            "with the time if it is asked for"
+        )
 
 
 # --- rows that were deleted -------------------------------------------------------------------------------------------
@@ -126,7 +130,9 @@ def test_a_column_that_another_engine_has_renamed_is_the_same_and_one_that_it_ha
     assert found.to_pylist() == [{"ip": None, "who": f"m{n}", "nowhere": None} for n in range(3)]
 
 
-def test_files_without_field_ids_are_read_by_name_and_an_earlier_name_of_the_partition(tmp_path: Path) -> None:
+def test_files_without_field_ids_are_read_by_name_and_an_earlier_name_of_the_partition(
+    tmp_path: Path,
+) -> None:
     place = local_place(tmp_path)
     load(place, 3)
     table = Table(place)

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
-from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import UsageError
@@ -132,11 +132,19 @@ class CurrentTable:
         return Applied.decode(path, read_entry(self.iceberg.io, path, sha256))
 
     def prepare(self, form: Form) -> None:
-        """Have a table with the columns of a form, before files for it are written."""
+        """Have a table with the columns of a form, before files for it are written.
+
+        Raises UsageError if another engine has partitioned it in another way.
+        """
         with explained():
             if self.iceberg is None:
                 self._create(form)
                 self.iceberg = self._catalog.load_table(self.place.name)
+            name_of = self.iceberg.schema().find_column_name
+            column, transform, _ = _bucketing(form)
+            found = [(name_of(one.source_id), str(one.transform)) for one in self.iceberg.spec().fields]
+            if found != [(column, str(transform))]:
+                raise self._partitioned_otherwise()
             iceberg.evolve(self.iceberg, form.arrow)
 
     def _create(self, form: Form) -> None:
@@ -148,27 +156,25 @@ class CurrentTable:
             properties={**PROPERTIES, LOCATION: self.place.location},
         )
         with transaction.update_spec() as spec:
-            if len(form.keys) > 1:
-                spec.add_field(BUCKET, IdentityTransform(), f"{BUCKET}_number")
-            else:
-                spec.add_field(form.keys[0], BucketTransform(form.shape.buckets), f"{form.keys[0]}_bucket")
+            spec.add_field(*_bucketing(form))
         with suppress(TableAlreadyExistsError, CommitFailedException):
             transaction.commit_transaction()
 
     def files(self) -> dict[int, tuple[Piece, ...]]:
-        """The files of each bucket. Raises UsageError if another engine has partitioned it in another way."""
+        """The files of each bucket, after `prepare`. Raises UsageError if some are partitioned in another way."""
         if self.iceberg is None:
             return {}
         with explained():
             found = scan.pieces_of(self.iceberg.scan().plan_files(), None)
         by_bucket: dict[int, tuple[Piece, ...]] = {}
         for one in found:
-            if one.spec_id != self.iceberg.metadata.default_spec_id or len(one.partition) != 1:
-                raise UsageError(
-                    f"{self.place.name} was partitioned in another way: --rebuild into a new table"
-                )
+            if one.spec_id != self.iceberg.metadata.default_spec_id:
+                raise self._partitioned_otherwise()
             by_bucket[one.partition[0]] = (*by_bucket.get(one.partition[0], ()), one)
         return by_bucket
+
+    def _partitioned_otherwise(self) -> UsageError:
+        return UsageError(f"{self.place.name} was partitioned in another way: --rebuild into a new table")
 
     @property
     def rows(self) -> int:
@@ -219,6 +225,13 @@ class CurrentTable:
                 with suppress(FileNotFoundError):  # somebody else was faster
                     self.iceberg.io.delete(location)
         return len(old)
+
+
+def _bucketing(form: Form) -> tuple[str, Transform[Any, Any], str]:
+    """The column and the transform that a table is partitioned by, and the name of that."""
+    if len(form.keys) > 1:
+        return BUCKET, IdentityTransform(), f"{BUCKET}_number"
+    return form.keys[0], BucketTransform(form.shape.buckets), f"{form.keys[0]}_bucket"
 
 
 # --- work of a task -------------------------------------------------------------------------------------------------

@@ -1,0 +1,276 @@
+"""What is written for a table: files and what an entry says of them, objects of a store, locations, columns that grow."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+
+from barnabas_pipeline.errors import IncompleteError, UsageError
+from barnabas_pipeline.lake import current, files, iceberg, store
+from barnabas_pipeline.lake.changes import Moment, Shape
+from barnabas_pipeline.lake.columns import DEAD_SCHEMA, lake_schema
+from barnabas_pipeline.lake.current import Applied
+from barnabas_pipeline.lake.files import TableWriter, read_dead, write_dead
+from barnabas_pipeline.lake.ledger import HOUR_MS, BrokenLakeError
+from barnabas_pipeline.lake.store import StoreIO, local_path, location_of, put_if_absent, sha256_of
+from barnabas_pipeline.lake.table import Table
+
+from .tables import BEGAN_MS, GROWN, SCHEMA, load, local_place, rows, stock
+
+# --- files of rows ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition_by", ["", "none", "bucket[4](member), identity(ip)"])
+@pytest.mark.parametrize("seed", range(3))
+def test_files_have_all_rows_once_and_an_entry_says_of_each_what_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, partition_by: str
+) -> None:
+    """Portions of rows of any hours, few files open at once, and files that are followed by others when they are large."""
+    monkeypatch.setattr(files, "OPEN_FILES_MAX", 3)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    table = Table(local_place(tmp_path, partition_by))
+    table.prepare(SCHEMA)
+    target = draw.choice([2_000, 1 << 20])
+    writer = TableWriter(table.layout, SCHEMA, "id", 2, target_bytes=target)
+    given: dict[int, Any] = {}
+    for _ in range(20):
+        start = draw.randrange(100)
+        part = [one for one in rows(start, draw.randrange(1, 25)).to_pylist() if one["_offset"] not in given]
+        draw.shuffle(part)
+        given |= {one["_offset"]: one for one in part}
+        if part:
+            writer.write(pa.Table.from_pylist(part, lake_schema(SCHEMA)))
+        assert len(writer._open) <= 3
+    made = writer.close()
+    found: list[int] = []
+    partitions = defaultdict(list)
+    for one in made:
+        path = local_path(one.path)
+        assert path is not None
+        mine = pq.read_table(path).to_pylist()
+        offsets, times = [row["_offset"] for row in mine], [row["ts"] for row in mine]
+        assert [row | {"_timestamp": None} for row in mine] == [
+            given[n] | {"_timestamp": None} for n in offsets
+        ]
+        assert (one.rows, one.topic_id, one.partition) == (len(mine), "id", 2)
+        assert (one.offset_min, one.offset_max) == (min(offsets), max(offsets))
+        assert (one.event_time_min, one.event_time_max) == (min(times), max(times))
+        assert one.hours == sorted({at // HOUR_MS for at in times})
+        assert (one.size, one.sha256) == sha256_of(StoreIO({}), one.path)
+        assert one.iceberg["record_count"] == len(mine)
+        partitions[one.iceberg["partition"]].append(one)
+        found += offsets
+    assert sorted(found) == sorted(given)
+    if partition_by == "none":
+        assert (len(made) == 1) is (target > 2_000), "a large file is followed by another"
+        assert [*partitions] == [()]
+    elif not partition_by:
+        assert all([*one.hours] == [key[0] // HOUR_MS] for key, ones in partitions.items() for one in ones)
+        assert {key[0] // HOUR_MS for key in partitions} == {one["ts"] // HOUR_MS for one in given.values()}
+
+
+def test_a_file_of_dead_letters_says_which_offsets_it_stands_for_and_why(tmp_path: Path) -> None:
+    place = local_place(tmp_path)
+    load(place, 1)
+    table = Table(place)
+    spans = [(7, 8, "json"), (3, 6, "damaged"), (9, 10, "json")]
+    letters = pa.Table.from_pylist(
+        [
+            {"offset": low, "end_offset": high, "reason": why, "timestamp_ms": n}
+            for n, (low, high, why) in enumerate(spans)
+        ],
+        DEAD_SCHEMA,
+    )
+    made = write_dead(table.layout, letters, "id", 4)
+    assert (made.rows, made.topic_id, made.partition, made.offset_min, made.offset_max, made.offsets) == (
+        3, "id", 4, 3, 9, 5,
+    )  # fmt: skip
+    assert made.reasons == {"json": 2, "damaged": 1}
+    assert (made.size, made.sha256) == sha256_of(StoreIO({}), made.path)
+    assert read_dead(table.io, made.path).equals(letters)
+    times = pa.array([0, 1_500_000, None], pa.timestamp("us", "UTC"))
+    earlier = letters.drop(["timestamp_ms", "timestamp"]).append_column("timestamp", times)
+    pq.write_table(earlier, tmp_path / "earlier.parquet")
+    found = read_dead(table.io, f"file://{tmp_path}/earlier.parquet")
+    assert found.schema.names == DEAD_SCHEMA.names
+    assert found["timestamp_ms"].to_pylist() == [0, 1500, None]
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "location", "path"),
+    [
+        ("/a/b", "file:///a/b", "/a/b"),
+        ("/a/../a/b/", "file:///a/../a/b", "/a/../a/b"),
+        ("file:/a/b", "file:///a/b", "/a/b"),
+        ("file:///a%20b", "file:///a b", "/a b"),
+        ("FILE://localhost/a", "file:///a", "/a"),
+        ("s3://b/l/", "s3://b/l", None),
+        ("S3A://B/L", "s3a://B/L", None),
+        ("s3://b/a%20b", "s3://b/a%20b", None),
+        ("hdfs:/l", "hdfs:///l", None),
+        ("hdfs:///l//", "hdfs:///l", None),
+        ("abfss://c@a.x/l", "abfss://c@a.x/l", None),
+    ],
+)
+def test_a_place_has_one_location_however_it_is_named(name: str, location: str, path: str | None) -> None:
+    assert location_of(name) == location
+    assert location_of(location.replace(" ", "%20")) == location
+    assert local_path(location) == (None if path is None else Path(path))
+    assert local_path(name.partition(":")[2]) is None, "what is no location is no path"
+
+
+def test_a_relative_place_is_below_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert location_of("a/b") == location_of(Path("a/b")) == f"file://{tmp_path}/a/b"
+    for name in ("a#b", "a?b", "a%b", "file:/a%23b", "file:/a%25b", "file://elsewhere/a"):
+        with pytest.raises(UsageError):
+            location_of(name)
+
+
+def test_a_name_is_given_to_the_first_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "below" / "x"
+    assert put_if_absent(path, b"one")
+    assert not put_if_absent(path, b"two")
+    assert [(one.name, one.read_bytes()) for one in path.parent.iterdir()] == [("x", b"one")]
+
+
+def test_an_object_that_is_there_is_written_over_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    io, location = StoreIO({}), f"file://{tmp_path}/below/x"
+    with io.new_output(location).create() as stream:
+        stream.write(b"one")
+    with pytest.raises(FileExistsError, match="already exists"):
+        io.new_output(location).create()
+    store.write(io, location, b"two" * 1_000_000)
+    assert store.read(io, location) == b"two" * 1_000_000
+    assert sha256_of(io, location)[0] == 3_000_000
+    assert [one.location for one in store.listing(io, f"file://{tmp_path}")] == [location]
+    assert [*store.listing(io, f"file://{tmp_path}/nowhere")] == []
+    with pytest.raises(UsageError, match="cannot list"):
+        [*store.listing(SimpleNamespace(), location)]  # type: ignore[arg-type]
+
+
+# --- entries of current rows ------------------------------------------------------------------------------------------
+
+APPLIED = Applied(
+    7, "p", "d", "before", "its path", Shape(("a", "b"), "debezium", 5), 3, "of events", "id", {0: 5, 11: 7},
+    Moment(1, 2, 3, 4), {2: "gone"}, 6, "asked for",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "made", [APPLIED, replace(APPLIED, truncated=None, gone=None, shape=Shape((), "none", 1))]
+)
+def test_an_entry_of_current_rows_comes_back_as_it_was_written(made: Applied) -> None:
+    data = made.encode()
+    found = Applied.decode("elsewhere", data)
+    assert found == replace(made, path="elsewhere", digest=found.digest)
+    assert type(found.truncated) is type(made.truncated), "moments can be compared with others"
+    assert found.digest == iceberg_digest(data)
+
+
+def iceberg_digest(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_an_entry_of_current_rows_that_is_none_is_a_broken_lake() -> None:
+    good = json.loads(APPLIED.encode())
+    broken: list[bytes] = [b"", b"[]", b"{}", b'"x"']
+    broken += [json.dumps({**good, **more}).encode() for more in (
+        {"format": 2}, {"more": 1}, {"shape": None}, {"shape": {}}, {"ends": {"x": 1}}, {"ends": [1]}, {"gone": 5},
+        {"truncated": 5}, {"truncated": [1]},
+    )]  # fmt: skip
+    for data in broken:
+        with pytest.raises(BrokenLakeError, match=r"^p "):
+            Applied.decode("p", data)
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [1], [3, 3, 3], [10, 1], [4, 5, 1, 0, 9, 30, 2], [5, 5]])
+def test_blocks_have_all_rows_in_order_and_are_no_smaller_than_asked_but_the_last(sizes: list[int]) -> None:
+    numbers = iter(range(1000))
+    tables = [pa.table({"n": pa.array([next(numbers) for _ in range(size)], pa.int64())}) for size in sizes]
+    found = list(current._blocks(iter(tables), 5))
+    assert [n for one in found for n in one["n"].to_pylist()] == list(range(sum(sizes)))
+    assert all(len(one) >= 5 for one in found[:-1])
+    assert all(len(one) < 5 + max(sizes) for one in found)
+
+
+def test_of_a_bucket_with_many_rows_there_are_several_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(current, "TARGET_FILE_BYTES", 400)
+    place = local_place(tmp_path)
+    load(place, 1)
+    layout = Table(place).layout
+    metadata, io = layout.open()
+    for count in (0, 1, 40):
+        given = rows(0, count) if count else lake_schema(SCHEMA).empty_table()
+        made = list(current._files(metadata, io, 3, given))
+        assert sum(one.rows for one in made) == count
+        assert len(made) == min(count, -(-given.nbytes // 400))
+        paths = [str(local_path(one.path)) for one in made]
+        assert [n for path in paths for n in pq.read_table(path)["_offset"].to_pylist()] == list(range(count))
+        assert {one.iceberg["partition"] for one in made} <= {(3,)}
+        assert [(one.size, one.sha256) for one in made] == [sha256_of(io, one.path) for one in made]
+
+
+# --- columns that grow ------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_added_beside_another_who_adds_some_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = local_place(tmp_path)
+    load(place, 1)
+    table, tried = stock(place), []
+    update = type(table).update_schema
+
+    def refuse(self: Any, *more: Any, **options: Any) -> Any:
+        tried.append(1)
+        if len(tried) < 3:
+            raise CommitFailedException("another was faster")
+        return update(self, *more, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(table), "update_schema", refuse)
+        iceberg.evolve(table, lake_schema(GROWN))
+        assert len(tried) == 3
+        iceberg.evolve(table, lake_schema(GROWN))
+        assert len(tried) == 3, "there is nothing to add"
+    assert "device" in stock(place).schema().column_names
+    monkeypatch.setattr(type(table), "update_schema", lambda *_, **__: refuse_always())
+    with pytest.raises(IncompleteError, match="others change the schema of barnabas"):
+        iceberg.evolve(table, pa.schema([pa.field("more", pa.string())]))
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="table barnabas"):
+        iceberg.evolve(table, pa.schema([pa.field("member", pa.int64()), pa.field("x", pa.int64())]))
+
+
+def refuse_always() -> Any:
+    raise CommitFailedException("another was faster")
+
+
+def test_the_event_hour_of_a_row_is_that_of_its_time(tmp_path: Path) -> None:
+    place = local_place(tmp_path)
+    load(place, 25)
+    table = Table(place)
+    assert sorted(piece.partition for piece in table.pieces()) == [
+        ((BEGAN_MS // HOUR_MS + n) * HOUR_MS,) for n in range(3)
+    ]
