@@ -6,6 +6,7 @@ import json
 import random
 from collections import defaultdict
 from dataclasses import replace
+from decimal import Decimal as DecimalValue
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,16 +17,18 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.lake import current, files, iceberg, store
+from barnabas_pipeline.field_types import Array, Decimal, Field, Record
+from barnabas_pipeline.lake import current, files, iceberg, scan, store
 from barnabas_pipeline.lake.changes import Moment, Shape
-from barnabas_pipeline.lake.columns import DEAD_SCHEMA, lake_schema
+from barnabas_pipeline.lake.columns import COORDINATES, DEAD_SCHEMA, lake_schema
 from barnabas_pipeline.lake.current import Applied
 from barnabas_pipeline.lake.files import TableWriter, read_dead, write_dead
 from barnabas_pipeline.lake.ledger import HOUR_MS, BrokenLakeError
 from barnabas_pipeline.lake.store import StoreIO, local_path, location_of, put_if_absent, sha256_of
 from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.schema import EventSchema
 
-from .tables import BEGAN_MS, GROWN, SCHEMA, load, local_place, rows, stock
+from .tables import BEGAN_MS, GROWN, SCHEMA, entry_of, load, local_place, rows, stock
 
 # --- files of rows ----------------------------------------------------------------------------------------------------
 
@@ -258,9 +261,69 @@ def test_columns_are_added_beside_another_who_adds_some_and_not_for_ever(
     monkeypatch.setattr(type(table), "update_schema", lambda *_, **__: refuse_always())
     with pytest.raises(IncompleteError, match="others change the schema of barnabas"):
         iceberg.evolve(table, pa.schema([pa.field("more", pa.string())]))
-    monkeypatch.undo()
-    with pytest.raises(UsageError, match="table barnabas"):
-        iceberg.evolve(table, pa.schema([pa.field("member", pa.int64()), pa.field("x", pa.int64())]))
+
+
+RECORD = Record((Field("a", "int"),))
+WIDER = Record((Field("a", "long"), Field("b", "string")))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "values"),
+    [
+        ("int", "long", (5, 1 << 40)),
+        ("long", "int", (1 << 40, 5)),
+        ("float", "double", (0.5, 1e300)),
+        ("double", "float", (1e300, 0.5)),
+        (Decimal(9, 2), Decimal(20, 2), (DecimalValue("1.50"), DecimalValue("123456789012.25"))),
+        (Array(Field("value", "int")), Array(Field("value", "long")), ([5], [1 << 40])),
+        (RECORD, WIDER, ({"a": 5}, {"a": 1 << 40, "b": "x"})),
+        (WIDER, RECORD, ({"a": 1 << 40, "b": "x"}, {"a": 5})),
+        ("long", "string", None),
+        ("string", "long", None),
+        ("string", "bytes", None),
+        ("int", "double", None),
+        ("long", RECORD, None),
+        (RECORD, "long", None),
+        (Array(Field("value", "int")), Array(Field("value", "string")), None),
+        (Decimal(9, 2), Decimal(9, 3), None),
+    ],
+    ids=str,
+)
+def test_a_field_may_become_wider_or_narrower_and_of_another_type_is_a_wrong_schema(
+    tmp_path: Path, before: Any, after: Any, values: Any
+) -> None:
+    place = local_place(tmp_path)
+    for n, kind in enumerate((before, after)):
+        schema = EventSchema("logins", "ts", (Field("ts", "long", required=True), Field("x", kind)))
+        table = Table(place)
+        if n and values is None:
+            with pytest.raises(UsageError, match=r"table barnabas\.logins: "):
+                table.prepare(schema)
+            continue
+        table.prepare(schema)
+        writer = TableWriter(table.layout, schema, "id", 0)
+        others = {one.name: None for one in COORDINATES} | {
+            "_topic_id": "id",
+            "_topic_partition": 0,
+            "_offset": n,
+        }
+        row = {"ts": BEGAN_MS, "x": values[n] if values else None, **others}
+        writer.write(pa.Table.from_pylist([row], lake_schema(schema)))
+        entry = entry_of(table, "load", schema)
+        entry.add = writer.close()
+        table.commit(entry)
+    if values is None:
+        return
+    widest = stock(place).scan().to_arrow().sort_by("_offset")
+    assert [_without_nulls(one) for one in widest["x"].to_pylist()] == list(values)
+    table = Table(place)
+    asked = pa.schema([widest.schema.field(name) for name in ("x", "_offset")])
+    found = pa.concat_tables(scan.rows(table.layout, table.pieces(), asked)).sort_by("_offset")
+    assert found["x"].to_pylist() == widest["x"].to_pylist()
+
+
+def _without_nulls(value: Any) -> Any:
+    return {name: one for name, one in value.items() if one is not None} if isinstance(value, dict) else value
 
 
 def refuse_always() -> Any:

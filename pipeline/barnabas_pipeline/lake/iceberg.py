@@ -28,6 +28,7 @@ from pyiceberg.exceptions import (
     ValidationError,
 )
 from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
@@ -42,7 +43,17 @@ from pyiceberg.transforms import (
     parse_transform,
 )
 from pyiceberg.typedef import Record
-from pyiceberg.types import ListType, MapType, StructType
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    StructType,
+)
 from pyiceberg.utils.config import Config
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
@@ -232,27 +243,45 @@ def create_namespace(catalog: Catalog, place: Place) -> None:
 
 
 def evolve(table: Any, wanted: Any) -> None:
-    """Add the columns of Arrow's that it lacks; ids of those that there are do not change. Raises IncompleteError."""
+    """Add the columns of Arrow's that it lacks, and widen those that are too narrow; ids of those that there are stay.
+
+    Raises IncompleteError, and UsageError for a column of another type.
+    """
+    name = ".".join(table.name())
+    fields = _pyarrow_to_schema_without_ids(wanted).as_struct()
     for _ in range(EVOLVE_TRIES):
-        if _has_all(table.schema(), wanted):
+        if _fits(fields, table.schema().as_struct()):
             return
         try:
             with table.update_schema() as update:
                 update.union_by_name(wanted)
         except CommitFailedException:
             table.refresh()
-        except ValueError as error:
-            raise UsageError(f"table {'.'.join(table.name())}: {error}") from None
-    raise IncompleteError(f"others change the schema of {'.'.join(table.name())}: run again")
+            continue
+        except (ValueError, ValidationError) as error:
+            raise UsageError(f"table {name}: {error}") from None
+        if not _fits(fields, table.schema().as_struct()):
+            raise UsageError(f"table {name}: a column of it has another type than the field of the schema")
+    raise IncompleteError(f"others change the schema of {name}: run again")
 
 
-def _has_all(schema: Schema, wanted: Any) -> bool:
-    """Say whether a table has all columns, nested ones included."""
-    try:
-        numbered(wanted, schema)
-    except KeyError:
-        return False
-    return True
+def _fits(kind: IcebergType, known: IcebergType) -> bool:
+    """Say whether a table can hold values of a type: it has all fields, nested ones included, as wide or wider."""
+    match kind, known:
+        case StructType(), StructType():
+            types = {one.name: one.field_type for one in known.fields}
+            return all(one.name in types and _fits(one.field_type, types[one.name]) for one in kind.fields)
+        case ListType(), ListType():
+            return _fits(kind.element_type, known.element_type)
+        case MapType(), MapType():
+            return _fits(kind.key_type, known.key_type) and _fits(kind.value_type, known.value_type)
+        case IntegerType(), LongType():
+            return True
+        case FloatType(), DoubleType():
+            return True
+        case DecimalType(), DecimalType():
+            return bool(kind.scale == known.scale and kind.precision <= known.precision)
+    return bool(kind == known)
 
 
 def numbered(schema: Any, table: Schema) -> Any:
