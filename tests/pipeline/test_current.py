@@ -15,7 +15,7 @@ from pyiceberg.transforms import BucketTransform
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import UsageError
-from barnabas_pipeline.field_types import Decimal, Field
+from barnabas_pipeline.field_types import Decimal, Field, Record
 from barnabas_pipeline.jobs.current import CurrentRows
 from barnabas_pipeline.lake.changes import UNAVAILABLE, Shape
 from barnabas_pipeline.schema import EventSchema
@@ -291,6 +291,26 @@ def test_a_truncation_alone_empties_buckets_that_have_no_changes(tmp_path: Path,
     source.load()
     found.round()
     assert rows_of(found) == {1: (1, None)}
+
+
+@pytest.mark.parametrize("source", [None, (Field("lsn", "string"),), (Field("lsn", "long"),)])
+@pytest.mark.parametrize("count", [1, 2])
+def test_events_that_do_not_tell_their_place_in_a_log_are_in_the_order_of_their_times(
+    tmp_path: Path, source: Any, count: int
+) -> None:
+    fields = CHANGES.fields[:3] + ((Field("source", Record(source)),) if source else ())
+    rng = random.Random(7)
+    parts = [envelopes(rng, 60, 6) for _ in range(count)]
+    for one in (event for part in parts for event in part if event.value is not None):
+        assert one.value is not None
+        one.value.pop("source", None)
+    events = topic(tmp_path, replace(CHANGES, fields=fields), *parts)
+    for end in (25, 60):
+        events.load(dict.fromkeys(range(count), end))
+        found = current(events, BY_ID)
+        found.round()
+        assert rows_of(found) == truth(one[:end] for one in events.partitions)
+        assert found.check().differences == 0
 
 
 def test_debezium_by_the_key_of_the_record_whose_json_has_a_schema_too(tmp_path: Path) -> None:

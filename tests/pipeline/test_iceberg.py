@@ -251,6 +251,32 @@ def test_dead_letters_are_a_table_too(place: Place) -> None:
     assert more.endswith(", which does not count")
 
 
+def test_a_load_that_goes_on_after_a_rollback_publishes_its_dead_letters(place: Place) -> None:
+    load(place, 0, dead=3)
+    load(place, 0, dead=2)
+    load(place, 1)
+    table = Table(place)
+    dead = DeadLetters(table)
+    assert dead.publish()
+    stocks = stock(place)
+    stocks.manage_snapshots().rollback_to_snapshot(stocks.snapshots()[0].snapshot_id).commit()
+    load(place, 0, dead=4)
+    table.refresh()
+    assert dead.publish(), "in a version that had some of another"
+    assert sorted(dead.iceberg().scan().to_arrow()["offset"].to_pylist()) == list(range(7))
+    assert not dead.publish()
+
+
+def test_what_is_published_is_what_is_new(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(place, 0, dead=3)
+    DeadLetters(Table(place)).publish()
+    load(place, 0, dead=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "files", lambda _: pytest.fail("the whole ledger was read"))
+        assert DeadLetters(Table(place)).publish()
+    assert DeadLetters(Table(place)).differences(Table(place).entries()) == []
+
+
 def test_dead_letters_that_were_removed_or_changed_in_their_table_are_named(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

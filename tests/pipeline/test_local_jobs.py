@@ -271,6 +271,17 @@ def test_rows_that_the_log_has_no_more_are_counted_and_no_problem(topic: Topic, 
     assert (report.problems, report.rows_gone_from_log) == ([], 2)
 
 
+def test_an_audit_goes_on_where_records_of_the_same_topic_are_gone_that_were_never_loaded(
+    topic: Topic, options: LoadOptions
+) -> None:
+    load(Here(), options)
+    topic.append(*[login(1)] * 5)
+    topic.trim(0, 6)
+    report = audited_without_values(options)
+    assert report.problems == ["retention has overtaken logins; missing: partition 0: [3, 6)"]
+    assert (report.rows_gone_from_log, report.rows_compared, report.sealed) == (3, 6, [])
+
+
 def test_what_looks_at_a_table_needs_a_load_before(options: LoadOptions) -> None:
     for work in (
         lambda: audited(options),

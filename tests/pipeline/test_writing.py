@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from dataclasses import replace
 from decimal import Decimal as DecimalValue
+from io import BufferedWriter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
+from sqlalchemy.exc import OperationalError
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.field_types import Array, Decimal, Field, Record
-from barnabas_pipeline.lake import current, files, iceberg, scan, store
+from barnabas_pipeline.lake import current, files, hdfs, iceberg, scan, store
 from barnabas_pipeline.lake.changes import Moment, Shape
 from barnabas_pipeline.lake.columns import COORDINATES, DEAD_SCHEMA, lake_schema
 from barnabas_pipeline.lake.current import Applied
@@ -166,6 +168,41 @@ def test_an_object_that_is_there_is_written_over_only_where_that_is_asked_for(tm
     assert [*store.listing(io, f"file://{tmp_path}/nowhere")] == []
     with pytest.raises(UsageError, match="cannot list"):
         [*store.listing(SimpleNamespace(), location)]  # type: ignore[arg-type]
+
+
+class Remote:
+    """A file of a library whose errors are RuntimeErrors."""
+
+    def __init__(self, error: str = "") -> None:
+        self.done: list[Any] = []
+        self.error = error
+
+    def write(self, data: Any) -> int:
+        self.done.append(bytes(data))
+        return len(data)
+
+    def hsync(self) -> None:
+        self.done.append("synced")
+        if self.error:
+            raise RuntimeError(self.error)
+
+    def close(self) -> None:
+        self.done.append("closed")
+
+
+def test_a_file_of_hdfs_is_synced_before_it_is_closed_once() -> None:
+    remote = Remote()
+    stream = hdfs._SyncedWriter(remote)
+    with BufferedWriter(stream) as buffered:
+        buffered.write(b"some")
+    stream.close()
+    assert remote.done == [b"some", "synced", "closed"]
+    stream = hdfs._SyncedWriter(hdfs._Raising(Remote(r"away\n at org.apache")))
+    with pytest.raises(OSError, match=r"^HDFS: away$"):
+        stream.close()
+    assert stream.closed
+    with pytest.raises(AttributeError):
+        _ = hdfs._Raising(Remote()).nothing
 
 
 # --- entries of current rows ------------------------------------------------------------------------------------------
@@ -324,6 +361,34 @@ def test_a_field_may_become_wider_or_narrower_and_of_another_type_is_a_wrong_sch
 
 def _without_nulls(value: Any) -> Any:
     return {name: one for name, one in value.items() if one is not None} if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize(
+    ("error", "is_raised"),
+    [
+        (OperationalError("CREATE TABLE", {}, Exception("table x already exists")), False),
+        (OperationalError("CREATE TABLE", {}, Exception("database is locked")), True),
+        (ZeroDivisionError("already exists"), True),
+    ],
+    ids=["made by another", "another error", "a mistake"],
+)
+def test_of_two_that_make_the_tables_of_a_catalog_the_second_finds_them_made(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, is_raised: bool
+) -> None:
+    left = [error]
+
+    def loading(name: str, **properties: str) -> Any:
+        if left:
+            raise left.pop()
+        return name, properties
+
+    monkeypatch.setattr(iceberg, "load_catalog", loading)
+    if is_raised:
+        with pytest.raises(type(error)):
+            iceberg._loaded("n", {"a": "b"})
+    else:
+        assert iceberg._loaded("n", {"a": "b"}) == ("n", {"a": "b"})
+    assert left == []
 
 
 def refuse_always() -> Any:

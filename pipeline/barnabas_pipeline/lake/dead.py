@@ -43,13 +43,13 @@ class DeadLetters:
             table.place, name=f"{table.place.name}{SUFFIX}", location=f"{table.place.location}/{DEAD}"
         )
         self._table = table
-        self._published = -1  # the version that is known to be in it
+        self._published = 0  # the version that is known to be in it
 
     def publish(self) -> bool:
         """Commit what the ledger has and this table lacks; False: nothing. Raises IncompleteError."""
         state = self._table.state()
-        if state.dead_version <= max(self._published, 0):
-            return False
+        if state.dead_version <= self._published <= state.version or not state.dead_version:
+            return False  # not so if the table was rolled back since
         with explained():
             for _ in range(CONFLICTS_MAX):
                 iceberg = self._open(create=True)
