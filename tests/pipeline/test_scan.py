@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake import scan as scan_module
 from barnabas_pipeline.lake.columns import COORDINATES, lake_schema
 from barnabas_pipeline.lake.files import TableWriter
+from barnabas_pipeline.lake.iceberg import NAME_MAPPING
 from barnabas_pipeline.lake.ledger import HOUR_MS
 from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.table import Table
@@ -144,6 +146,30 @@ def test_files_without_field_ids_are_read_by_name_and_an_earlier_name_of_the_par
             wanted = asked if isinstance(asked, pa.Schema) else pa.schema([asked])
             found = pa.concat_tables(scan_module.rows(table.layout, [Piece(f"file://{path}")], wanted))
             assert found.to_pylist() == made.select(wanted.names).to_pylist()
+
+
+@pytest.mark.parametrize("form", ["ORC", "PARQUET"])
+def test_a_file_without_the_column_of_its_partition_has_that_value_in_all_rows(
+    tmp_path: Path, form: str
+) -> None:
+    """As engines take over files of Hive's: without field ids, and without the column that they are partitioned by."""
+    place = local_place(tmp_path, "identity(member)")
+    load(place, 3)
+    table = Table(place)
+    with stock(place).transaction() as transaction:
+        transaction.set_properties({NAME_MAPPING: stock(place).schema().name_mapping.model_dump_json()})
+    table.refresh()
+    made = rows(3, 4, SCHEMA).select(["ts", "ip", "_offset"])
+    (orc if form == "ORC" else pq).write_table(made, tmp_path / "x")
+    piece = Piece(f"file://{tmp_path}/x", form, rows=4, spec_id=stock(place).spec().spec_id, partition=("m",))
+    asked = pa.schema(
+        [made.schema.field("_offset"), pa.field("member", pa.string()), made.schema.field("ts")]
+    )
+    found = pa.concat_tables(scan_module.rows(table.layout, [piece], asked))
+    assert found.schema == asked
+    assert found.to_pylist() == [
+        {"_offset": one["_offset"], "member": "m", "ts": one["ts"]} for one in made.to_pylist()
+    ]
 
 
 # --- tasks of Spark ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files, schema_to_py
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import TimestamptzType
 
@@ -127,12 +128,13 @@ def _parquet(metadata: Any, io: Any, piece: Piece, schema: Any) -> Iterator[Any]
         file = pq.ParquetFile(stream)
         there = names_in(file.schema_arrow, metadata.schema())
         columns = [there[name] for name in schema.names if name in there]
+        others = _partition_values(metadata, piece)
         at = 0
         for batch in file.iter_batches(BATCH_ROWS, columns=columns or file.schema_arrow.names[:1]):
             arrays = [
                 batch.column(there[one.name]).cast(one.type)
                 if one.name in there
-                else pa.nulls(len(batch), one.type)
+                else pa.repeat(pa.scalar(others.get(one.name), one.type), len(batch))
                 for one in schema
             ]
             table = pa.Table.from_arrays(arrays, schema=schema)
@@ -140,6 +142,17 @@ def _parquet(metadata: Any, io: Any, piece: Piece, schema: Any) -> Iterator[Any]
                 table = table.filter(pa.array(~np.isin(np.arange(at, at + len(batch)), gone)))
             at += len(batch)
             yield table
+
+
+def _partition_values(metadata: Any, piece: Piece) -> dict[str, Any]:
+    """The columns that a file is partitioned by as they are: files that were Hive's have them in no other place."""
+    spec, name_of = metadata.specs().get(piece.spec_id), metadata.schema().find_column_name
+    fields = spec.fields if spec is not None else ()
+    return {
+        name_of(one.source_id): value
+        for one, value in zip(fields, piece.partition, strict=False)
+        if isinstance(one.transform, IdentityTransform)
+    }
 
 
 def _other(metadata: Any, io: Any, piece: Piece, schema: Any) -> Iterator[Any]:
