@@ -41,10 +41,11 @@ NEAR = {
     ),
     "pipeline/jobs": (
         "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_current.py",
-        "pipeline/test_current_commits.py", "pipeline/test_current_rules.py", "pipeline/test_local_jobs.py",
-        "pipeline/test_local_results.py", "pipeline/test_migrate.py", "pipeline/test_mirror_rules.py",
-        "pipeline/test_mirror_sites.py", "pipeline/test_reporting.py", "pipeline/test_results.py",
-        "pipeline/test_rounds.py", "pipeline/test_stream_rules.py",
+        "pipeline/test_current_commits.py", "pipeline/test_current_rules.py", "pipeline/test_job_models.py",
+        "pipeline/test_job_rules.py", "pipeline/test_local_jobs.py", "pipeline/test_local_results.py",
+        "pipeline/test_migrate.py", "pipeline/test_mirror_rules.py", "pipeline/test_mirror_sites.py",
+        "pipeline/test_reporting.py", "pipeline/test_results.py", "pipeline/test_rounds.py",
+        "pipeline/test_stream_rules.py",
     ),
     "pipeline/jobs/mirror": (
         "pipeline/test_mirror.py", "pipeline/test_mirror_rules.py", "pipeline/test_mirror_targets.py",
@@ -57,7 +58,7 @@ NEAR = {
     ),
     "pipeline/log": ("pipeline/test_local_jobs.py", "pipeline/test_reading.py"),
 }  # fmt: skip
-"""Tests of packages that are not in `unit`: with a broker in their own process, or of the pipeline without Spark."""
+"""Tests of packages that are not in `unit`: with a broker in their own process, or of the pipeline; with Spark few."""
 
 
 def main() -> int:
