@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.store import open_io, sha256_of
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import OffsetRange
+from tests.support.effort import drawing
 
 from .tables import load, local_place
 
@@ -63,10 +63,9 @@ def expected(files: list[tuple[list[ROW], Seen]], wanted: OffsetRange) -> list[i
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_offsets_are_those_of_a_plain_look_at_all_rows(table: Table, tmp_path: Path, seed: int) -> None:
-    print(f"seed {seed}")
-    draw = random.Random(seed)
+@pytest.mark.parametrize("run", range(6))
+def test_offsets_are_those_of_a_plain_look_at_all_rows(table: Table, tmp_path: Path, run: int) -> None:
+    draw = drawing(run)
     files: list[tuple[list[ROW], Seen]] = []
     for n in range(8):
         partitions = draw.choice([(0,), (1,), (0, 1, 2)])
@@ -141,10 +140,9 @@ def test_what_cannot_be_read_has_no_rows_and_says_so(table: Table, tmp_path: Pat
         assert found.tolist() == ([0, 1, 2, 3] if count > 0 else [])
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_dead_letters_stand_for_the_offsets_of_their_spans(table: Table, tmp_path: Path, seed: int) -> None:
-    print(f"seed {seed}")
-    draw = random.Random(seed)
+@pytest.mark.parametrize("run", range(3))
+def test_dead_letters_stand_for_the_offsets_of_their_spans(table: Table, tmp_path: Path, run: int) -> None:
+    draw = drawing(run)
     letters: list[tuple[int, int, int]] = []
     files = []
     for n in range(3):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from barnabas_pipeline import faults
 from barnabas_pipeline.jobs import results as results_module
 from barnabas_pipeline.jobs.results import Results, ResultState
 from barnabas_pipeline.lake.table import ConflictError
+from tests.support.effort import drawing
 
 KEPT = 3
 
@@ -71,11 +71,10 @@ class Model:
 
 
 @pytest.mark.usefixtures("few_commits")
-@pytest.mark.parametrize("seed", range(8))
-def test_whatever_runs_do_kept_commits_are_whole_and_nothing_else_is_left(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("run", range(8))
+def test_whatever_runs_do_kept_commits_are_whole_and_nothing_else_is_left(tmp_path: Path, run: int) -> None:
     """Runs at random: one after the other, two from the same state, some that die before or after their commit."""
-    print(f"seed {seed}")
-    draw = random.Random(seed)
+    draw = drawing(run)
     store, shown, model = Results(tmp_path / "job"), tmp_path / "shown", Model()
     older: list[ResultState] = []
     for _ in range(40):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,8 +22,9 @@ from barnabas_pipeline.lake.ledger import HOUR_MS
 from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.schema import EventSchema, Field
+from tests.support.effort import drawing
 
-from .tables import BEGAN_MS, SCHEMA, entry_of, load, local_place, rows, stock
+from .tables import BEGAN_MS, GROWN, SCHEMA, entry_of, load, local_place, rows, stock
 
 OFFSETS = pa.schema([one for one in COORDINATES if one.name == "_offset"])
 
@@ -83,19 +83,18 @@ def test_events_of_some_time_begin_with_its_first_millisecond_and_end_before_its
 # --- rows that were deleted -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("run", range(4))
 def test_deleted_positions_are_those_of_the_whole_file_however_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: int
 ) -> None:
     """Position deletes as an engine writes them that merges on read: several files of them, which name other files too."""
     monkeypatch.setattr(scan_module, "BATCH_ROWS", 7)
-    print(f"seed {seed}")
-    draw = random.Random(seed)
+    draw = drawing(run)
     place = local_place(tmp_path, "none")
     load(place, 60)
     table = Table(place)
     [piece] = table.pieces()
-    deleted = sorted({0, 59, *draw.sample(range(60), 15)}) if seed else []
+    deleted = sorted({0, 59, *draw.sample(range(60), 15)}) if run else []
     named = []
     for n in range(2):
         path = f"{place.location}/data/deletes-{n}.parquet"
@@ -183,3 +182,66 @@ def test_files_are_read_in_tasks_that_are_neither_too_large_nor_too_many(paralle
         assert 1 <= min(sizes) <= max(sizes) <= frames.FILES_PER_TASK_MAX
         assert tasks == min(count, max(2 * parallel, tasks)), "all that can run at the same time, twice"
         assert tasks <= 2 * parallel or max(sizes) > frames.FILES_PER_TASK_MAX / 2
+
+
+class Frames:
+    """Spark as far as frames of a table need it, which are Arrow tables here."""
+
+    defaultParallelism = 2  # noqa: N815 - Spark's name
+
+    def __init__(self) -> None:
+        self.sparkContext = self
+        self.slices: list[int] = []
+
+    def parallelize(self, items: list[Any], slices: int) -> list[Any]:
+        self.slices.append(slices)
+        return items
+
+    def createDataFrame(self, items: list[Any], schema: Any) -> Any:  # noqa: N802 - Spark's name
+        return Frame(items, schema)
+
+
+class Frame:
+    """Items of which tables are read."""
+
+    def __init__(self, items: list[Any], schema: Any) -> None:
+        self.items, self.schema = items, schema
+
+    def mapInArrow(self, work: Any, schema: Any) -> Any:  # noqa: N802 - Spark's name
+        batches = [
+            pa.RecordBatch.from_pydict({"item": pa.array([one], pa.binary())}) for (one,) in self.items
+        ]
+        made = Frame([row for batch in work(iter(batches)) for row in batch.to_pylist()], schema)
+        assert all(list(row) == schema.names for row in made.items)
+        return made
+
+
+def test_a_frame_has_the_rows_of_a_version_in_the_columns_and_the_time_that_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    place, spark = local_place(tmp_path), Frames()
+    with pytest.raises(ValueError, match="there is no table"):
+        frames.events(spark, Table(place))
+    load(place, 0)
+    empty = frames.events(spark, Table(place))
+    assert (empty.items, empty.schema.names) == ([], lake_schema(SCHEMA).names)
+    assert frames.dead_letters(spark, Table(place)).items == []
+    assert spark.slices == [], "there is nothing to read"
+    load(place, 25, dead=2)
+    load(place, 10, GROWN)
+    table = Table(place)
+
+    def found(**more: Any) -> list[int]:
+        return sorted(row["_offset"] for row in frames.events(spark, table, **more).items)
+
+    assert found() == [*range(25), *range(27, 37)]
+    assert (found(version=2), found(version=1)) == ([*range(25)], [])
+    assert found(span_ms=(BEGAN_MS + HOUR_MS, BEGAN_MS + 3 * HOUR_MS)) == [*range(10, 25), 27, 28, 29]
+    some = frames.events(spark, table, columns=["_offset", "member", "nothing"])
+    assert some.schema.names == ["member", "_offset"]
+    assert {row["member"] for row in some.items} == {f"m{n}" for n in found()}
+    devices = {row["_offset"]: row["device"] for row in frames.events(spark, table).items}
+    assert devices == {n: None if n < 25 else f"d{n}" for n in found()}
+    letters = frames.dead_letters(spark, table).items
+    assert [(row["offset"], row["value"]) for row in letters] == [(25, b"no JSON"), (26, b"no JSON")]
+    assert {*spark.slices} <= {1, 2, 3, 4}

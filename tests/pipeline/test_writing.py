@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import defaultdict
 from dataclasses import replace
 from decimal import Decimal as DecimalValue
@@ -29,6 +28,7 @@ from barnabas_pipeline.lake.ledger import HOUR_MS, BrokenLakeError
 from barnabas_pipeline.lake.store import StoreIO, local_path, location_of, put_if_absent, sha256_of
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.schema import EventSchema
+from tests.support.effort import drawing
 
 from .tables import BEGAN_MS, GROWN, SCHEMA, entry_of, load, local_place, rows, stock
 
@@ -36,14 +36,13 @@ from .tables import BEGAN_MS, GROWN, SCHEMA, entry_of, load, local_place, rows, 
 
 
 @pytest.mark.parametrize("partition_by", ["", "none", "bucket[4](member), identity(ip)"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("run", range(3))
 def test_files_have_all_rows_once_and_an_entry_says_of_each_what_is_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, partition_by: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: int, partition_by: str
 ) -> None:
     """Portions of rows of any hours, few files open at once, and files that are followed by others when they are large."""
     monkeypatch.setattr(files, "OPEN_FILES_MAX", 3)
-    print(f"seed {seed}")
-    draw = random.Random(seed)
+    draw = drawing(run)
     table = Table(local_place(tmp_path, partition_by))
     table.prepare(SCHEMA)
     target = draw.choice([2_000, 1 << 20])
