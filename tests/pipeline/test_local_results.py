@@ -22,7 +22,7 @@ from barnabas_pipeline.jobs.reread import BAD_TYPE, plan_rereading, reread
 from barnabas_pipeline.jobs.results import ResultState
 from barnabas_pipeline.jobs.seal import IDLE_HOURS_MAX, sealable_hours
 from barnabas_pipeline.lake.columns import lake_schema
-from barnabas_pipeline.lake.ledger import HOUR_MS, State, hour_name
+from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile, State, hour_name
 from barnabas_pipeline.lake.store import local_path
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import Bounds, OffsetRange
@@ -202,3 +202,48 @@ def test_a_result_takes_in_what_came_since_or_everything_if_rows_have_changed(
     assert news(4, one_hour) == [], "another hour"
     backfill(Here(), options, from_ms=BEGAN_MS + 7 * HOUR_MS, to_ms=BEGAN_MS + 8 * HOUR_MS, reason="")
     assert (news(5), news(5, one_hour)) == (None, []), "rows of another hour have changed"
+
+
+def test_news_are_of_the_tables_that_there_are_and_of_files_that_are_still_there(
+    topic: Topic, options: LoadOptions
+) -> None:
+    load(Here(), options)
+    lake = options.root.location.rpartition("/")[0]  # type: ignore[union-attr]
+    job: Any = SimpleNamespace(name="job", kinds=("logins", "views"))
+    derived = Derived(job, lake=local_path(lake) or "", root="out")
+    found = derived._news(ResultState(1), derived.states())
+    assert found is not None
+    assert (found.is_replay, [*found.pieces]) == (False, ["logins"])
+    assert sum(one.rows for one in found.all) == 4
+    path = local_path(found.all[0].path)
+    assert path is not None
+    path.unlink()
+    assert derived._news(ResultState(1), derived.states()) is None, "compacted, and removed by a vacuum"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "hours", "is_wanted"),
+    [
+        (5, 5, [5], True),
+        (5, 5, [4, 6], False),
+        (5, 7, [5], True),
+        (5, 7, [7], True),
+        (5, 7, [4], False),
+        (5, 7, [8], False),
+        (5, 7, [3, 6], True),
+        (5, 7, [], True),
+    ],
+)
+@pytest.mark.parametrize("partly", [0, 1])
+def test_files_of_other_hours_are_not_read(
+    tmp_path: Path, first: int, last: int, hours: list[int], is_wanted: bool, partly: int
+) -> None:
+    """Of hours that are asked for in part, to the millisecond, too; a file that says no hours may have any."""
+    span = (first * HOUR_MS + partly, (last + 1) * HOUR_MS - partly)
+    job: Any = SimpleNamespace(name="job", kinds=("logins",))
+    derived = Derived(job, lake=str(tmp_path), root="out", span_ms=span)
+    file = DataFile("f", 1, 1, "", "id", hours=hours)
+    assert derived._is_wanted(file) is is_wanted
+    derived = Derived(job, lake=str(tmp_path), root="out", span_ms=(first * HOUR_MS, first * HOUR_MS + 1))
+    assert derived._is_wanted(file) is (first in hours or not hours)
+    assert Derived(job, lake=str(tmp_path), root="out")._is_wanted(file)
