@@ -150,7 +150,7 @@ def no_spark() -> Any:
 
 def current(topic: Topic, shape: Shape | None = BY_RECORD_KEY, **more: Any) -> CurrentRows:
     """The table of current rows of a topic, as another process opens it."""
-    return CurrentRows(CurrentOptions(topic.place, no_spark, shape, **more))
+    return CurrentRows(CurrentOptions(topic.place, more.pop("spark", no_spark), shape, **more))
 
 
 def rows_of(found: CurrentRows, *names: str) -> dict[Any, Any]:

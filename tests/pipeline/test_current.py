@@ -14,7 +14,7 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.transforms import BucketTransform
 
 from barnabas_pipeline import faults
-from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.field_types import Decimal, Field, Record
 from barnabas_pipeline.jobs.current import CurrentRows
 from barnabas_pipeline.lake.changes import UNAVAILABLE, Shape
@@ -36,6 +36,7 @@ from .changing import (
     truth,
 )
 from .tables import catalog
+from .topics import Here
 
 POINTS = [name for name in faults.POINTS if name.startswith("current.")]
 
@@ -93,6 +94,29 @@ def test_rows_are_those_of_a_dict_wherever_a_run_dies(
     again.round()
     assert rows_of(again) == rows_of(found)
     assert again.check().differences == 0
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_tasks_that_each_have_some_files_come_to_the_same_rows(tmp_path: Path, count: int) -> None:
+    rng = random.Random(9)
+    source = topic(tmp_path, CHANGES, *(envelopes(rng, 120, 20, skew=True) for _ in range(count)))
+    for part in (50, 90, 120):
+        source.load(dict.fromkeys(range(count), part))
+        found = current(source, BY_ID, spark=Here, in_process_rows_max=0)
+        found.round()
+        assert rows_of(found) == truth(one[:part] for one in source.partitions)
+        assert found.check().differences == current(source, None).check().differences == 0
+    assert (
+        current(source, None, spark=Here, in_process_rows_max=240 + found.table.rows - 1).check().differences
+        == 0
+    )
+    failing = current(source, None, rebuild=True, spark=lambda: Here(_fail), in_process_rows_max=0)
+    with pytest.raises(IncompleteError, match="a task could not read or write: the disk is full"):
+        failing.round()
+
+
+def _fail() -> None:
+    raise RuntimeError("of a task:\nOSError: the disk is full")
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------

@@ -123,6 +123,16 @@ class Tasks:
     def mapPartitions(self, work: Callable[[Any], Any]) -> Tasks:  # noqa: N802 - Spark's name
         return Tasks([_lazily(work, one) for one in self._slices], self._before)
 
+    def union(self, other: Tasks) -> Tasks:
+        return Tasks([*self._slices, *other._slices], self._before)
+
+    def groupByKey(self, slices: int) -> Tasks:  # noqa: N802 - Spark's name
+        by_key: dict[Any, list[Any]] = {}
+        for key, value in (pair for one in self._slices for pair in one):
+            by_key.setdefault(key, []).append(value)
+        found = [*by_key.items()]
+        return Tasks([found[number::slices] for number in range(slices)], self._before)
+
     def collect(self) -> list[Any]:
         self._before()
         return [item for one in self._slices for item in one]
