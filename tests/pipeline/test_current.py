@@ -227,7 +227,7 @@ def test_a_table_keeps_how_it_was_made(tmp_path: Path) -> None:
 
 
 def repartitioned(source: Topic, found: CurrentRows, count: int) -> None:
-    """What another engine does that partitions the table in another way, and then writes all rows again."""
+    """Do as another engine that partitions the table in another way, and then writes all rows again."""
     table = catalog(source.place).load_table(found.table.place.name)
     rows = table.scan().to_arrow()
     with table.update_spec() as update:

@@ -1,4 +1,4 @@
-"""What a registry's answers mean for a job: tried again, the record's fault, or an incomplete job. Without a registry."""
+"""Answers of a registry and what a job makes of them: tries again, refuses the record, is incomplete. Without a registry."""
 
 from __future__ import annotations
 

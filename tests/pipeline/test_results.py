@@ -102,7 +102,7 @@ def test_whatever_runs_do_kept_commits_are_whole_and_nothing_else_is_left(tmp_pa
 
 
 def _check_files(store: Results, model: Model, newest: int) -> None:
-    """What the newest commits name is there, and of older runs nothing else; what younger ones write is left alone."""
+    """Look whether all is there that the newest commits name, and of older runs nothing else."""
     named = {path: text for one in model.commits[-KEPT:] for path, text in one.items()}
     there = {
         store.below(one): (one / "rows" if one.is_dir() else one).read_text()

@@ -1,4 +1,4 @@
-"""What is written for a table: files and what an entry says of them, objects of a store, locations, columns that grow."""
+"""Files that are written for a table and what an entry says of them; objects of a store, locations, columns that grow."""
 
 from __future__ import annotations
 
