@@ -383,7 +383,9 @@ def test_tables_that_nothing_comes_for_are_put_away_and_opened_again(
         world.cluster.put(f"t{n}", 5)
     rounds = world.rounds(world.topics(patterns=(".*",)))
     rounds.round()
-    assert sum(one._table is not None for one in rounds.streams.values()) == 2
+    for _ in range(2):
+        assert sum(one._table is not None for one in rounds.streams.values()) == 2
+        rounds.round()  # which finds nothing, and opens none to see that
     for n in range(6):
         world.cluster.put(f"t{n}", 8)
     rounds.round()
