@@ -1,4 +1,4 @@
-"""Answers of a registry and what a job makes of them: tries again, refuses the record, is incomplete. Without a registry."""
+"""Answers of a registry and what a job makes of them: asks again, refuses the record, is incomplete. Without a registry."""
 
 from __future__ import annotations
 
