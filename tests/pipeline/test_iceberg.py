@@ -219,6 +219,15 @@ def test_a_load_may_keep_few_snapshots(place: Place) -> None:
     assert find_orphans(Table(place), 3600) == [], "files stay until somebody asks for them to go"
 
 
+def test_a_snapshot_with_a_tag_is_kept_with_the_newest(place: Place) -> None:
+    for _ in range(3):
+        load(place, 5)
+    table = stock(place)
+    table.manage_snapshots().create_tag(table.snapshots()[1].snapshot_id, "kept").commit()
+    load(place, 5, keep_snapshots=2)
+    assert versions(place) == ["2", "3", "4"]
+
+
 def test_dead_letters_are_a_table_too(place: Place) -> None:
     load(place, 5)
     dead = DeadLetters(Table(place))
@@ -316,7 +325,16 @@ def test_dead_letters_of_a_table_that_was_rolled_back_follow_it(place: Place) ->
     table = stock(place)
     table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
     load(place, 0, dead=4)
-    assert DeadLetters(Table(place)).publish()
+    assert DeadLetters(Table(place)).differences(Table(place).entries()) == [], "it follows another table yet"
+    load(place, 1)
+    table = Table(place)
+    dead = DeadLetters(table)
+    assert dead.publish()
+    load(place, 1)
+    table.refresh()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dead, "_open", lambda **_: pytest.fail("the catalog was asked"))
+        assert not dead.publish(), "what came since has none"
     found = catalog(place).load_table("barnabas.logins__dead").scan().to_arrow()
     assert sorted(found["offset"].to_pylist()) == list(range(7))
 
