@@ -20,7 +20,6 @@ from barnabas.client import ClientSettings, Endpoint, parse_bootstrap
 from barnabas.commands import profiles
 from barnabas.commands.errors import CommandError
 from barnabas.environment import secret_files
-from barnabas.registry.client_settings import over
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,6 +120,11 @@ def _over(below: dict[str, str], above: dict[str, str]) -> dict[str, str]:
     user, other = (settings.get("sasl.username") for settings in (below, above))
     if (user and other and user != other) or _PASSWORDS & above.keys():
         below = {name: text for name, text in below.items() if name not in _PASSWORDS}
+    if not any(name.startswith("schema.registry.") for name in above):
+        return {**below, **above}
+    # Nothing of a registry is loaded before one is asked for.
+    from barnabas.registry.client_settings import over
+
     return over(below, above)
 
 
