@@ -258,7 +258,7 @@ def test_the_memory_of_half_requests_is_given_back(broker: BrokerProcess) -> Non
 
 def test_thousands_of_idle_connections_are_held(broker: BrokerProcess) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    count = min(3_000, hard - 500)
+    count = 3_000 if hard == resource.RLIM_INFINITY else min(3_000, hard - 500)
     assert count >= 400, f"a process may have {hard} files here, too few to try this"
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 500), hard))
     host, _, port = broker.bootstrap.rpartition(":")
