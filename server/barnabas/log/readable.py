@@ -18,6 +18,7 @@ from barnabas.log.loading import LoadedLog
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.replay import rebuild_txn_index
 from barnabas.log.results import ReadResult
+from barnabas.log.scan import iter_headers
 from barnabas.log.segment import Segment
 from barnabas.log.segments import Segments
 from barnabas.log.timestamps import (
@@ -27,7 +28,7 @@ from barnabas.log.timestamps import (
     segment_times_steps,
 )
 from barnabas.log.trash import Trash
-from barnabas.records.batch import LENGTH_OFFSET, LOG_OVERHEAD
+from barnabas.records.batch import LENGTH_OFFSET, LOG_OVERHEAD, BatchHeader
 from barnabas.records.steps import Steps, run
 
 T = TypeVar("T")
@@ -112,6 +113,15 @@ class ReadableLog:
         return None
 
     # --- reading --------------------------------------------------------------------------------------------
+
+    @guarded
+    def first_batches(self) -> list[tuple[int, BatchHeader]]:
+        """Return base offset and first batch of each segment that has any. Raises StorageError, CorruptRecordsError."""
+        return [
+            (segment.base_offset, next(iter_headers(segment.file, 0, segment.size))[1])
+            for segment in self.segments
+            if segment.size
+        ]
 
     def read(
         self,

@@ -59,3 +59,11 @@ def test_a_batch_that_says_another_base_offset_is_read_or_named(log):
     assert not overlooked, f"{len(overlooked)} of {BATCHES * OFFSET_BITS}, {overlooked[:5]}"
     assert len(named) > BATCHES * OFFSET_BITS * 3 // 4
     assert all(f"barnabas log repair --salvage {log.dir}" in message for message in named)
+
+
+@pytest.mark.parametrize("start", range(12))
+def test_a_log_that_begins_within_a_batch_is_read_from_that_batch_on(log, start):
+    written = keys(log)
+    log.delete_records_before(start)
+    assert keys(log)[-(len(written) - start) :] == written[start:]
+    assert len(keys(log)) - (len(written) - start) in (0, 1, 2)

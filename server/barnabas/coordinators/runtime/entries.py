@@ -63,7 +63,7 @@ def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
     Batches and records that no coordinator can have written are left out, with an error in the log. Raises StorageError,
     and CorruptRecordsError for a batch that is damaged: it is not believed, and nobody knows whose it is.
     """
-    expected = partition_log.log_start_offset
+    expected = 0  # the first batch may begin before the log does
     try:
         _check_first_batches(partition_log)
         for data, position, header in _batches(partition_log):
@@ -84,13 +84,11 @@ def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
 def _check_first_batches(partition_log: PartitionLog) -> None:
     """See that no segment begins with a batch that a look-up by offset would pass over.
 
-    Raises OSError, CorruptRecordsError.
+    Raises StorageError, CorruptRecordsError.
     """
-    for segment in partition_log.segments:
-        for _, header in segment.headers():
-            if header.last_offset < segment.base_offset:
-                raise _misplaced(header)
-            break
+    for segment_base, header in partition_log.first_batches():
+        if header.last_offset < segment_base:
+            raise _misplaced(header)
 
 
 def _misplaced(header: BatchHeader) -> CorruptRecordsError:
@@ -108,21 +106,21 @@ def _batches(partition_log: PartitionLog) -> Iterator[tuple[bytes, int, BatchHea
     offset, last, room = partition_log.log_start_offset, None, READ_BYTES
     while offset < (end := partition_log.log_end_offset):
         start, max_bytes = (last.base_offset, last.size + room) if last else (offset, room)
+        start = max(start, partition_log.log_start_offset)
         data = partition_log.read(start, max_bytes=max_bytes, upper_offset=end).to_bytes()
-        batches = list(iter_batches(data))
-        if last is not None and batches and batches[0][1] == last:
-            del batches[0]
-        if batches:
-            for position, header in batches:
+        before, is_further = last, False
+        for position, header in iter_batches(data):
+            if header != before:
                 yield data, position, header
-            last, room = header, READ_BYTES
-            offset = header.next_offset
-        elif last is not None and len(data) == max_bytes:
-            room *= 8  # the next one is larger
-        elif last is not None:
-            last = None  # it was the last one of its segment
-        else:
+                last, offset, room, is_further = header, header.next_offset, READ_BYTES, True
+        if is_further:
+            continue
+        if last is None:
             return
+        if len(data) == max_bytes:
+            room *= 8  # the next one is larger
+        else:
+            last = None  # it was the last one of its segment
 
 
 def _advice(partition_log: PartitionLog) -> str:
