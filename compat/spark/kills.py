@@ -201,9 +201,8 @@ class Run:
         load, self._load = self._load, None
         assert load is not None
         commands = {pid: command for pid, (_, _, command) in processes().items()}
-        python = [
-            pid for pid in children(load.pid) if MAIN.name in commands.get(pid, "")
-        ]  # no daemon for data sources
+        # No daemon for data sources.
+        python = [pid for pid in children(load.pid) if MAIN.name in commands.get(pid, "")]
         if victim == "driver" or not python:
             kill_group(load)
             return

@@ -13,9 +13,8 @@ from random import Random, SystemRandom
 # How many times the usual number of examples; set it to find again what a nightly run has found.
 EFFORT = int(os.environ.get("BARNABAS_TEST_EFFORT", "1"))
 _DRAWN = str(SystemRandom().getrandbits(32)) if EFFORT > 1 else f"{date.today():%Y%m%d}"
-SEED = int(
-    os.environ.setdefault("BARNABAS_TEST_SEED", _DRAWN)
-)  # other processes of the same run have the same
+# Set for the other processes of the same run too.
+SEED = int(os.environ.setdefault("BARNABAS_TEST_SEED", _DRAWN))
 
 
 def drawing(run: int = 0) -> Random:

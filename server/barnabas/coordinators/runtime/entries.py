@@ -76,9 +76,8 @@ def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
             yield from _entries_of(partition_log.dir, data, position, header)
             expected = header.next_offset
     except RecordsError as error:
-        raise CorruptRecordsError(
-            f"{error.message}, at offset {expected}; {_advice(partition_log)}"
-        ) from error
+        offset = max(expected, partition_log.log_start_offset)
+        raise CorruptRecordsError(f"{error.message}, at offset {offset}; {_advice(partition_log)}") from error
 
 
 def _check_first_batches(partition_log: PartitionLog) -> None:

@@ -211,9 +211,8 @@ class Captured:
                 )
             return
         if not is_client and not session.has_asked:
-            flow.is_lost[side] = (
-                True  # an answer whose request is missing: the next one may be to a known request
-            )
+            # An answer whose request is missing: the next one may be to a known request.
+            flow.is_lost[side] = True
         if flow.is_lost[side]:
             if not session.may_begin(piece.data, from_client=is_client):
                 self.report.lost_bytes += len(piece.data)
