@@ -102,12 +102,14 @@ def _batches(partition_log: PartitionLog) -> Iterator[tuple[bytes, int, BatchHea
     The last batch of what was read is read again with what follows it: a look-up by offset would pass over a batch that
     says an earlier base offset than it has, which no checksum covers.
     """
-    offset, last, room = partition_log.log_start_offset, None, READ_BYTES
+    offset, room = partition_log.log_start_offset, READ_BYTES
+    last: BatchHeader | None = None
     while offset < (end := partition_log.log_end_offset):
         start, max_bytes = (last.base_offset, last.size + room) if last else (offset, room)
         start = max(start, partition_log.log_start_offset)
         data = partition_log.read(start, max_bytes=max_bytes, upper_offset=end).to_bytes()
-        before, is_further = last, False
+        before: BatchHeader | None = last
+        is_further = False
         for position, header in iter_batches(data):
             if header != before:
                 yield data, position, header
