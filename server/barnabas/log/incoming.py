@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from barnabas.errors import RequestError
 from barnabas.log.errors import Code
-from barnabas.records.batch import BatchHeader, check_crc, iter_batches, read_records
+from barnabas.records.batch import BatchHeader, iter_batches, read_records, require_crc
 from barnabas.records.control import EndMarker, parse_end_marker
-from barnabas.records.errors import CorruptRecordsError
 
 
 def check_replicated(
@@ -22,8 +21,7 @@ def check_replicated(
     """
     entries = list(iter_batches(records))
     for position, header in entries:
-        if not check_crc(records, position, header):
-            raise CorruptRecordsError(f"the batch at offset {header.base_offset} has a wrong checksum")
+        require_crc(records, position, header)
         if header.base_offset < next_offset:
             raise RequestError(
                 Code.OFFSET_OUT_OF_RANGE,

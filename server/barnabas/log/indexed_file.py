@@ -23,7 +23,7 @@ from barnabas.log.format.time_index import NO_TIMESTAMP, TimeIndex
 from barnabas.log.index_checks import time_entry_holds
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.scan import SWEEP_BYTES, iter_headers
-from barnabas.records.batch import BatchHeader
+from barnabas.records.batch import BatchHeader, require_order
 from barnabas.records.errors import CorruptRecordsError
 
 log = logging.getLogger(__name__)
@@ -231,13 +231,13 @@ class IndexedFile:
         """
         file = self.file  # if it cannot be opened, the indexes stay as they are
         self.reset_indexes()
-        position, next_offset, offset_max = 0, self.base_offset, self.base_offset + OFFSET_DELTA_MAX
+        position, next_offset = 0, self.base_offset
+        end_offset = next_offset + OFFSET_DELTA_MAX + 1
         while position < self.size:
             try:
                 for at, header in iter_headers(file, position, self.size, chunk_bytes=SWEEP_BYTES):
                     position = at
-                    if not next_offset <= header.base_offset <= header.last_offset <= offset_max:
-                        raise CorruptRecordsError(f"offset {header.base_offset} follows {next_offset - 1}")
+                    require_order(header, next_offset, end_offset)
                     self.index_batch(at, header)
                     position, next_offset = at + header.size, header.next_offset
             except CorruptRecordsError as damage:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from barnabas.log.format.offset_index import OFFSET_DELTA_MAX
 from barnabas.records.batch import (
     ATTRIBUTES_OFFSET,
     HEADER_SIZE,
@@ -18,6 +19,7 @@ from barnabas.records.batch import (
     check_crc,
     iter_records,
     read_any_header,
+    require_order,
 )
 from barnabas.records.control import EndMarker, parse_end_marker
 from barnabas.records.crc import crc32c
@@ -112,7 +114,7 @@ def iter_checked(
     of the segment's range), after a call of `on_problem` with its position and what is wrong with it.
     """
     position = chunk_at = 0
-    next_offset, offset_limit = base_offset, base_offset + (1 << 31)
+    next_offset, end_offset = base_offset, base_offset + OFFSET_DELTA_MAX + 1
     chunk = memoryview(b"")
     while position < end:
         at = position - chunk_at
@@ -122,14 +124,11 @@ def iter_checked(
                 chunk, chunk_at, at = _read_chunk(file, position, end), position, 0
                 left = len(chunk)
             header = read_any_header(chunk, at)
-            size, last_offset = header.size, header.last_offset
-            if (
-                size > end - position
-                or not next_offset <= header.base_offset <= last_offset
-                or last_offset >= offset_limit
-            ):
-                on_problem(position, _problem(header, end - position, next_offset, base_offset))
+            size = header.size
+            if size > end - position:
+                on_problem(position, f"the batch is cut short: {end - position} of {size} bytes")
                 return
+            require_order(header, next_offset, end_offset)
             if size > left and at:
                 chunk, chunk_at, at = _read_chunk(file, position, end), position, 0
                 left = len(chunk)
@@ -143,20 +142,12 @@ def iter_checked(
             on_problem(position, "the checksum is wrong")
             return
         yield position, header
-        next_offset = last_offset + 1
+        next_offset = header.next_offset
         position += size
 
 
 def _read_chunk(file: File, position: int, end: int) -> memoryview:
     return memoryview(file.read(min(CHECK_BYTES, end - position), position))
-
-
-def _problem(header: BatchHeader, left: int, next_offset: int, base_offset: int) -> str:
-    if header.size > left:
-        return f"the batch is cut short: {left} of {header.size} bytes"
-    if header.base_offset < next_offset or header.last_offset_delta < 0:
-        return f"offsets {header.base_offset} to {header.last_offset} follow {next_offset - 1}"
-    return f"offset {header.last_offset} is out of reach of base offset {base_offset}"
 
 
 def _check_long(file: File, chunk: memoryview, header: BatchHeader, position: int) -> bool:

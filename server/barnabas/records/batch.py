@@ -307,6 +307,24 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
     return len(buf) - pos >= header.size and compute_crc(buf, pos, header) == header.crc
 
 
+def require_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    """Raise CorruptRecordsError unless `check_crc` finds the batch or message at `pos` sound."""
+    if not check_crc(buf, pos, header):
+        raise CorruptRecordsError(f"the batch at offset {header.base_offset} has a wrong checksum")
+
+
+def require_order(header: BatchHeader, next_offset: int, end_offset: int) -> None:
+    """Raise CorruptRecordsError unless the offsets of a batch go from `next_offset` or later to before `end_offset`.
+
+    No checksum covers its base offset.
+    """
+    base_offset, last_offset = header.base_offset, header.last_offset
+    if not next_offset <= base_offset <= last_offset:
+        raise CorruptRecordsError(f"offsets {base_offset} to {last_offset} follow {next_offset - 1}")
+    if last_offset >= end_offset:
+        raise CorruptRecordsError(f"offset {last_offset} is out of reach: it must be below {end_offset}")
+
+
 def place_batch(buf: bytearray | memoryview, header: BatchHeader) -> None:
     """Write the place in the log that `header` says into the batch (magic 2) at the start of `buf`, which it describes."""
     _pack_place(buf, 0, header.base_offset, header.batch_length, header.leader_epoch)

@@ -19,7 +19,7 @@ from barnabas.records.batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     TimestampType,
-    check_crc,
+    require_crc,
     iter_batches,
     read_body_steps,
 )
@@ -203,8 +203,7 @@ def _down_convert_batch_steps(
     """Return a message set of the records of the batch (magic 2, or 1 for readers of 0) at `pos`."""
     if header.codec == Codec.ZSTD:
         raise UnsupportedCompressionError(f"a zstd batch cannot be converted to message format v{to_magic}")
-    if not check_crc(buf, pos, header):
-        raise CorruptRecordsError(f"the batch at offset {header.base_offset} has a wrong checksum")
+    require_crc(buf, pos, header)
     writer = legacy.MessageSetWriter(
         magic=to_magic,
         codec=header.codec,

@@ -137,7 +137,7 @@ TOLD = {
     "length": "length 5 is less",
     "too long": "the batch is cut short: ",
     "goes back": "follow ",
-    "out of reach": "is out of reach of base offset 90",
+    "out of reach": f"is out of reach: it must be below {BASE + (1 << 31)}",
     "ends before it begins": "follow ",
 }
 

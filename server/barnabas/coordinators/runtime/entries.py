@@ -14,7 +14,7 @@ from barnabas.errors import StorageError
 from barnabas.log.damage import undecided
 from barnabas.log.format.names import UNDECIDED
 from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, check_crc, iter_batches
+from barnabas.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, iter_batches, require_crc, require_order
 from barnabas.records.building import encode_pairs
 from barnabas.records.control import ControlType, parse_type
 from barnabas.records.errors import CorruptRecordsError, RecordsError
@@ -67,12 +67,8 @@ def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
     try:
         _check_first_batches(partition_log)
         for data, position, header in _batches(partition_log):
-            if not expected <= header.base_offset <= header.last_offset < partition_log.log_end_offset:
-                raise _misplaced(header)
-            if not check_crc(data, position, header):
-                raise CorruptRecordsError(
-                    f"the batch of offsets {header.base_offset} to {header.last_offset} does not match its checksum"
-                )
+            require_order(header, expected, partition_log.log_end_offset)
+            require_crc(data, position, header)
             yield from _entries_of(partition_log.dir, data, position, header)
             expected = header.next_offset
     except RecordsError as error:
@@ -87,13 +83,9 @@ def _check_first_batches(partition_log: PartitionLog) -> None:
     """
     for segment_base, header in partition_log.first_batches():
         if header.last_offset < segment_base:
-            raise _misplaced(header)
-
-
-def _misplaced(header: BatchHeader) -> CorruptRecordsError:
-    return CorruptRecordsError(
-        f"a batch says that it has offsets {header.base_offset} to {header.last_offset}"
-    )
+            raise CorruptRecordsError(
+                f"offsets {header.base_offset} to {header.last_offset} begin the segment of {segment_base}"
+            )
 
 
 def _batches(partition_log: PartitionLog) -> Iterator[tuple[bytes, int, BatchHeader]]:

@@ -22,8 +22,7 @@ from barnabas.log.openfiles import OpenFiles
 from barnabas.log.scan import iter_whole
 from barnabas.log.segment import Segment
 from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import BatchHeader, check_crc, read_any_header
-from barnabas.records.errors import CorruptRecordsError
+from barnabas.records.batch import BatchHeader, read_any_header, require_crc, require_order
 from barnabas.records.steps import Steps
 
 if TYPE_CHECKING:
@@ -225,17 +224,8 @@ class CleaningTask:
             self.stats.bytes_read += header.size
             if self.throttle is not None:
                 self.throttle(header.size)
-            if (
-                not next_offset
-                <= header.base_offset
-                <= header.last_offset
-                < self.partition_log.log_end_offset
-            ):
-                raise CorruptRecordsError(
-                    f"offsets {header.base_offset} to {header.last_offset} follow {next_offset - 1}"
-                )
-            if not check_crc(data, 0, header):
-                raise CorruptRecordsError(f"the batch at offset {header.base_offset} has a wrong checksum")
+            require_order(header, next_offset, self.partition_log.log_end_offset)
+            require_crc(data, 0, header)
             next_offset = header.next_offset
             yield header, data
 
