@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,23 +11,16 @@ from barnabas.records.control import ControlType, encode_key
 from barnabas.records.record import Record
 from barnabas_pipeline.log import digest
 from barnabas_pipeline.log.columns import Columns
-from barnabas_pipeline.log.model import OffsetRange, RawBatch
+from barnabas_pipeline.log.model import OffsetRange
+from barnabas_pipeline.log.order import StoredBatch
 from barnabas_pipeline.log.outline import Outline, outline
 from barnabas_pipeline.log.reader import RangeReader
 
-
-class Batches:
-    """A log of given batches."""
-
-    def __init__(self, items: list[RawBatch]) -> None:
-        self.items = items
-
-    def read(self, wanted: OffsetRange) -> Iterable[RawBatch]:
-        yield from self.items
+from .given import GivenLog, stored
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> tuple[list[RawBatch], int]:
+def logs(draw: st.DrawFn) -> tuple[list[StoredBatch], int]:
     """Batches with and without gaps in and between them, some aborted, some control, some damaged; and their end."""
     items, base = [], 0
     for _ in range(draw(st.integers(1, 6))):
@@ -57,7 +48,7 @@ def logs(draw: st.DrawFn) -> tuple[list[RawBatch], int]:
         )
         if kind == "damaged":
             data[-1] ^= 1
-        items.append(RawBatch(bytes(data), kind == "aborted"))
+        items.append(stored(data, is_aborted=kind == "aborted"))
         base = last + 1
     return items, base
 
@@ -71,18 +62,18 @@ def spans(found: Outline) -> list[int]:
 @given(logs(), st.data())
 @settings(max_examples=300)
 def test_headers_tell_what_decoding_tells_and_digests_add_up_wherever_the_log_is_cut(
-    made: tuple[list[RawBatch], int], data: st.DataObject
+    made: tuple[list[StoredBatch], int], data: st.DataObject
 ) -> None:
     items, end = made
     cut = data.draw(st.integers(0, end))
     digests = []
     for start, stop in ((0, cut), (cut, end), (0, end)):
         wanted = OffsetRange(0, start, stop)
-        reader = RangeReader(Batches(items), wanted)  # type: ignore[arg-type]
+        reader = RangeReader(GivenLog(items), wanted)  # type: ignore[arg-type]
         offsets: list[int] = []
         for item in reader:
             offsets += item.offset.tolist() if isinstance(item, Columns) else range(item.start, item.end)
-        found = outline(Batches(items), wanted)  # type: ignore[arg-type]
+        found = outline(GivenLog(items), wanted)  # type: ignore[arg-type]
         assert spans(found) == offsets
         assert (found.low[1:] > found.high[:-1]).all()
         for name in ("control", "aborted", "compacted", "digest"):
@@ -94,7 +85,7 @@ def test_headers_tell_what_decoding_tells_and_digests_add_up_wherever_the_log_is
 def test_another_batch_in_the_same_place_has_another_digest_and_another_leader_epoch_has_not() -> None:
     def of(value: bytes, epoch: int = 0) -> int:
         data = encode_batch([Record(7, 1000, None, value)], base_offset=7, leader_epoch=epoch)
-        return outline(Batches([RawBatch(bytes(data), False)]), OffsetRange(0, 7, 8)).counts.digest  # type: ignore[arg-type]
+        return outline(GivenLog([stored(data)]), OffsetRange(0, 7, 8)).counts.digest  # type: ignore[arg-type]
 
     assert of(b"a") != of(b"b")
     assert of(b"a", 1) == of(b"a", 2)

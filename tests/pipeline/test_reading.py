@@ -32,12 +32,12 @@ from barnabas_pipeline.log.model import (
     LogOptions,
     OffsetRange,
     RangeCounts,
-    RawBatch,
 )
 from barnabas_pipeline.log.planning import Selection, resolve, split
 from barnabas_pipeline.log.reader import RangeReader
 
 from .conftest import Stream
+from .given import GivenLog, stored
 
 API_VERSIONS = b"\0\x12"
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
@@ -87,18 +87,8 @@ def test_the_fast_decoder_gives_what_the_strict_one_gives(many: list[bytes]) -> 
     assert rows(decode_bodies(bodies)) == strict
 
 
-class FakeLog:
-    """A log of given batches, for the reader alone."""
-
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
-
-    def read(self, wanted: OffsetRange) -> Any:
-        yield from self.items
-
-
 def read_all(items: list[Any], start: int, end: int, **options: Any) -> tuple[list[Any], RangeCounts]:
-    reader = RangeReader(FakeLog(items), OffsetRange(0, start, end), **options)  # type: ignore[arg-type]
+    reader = RangeReader(GivenLog(items), OffsetRange(0, start, end), **options)  # type: ignore[arg-type]
     return list(reader), reader.counts
 
 
@@ -117,7 +107,7 @@ def test_any_damage_is_reported_and_every_offset_is_accounted_for(data: bytes, d
     many = min(2, header.base_offset)
     start = header.base_offset - many
     before = [batch(start, many)] if many else []
-    items = [RawBatch(one, False) for one in (*before, bytes(broken), batch(header.next_offset, 3))]
+    items = [stored(one) for one in (*before, bytes(broken), batch(header.next_offset, 3))]
     found, counts = read_all(items, start, header.next_offset + 3)
     spans = [one for one in found if isinstance(one, CorruptSpan)]
     assert [(one.start, one.end, one.reason) for one in spans] == [
@@ -128,13 +118,28 @@ def test_any_damage_is_reported_and_every_offset_is_accounted_for(data: bytes, d
     assert counts.records == 3 + many
 
 
+@given(batches(), st.integers(0, 63))
+@settings(max_examples=300)
+def test_a_batch_that_says_other_offsets_is_reported_and_its_neighbours_are_read(
+    data: bytes, bit: int
+) -> None:
+    header = read_header(data)
+    broken = ((header.base_offset ^ 1 << bit) % (1 << 64)).to_bytes(8, "big") + data[8:]
+    start, end = header.base_offset - 2, header.next_offset + 5
+    rest = [batch(header.next_offset, 3), batch(header.next_offset + 3, 2)]
+    found, counts = read_all([stored(one) for one in (batch(start, 2), broken, *rest)], start, end)
+    spans = [(one.start, one.end, one.reason, one.data) for one in found if isinstance(one, CorruptSpan)]
+    assert spans == [(header.base_offset, header.next_offset, "order", broken)]
+    assert (counts.span, counts.records) == (end - start, 7)
+
+
 def test_offsets_of_a_range_are_records_or_control_or_aborted_or_compacted() -> None:
     from barnabas.records.control import encode_end_marker
 
     marker = encode_end_marker(
         commit=False, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=5, base_offset=14
     )
-    items = [RawBatch(batch(3, 5), False), RawBatch(batch(10, 4), True), RawBatch(marker, False)]
+    items = [stored(batch(3, 5)), stored(batch(10, 4), is_aborted=True), stored(marker)]
     found, counts = read_all(items, 5, 20)
     assert [offset for one in found for offset in one.offset.tolist()] == [5, 6, 7]
     assert (counts.records, counts.aborted, counts.control, counts.compacted) == (3, 4, 1, 7)
@@ -148,7 +153,7 @@ def test_legacy_messages_are_read(magic: int, codec: int) -> None:
     items, at = [], 0
     while at < len(data):
         size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
-        items.append(RawBatch(data[at : at + size], False))
+        items.append(stored(data[at : at + size]))
         at += size
     found, counts = read_all(items, 6, 8)
     assert [row for one in found for row in rows(one)] == [
@@ -159,14 +164,14 @@ def test_legacy_messages_are_read(magic: int, codec: int) -> None:
 
 def test_log_append_time_is_the_time_of_all_records() -> None:
     data = batch(0, 3, timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp=777)
-    found, _ = read_all([RawBatch(data, False)], 0, 3)
+    found, _ = read_all([stored(data)], 0, 3)
     assert found[0].timestamp_ms.tolist() == [777] * 3
     assert found[0].timestamp_type.tolist() == [1] * 3
 
 
 def test_a_batch_that_grows_too_large_is_a_corrupt_span() -> None:
     data = encode_batch([Record(0, 0, None, bytes(1 << 20))], codec=4)
-    found, counts = read_all([RawBatch(bytes(data), False)], 0, 1, decompressed_bytes_max=1 << 16)
+    found, counts = read_all([stored(bytes(data))], 0, 1, decompressed_bytes_max=1 << 16)
     assert [(one.start, one.end, one.reason) for one in found] == [(0, 1, "too_large")]
     assert counts.corrupt == 1
 

@@ -4,7 +4,7 @@ The rule: see `base`. Blocks go through Arrow's JSON reader, and only if it agre
 block is judged alone.
 
 Reasons: utf8, empty, json, trailing, duplicate_key, missing_field, type, range, time, too_large; with a registry
-framing and schema_id. Damage below the level of records has crc, decompress, malformed and too_large from the reader.
+framing and schema_id. Damage below the level of records has crc, order, decompress, malformed and too_large from the log.
 """
 
 from __future__ import annotations

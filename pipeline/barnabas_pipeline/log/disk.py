@@ -40,6 +40,7 @@ from barnabas_pipeline.log.model import (
     RawBatch,
     TopicIdentity,
 )
+from barnabas_pipeline.log.order import Order, StoredBatch
 
 CORRUPT_BYTES_MAX = 1 << 20  # how much of unreadable bytes is kept as evidence
 BATCH_BYTES_MAX = 1 << 30
@@ -70,12 +71,12 @@ class DiskLog:
         """By the checkpoints of the log dirs, and the segments that are there."""
         found = {}
         for partition, (path, directory) in sorted(self._partitions.items()):
-            key = (self.options.topic, partition)
             bases = _segment_bases(directory)
             if not bases:
                 continue
+            key = (self.options.topic, partition)
             start = max(_checkpoint(path, names.LOG_START_CHECKPOINT).get(key, 0), bases[0])
-            high_watermark = max(_checkpoint(path, names.HIGH_WATERMARK_CHECKPOINT).get(key, start), start)
+            high_watermark = max(self._high_watermark(partition), start)
             end = high_watermark
             if self.options.isolation == READ_COMMITTED:
                 end = max(start, self._transactions_of(partition, high_watermark).last_stable_offset)
@@ -132,37 +133,35 @@ class DiskLog:
                     wanted.start, wanted.end
                 )
             )
-        next_offset = wanted.start
-        while next_offset < wanted.end:
-            segments = self._segments(wanted.partition, next_offset)
-            if not segments or segments[0].base_offset > next_offset:
-                start = segments[0].base_offset if segments else wanted.end
-                if next_offset == wanted.start:
-                    raise DataLossError(
-                        f"retention has overtaken {self.options.topic}-{wanted.partition}",
-                        [MissingOffsets(wanted.partition, wanted.start, min(start, wanted.end))],
-                    )
-                next_offset = start  # a gap between segments: compaction left it
-                continue
+        order = Order(wanted)
+        while (start := order.next_offset) < wanted.end:
+            segments = self._segments(wanted.partition, start - 1)  # with the batch before the range
+            if not segments or segments[0].base_offset > wanted.start == start:
+                stop = segments[0].base_offset if segments else wanted.end
+                raise DataLossError(
+                    f"retention has overtaken {self.options.topic}-{wanted.partition}",
+                    [MissingOffsets(wanted.partition, start, min(stop, wanted.end))],
+                )
             try:
                 for segment in segments:
-                    limit = min(wanted.end, segment.next_base or wanted.end)
-                    for item in segment.items(next_offset, limit):
+                    for item in segment.items(start, wanted.end):
                         if isinstance(item, CorruptSpan):
-                            yield item
-                            next_offset = max(next_offset, item.end)
-                            continue
-                        data, header = item
-                        yield RawBatch(data, aborted.hides(header))
-                        next_offset = max(next_offset, header.next_offset)
-                    next_offset = max(next_offset, limit)
-                    if next_offset >= wanted.end:
-                        break
-            except FileNotFoundError:
-                continue  # compacted or removed meanwhile: the listing tells
+                            yield from order.take_span(item)
+                        else:
+                            yield from order.take(StoredBatch(*item, aborted.hides))
+                        if order.is_done:
+                            return
+                yield from order.finish(max(wanted.end, self._high_watermark(wanted.partition)))
+                return
+            except FileNotFoundError:  # compacted or removed meanwhile: the listing tells
+                order = Order(OffsetRange(wanted.partition, order.next_offset, wanted.end))
 
     def close(self) -> None:
         """Nothing stays open."""
+
+    def _high_watermark(self, partition: int) -> int:
+        key = (self.options.topic, partition)
+        return _checkpoint(self._partitions[partition][0], names.HIGH_WATERMARK_CHECKPOINT).get(key, -1)
 
     def _segments(self, partition: int, offset: int) -> list[DiskSegment]:
         """The segments from the one that has `offset` on; from the first one if that is later."""
@@ -271,17 +270,19 @@ class DiskSegment:
                 position += header.size
 
     def position_of(self, offset: int) -> int:
-        """Return the position to read from for `offset`: near what the index knows, then from header to header.
+        """Return the position to read from for `offset`: of a batch before it, where there is one.
 
-        A broker keeps the index of its active segment in memory, so that the file may say little or nothing.
+        Near what the index knows, then from header to header. A broker keeps the index of its active segment in memory, so
+        that the file may say little or nothing.
         """
         index = self.offset_index()
         position = index.lookup(offset)
         if index.last_offset < offset:
+            next_offset = self.base_offset
             for at, header in self.headers(position):
-                if header.next_offset > offset or header.magic < 2:
-                    return at
-                position = at + header.size
+                if header.magic < 2 or header.next_offset > offset or header.base_offset < next_offset:
+                    break
+                position, next_offset = at, header.next_offset
         return position
 
     def batch_ends(self) -> Iterator[tuple[int, int]]:
@@ -301,14 +302,16 @@ class DiskSegment:
             return os.pread(file.fileno(), header.size, position)
 
     def items(self, start: int, end: int) -> Iterator[tuple[bytes | memoryview, BatchHeader] | CorruptSpan]:
-        """Yield the batches with offsets in [start, end), and damage as spans. Raises FileNotFoundError."""
+        """Yield the batches from one before `start` on, and what is none as spans, up to `end` where nothing follows.
+
+        Raises FileNotFoundError.
+        """
         index = self.offset_index()
         position = self.position_of(start)
         with open(self.path(names.LOG), "rb", buffering=0) as file:
             fd = file.fileno()
             size = os.fstat(fd).st_size
             window, window_at = b"", position
-            next_offset = start
             while position < size:
                 at = position - window_at
                 left = len(window) - at
@@ -317,39 +320,33 @@ class DiskSegment:
                     left = len(window)
                 header = _sound_header(window, at, size - position)
                 if header is None:
-                    span, position = self._damage(fd, index, position, size, next_offset, end)
+                    span, position = self._damage(fd, index, position, size, end)
                     yield span
-                    next_offset = span.end
-                    if next_offset >= end:
-                        return
                     continue
                 if header.size > left:
                     window, window_at, at = (
                         os.pread(fd, max(_READ_BYTES, header.size), position), position, 0
                     )  # fmt: skip
-                if header.magic >= 2 and header.base_offset >= end:
-                    return
-                if header.next_offset > start:
-                    yield memoryview(window)[at : at + header.size], header
-                    next_offset = max(next_offset, header.next_offset)
-                if next_offset >= end:
-                    return
+                yield memoryview(window)[at : at + header.size], header
                 position += header.size
 
     def _damage(
-        self, fd: int, index: OffsetIndex, position: int, size: int, start: int, end: int
+        self, fd: int, index: OffsetIndex, position: int, size: int, end: int
     ) -> tuple[CorruptSpan, int]:
         """Pass over bytes that are no batch, to the next place that the index vouches for."""
         for n in range(len(index)):
             _, known = index.entry(n)
             if known > position:
                 header = _sound_header(os.pread(fd, HEADER_SIZE, known), 0, size - known)
-                if header is not None and start < header.base_offset:
+                if header is not None:
                     data = os.pread(fd, min(known - position, CORRUPT_BYTES_MAX), position)
                     stop = min(header.base_offset, end)
-                    return CorruptSpan(start, stop, "crc", f"no batch at byte {position}", data), known
+                    return CorruptSpan(
+                        self.base_offset, stop, "crc", f"no batch at byte {position}", data
+                    ), known
         data = os.pread(fd, min(size - position, CORRUPT_BYTES_MAX), position)
-        return CorruptSpan(start, end, "crc", f"no batch from byte {position} on", data), size
+        stop = min(self.next_base or end, end)
+        return CorruptSpan(self.base_offset, stop, "crc", f"no batch from byte {position} on", data), size
 
 
 def _sound_header(buf: bytes, at: int, left: int) -> BatchHeader | None:
@@ -402,9 +399,8 @@ class Transactions:
         for n in range(max(first, 0), known + 1):
             segment = DiskSegment(directory, bases[n], None)
             for position, header in segment.headers():
-                if header.base_offset >= high_watermark:
-                    break
-                if header.magic < 2 or not header.is_transactional:
+                is_beyond = header.base_offset >= high_watermark  # or says so, and others follow
+                if is_beyond or header.magic < 2 or not header.is_transactional:
                     continue
                 if not header.is_control:
                     open_since.setdefault(header.producer_id, header.base_offset)
@@ -445,7 +441,7 @@ class AbortedFilter:
         for producer_id, first, last in aborted:
             self._by_producer.setdefault(producer_id, []).append((first, last))
 
-    def hides(self, header: BatchHeader) -> bool:
+    def hides(self, _: bytes | memoryview, header: BatchHeader) -> bool:
         """Say whether the batch must not be shown."""
         if header.magic < 2 or not header.is_transactional or header.is_control:
             return False

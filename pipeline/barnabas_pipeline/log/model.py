@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from barnabas.records.batch import BatchHeader
+
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
 
@@ -43,14 +45,15 @@ class OffsetRange:
 
 
 class RawBatch(NamedTuple):
-    """One batch or legacy message as it is stored, that may have offsets of the range; `aborted`: do not show it."""
+    """One batch with a good checksum, or a legacy message, that has offsets of the range; `aborted`: do not show it."""
 
     data: bytes | memoryview
+    header: BatchHeader
     aborted: bool
 
 
 class CorruptSpan(NamedTuple):
-    """Offsets [start, end) whose bytes make no sense, with these bytes and the reason code."""
+    """Offsets [start, end) whose bytes make no sense, or are out of place: with some of these bytes and the reason code."""
 
     start: int
     end: int
@@ -116,7 +119,7 @@ class Log(Protocol):
         ...
 
     def read(self, wanted: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
-        """Yield what is stored of a range, in order. Raises DataLossError if its start is gone."""
+        """Yield what is stored of a range, as `order.Order` does. Raises DataLossError if its start is gone."""
         ...
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import DECOMPRESSED_BYTES_MAX, BatchHeader, check_crc, read_any_header, read_body
+from barnabas.records.batch import DECOMPRESSED_BYTES_MAX, BatchHeader, read_body
 from barnabas.records.errors import (
     CompressedStreamError,
     CorruptRecordsError,
@@ -53,7 +53,6 @@ class RangeReader:
         self._bodies: list[Body] = []
         self._body_bytes = self._body_rows = 0
         self._low = wanted.start  # the offset at which the waiting bodies begin
-        self._damaged: tuple[int, str, str, bytes] | None = None
 
     def __iter__(self) -> Iterator[Columns | CorruptSpan]:
         """Yield in the order of offsets. Raises DataLossError if the start of the range is gone."""
@@ -68,7 +67,6 @@ class RangeReader:
             if self._body_bytes >= BLOCK_BYTES or self._body_rows >= BLOCK_ROWS:
                 yield from self._flush()
         yield from self._flush()
-        yield from self._settle(self._wanted.end)
         self.counts.compacted += self._wanted.end - self._next
         self._next = self._wanted.end
         assert self.counts.span == len(self._wanted), (self.counts, self._wanted)
@@ -76,21 +74,10 @@ class RangeReader:
     # --- batches --------------------------------------------------------------------------------------------
 
     def _take(self, raw: RawBatch) -> Iterator[Columns | CorruptSpan]:
-        header = read_any_header(raw.data)
+        header = raw.header
         if header.magic < 2:
             yield from self._flush()
             yield from self._take_legacy(raw, header)
-            return
-        if self._damaged:
-            yield from self._settle(header.base_offset)
-        if header.base_offset >= self._wanted.end:
-            return
-        if not check_crc(raw.data, 0, header):
-            if header.base_offset >= self._next or header.next_offset > self._next:
-                yield from self._flush()
-                self._damage(header.base_offset, "crc", "the checksum is wrong", raw.data)
-            return
-        if header.next_offset <= self._next:
             return
         self._note(raw, header)
         low, high = self._enter(header)
@@ -146,7 +133,6 @@ class RangeReader:
             return
         if header.next_offset > self._next:
             self._note(raw, header)
-        yield from self._settle(records[0].offset)
         records = [record for record in records if self._next <= record.offset < self._wanted.end]
         if records:
             self.counts.compacted += records[-1].offset + 1 - self._next - len(records)
@@ -215,25 +201,7 @@ class RangeReader:
 
     # --- damage ---------------------------------------------------------------------------------------------
 
-    def _damage(self, base_offset: int, reason: str, detail: str, data: bytes | memoryview) -> None:
-        """Note damage whose end is not known until the next sound batch begins."""
-        if base_offset > self._next:
-            self.counts.compacted += base_offset - self._next
-            self._next = base_offset
-        self._damaged = (self._next, reason, detail, bytes(data))
-
-    def _settle(self, next_base: int) -> Iterator[CorruptSpan]:
-        if not self._damaged:
-            return
-        (start, reason, detail, data), self._damaged = self._damaged, None
-        end = max(min(next_base, self._wanted.end), start)
-        if end > start:
-            self._next = end
-            self.counts.corrupt += end - start
-            yield CorruptSpan(start, end, reason, detail, data)
-
     def _report(self, span: CorruptSpan) -> Iterator[CorruptSpan]:
-        yield from self._settle(span.start)
         start, end = max(span.start, self._wanted.start), min(span.end, self._wanted.end)
         if start > self._next:
             self.counts.compacted += start - self._next

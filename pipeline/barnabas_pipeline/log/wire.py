@@ -16,7 +16,7 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import check
 from barnabas.client.settings import Endpoint, parse_bootstrap
 from barnabas.log.format.properties import decode_uuid, encode_uuid
-from barnabas.records.batch import iter_batches
+from barnabas.records.batch import BatchHeader, iter_batches
 from barnabas.records.committed import AbortedBatches
 from barnabas.records.errors import RecordsError
 from barnabas.wire.generated.errors import ErrorCode
@@ -39,6 +39,7 @@ from barnabas_pipeline.log.model import (
     RawBatch,
     TopicIdentity,
 )
+from barnabas_pipeline.log.order import Order, StoredBatch
 
 CLIENT_ID = "barnabas-pipeline"
 FETCH, LIST_OFFSETS = 1, 2
@@ -53,6 +54,29 @@ RECORD_BYTES_GUESS = 1 << 10  # generous: what lies behind a short range is not 
 
 T = TypeVar("T")
 Topic = MetadataResponse.MetadataResponseTopic
+
+
+def _in_order(order: Order, part: Any) -> Iterator[RawBatch | CorruptSpan]:
+    """Take the batches of a response that are new."""
+    data = memoryview(part.records or b"")
+    aborted = AbortedBatches(part.aborted_transactions)
+
+    def hides(data: bytes | memoryview, header: BatchHeader) -> bool:
+        return aborted.hides(data, 0, header)
+
+    try:
+        for pos, header in iter_batches(data):
+            stored = StoredBatch(data[pos : pos + header.size], header, hides)
+            if order.has_had(header):
+                hides(stored.data, header)
+                continue
+            yield from order.take(stored)
+            if order.is_done:
+                return
+    except RecordsError as error:
+        # What cannot be a batch: nobody can tell where the next one begins, so the range ends in it.
+        span = CorruptSpan(order.next_offset, order.wanted.end, "crc", error.message, bytes(data[: 1 << 20]))
+        yield from order.take_span(span)
 
 
 def reach(options: LogOptions) -> tuple[list[Endpoint], ClientSettings]:
@@ -127,50 +151,50 @@ class WireLog:
     # --- fetching -------------------------------------------------------------------------------------------
 
     def read(self, wanted: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
-        """Fetch until the end of the range has been passed, with a larger limit if a batch does not fit."""
-        next_offset = wanted.start
+        """Fetch until the end of the range has been passed, with a larger limit if a batch does not fit.
+
+        Each fetch begins with the last batch of the one before: behind it may be one that says an earlier offset than it
+        has, which a broker's look-up passes over. Where nothing follows, as at the end of a segment, it is left out.
+        """
+        order = Order(wanted)
         bytes_max = self.options.fetch_bytes_max
-        stalled = 0
-        while next_offset < wanted.end:
-            guess = max(FETCH_BYTES_MIN, (wanted.end - next_offset) * RECORD_BYTES_GUESS)
-            size = bytes_max if stalled else min(bytes_max, guess)
-            part = self._fetch(wanted, next_offset, size)
-            data = part.records if part.records is not None else b""
-            hidden = AbortedBatches(part.aborted_transactions)
-            before = next_offset
-            try:
-                for pos, header in iter_batches(data):
-                    raw = memoryview(data)[pos : pos + header.size]
-                    if header.magic >= 2 and header.base_offset >= wanted.end:
-                        return
-                    if header.next_offset > next_offset:
-                        yield RawBatch(raw, hidden.hides(raw, 0, header))
-                        next_offset = header.next_offset
-                    else:
-                        hidden.hides(raw, 0, header)
-            except RecordsError as error:
-                # What cannot be a batch: nobody can tell where the next one begins, so the range ends in it.
-                yield CorruptSpan(next_offset, wanted.end, "crc", error.message, bytes(data[: 1 << 20]))
-                return
-            if next_offset > before:
-                stalled = 0
+        asked, is_behind, is_stalled = wanted.start, True, False
+        while not order.is_done:
+            guess = max(FETCH_BYTES_MIN, (wanted.end - asked) * RECORD_BYTES_GUESS)
+            size = bytes_max if is_stalled else min(bytes_max, guess)
+            part = self._fetch(wanted, asked, size, is_behind=is_behind)
+            before = order.next_offset, order.beyond
+            yield from _in_order(order, part)
+            if (order.next_offset, order.beyond) != before:
+                asked, is_behind, is_stalled = order.next_offset, True, False
                 continue
-            end = (
-                part.last_stable_offset
-                if self._isolation and part.last_stable_offset >= 0
-                else part.high_watermark
-            )
-            if next_offset >= end or (not data and stalled):
-                raise IncompleteError(
-                    f"{self.options.topic}-{wanted.partition} ends at {end} for readers, {wanted.end} was planned"
-                )
-            stalled += 1
-            bytes_max = min(bytes_max * 4, FETCH_BYTES_LIMIT)
+            count = len(part.records or b"")
+            if count >= size < FETCH_BYTES_LIMIT:
+                bytes_max, is_stalled = min(bytes_max * 4, FETCH_BYTES_LIMIT), True
+                continue
+            has_stable_end = self._isolation and part.last_stable_offset >= 0
+            end = part.last_stable_offset if has_stable_end else part.high_watermark
+            left = [one for one in (order.after, order.beyond) if asked - is_behind < one < end]
+            if left:
+                asked, is_behind, is_stalled = min(left), False, False
+            elif count or is_stalled or order.after >= end:
+                if end >= wanted.end:
+                    yield from order.finish(end)
+                if not order.is_done:
+                    raise IncompleteError(
+                        f"{self.options.topic}-{wanted.partition} ends at {end} for readers, {wanted.end} was planned"
+                    )
+            else:
+                is_stalled = True
 
-    def _fetch(self, wanted: OffsetRange, offset: int, bytes_max: int) -> Any:
-        return self._run(lambda client: self._fetch_once(client, wanted, offset, bytes_max))
+    def _fetch(self, wanted: OffsetRange, offset: int, bytes_max: int, *, is_behind: bool) -> Any:
+        return self._run(
+            lambda client: self._fetch_once(client, wanted, offset, bytes_max, is_behind=is_behind)
+        )
 
-    async def _fetch_once(self, client: Client, wanted: OffsetRange, offset: int, bytes_max: int) -> Any:
+    async def _fetch_once(
+        self, client: Client, wanted: OffsetRange, offset: int, bytes_max: int, *, is_behind: bool
+    ) -> Any:
         connection = await client.broker(await self._leader(client, wanted.partition))
         self._check_incarnation(await self._topic(client), wanted, offset)
         assert self._identity is not None
@@ -183,7 +207,7 @@ class WireLog:
         else:
             topic.topic = self.options.topic
         partition = FetchRequest.FetchPartition(wanted.partition)
-        partition.fetch_offset, partition.partition_max_bytes = offset, bytes_max
+        partition.fetch_offset, partition.partition_max_bytes = max(offset - is_behind, 0), bytes_max
         topic.partitions = [partition]
         request = FetchRequest()
         request.max_wait_ms, request.min_bytes, request.max_bytes = MAX_WAIT_MS, 1, bytes_max
@@ -194,6 +218,8 @@ class WireLog:
         parts = [part for answer in response.responses for part in answer.partitions]
         error_code = response.error_code or (parts[0].error_code if parts else ErrorCode.UNKNOWN_TOPIC_ID)
         if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if is_behind and offset:  # the log begins here
+                return await self._fetch_once(client, wanted, offset, bytes_max, is_behind=False)
             await self._raise_out_of_range(client, wanted, offset)
         if error_code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID):
             # Also the answer of a broker that has not heard of a new topic yet: the newest metadata decides.

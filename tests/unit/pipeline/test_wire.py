@@ -75,9 +75,9 @@ def open_wire(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ope
         log.close()
 
 
-def read(log: WireLog) -> list[bytes]:
+def read(log: WireLog, wanted: OffsetRange = WANTED) -> list[bytes]:
     batches = []
-    for item in log.read(WANTED):
+    for item in log.read(wanted):
         assert isinstance(item, RawBatch)
         batches.append(bytes(item.data))
     return batches
@@ -90,6 +90,20 @@ def test_a_range_is_read_from_the_leader(cluster: Cluster, open_wire: OpenWire) 
     assert read(log) == [BATCH]
     assert [request.isolation_level for request in cluster.fetched] == [1]
     assert {host for host, api in cluster.asked if api != "Metadata"} == {"one"}
+
+
+def test_a_range_is_read_from_the_batch_before_it_unless_the_log_begins_there(
+    cluster: Cluster, open_wire: OpenWire
+) -> None:
+    def offsets() -> list[int]:
+        return [request.topics[0].partitions[0].fetch_offset for request in cluster.fetched]
+
+    assert read(open_wire(), OffsetRange(0, 2, 3)) == [BATCH]
+    assert offsets() == [1]
+    cluster.fetched.clear()
+    cluster.log_start, cluster.codes = 2, [OUT_OF_RANGE]
+    assert read(open_wire(), OffsetRange(0, 2, 3)) == [BATCH]
+    assert offsets() == [1, 2]
 
 
 def test_errors_that_pass_are_asked_again_with_new_metadata(cluster: Cluster, open_wire: OpenWire) -> None:

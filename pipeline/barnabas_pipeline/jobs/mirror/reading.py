@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from barnabas.records.any_magic import iter_any_records
-from barnabas.records.batch import check_crc, read_any_header
 from barnabas.records.errors import RecordsError
 from barnabas.records.record import Record
 from barnabas_pipeline.errors import IncompleteError
@@ -47,14 +46,11 @@ def read_records(log: Log, wanted: OffsetRange, counts: Counts | None = None) ->
     for item in log.read(wanted):
         if isinstance(item, CorruptSpan):
             raise _damaged(log, wanted, item.start, item.detail)
-        header = read_any_header(item.data)
-        if header.magic >= MAGIC_WITH_CONTROL:
-            if not check_crc(item.data, 0, header):
-                raise _damaged(log, wanted, header.base_offset, "the checksum is wrong")
-            if header.is_control:
-                if counts is not None:
-                    counts.control += header.records_count
-                continue
+        header = item.header
+        if header.magic >= MAGIC_WITH_CONTROL and header.is_control:
+            if counts is not None:
+                counts.control += header.records_count
+            continue
         if item.aborted:
             continue
         try:

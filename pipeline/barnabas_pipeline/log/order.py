@@ -1,0 +1,172 @@
+"""Batches of a range in the order of their offsets, each with a good checksum; what lies between them as damage.
+
+The rule: no checksum covers a base offset, so it is believed only as far as those of the neighbours allow. A batch that
+follows the one before it at once is where it says. One after a gap is held until the next batch is beyond it, too; if that
+one fits the gap, the batch held says a later offset than it has. One that goes back says an earlier one. Nobody can tell
+where such a batch belongs, so the offsets from the last sound batch to the next are damaged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import BatchHeader, check_crc
+from barnabas.records.errors import RecordsError
+from barnabas_pipeline.log.model import CorruptSpan, OffsetRange, RawBatch
+
+DAMAGED_KNOWN = 16
+
+
+class StoredBatch(NamedTuple):
+    """One batch as a log has it; `hides`, called once in the order of offsets, says whether its records were aborted."""
+
+    data: bytes | memoryview
+    header: BatchHeader
+    hides: Callable[[bytes | memoryview, BatchHeader], bool]
+
+
+class _Damage(NamedTuple):
+    """A batch that cannot be believed, and the offset that it says, if that may be true."""
+
+    said: int
+    reason: str
+    detail: str
+    data: bytes
+
+
+class Order:
+    """Takes what is stored of `wanted`, from the batch before it on, and gives what can be believed, in order."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        self.wanted = wanted
+        self.next_offset = wanted.start
+        """Offset after the last batch that is believed."""
+        self.after = self.beyond = wanted.start
+        """Offsets at which what follows may begin, at least and at most, as far as it can be told."""
+        self._at: int | None = None
+        """Offset after the last batch that is believed, in the range or before it; None before the first."""
+        self._held: StoredBatch | None = None
+        self._last: BatchHeader | None = None
+        self._damage: _Damage | None = None
+        self._damaged: deque[BatchHeader] = deque(maxlen=DAMAGED_KNOWN)
+
+    @property
+    def is_done(self) -> bool:
+        """Say whether nothing that is still to come can be in the range."""
+        return self.next_offset >= self.wanted.end
+
+    def has_had(self, header: BatchHeader) -> bool:
+        """Say whether this is one of the batches that were taken last: they may be shown again, with what follows them."""
+        is_held = self._held is not None and header == self._held.header
+        return is_held or header == self._last or header in self._damaged
+
+    def take(self, stored: StoredBatch) -> Iterator[RawBatch | CorruptSpan]:
+        """Take the next batch of the log; yields what is certain now."""
+        header = stored.header
+        if header.magic < 2:
+            yield from self._release()
+            yield from self._settle(_first_offset(stored))
+            yield from self._believe(stored)
+        elif not check_crc(stored.data, 0, header):
+            yield from self._release()
+            if self._damage and header.base_offset > self._damage.said:
+                yield from self._settle(header.base_offset)
+            said, beyond = header.base_offset, header.next_offset
+            self._note(stored, "crc", "the checksum is wrong", said=said, beyond=beyond)
+        else:
+            yield from self._place(stored)
+
+    def take_span(self, span: CorruptSpan) -> Iterator[RawBatch | CorruptSpan]:
+        """Take bytes that are no batch, up to where the next one begins; its start is where the last one ends."""
+        yield from self._release()
+        yield from self._settle(self._expected)
+        yield from self._report(span._replace(start=self._expected))
+
+    def finish(self, log_end: int) -> Iterator[RawBatch | CorruptSpan]:
+        """Yield what was uncertain until nothing more came; no batch has offsets of `log_end` or later."""
+        if self._held is not None and self._held.header.next_offset > log_end:
+            held, self._held = self._held, None
+            self._misplace(held)
+        yield from self._release()
+        yield from self._settle(self.wanted.end)
+
+    @property
+    def _expected(self) -> int:
+        return self.wanted.start if self._at is None else self._at
+
+    def _place(self, stored: StoredBatch) -> Iterator[RawBatch | CorruptSpan]:
+        base_offset, held = stored.header.base_offset, self._held
+        if held is not None and self._expected <= base_offset < held.header.next_offset:
+            self._held = None
+            self._misplace(held)
+        yield from self._release()
+        if base_offset > self._expected:
+            self._held, self.beyond = stored, stored.header.next_offset
+            self.after = self._expected + stored.header.last_offset_delta + 1
+        elif base_offset == self._expected or self._at is None:
+            yield from self._settle(base_offset)
+            yield from self._believe(stored)
+        else:
+            self._misplace(stored)
+
+    def _misplace(self, stored: StoredBatch) -> None:
+        header = stored.header
+        said, beyond = self._expected, self._expected + header.last_offset_delta + 1
+        detail = f"a batch says that it has offsets {header.base_offset} to {header.last_offset}, which do not fit here"
+        self._note(stored, "order", detail, said=said, beyond=beyond)
+
+    def _note(self, stored: StoredBatch, reason: str, detail: str, *, said: int, beyond: int) -> None:
+        """Note damage that ends where the next sound batch begins. It may be the marker that ends a transaction."""
+        self._damaged.append(stored.header)
+        self.after = self.beyond = max(beyond, self.next_offset + 1)
+        stored.hides(stored.data, replace(stored.header, base_offset=self._expected, last_offset_delta=0))
+        if self._damage is None:
+            self._damage = _Damage(said, reason, detail, bytes(stored.data))
+
+    def _release(self) -> Iterator[RawBatch | CorruptSpan]:
+        held, self._held = self._held, None
+        if held is not None:
+            yield from self._settle(held.header.base_offset)
+            yield from self._believe(held)
+
+    def _believe(self, stored: StoredBatch) -> Iterator[RawBatch]:
+        header = stored.header
+        aborted = stored.hides(stored.data, header)
+        self._last = header
+        is_after = (
+            header.magic == 2 and header.base_offset >= self.wanted.end
+        )  # a message may say its last offset
+        if header.next_offset > self.next_offset and not is_after:
+            yield RawBatch(stored.data, header, aborted)
+        self._go_on(header.next_offset)
+
+    def _settle(self, end: int) -> Iterator[CorruptSpan]:
+        """Say that what was noted as damage ends before `end`."""
+        noted, self._damage = self._damage, None
+        if noted is not None:
+            start = noted.said if self._expected <= noted.said < end else self._expected
+            yield from self._report(CorruptSpan(start, end, noted.reason, noted.detail, noted.data))
+
+    def _report(self, span: CorruptSpan) -> Iterator[CorruptSpan]:
+        start, end = max(span.start, self.next_offset), min(span.end, self.wanted.end)
+        if end > start:
+            yield span._replace(start=start, end=end)
+        self._go_on(span.end)
+
+    def _go_on(self, offset: int) -> None:
+        self._at = max(self._expected, offset) if self._at is not None else offset
+        self.next_offset = self.after = self.beyond = max(self.next_offset, offset)
+
+
+def _first_offset(stored: StoredBatch) -> int:
+    """Return the first offset of a legacy message: a compressed one says its last."""
+    if stored.header.codec:
+        try:
+            return next(iter_any_records(stored.data)).offset
+        except (RecordsError, StopIteration):
+            pass
+    return stored.header.base_offset
