@@ -350,8 +350,8 @@ async def remove_members(
     wanted = [
         one for one in info.members if removes_all or one.member_id in members or one.instance_id in instances
     ]
-    known = {one.member_id for one in info.members} | {one.instance_id for one in info.members}
-    unknown = [one for one in (*members, *instances) if one not in known]
+    unknown = sorted({*members} - {one.member_id for one in info.members})
+    unknown += sorted({*instances} - {one.instance_id for one in info.members if one.instance_id})
     if unknown:
         raise CommandError(
             f"{group} has no member {', '.join(unknown)}; `barnabas groups describe {group}` shows them"

@@ -45,7 +45,7 @@ class Target:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Target:
         """Read the options of TARGETS. Raises click.UsageError unless just one is given, CommandError for a wrong file."""
-        given = {name: value for name, value in options.items() if value not in (None, False)}
+        given = {name: value for name, value in options.items() if value is not None and value is not False}
         if len(given) != 1:
             raise click.UsageError(
                 "give one of --to-earliest, --to-latest, --to-offset, --to-time, --shift-by, --from-file"
@@ -108,8 +108,7 @@ async def chosen_partitions(
 ) -> list[TopicPartition]:
     """Return the partitions that are meant. Raises CommandError, ClientError."""
     if target.file is not None:
-        names = {topic for topic, _ in topics}
-        return [one for one in target.file if not names or one[0] in names]
+        return [one for one in target.file if not topics or one in topics or (one[0], None) in topics]
     if not topics:
         if not committed:
             raise CommandError("the group has committed nothing: give --topic")

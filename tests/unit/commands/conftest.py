@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.cli import main
+from barnabas.commands import session
 from barnabas.testing import KafkaBroker, start_thread
 
 USERS = {
@@ -46,6 +49,51 @@ class Commands:
     def rows(self, key: str, *arguments: str, code: int = 0) -> Any:
         """Run one with --json; returns what its object has under a key."""
         return json.loads(self(*arguments, "--json", code=code)[0])[key]
+
+
+class StandIn(Commands):
+    """Runs commands against an administration that answers as a test says, and keeps what it was asked.
+
+    So a cluster can have several brokers, and failures that a broker alone does not have.
+    """
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        super().__init__("127.0.0.1:1", capsys)
+        self.answers: dict[str, Any] = {}
+        self.asked: list[tuple[Any, ...]] = []
+        """Name, arguments by position, and by name if there are any, of each call."""
+
+    def asked_for(self, name: str) -> list[tuple[Any, ...]]:
+        """Return the arguments of each call of this name."""
+        return [arguments for call, *arguments in self.asked if call == name]
+
+    def __getattr__(self, name: str) -> Any:
+        async def answered(*arguments: Any, **named: Any) -> Any:
+            given = [list(one) if hasattr(one, "__next__") else one for one in arguments]
+            self.asked.append((name, *given, named) if named else (name, *given))
+            answer = self.answers[name]
+            if callable(answer):
+                answer = answer(*given, **named)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return answered
+
+
+@pytest.fixture
+def cluster(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[Any]:
+        async def any_connection() -> None:
+            pass
+
+        yield SimpleNamespace(any_connection=any_connection)
+
+    made = StandIn(capsys)
+    monkeypatch.setattr(session, "open_client", opened)
+    monkeypatch.setattr(session, "Admin", lambda _: made)
+    return made
 
 
 @pytest.fixture(autouse=True)
