@@ -10,13 +10,15 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from barnabas.log.format.names import why_no_topic
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.log.model import READ_COMMITTED, READ_UNCOMMITTED, LogOptions
 from barnabas_pipeline.log.planning import Selection
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Parser(argparse.ArgumentParser):
@@ -76,7 +78,7 @@ def parse_time(text: str) -> int:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(f"{text!r} is no time: give ms since 1970, or 2026-11-20T14:00") from None
-    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+    return ((when if when.tzinfo else when.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)
 
 
 def directory(text: str) -> str:

@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -281,11 +281,12 @@ def _settings(properties: dict[str, str], options: dict[str, Any]) -> ConsumerSe
     else:
         for name in ("group.id", "group.instance.id"):
             given.pop(name, None)
+    if options["uncommitted"]:
+        given["isolation.level"] = "read_uncommitted"
     try:
-        settings = ConsumerSettings.of(given)
+        return ConsumerSettings.of({"isolation.level": "read_committed", **given})
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    return settings if options["uncommitted"] else replace(settings, isolation="read_committed")
 
 
 async def _print_group(consumer: Consumer, options: dict[str, Any], printer: Printer) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import trio
 
-from barnabas.client import ClientError
+from barnabas.client import ClientError, Endpoint
 from barnabas.client.admin import GroupInfo
 from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.groups import LAGS, lag_rows
@@ -119,8 +119,8 @@ async def _serve(
     try:
         server, thread = start_http_server(port, host, registry=Collector())
     except OSError as error:
-        raise CommandError(f"cannot listen on {host}:{port}: {error.strerror}") from None
-    print(f"barnabas lag is ready: http://{host}:{server.server_port}/metrics", flush=True)
+        raise CommandError(f"cannot listen on {Endpoint(host, port)}: {error.strerror}") from None
+    print(f"barnabas lag is ready: http://{Endpoint(host, server.server_port)}/metrics", flush=True)
     with trio.open_signal_receiver(*end_signals()) as signals:
         async for _ in signals:
             break

@@ -120,14 +120,20 @@ def cell(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int) and name.endswith(TIME):
-        return (
-            datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
-            if value >= 0
-            else "-"
-        )
+        return date_text(value)
     if isinstance(value, Mapping):
         return ",".join(f"{key}={cell('', one)}" for key, one in value.items()) or "-"
     if isinstance(value, list | tuple | set | frozenset):
         return ",".join(cell("", one) for one in value) or "-"
     text = str(value)
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def date_text(time_ms: int) -> str:
+    """Return a time as a date: `-` for none, and the number for one after the year 9999, as of microseconds."""
+    if time_ms < 0:
+        return "-"
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return str(time_ms)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import click
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
@@ -38,7 +39,7 @@ def duration_ms(text: str) -> int:
     found = _DURATION.fullmatch(text)
     if found is None:
         raise click.BadParameter(f"{text!r} is no duration: 90s, 5m, 2h, 7d or 100ms is expected")
-    return int(float(found[1]) * _UNITS_MS[found[2]])
+    return round(float(found[1]) * _UNITS_MS[found[2]])
 
 
 def moment_ms(text: str) -> int:
@@ -53,4 +54,4 @@ def moment_ms(text: str) -> int:
         raise click.BadParameter(
             f"{text!r} is no time: 2026-01-31T12:00:00Z, ms since 1970, or -2h is expected"
         ) from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)

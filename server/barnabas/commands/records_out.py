@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from barnabas.client import ConsumedRecord
+from barnabas.commands.output import date_text
 from barnabas.commands.schemas import Json
 from barnabas.tools.inspection.plain_records import plain, plain_headers
 
@@ -64,7 +64,7 @@ def _piece(directive: str, null: bytes) -> Piece:
         "p": lambda record: b"%d" % record.partition,
         "o": lambda record: b"%d" % record.offset,
         "T": lambda record: b"%d" % record.timestamp_ms,
-        "D": lambda record: _date(record.timestamp_ms),
+        "D": lambda record: date_text(record.timestamp_ms).encode(),
         "e": lambda record: b"%d" % record.leader_epoch,
         "h": lambda record: b",".join(
             name.encode("utf-8", "surrogateescape") + b"=" + (null if value is None else value)
@@ -75,12 +75,6 @@ def _piece(directive: str, null: bytes) -> Piece:
     if directive not in pieces:
         raise ValueError(f"there is no %{directive}; there are {' '.join('%' + one for one in pieces)}")
     return pieces[directive]
-
-
-def _date(time_ms: int) -> bytes:
-    if time_ms < 0:
-        return b"-"
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").encode()
 
 
 def json_line(record: ConsumedRecord) -> bytes:

@@ -52,11 +52,21 @@ def test_fenced_brokers_are_asked_for_and_marked_only_on_request(cluster: StandI
     assert [one["is_fenced"] for one in cluster.rows("brokers", "brokers", "list")] == [None, None]
     assert cluster.asked_for("describe_cluster") == [[{"fenced": True}], [{"fenced": False}]]
     assert "FENCED" not in cluster("brokers", "list")[0]
-    assert cluster("brokers", "list", "--fenced")[0].splitlines()[-1].split() == ["2", "two", "9093", "-", "yes"]
+    assert cluster("brokers", "list", "--fenced")[0].splitlines()[-1].split() == [
+        "2",
+        "two",
+        "9093",
+        "-",
+        "yes",
+    ]
 
 
 def test_nodes_of_a_quorum_lag_behind_the_furthest_of_them(cluster: StandIn) -> None:
-    nodes = [QuorumNode(3, "voter", 90, 0, 5), QuorumNode(4, "voter", 100, -1, -1), QuorumNode(7, "observer", 1, 8, 0)]
+    nodes = [
+        QuorumNode(3, "voter", 90, 0, 5),
+        QuorumNode(4, "voter", 100, -1, -1),
+        QuorumNode(7, "observer", 1, 8, 0),
+    ]
     cluster.answers["quorum"] = (4, 12, nodes)
     out = json.loads(cluster("brokers", "quorum", "--json")[0])
     assert out["quorum"] == {"leader": 4, "epoch": 12}
@@ -101,7 +111,10 @@ def test_replicas_are_moved_to_the_dir_that_is_named(cluster: StandIn) -> None:
     cluster.answers["move_replicas"] = {("a", 0): None, ("a", 3): REFUSED}
     arguments = ("brokers", "move", "a:0", "a:3", "--broker", "2", "--to", "/y")
     rows = cluster.rows("partitions", *arguments, code=1)
-    assert [tuple(one.values()) for one in rows] == [("a", 0, "begun", None), ("a", 3, "failed", REFUSED_TEXT)]
+    assert [tuple(one.values()) for one in rows] == [
+        ("a", 0, "begun", None),
+        ("a", 3, "failed", REFUSED_TEXT),
+    ]
     assert cluster.asked == [("move_replicas", 2, {("a", 0): "/y", ("a", 3): "/y"})]
     wrong = ("brokers", "move", "a:0", "a", "--broker", "2", "--to", "/y")
     assert "each partition is written TOPIC:PARTITION" in cluster(*wrong, code=2)[1]
@@ -137,7 +150,9 @@ def test_levels_are_lowered_only_as_far_as_was_said(cluster: StandIn, options: l
     ]
 
 
-def test_what_is_set_is_told_to_who_has_to_agree(cluster: StandIn, at_terminal: Callable[[str], None]) -> None:
+def test_what_is_set_is_told_to_who_has_to_agree(
+    cluster: StandIn, at_terminal: Callable[[str], None]
+) -> None:
     at_terminal("n\n")
     _, err = cluster("brokers", "features", "update", "f=3", "g=0", code=1)
     assert err.startswith("set f to 3, g to 0?")
@@ -151,7 +166,10 @@ def test_partitions_are_moved_to_the_brokers_of_the_command_line_and_of_a_file(
 ) -> None:
     cluster.answers["reassign"] = lambda wanted: dict.fromkeys(wanted)
     file = tmp_path / "plan.json"
-    plan = [{"topic": "c", "partition": 5, "replicas": [9, 8]}, {"topic": "a", "partition": 1, "replicas": [7]}]
+    plan = [
+        {"topic": "c", "partition": 5, "replicas": [9, 8]},
+        {"topic": "a", "partition": 1, "replicas": [7]},
+    ]
     file.write_text(json.dumps({"partitions": plan}))
     start = ("brokers", "reassign", "start", "a:0=3,1,2", "b:4=1", "--file", str(file))
     rows = cluster.rows("partitions", *start, "--yes")
@@ -256,12 +274,18 @@ def test_leaders_are_elected_unclean_only_if_that_was_said(
 ) -> None:
     cluster.answers["elect_leaders"] = {("a", 0): None, ("b", 3): REFUSED}
     rows = cluster.rows("partitions", "brokers", "elect", *arguments, code=1)
-    assert [tuple(one.values()) for one in rows] == [("a", 0, "leads", None), ("b", 3, "failed", REFUSED_TEXT)]
+    assert [tuple(one.values()) for one in rows] == [
+        ("a", 0, "leads", None),
+        ("b", 3, "failed", REFUSED_TEXT),
+    ]
     assert cluster.asked_for("elect_leaders") == [asked]
 
 
 def test_an_unclean_election_needs_somebody_who_agrees_and_partitions_have_numbers(cluster: StandIn) -> None:
-    assert "which are lost then: standard input is no terminal" in cluster("brokers", "elect", "--unclean", code=1)[1]
+    assert (
+        "which are lost then: standard input is no terminal"
+        in cluster("brokers", "elect", "--unclean", code=1)[1]
+    )
     assert "each partition is written TOPIC:PARTITION" in cluster("brokers", "elect", "a", code=2)[1]
     assert cluster.asked == []
 

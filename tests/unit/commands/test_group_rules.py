@@ -57,7 +57,9 @@ def test_groups_are_listed_with_the_brokers_that_do_not_tell_theirs(cluster: Sta
         ("some", "share", "share", "Empty", 2, None), (None, None, None, None, 2, "broker 2 is away"),
     )  # fmt: skip
     assert values(cluster.rows("groups", "groups", "list", code=1)) == list(listed)
-    rows = cluster.rows("groups", "groups", "list", "-r", "old.*", "s", "--state", "Empty", "--kind", "share", code=1)
+    rows = cluster.rows(
+        "groups", "groups", "list", "-r", "old.*", "s", "--state", "Empty", "--kind", "share", code=1
+    )
     assert values(rows) == [listed[0], listed[1], listed[3]]
     rows = cluster.rows("groups", "groups", "list", "some", "none", code=1)
     assert values(rows) == [listed[2], ("none", *[None] * 4, "GROUP_ID_NOT_FOUND"), listed[3]]
@@ -106,7 +108,10 @@ def test_a_group_that_cannot_be_described_is_shown_as_it_was_listed(cluster: Sta
     ]  # fmt: skip
     assert out["members"] == out["offsets"] == []
     cluster.answers |= {
-        "describe_groups": {"old": GroupInfo("old", "classic", "Empty", "", None, 1, ()), "older": info("older")},
+        "describe_groups": {
+            "old": GroupInfo("old", "classic", "Empty", "", None, 1, ()),
+            "older": info("older"),
+        },
         "committed": {"old": {}, "older": REFUSED},
         "offsets": {one: OffsetAt(1, -1, 0) for one in (("a", 0), ("a", 1), ("b", 0))},
     }
@@ -141,7 +146,9 @@ def reset(cluster: StandIn) -> StandIn:
     def offsets(times: dict[tuple[str, int], int]) -> dict[tuple[str, int], OffsetAt]:
         return {
             one: OffsetAt(
-                {EARLIEST: FIRST[one], LATEST: LAST[one]}.get(time, FIRST[one] + 2 if time < 5000 else -1), time, 0
+                {EARLIEST: FIRST[one], LATEST: LAST[one]}.get(time, FIRST[one] + 2 if time < 5000 else -1),
+                time,
+                0,
             )
             for one, time in times.items()
         }
@@ -257,7 +264,9 @@ def test_a_file_without_offsets_is_named(
 
 
 def test_offsets_of_a_share_group_are_set_as_its_own(reset: StandIn) -> None:
-    rows = reset.rows("offsets", "groups", "reset-offsets", "some", "--all-topics", "--shift-by", "1", "--execute")
+    rows = reset.rows(
+        "offsets", "groups", "reset-offsets", "some", "--all-topics", "--shift-by", "1", "--execute"
+    )
     assert values(rows) == [("some", "a", 1, 22, 23, True, None)]
     assert reset.asked_for("set_share_offsets") == [["some", {("a", 1): 23}]]
     assert reset.asked_for("commit_offsets") == reset.asked_for("committed") == []
@@ -277,7 +286,8 @@ def test_what_cannot_be_reset_is_left_out_and_told(reset: StandIn) -> None:
     ]  # fmt: skip
     told = reset.answers["offsets"]
     reset.answers["offsets"] = lambda times: {
-        one: REFUSED if one == ("a", 0) and EARLIEST in times.values() else at for one, at in told(times).items()
+        one: REFUSED if one == ("a", 0) and EARLIEST in times.values() else at
+        for one, at in told(times).items()
     }
     rows = reset.rows("offsets", "groups", "reset-offsets", "old", "-t", "a", "--to-latest", code=1)
     assert values(rows) == [
@@ -311,7 +321,10 @@ def test_a_reset_names_topics_or_means_all_that_are_committed(reset: StandIn) ->
     assert "give --topic, or --all-topics" in reset(*start, "old", "--to-latest", code=2)[1]
     both = ("-t", "a", "--all-topics", "--to-latest")
     assert "give --topic, or --all-topics" in reset(*start, "old", *both, code=2)[1]
-    assert "the group has committed nothing: give --topic" in reset(*start, "new", "--all-topics", "--to-latest", code=1)[1]
+    assert (
+        "the group has committed nothing: give --topic"
+        in reset(*start, "new", "--all-topics", "--to-latest", code=1)[1]
+    )
     _, err = reset(*start, "old", "-t", "a:7", "-t", "a:0", "-t", "b:8", "--to-latest", code=1)
     assert err == "barnabas groups reset-offsets: there is no partition a:7, b:8\n"
     reset.answers["topics"] = {"a": topic("a", 0), "b": ClientError("no b")}
@@ -323,14 +336,18 @@ def test_a_reset_names_topics_or_means_all_that_are_committed(reset: StandIn) ->
 # --- deletions -----------------------------------------------------------------------------------------------------
 
 
-def test_groups_are_deleted_by_name_or_by_pattern(cluster: StandIn, at_terminal: Callable[[str], None]) -> None:
+def test_groups_are_deleted_by_name_or_by_pattern(
+    cluster: StandIn, at_terminal: Callable[[str], None]
+) -> None:
     cluster.answers |= {
         "list_groups": ({"old": CLASSIC, "older": CLASSIC, "some": SHARE}, {}),
         "delete_groups": lambda names: {name: REFUSED if name == "older" else None for name in names},
     }
     rows = cluster.rows("groups", "groups", "delete", "-r", "old.*", "--yes", code=1)
     assert values(rows) == [("old", "deleted", None), ("older", "failed", REFUSED_TEXT)]
-    assert values(cluster.rows("groups", "groups", "delete", "old.*", "--yes")) == [("old.*", "deleted", None)]
+    assert values(cluster.rows("groups", "groups", "delete", "old.*", "--yes")) == [
+        ("old.*", "deleted", None)
+    ]
     assert cluster.asked_for("delete_groups") == [[["old", "older"]], [["old.*"]]]
     at_terminal("n\n")
     assert cluster("groups", "delete", "x", "y", code=1)[1].startswith("delete x, y with all offsets?")
@@ -379,7 +396,10 @@ def test_a_share_group_forgets_topics_not_partitions(cluster: StandIn) -> None:
 
 
 def test_what_is_to_be_forgotten_is_told(cluster: StandIn, at_terminal: Callable[[str], None]) -> None:
-    cluster.answers |= {"list_groups": ({"old": CLASSIC}, {}), "committed": {"old": {("a", 0): CommittedOffset(1)}}}
+    cluster.answers |= {
+        "list_groups": ({"old": CLASSIC}, {}),
+        "committed": {"old": {("a", 0): CommittedOffset(1)}},
+    }
     at_terminal("n\n")
     _, err = cluster("groups", "delete-offsets", "old", "b", "a:1", code=1)
     assert err.startswith("have old forget its offsets of b, a:1?")

@@ -22,7 +22,16 @@ NOW_MS = 1_700_000_000_000
 MINUTE_MS = 60_000
 LIMIT_MS = NOW_MS - 15 * MINUTE_MS - GRACE_MS
 """A transaction hangs whose last batch is older, with the default of --max-timeout."""
-COLUMNS = ["topic", "partition", "producer_id", "producer_epoch", "transaction_offset", "last_at_ms", "transactional_id", "error"]
+COLUMNS = [
+    "topic",
+    "partition",
+    "producer_id",
+    "producer_epoch",
+    "transaction_offset",
+    "last_at_ms",
+    "transactional_id",
+    "error",
+]
 
 
 def topic(name: str, *numbers: int) -> TopicInfo:
@@ -165,7 +174,9 @@ def test_what_is_aborted_is_told_to_who_has_to_agree(
 
 
 def hanging(cluster: StandIn, *arguments: str, code: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = cluster.rows("hanging", "transactions", "find-hanging", *arguments, code=code)
+    found: list[dict[str, Any]] = cluster.rows(
+        "hanging", "transactions", "find-hanging", *arguments, code=code
+    )
     return found
 
 
