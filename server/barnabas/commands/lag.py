@@ -18,7 +18,7 @@ from barnabas.commands.groups import LAGS, lag_rows
 from barnabas.commands.lagging import GroupLag, lags_of
 from barnabas.commands.output import Table
 from barnabas.commands.session import Session, asking, matching, regex
-from barnabas.ending import DONE, end_signals
+from barnabas.ending import end_signals
 
 GROUPS = Table(
     "groups",
@@ -57,24 +57,30 @@ async def COMMAND(  # noqa: N802
     partitions: bool,
     metrics: bool,
     listen: tuple[str, int] | None,
-) -> int | None:
+) -> None:
     """Show how far groups are behind: all, or these."""
-    if listen is not None:
-        if not metrics:
-            raise click.UsageError("--listen goes with --metrics")
-        await _serve(session, names, listen, is_regex=regex)
-        return DONE
-    lags = await _measure(session, names, is_regex=regex)
+    if listen is not None and not metrics:
+        raise click.UsageError("--listen goes with --metrics")
     if metrics:
-        from prometheus_client.exposition import generate_latest
-
-        print(generate_latest(_Lags(lags)).decode(), end="")
         session.output.as_json = False
-        return None
+        await _tell_metrics(session, names, listen, is_regex=regex)
+        return
+    lags = await _measure(session, names, is_regex=regex)
     session.output.show(GROUPS, [_row(one) for one in lags.values()])
     if partitions or session.output.as_json:
         session.output.show(LAGS, lag_rows(lags.values()))
-    return None
+
+
+async def _tell_metrics(
+    session: Session, names: tuple[str, ...], listen: tuple[str, int] | None, *, is_regex: bool
+) -> None:
+    """Print metrics, or serve them where an address is given."""
+    if listen is not None:
+        await _serve(session, names, listen, is_regex=is_regex)
+        return
+    from prometheus_client.exposition import generate_latest
+
+    print(generate_latest(_Lags(await _measure(session, names, is_regex=is_regex))).decode(), end="")
 
 
 async def _measure(session: Session, names: tuple[str, ...], *, is_regex: bool) -> dict[str, GroupLag]:
@@ -120,8 +126,8 @@ async def _serve(
         server, thread = start_http_server(port, host, registry=Collector())
     except OSError as error:
         raise CommandError(f"cannot listen on {Endpoint(host, port)}: {error.strerror}") from None
-    print(f"barnabas lag is ready: http://{Endpoint(host, server.server_port)}/metrics", flush=True)
     with trio.open_signal_receiver(*end_signals()) as signals:
+        print(f"barnabas lag is ready: http://{Endpoint(host, server.server_port)}/metrics", flush=True)
         async for _ in signals:
             break
     await trio.to_thread.run_sync(server.shutdown)

@@ -159,8 +159,8 @@ def reset(cluster: StandIn) -> StandIn:
         "share_offsets": {"some": {("a", 1): CommittedOffset(22)}},
         "topics": {"a": topic("a", 0, 1), "b": topic("b", 0)},
         "offsets": offsets,
-        "commit_offsets": lambda group, new: dict.fromkeys(new),  # noqa: ARG005
-        "set_share_offsets": lambda group, new: dict.fromkeys(new),  # noqa: ARG005
+        "commit_offsets": lambda group, new: dict.fromkeys(new),
+        "set_share_offsets": lambda group, new: dict.fromkeys(new),
     }
     return cluster
 
@@ -370,7 +370,7 @@ def test_offsets_of_topics_and_partitions_are_forgotten(
     cluster.answers |= {
         "list_groups": ({"old": CLASSIC}, {}),
         "committed": {"old": {one: CommittedOffset(1) for one in (("a", 0), ("a", 2), ("b", 0), ("ab", 0))}},
-        "delete_offsets": lambda group, wanted: {one: REFUSED if one == ("a", 2) else None for one in wanted},  # noqa: ARG005
+        "delete_offsets": lambda group, wanted: {one: REFUSED if one == ("a", 2) else None for one in wanted},
     }
     code = int(("a", 2) in forgotten)
     rows = cluster.rows("offsets", "groups", "delete-offsets", "old", *named, "--yes", code=code)
@@ -385,7 +385,7 @@ def test_offsets_of_topics_and_partitions_are_forgotten(
 def test_a_share_group_forgets_topics_not_partitions(cluster: StandIn) -> None:
     cluster.answers |= {
         "list_groups": ({"some": SHARE}, {}),
-        "delete_share_offsets": lambda group, topics: dict.fromkeys(topics) | {"a": REFUSED},  # noqa: ARG005
+        "delete_share_offsets": lambda group, topics: dict.fromkeys(topics) | {"a": REFUSED},
     }
     _, err = cluster("groups", "delete-offsets", "some", "a", "b:0", "--yes", code=2)
     assert "a share group forgets whole topics" in err
@@ -417,7 +417,7 @@ def crowd(cluster: StandIn) -> StandIn:
     cluster.answers |= {
         "list_groups": ({"old": CLASSIC}, {}),
         "describe_groups": {"old": info()},
-        "remove_members": lambda group, wanted: {one.member_id: None for one in wanted},  # noqa: ARG005
+        "remove_members": lambda group, wanted: {one.member_id: None for one in wanted},
     }
     return cluster
 
