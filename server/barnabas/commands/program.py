@@ -39,7 +39,6 @@ class Root(click.Group):
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command; returns the exit code."""
-    where = ["barnabas"]
     try:
         with Root().make_context("barnabas", list(arguments)) as context:
             code = context.command.invoke(context)
@@ -50,11 +49,10 @@ def run(arguments: Sequence[str]) -> int:
         print(file=sys.stderr)
         return INTERRUPTED
     except click.UsageError as error:
+        where = "barnabas" if error.ctx is None else error.ctx.command_path
+        print(f"{where}: {error.format_message()}", file=sys.stderr)
         if error.ctx is not None:
-            where = [error.ctx.command_path]
-        print(f"{where[0]}: {error.format_message()}", file=sys.stderr)
-        if error.ctx is not None:
-            print(f"Try '{where[0]} --help'.", file=sys.stderr)
+            print(f"Try '{where} --help'.", file=sys.stderr)
         return error.exit_code
     except click.ClickException as error:
         print(f"barnabas: {error.format_message()}", file=sys.stderr)
