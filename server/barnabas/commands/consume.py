@@ -150,8 +150,11 @@ def _header(text: str) -> tuple[str, re.Pattern[bytes] | None]:
 def COMMAND(**options: Any) -> int:  # noqa: N802
     """Print records of TOPICs."""
     given = {name: options.pop(name) for name in NAMES}
-    if options["regex"] and options["group"] is None:
-        raise click.UsageError("--regex needs --group")
+    if options["regex"]:
+        if options["group"] is None:
+            raise click.UsageError("--regex needs --group")
+        for topic in options["topics"]:
+            _pattern(topic)
     if options["group"] is not None and (options["end"] is not None or options["partitions"]):
         raise click.UsageError("--to and --partition do not go with --group, which assigns partitions")
     if options["follow"] and options["end"] is not None:
@@ -325,16 +328,25 @@ async def _print_topics(consumer: Consumer, options: dict[str, Any], printer: Pr
     ends = await _offsets(consumer, options["end"] or Position("end"), bounds)
     consumer.assign(places)
     for place in places:
-        consumer.seek(place, min(max(begins[place], bounds[0][place]), max(bounds[1][place], begins[place])))
+        consumer.seek(place, max(begins[place], bounds[0][place]))
     if follows:
         await _print_on(consumer, options["idle"], printer)
-        return
-    lasts = {place: min(end, bounds[1][place]) for place, end in ends.items()}  # what is there now, no more
-    left = {place: last for place, last in lasts.items() if last > begins[place]}
-    consumer.pause(*(place for place in places if place not in left))
+    else:
+        lasts = {
+            place: min(end, bounds[1][place]) for place, end in ends.items()
+        }  # what is there now, no more
+        left = {place: last for place, last in lasts.items() if last > begins[place]}
+        consumer.pause(*(place for place in places if place not in left))
+        await _print_until(consumer, left, options["idle"], printer)
+
+
+async def _print_until(
+    consumer: Consumer, lasts: dict[Place, int], idle_s: float | None, printer: Printer
+) -> None:
+    """Print what comes before these offsets, or until nothing has come for so long."""
     while not printer.is_full:
-        with trio.move_on_after(float("inf") if options["idle"] is None else options["idle"]) as patience:
-            records = await consumer.receive_until(left, printer.records_max)
+        with trio.move_on_after(float("inf") if idle_s is None else idle_s) as patience:
+            records = await consumer.receive_until(lasts, printer.records_max)
         if patience.cancelled_caught or not records:
             return
         await printer.write(records)

@@ -140,7 +140,8 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
         common = replace(session.client.settings, creates_topics=options["auto_create"])
         async with open_producer(session.connecting.bootstrap, settings, client_settings=common) as producer:
             records = await stack.enter_async_context(aclosing(_records(values, reading, options)))
-            await _send_all(producer, topic, _encoded(records, encoding), options, sent)
+            written = await stack.enter_async_context(aclosing(_encoded(records, encoding)))
+            await _send_all(producer, topic, written, options, sent)
     seconds = trio.current_time() - sent.began
     first, last = (None if one is None else _place(one) for one in (sent.first, sent.last))
     row = {
@@ -303,24 +304,22 @@ async def _encoded(
 async def _send_all(
     producer: Producer, topic: str, records: AsyncIterator[Parsed], options: dict[str, Any], sent: Sent
 ) -> None:
-    """Send all records, in transactions if that is asked for. Raises ClientError for the first that fails."""
-    if options["transactional_id"] is None:
+    """Send all records, in transactions if there is a transactional id. Raises ClientError for the first that fails."""
+    if producer.settings.transactional_id is None:
         async for record in records:
             await _send(producer, topic, record, options, sent)
         await producer.flush()
         return
-    is_open = False
     in_transaction = 0
     async for record in records:
-        if not is_open:
+        if not in_transaction:
             producer.begin_transaction()
-            is_open, in_transaction = True, 0
         await _send(producer, topic, record, options, sent)
         in_transaction += 1
         if in_transaction == options["transaction_size"]:
             await producer.commit_transaction()
-            is_open = False
-    if is_open:
+            in_transaction = 0
+    if in_transaction:
         await producer.commit_transaction()
 
 

@@ -61,7 +61,11 @@ def secret(path: Path, text: str) -> str:
 def test_without_options_it_is_a_broker_on_this_machine_without_tls_or_login() -> None:
     found = connecting()
     assert found.bootstrap == [Endpoint("localhost", 9092)]
-    assert (found.settings.tls, found.settings.sasl, found.settings.request_timeout_ms) == (None, None, 20_000)
+    assert (found.settings.tls, found.settings.sasl, found.settings.request_timeout_ms) == (
+        None,
+        None,
+        20_000,
+    )
     assert found.properties == {"security.protocol": "PLAINTEXT"}
     assert found.typed == {}
 
@@ -124,7 +128,8 @@ def test_a_user_of_an_option_logs_in_with_scram_unless_it_is_said(
 
 
 @pytest.mark.parametrize(
-    ("timeout", "milliseconds"), [("20", 20_000), ("0.5", 500), ("0.001", 1), ("0.0001", 1), ("3600", 3_600_000)]
+    ("timeout", "milliseconds"),
+    [("20", 20_000), ("0.5", 500), ("0.001", 1), ("0.0001", 1), ("3600", 3_600_000)],
 )
 def test_a_timeout_is_in_seconds_and_at_least_a_millisecond(timeout: str, milliseconds: int) -> None:
     assert connecting("--timeout", timeout).settings.request_timeout_ms == milliseconds
@@ -181,7 +186,9 @@ def test_a_file_of_settings_that_is_none_is_named(tmp_path: Path) -> None:
 
 def test_each_place_goes_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "client.properties"
-    written('default = "d"\n[d]\nclient.id = "default"\n[p]\nclient.id = "profile"\nbootstrap.servers = "profile:1"\n')
+    written(
+        'default = "d"\n[d]\nclient.id = "default"\n[p]\nclient.id = "profile"\nbootstrap.servers = "profile:1"\n'
+    )
     assert connecting().settings.client_id == "default"
     arguments = ["--profile", "p"]
     found = connecting(*arguments)

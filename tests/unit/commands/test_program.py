@@ -33,7 +33,7 @@ def ending(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> None:
 
     @group.command("list")
     @click.argument("names", nargs=-1)
-    def command(names: tuple[str, ...]) -> Any:  # noqa: ARG001
+    def command(names: tuple[str, ...]) -> Any:
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
@@ -97,7 +97,7 @@ def test_rows_decide_about_the_code_where_the_work_does_not(
 
     @group.command("list")
     @asking()
-    async def command(session: Session) -> int | None:  # noqa: ARG001
+    async def command(session: Session) -> int | None:
         return given
 
     class Module:
@@ -152,7 +152,9 @@ def test_parameters_of_a_parser_are_completed_as_what_they_are() -> None:
         ("file", 1, "Path"), ("count", 1, "StringParamType"), ("words", -1, "StringParamType"),
     ]  # fmt: skip
     options = {one.name: one for one in command.params if isinstance(one, click.Option)}
-    assert list(options) == ["dir", "path", "level", "both", "flag", "again", "secret", "version"], "no --help twice"
+    assert list(options) == ["dir", "path", "level", "both", "flag", "again", "secret", "version"], (
+        "no --help twice"
+    )
     assert options["dir"].opts == ["--dir", "-d"]
     kinds = {name: type(one.type).__name__ for name, one in options.items()}
     assert kinds == {
@@ -164,7 +166,11 @@ def test_parameters_of_a_parser_are_completed_as_what_they_are() -> None:
     assert [name for name, one in options.items() if one.is_flag] == ["flag", "version"]
     assert [name for name, one in options.items() if one.multiple] == ["again"]
     assert [name for name, one in options.items() if one.hidden] == ["secret"]
-    assert (options["dir"].help, options["flag"].help, options["secret"].help) == ("a directory", "a flag", None)
+    assert (options["dir"].help, options["flag"].help, options["secret"].help) == (
+        "a directory",
+        "a flag",
+        None,
+    )
 
 
 def test_parsers_below_a_parser_are_completed_with_their_summaries() -> None:
@@ -186,7 +192,9 @@ def test_commands_of_both_kinds_are_found_by_their_names() -> None:
     assert topics.name == "topics"
 
 
-@pytest.mark.parametrize("instruction", ["bash", "bash_", "bash_other", "csh_source", "csh_complete", "_source", ""])
+@pytest.mark.parametrize(
+    "instruction", ["bash", "bash_", "bash_other", "csh_source", "csh_complete", "_source", ""]
+)
 def test_what_no_shell_asks_is_not_answered(instruction: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert answer(instruction, {}) == 1
     assert capsys.readouterr().out == ""
@@ -221,7 +229,9 @@ def test_the_page_of_commands_is_that_of_the_reference() -> None:
 def test_the_page_shows_options_keys_and_usage_once() -> None:
     lines = page().splitlines()
     assert "    barnabas topics list [OPTIONS] [NAMES]..." in lines
-    assert sum(line.startswith("| `--timeout SECONDS`") for line in lines) == 1, "of all commands that ask a cluster"
+    assert sum(line.startswith("| `--timeout SECONDS`") for line in lines) == 1, (
+        "of all commands that ask a cluster"
+    )
     assert lines[lines.index("### barnabas topics list") + 2] == "List topics: all, or these."
     assert "`topics`, a list of objects:" in lines
     assert "`produced`, an object:" in lines

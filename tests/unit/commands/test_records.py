@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from barnabas.cli import main
 from barnabas.client import ConsumedRecord
+from barnabas.commands import consume
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
 from barnabas.commands.records_out import formatter, json_line
 from barnabas.testing import KafkaBroker
@@ -148,6 +150,47 @@ def test_transactions_are_printed_once_they_are_committed(run: Run, topic: str) 
         == 0
     )
     assert run("consume", topic, "-f", "%o ")[1] == b"0 1 3 4 6 "  # markers between them
+
+
+def test_a_transactional_id_may_be_a_setting(run: Run, topic: str) -> None:
+    assert run("produce", topic, "a", "b", "-X", f"transactional.id={topic}", "-p", "0")[0] == 0
+    assert run("consume", topic, "-f", "%o%s ")[1] == b"0a 1b "
+    assert run("produce", topic, "c", "--acks", "0", "-p", "1", "--json")[0] == 0
+
+
+def test_how_many_records_were_printed_is_said_unless_it_is_quiet(run: Run, topic: str) -> None:
+    run("produce", topic, "a", "b", "-p", "0")
+    assert run("consume", topic) == (0, b"a\nb\n", "2 records\n")
+    assert run("consume", topic, "-q") == (0, b"a\nb\n", "")
+    assert run("consume", topic, "--value", "b", "-p", "1") == (0, b"", "0 records\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_record_that_is_being_written_when_a_signal_comes_counts(
+    run: Run, topic: str, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("produce", topic, "a", "-p", "0")
+    write = consume._write
+
+    def slowly(data: bytes) -> None:
+        write(data)
+        os.kill(os.getpid(), number)
+        time.sleep(0.1)
+
+    monkeypatch.setattr(consume, "_write", slowly)
+    monkeypatch.setattr(consume, "WRITTEN_SECONDS", 1.0)
+    assert run("consume", topic, "-F", "--from", "beginning") == (130, b"a\n", "1 records\n")
+
+
+@pytest.mark.parametrize(("options", "is_shown"), [(("-q",), False), ((), True)])
+def test_progress_is_shown_at_a_terminal_unless_it_is_quiet(
+    run: Run, topic: str, options: tuple[str, ...], is_shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "a second" not in run("produce", topic, "a")[2]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    _, out, error = run("produce", topic, "a", "--json", *options)
+    assert json.loads(out)["produced"]["records"] == 1
+    assert (error.endswith("\r\x1b[K"), "records" in error) == (is_shown, is_shown)
 
 
 @pytest.mark.parametrize(
