@@ -206,7 +206,20 @@ async def _check_brokers_clock(admin: Admin, findings: Findings) -> None:
     except ClientError as error:
         findings.add("clock", "broker", SKIPPED, explain(error))
     finally:
-        await admin.delete_topics([name])
+        await _delete(admin, name, findings)
+
+
+async def _delete(admin: Admin, name: str, findings: Findings) -> None:
+    """Delete the topic that was made, or tell that it is left."""
+    try:
+        error = (await admin.delete_topics([name]))[name]
+    except ClientError as failure:
+        error = failure
+    if error is not None:
+        findings.add(
+            "clock", "broker", NOTE, f"topic {name}, made for this, is left: {name_of(error)}",
+            f"delete it: `barnabas topics delete {name}`",
+        )  # fmt: skip
 
 
 # --- limits of a broker on this machine -------------------------------------------------------------------------

@@ -280,7 +280,7 @@ def test_names_of_a_profile_may_be_nested_and_paths_begin_at_home() -> None:
 def test_a_profile_is_that_of_the_name_or_the_default_or_none() -> None:
     assert profiles.read(None) == {}
     assert profiles.names() == []
-    with pytest.raises(CommandError, match="has no profile 'a'; it has none$"):
+    with pytest.raises(CommandError, match=r"has no profile 'a'; it has none$"):
         profiles.read("a")
     written('[b]\nx = "1"\n[a]\nx = "2"\n')
     assert profiles.read(None) == profiles.read("") == {}
@@ -288,7 +288,7 @@ def test_a_profile_is_that_of_the_name_or_the_default_or_none() -> None:
     written('default = "b"\n[b]\nx = "1"\n[a]\nx = "2"\n')
     assert (profiles.read(None), profiles.read("a")) == ({"x": "1"}, {"x": "2"})
     written('default = "c"\n[b]\nx = "1"\n[a]\nx = "2"\n')
-    with pytest.raises(CommandError, match="has no profile 'c'; it has a, b$"):
+    with pytest.raises(CommandError, match=r"has no profile 'c'; it has a, b$"):
         profiles.read(None)
 
 

@@ -187,8 +187,11 @@ def ends(topics: StandIn) -> StandIn:
     def offsets(times: dict[tuple[str, int], int], **_: object) -> dict[tuple[str, int], Any]:
         return {
             one: OffsetAt(
-                {EARLIEST: 10 + one[1], LATEST: 20 + 2 * one[1], MAX_TIMESTAMP: 19}.get(time, -1 if time > 5000 else one[1]),
-                time, 0,
+                {EARLIEST: 10 + one[1], LATEST: 20 + 2 * one[1], MAX_TIMESTAMP: 19}.get(
+                    time, -1 if time > 5000 else one[1]
+                ),
+                time,
+                0,
             )
             for one, time in times.items()
         }  # fmt: skip
@@ -356,7 +359,10 @@ def test_a_pattern_without_a_match_is_an_error_and_a_kind_without_resources_is_n
 
 
 ENTRIES = [
-    ConfigEntry("p", "1", "topic", False, False, "what p does", (("p", "1", "topic"), ("q", "2", "broker"), ("q", "3", "default"))),
+    ConfigEntry(
+        "p", "1", "topic", False, False, "what p does",
+        (("p", "1", "topic"), ("q", "2", "broker"), ("q", "3", "default")),
+    ),
     ConfigEntry("r", "0", "default", False, True, "", ()),
     ConfigEntry("s", None, "broker", True, False, "", (("s", None, "broker"),)),
 ]  # fmt: skip

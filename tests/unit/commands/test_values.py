@@ -146,7 +146,8 @@ def test_numbers_stand_to_the_right_times_and_texts_to_the_left(capsys: pytest.C
     output.show(ROWS, [], title="None")
     output.show(ROWS, [{"name": "a", "size": "x"}, {"name": "b", "size": 1}])
     assert capsys.readouterr().out.splitlines() == [
-        "", "None", "no some rows", "", "NAME    SIZE      BIG  SEEN", "a       x           -  -", "b       1           -  -",
+        "", "None", "no some rows", "",
+        "NAME    SIZE      BIG  SEEN", "a       x           -  -", "b       1           -  -",
     ]  # fmt: skip
     assert output.finish() == 0
     assert capsys.readouterr() == ("", "")

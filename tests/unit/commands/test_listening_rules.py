@@ -1,0 +1,524 @@
+"""What `barnabas doctor` sees of an address: names, ports, protocols, certificates, logins."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from barnabas.client import AuthenticationError, ClientError, ClientSettings, ConnectionLostError, Endpoint
+from barnabas.client.settings import SaslCredentials
+from barnabas.commands import listening
+from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
+from barnabas.commands.listening import (
+    EXPIRES_SOON,
+    OTHER,
+    PLAINTEXT,
+    TLS,
+    Seen,
+    _is_named,
+    _offered,
+    connect,
+    judge_certificate,
+    look_at,
+    peer_certificate,
+    resolve,
+    spoken,
+    try_login,
+)
+from tests.support.certificates import Files
+from tests.support.certificates import written as certificates_in
+
+HERE = Endpoint("broker.test", 9093)
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def findings() -> Findings:
+    return Findings(lambda _: None)
+
+
+def brief(findings: Findings) -> list[tuple[str, str, str]]:
+    return [(one.check, one.status, one.text) for one in findings.all]
+
+
+# --- names and ports -----------------------------------------------------------------------------------------------
+
+
+async def test_a_name_has_each_address_once(findings: Findings, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    async def getaddrinfo(host: str, port: int, **more: Any) -> list[Any]:
+        asked.append((host, port, more))
+        return [
+            (socket.AF_INET6, 1, 6, "", ("::1", 9, 0, 0)), (socket.AF_INET, 1, 6, "", ("127.0.0.1", 9)),
+            (socket.AF_INET6, 1, 6, "", ("::1", 9, 0, 0)),
+        ]  # fmt: skip
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", getaddrinfo)
+    assert await resolve(HERE, findings) == ["::1", "127.0.0.1"]
+    assert asked == [("broker.test", 9093, {"type": socket.SOCK_STREAM})]
+    assert findings.all == []
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(socket.gaierror(-2, "unknown"), "unknown"), (UnicodeError("label too long"), "label too long")],
+)
+async def test_a_name_that_does_not_resolve_is_told_with_the_reason(
+    findings: Findings, monkeypatch: pytest.MonkeyPatch, error: Exception, text: str
+) -> None:
+    async def getaddrinfo(*_: Any, **__: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", getaddrinfo)
+    assert await resolve(HERE, findings) == []
+    assert brief(findings) == [("name", PROBLEM, f"broker.test does not resolve: {text}")]
+
+
+@pytest.fixture
+def ports(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What becomes of a connection to an address: None for one that is made."""
+    outcomes: dict[str, Any] = {}
+
+    async def open_tcp_stream(address: str, port: int) -> Any:
+        assert port == 9093
+        if outcomes[address] is trio.TooSlowError:
+            await trio.sleep_forever()
+        if outcomes[address] is not None:
+            raise outcomes[address]
+        return SimpleNamespace(aclose=trio.lowlevel.checkpoint)
+
+    async def aclose(_: Any) -> None:
+        pass
+
+    monkeypatch.setattr(trio, "open_tcp_stream", open_tcp_stream)
+    monkeypatch.setattr(trio, "aclose_forcefully", aclose)
+    return outcomes
+
+
+def refused() -> OSError:
+    """An error as Trio raises it, with that of the socket as its cause."""
+    error = OSError("all attempts failed")
+    error.__cause__ = ExceptionGroup("", [ConnectionRefusedError(errno.ECONNREFUSED, "x")])
+    return error
+
+
+async def test_a_port_is_a_problem_only_where_no_address_of_the_name_has_it(
+    findings: Findings, ports: dict[str, Any]
+) -> None:
+    ports |= {"a": refused(), "b": None, "c": None}
+    assert await connect(HERE, ["a", "b", "c"], findings) == ["b", "c"]
+    assert brief(findings) == [
+        ("port", NOTE, "a does not accept connections: connection refused"),
+        ("port", OK, "b, c accepts connections"),
+    ]
+    ports["b"] = OSError("odd")
+    assert await connect(HERE, ["a", "b"], findings) == []
+    assert brief(findings)[2:] == [
+        ("port", PROBLEM, "nothing listens on a port 9093: connection refused"),
+        ("port", PROBLEM, "nothing listens on b port 9093: odd"),
+    ]
+    assert "barnabas serve" in findings.all[2].advice
+
+
+async def test_an_address_that_does_not_answer_is_given_up(
+    findings: Findings, ports: dict[str, Any], autojump_clock: object
+) -> None:
+    ports["a"] = trio.TooSlowError
+    assert await connect(HERE, ["a"], findings) == []
+    assert brief(findings) == [("port", PROBLEM, "nothing listens on a port 9093: no answer in 5 s")]
+    assert findings.all[0].advice == "a firewall may drop packets"
+
+
+# --- protocols -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(*parts: bytes) -> Iterator[int]:
+    """A server that answers each first message with these parts, and closes; its port."""
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.recv(64)
+                for part in parts:
+                    connection.sendall(part)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+def answer(correlation_id: int) -> bytes:
+    return struct.pack(">iih", 6, correlation_id, 35)
+
+
+@pytest.mark.parametrize(
+    ("parts", "protocol"),
+    [
+        ((answer(7),), PLAINTEXT),
+        ((answer(7)[:3], answer(7)[3:7], answer(7)[7:]), PLAINTEXT),
+        ((answer(7)[:8],), PLAINTEXT),
+        ((answer(7)[:7],), OTHER),
+        ((answer(6),), OTHER),
+        ((answer(8),), OTHER),
+        ((answer(7 << 8),), OTHER),
+        ((b"\0" + answer(7),), OTHER),
+        ((b"HTTP/1.1 400 Bad Request\r\n\r\n",), OTHER),
+        ((), OTHER),
+    ],
+)
+async def test_a_port_speaks_kafka_that_answers_our_request(parts: tuple[bytes, ...], protocol: str) -> None:
+    with serving(*parts) as port:
+        assert await spoken("127.0.0.1", port) == protocol
+
+
+async def test_nothing_is_spoken_where_nothing_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    assert await spoken("127.0.0.1", port) == OTHER
+    assert await peer_certificate("127.0.0.1", port, "localhost") is None
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return certificates_in(tmp_path_factory.mktemp("certificates"))
+
+
+@contextmanager
+def tls_server(files: Files, *, wants_certificate: bool = False) -> Iterator[int]:
+    """A server of TLS, which closes after the handshake; its port."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.broker)
+    if wants_certificate:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.maximum_version = ssl.TLSVersion.TLSv1_2  # it refuses within the handshake
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection, suppress(OSError):
+                context.wrap_socket(connection, server_side=True).close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+async def test_a_port_of_tls_shows_its_certificate_unverified(files: Files) -> None:
+    with tls_server(files) as port:
+        data = await peer_certificate("127.0.0.1", port, "other.name")
+        assert await spoken("127.0.0.1", port) == TLS
+    assert data
+    expected = x509.load_pem_x509_certificates(files.broker.read_bytes())[0]
+    assert x509.load_der_x509_certificate(data) == expected
+
+
+async def test_a_port_that_wants_our_certificate_speaks_tls(files: Files) -> None:
+    with tls_server(files, wants_certificate=True) as port:
+        assert await peer_certificate("127.0.0.1", port, "localhost") == b""
+        assert await spoken("127.0.0.1", port) == TLS
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What is seen at an address, step by step."""
+    answers: dict[str, Any] = {
+        "resolve": ["::1", "::2"], "connect": ["::2", "::1"], "spoken": TLS, "peer_certificate": b"certificate",
+        "_offered": ("PLAIN",), "asked": [],
+    }  # fmt: skip
+
+    def stand_in(name: str) -> Callable[..., Any]:
+        async def answered(*given: Any) -> Any:
+            answers["asked"].append((name, *(one for one in given if isinstance(one, str | int | list))))
+            return answers[name]
+
+        return answered
+
+    for name in ("resolve", "connect", "spoken", "peer_certificate", "_offered"):
+        monkeypatch.setattr(listening, name, stand_in(name))
+    judged = lambda data, *_: answers["asked"].append(("judge", data))  # noqa: E731
+    monkeypatch.setattr(listening, "judge_certificate", judged)
+    return answers
+
+
+TLS_SETTINGS = ClientSettings(tls=ssl.create_default_context())
+
+
+async def test_an_address_that_works_is_asked_what_it_speaks(
+    findings: Findings, seen: dict[str, Any]
+) -> None:
+    assert await look_at(HERE, TLS_SETTINGS, findings) == Seen(TLS, ("PLAIN",))
+    assert [call for call in seen["asked"] if call[0] != "_offered"] == [
+        ("resolve",), ("connect", ["::1", "::2"]), ("spoken", "::2", 9093),
+        ("peer_certificate", "::2", 9093, "broker.test"), ("judge", b"certificate"),
+    ]  # fmt: skip
+    assert brief(findings) == [("protocol", OK, "Kafka over TLS, as the settings ask")]
+
+
+@pytest.mark.parametrize(
+    ("speaks", "settings", "certificate", "steps", "is_seen"),
+    [
+        (TLS, ClientSettings(), b"x", ["peer_certificate", "judge"], False),
+        (TLS, TLS_SETTINGS, b"", ["peer_certificate", "_offered"], True),
+        (TLS, TLS_SETTINGS, None, ["peer_certificate", "_offered"], True),
+        (PLAINTEXT, ClientSettings(), b"x", ["_offered"], True),
+        (PLAINTEXT, TLS_SETTINGS, b"x", [], False),
+        (OTHER, ClientSettings(), b"x", [], False),
+    ],
+)
+async def test_only_a_certificate_that_is_shown_is_judged(
+    findings: Findings,
+    seen: dict[str, Any],
+    speaks: str,
+    settings: ClientSettings,
+    certificate: bytes | None,
+    steps: list[str],
+    is_seen: bool,
+) -> None:
+    seen |= {"spoken": speaks, "peer_certificate": certificate}
+    found = await look_at(HERE, settings, findings)
+    assert (found is not None) == is_seen
+    assert [call[0] for call in seen["asked"]][3:] == steps
+    assert findings.has_problems != is_seen
+
+
+@pytest.mark.parametrize(("step", "steps"), [("resolve", ["resolve"]), ("connect", ["resolve", "connect"])])
+async def test_what_has_no_address_or_no_port_is_looked_at_no_further(
+    findings: Findings, seen: dict[str, Any], step: str, steps: list[str]
+) -> None:
+    seen[step] = []
+    assert await look_at(HERE, TLS_SETTINGS, findings) is None
+    assert [call[0] for call in seen["asked"]] == steps
+
+
+# --- certificates --------------------------------------------------------------------------------------------------
+
+
+def certificate(before: datetime, after: datetime, *names: x509.GeneralName) -> bytes:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker.test")])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(before).not_valid_after(after)
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+
+
+OURS = x509.DNSName("broker.test")
+YEAR = timedelta(days=365)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status", "text"),
+    [
+        (NOW - YEAR, NOW - SECOND, PROBLEM, "it has expired on 2026-05-31"),
+        (NOW - YEAR, NOW, NOTE, "it expires on 2026-06-01"),
+        (NOW, NOW + YEAR, OK, "good until 2027-06-01"),
+        (NOW + SECOND, NOW + YEAR, PROBLEM, "it is good only from 2026-06-01 00:00 on"),
+        (NOW - YEAR, NOW + EXPIRES_SOON - SECOND, NOTE, "it expires on 2026-06-30"),
+        (NOW - YEAR, NOW + EXPIRES_SOON, OK, "good until 2026-07-01"),
+        (NOW + SECOND, NOW + 2 * SECOND, PROBLEM, "it is good only from 2026-06-01 00:00 on"),
+    ],
+)
+def test_a_certificate_is_good_from_its_first_second_to_its_last(
+    findings: Findings, before: datetime, after: datetime, status: str, text: str
+) -> None:
+    judge_certificate(certificate(before, after, OURS), HERE, findings, NOW)
+    assert brief(findings) == [("certificate", status, text)]
+    assert bool(findings.all[0].advice) == (status != OK)
+
+
+def test_the_time_is_that_of_this_machine(findings: Findings) -> None:
+    now = datetime.now(UTC)
+    judge_certificate(certificate(now - YEAR, now + YEAR, OURS), HERE, findings)
+    judge_certificate(certificate(now - YEAR, now - SECOND, OURS), HERE, findings)
+    assert [one.status for one in findings.all] == [OK, PROBLEM]
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "told"),
+    [
+        ("broker.test", (OURS,), None),
+        ("127.0.0.1", (OURS, x509.IPAddress(ipaddress.ip_address("127.0.0.1"))), None),
+        ("::1", (x509.IPAddress(ipaddress.ip_address("::1")),), None),
+        (
+            "127.0.0.2",
+            (OURS, x509.IPAddress(ipaddress.ip_address("127.0.0.1"))),
+            "it is for broker.test, 127.0.0.1, not for 127.0.0.2",
+        ),
+        ("broker.test", (), "it is for no name, not for broker.test"),
+    ],
+)
+def test_a_certificate_is_for_its_names_and_addresses(
+    findings: Findings, host: str, names: tuple[x509.GeneralName, ...], told: str | None
+) -> None:
+    judge_certificate(certificate(NOW - YEAR, NOW + YEAR, *names), Endpoint(host, 1), findings, NOW)
+    assert [text for _, status, text in brief(findings) if status == PROBLEM] == (
+        [] if told is None else [told]
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "is_named"),
+    [
+        ("a.test", ["b.test", "a.test"], True),
+        ("A.test.", ["a.TEST"], True),
+        ("a.test", ["*.test"], True),
+        ("a.test", ["*.TEST"], True),
+        ("a.b.test", ["*.test"], False),
+        ("a.b.test", ["*.b.test"], True),
+        ("test", ["*.test"], False),
+        ("a.test", ["test", "xa.test", "*.a.test", "*"], False),
+        ("a.test", ["x.test"], False),
+        ("a.test", [], False),
+    ],
+)
+def test_a_star_stands_for_one_label(host: str, names: list[str], is_named: bool) -> None:
+    assert _is_named(host, names) == is_named
+
+
+# --- logins --------------------------------------------------------------------------------------------------------
+
+ANN = SaslCredentials("SCRAM-SHA-512", "ann", "secret")
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A connection that answers so; an error is raised when it is opened."""
+
+    async def ask(request: Any, *, version_max: int) -> Any:
+        made.asked.append((type(request).__name__, version_max))
+        return made.answer
+
+    made = SimpleNamespace(versions={17: (0, 1)}, ask=ask, asked=[], answer=None, error=None, settings=None)
+
+    @asynccontextmanager
+    async def opened(endpoint: Endpoint, settings: ClientSettings) -> AsyncIterator[Any]:
+        made.settings = settings
+        assert endpoint == HERE
+        if made.error is not None:
+            raise made.error
+        yield made
+
+    monkeypatch.setattr(listening, "open_connection", opened)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("sasl", "mechanisms", "told", "advice"),
+    [
+        (ANN, ("PLAIN", "SCRAM-SHA-512"), [], ""),
+        (None, ("PLAIN", "GSSAPI"), ["the listener wants a login, and the settings have none; it offers PLAIN, GSSAPI"],
+         "give --user NAME --mechanism PLAIN"),
+        (None, (), ["the listener wants a login, and the settings have none; it offers none"],
+         "give --user NAME --mechanism ..."),
+        (ANN, ("PLAIN", "GSSAPI"), ["it offers PLAIN, GSSAPI, not SCRAM-SHA-512"],
+         "give --mechanism PLAIN, or add it to sasl.enabled.mechanisms"),
+        (ANN, (), ["it offers none, not SCRAM-SHA-512"], "give --mechanism ..., or add it to sasl.enabled.mechanisms"),
+    ],
+)  # fmt: skip
+async def test_a_listener_offers_the_mechanism_of_the_settings_or_not(
+    findings: Findings,
+    connection: SimpleNamespace,
+    sasl: SaslCredentials | None,
+    mechanisms: tuple[str, ...],
+    told: list[str],
+    advice: str,
+) -> None:
+    connection.answer = SimpleNamespace(error_code=33, mechanisms=list(mechanisms))
+    assert await _offered(HERE, ClientSettings(sasl=sasl), findings) == mechanisms
+    assert brief(findings) == [("login", PROBLEM, text) for text in told]
+    assert [one.advice for one in findings.all] == [advice] * len(told)
+    assert connection.settings == ClientSettings(), "it is asked before any login"
+    assert connection.asked == [("SaslHandshakeRequest", 1)]
+
+
+@pytest.mark.parametrize("sasl", [None, ANN])
+async def test_a_listener_may_want_no_login(
+    findings: Findings, connection: SimpleNamespace, sasl: SaslCredentials | None
+) -> None:
+    connection.answer = SimpleNamespace(error_code=34, mechanisms=["PLAIN"])
+    assert await _offered(HERE, ClientSettings(sasl=sasl), findings) is None
+    text = "the listener wants no login, and the settings have one"
+    assert brief(findings) == ([] if sasl is None else [("login", PROBLEM, text)])
+    connection.versions = {18: (0, 1)}
+    assert await _offered(HERE, ClientSettings(sasl=sasl), findings) is None
+    assert len(connection.asked) == 1, "a broker without SaslHandshake is not asked"
+
+
+@pytest.mark.parametrize(("settings", "check"), [(ClientSettings(), "protocol"), (TLS_SETTINGS, "TLS")])
+async def test_a_listener_that_does_not_speak_with_us_is_a_problem(
+    findings: Findings, connection: SimpleNamespace, settings: ClientSettings, check: str
+) -> None:
+    connection.error = ClientError("no")
+    assert await _offered(HERE, settings, findings) is None
+    assert brief(findings) == [(check, PROBLEM, "no")]
+
+
+@pytest.mark.parametrize(
+    ("sasl", "finding"),
+    [
+        (ANN, ("login", OK, "logged in with SCRAM-SHA-512")),
+        (None, ("login", SKIPPED, "the listener wants none")),
+    ],
+)
+async def test_a_login_is_tried_with_the_settings(
+    findings: Findings,
+    connection: SimpleNamespace,
+    sasl: SaslCredentials | None,
+    finding: tuple[str, str, str],
+) -> None:
+    settings = ClientSettings(sasl=sasl)
+    found: Any = await try_login(HERE, settings, findings)
+    assert found is connection
+    assert connection.settings is settings
+    assert connection.asked == [("MetadataRequest", 12)]
+    assert brief(findings) == [finding]
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "advises"),
+    [
+        (AuthenticationError("who is ann?"), "who is ann?", True),
+        (
+            ConnectionLostError("h:1: closed the connection"),
+            "h:1 closed the connection: it may want TLS",
+            False,
+        ),
+        (ClientError("odd"), "odd", False),
+    ],
+)
+async def test_a_login_that_fails_is_a_problem(
+    findings: Findings, connection: SimpleNamespace, error: Exception, text: str, advises: bool
+) -> None:
+    connection.error = error
+    assert await try_login(HERE, ClientSettings(sasl=ANN), findings) is None
+    ((check, status, told),) = brief(findings)
+    assert (check, status, told.startswith(text)) == ("login", PROBLEM, True)
+    assert ("barnabas users list" in findings.all[0].advice) == advises
