@@ -34,7 +34,7 @@ class CommandError(Exception):
     """A command cannot do its work; the message is all that its user is told."""
 
 
-def explain(error: Exception) -> str:
+def explain(error: BaseException) -> str:
     """Return what to say about an error of a client or a command."""
     if isinstance(error, ConnectionLostError):
         return _connection(error)

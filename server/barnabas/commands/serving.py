@@ -100,4 +100,4 @@ async def _serve(name: str, start: Callable[[trio.Nursery], Awaitable[str]]) -> 
 def _text(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError):
         return extras.explain(error) or str(error)
-    return explain_client(error) if isinstance(error, Exception) else str(error)
+    return explain_client(error)
