@@ -83,7 +83,11 @@ def test_log_dirs_count_only_replicas_of_the_topics_that_are_named(cluster: Stan
     )  # fmt: skip
     cluster.answers["log_dirs"] = {
         1: [LogDir(1, "/x", 1000, 0, None, replicas), LogDir(1, "/y", -1, -1, ClientError("gone"), ())],
-        2: [LogDir(2, "/z", 0, 500, None, ())],
+        2: [
+            LogDir(2, "/z", 0, 500, None, ()),
+            LogDir(2, "/v", 7, -1, None, ()),
+            LogDir(2, "/w", -1, 9, None, ()),
+        ],
         3: REFUSED,
     }
     out = json.loads(cluster("brokers", "log-dirs", "--topic", "a", "--topic", "c", "--json", code=1)[0])
@@ -91,6 +95,8 @@ def test_log_dirs_count_only_replicas_of_the_topics_that_are_named(cluster: Stan
         (1, "/x", 2, 30, 1000, 0, None),
         (1, "/y", 0, 0, None, None, "gone"),
         (2, "/z", 0, 0, 0, 500, None),
+        (2, "/v", 0, 0, 7, None, None),
+        (2, "/w", 0, 0, None, 9, None),
         (3, None, None, None, None, None, REFUSED_TEXT),
     ]
     assert [tuple(one.values()) for one in out["replicas"]] == [

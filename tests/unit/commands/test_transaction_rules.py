@@ -250,6 +250,9 @@ def test_partitions_that_do_not_tell_and_coordinators_that_do_not_answer(cluster
         (4, None, REFUSED_TEXT), (5, 8, None),
     ]  # fmt: skip
     assert cluster.asked_for("topics") == [[None]], "without names all partitions are looked at"
+    cluster.answers["producers"] = {("a", 4): REFUSED, ("a", 5): []}
+    assert [one["partition"] for one in hanging(cluster, code=1)] == [4], "what is not told is a failure too"
+    cluster.answers["producers"] = {("a", 5): [OLD]}
     cluster.answers["list_transactions"] = [], {2: ClientError("broker 2 is away")}
     _, err = cluster("transactions", "find-hanging", code=1)
     assert err == "barnabas transactions find-hanging: broker 2 is away\n"
