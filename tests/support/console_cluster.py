@@ -1,0 +1,65 @@
+"""A cluster that answers as a test says, behind the routes of the console."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.client import ClientError, ResponseError
+from barnabas.console.routes import dispatch
+
+REFUSED = ResponseError(29, "asking", "not you")
+REFUSED_TEXT = "TOPIC_AUTHORIZATION_FAILED: not you"
+AWAY = ClientError("broker 2 is away")
+
+
+class Cluster:
+    """A visitor's backend, whose administration answers so and keeps what it was asked."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[tuple[Any, ...]] = []
+        self.forgotten = 0
+        self.lags: dict[str, int] = {}
+        self.admin = self
+        self.live: Any = None
+        self.registry: Any = None
+        self.topics_index: list[Any] = []
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+    def note_lag(self, group: str, lag: int) -> list[tuple[int, int]]:
+        self.lags[group] = lag
+        return [(5, lag)]
+
+    def __getattr__(self, name: str) -> Any:
+        async def answered(*arguments: Any, **named: Any) -> Any:
+            given = [list(one) if hasattr(one, "__next__") else one for one in arguments]
+            self.asked.append((name, *given, *([named] if named else [])))
+            answer = self.answers[name]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer(*given) if callable(answer) else answer
+
+        if name == "topics":  # both the administration's call and the index of the backend
+            index = answered
+            index.forget = self.forget  # type: ignore[attr-defined]
+            return index
+        return answered
+
+    async def ask(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
+        backend: Any = self
+        return await dispatch(backend, method, path, query, body)
+
+
+async def shown(cluster: Cluster, path: str, **query: str) -> Any:
+    status, value = await cluster.ask("GET", path, **query)
+    assert status == 200, value
+    return value
+
+
+async def refused(
+    cluster: Cluster, method: str, path: str, body: Any = None, **query: str
+) -> tuple[int, str]:
+    status, value = await cluster.ask(method, path, body, **query)
+    return status, value["error"]

@@ -1,0 +1,194 @@
+"""What any request to a route of the console is answered: failures, views, parameters, pages."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.client import (
+    AuthenticationError,
+    ClientError,
+    ConnectionLostError,
+    ResponseError,
+    UnsupportedVersionError,
+)
+from barnabas.console.base import Call, ConsoleError
+from barnabas.console.outcomes import error_text, good, registry_failure, settled
+from barnabas.console.paging import page_of
+from barnabas.console.routes import failure_of
+from barnabas.registry.errors import RegistryError
+from tests.support.console_cluster import AWAY, REFUSED, REFUSED_TEXT, Cluster, refused
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "answer"),
+    [
+        (ConsoleError(418, "tea"), 418, {"error": "tea"}),
+        (REFUSED, 403, {"error": REFUSED_TEXT, "code": "TOPIC_AUTHORIZATION_FAILED"}),
+        (ResponseError(69, "x"), 404, {"error": "x: GROUP_ID_NOT_FOUND", "code": "GROUP_ID_NOT_FOUND"}),
+        (ResponseError(68, "x"), 409, {"error": "x: NON_EMPTY_GROUP", "code": "NON_EMPTY_GROUP"}),
+        (AuthenticationError("who?"), 401, {"error": "who?", "code": "Authentication"}),
+        (ConnectionLostError("gone"), 503, {"error": "gone", "code": "ConnectionLost"}),
+        (UnsupportedVersionError("old"), 501, {"error": "old", "code": "UnsupportedVersion"}),
+        (ClientError("odd"), 502, {"error": "odd", "code": "Client"}),
+        (ExceptionGroup("", [ClientError("odd"), ConsoleError(404, "tea")]), 502, {"error": "odd", "code": "Client"}),
+    ],
+)  # fmt: skip
+def test_what_is_raised_becomes_a_status_and_a_text(
+    error: Exception, status: int, answer: dict[str, str]
+) -> None:
+    assert failure_of(error, "GET /x") == (status, answer)
+
+
+def test_a_defect_is_logged_and_goes_before_other_failures(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "barnabas.console.routes"):
+        group = ExceptionGroup("", [ClientError("odd"), KeyError("x")])
+        assert failure_of(group, "GET /x") == (500, {"error": "internal error: KeyError"})
+    (record,) = caplog.records
+    assert record.getMessage() == "GET /x failed"
+    assert record.exc_info is not None
+    assert record.exc_info[0] is KeyError
+
+
+async def test_a_path_that_there_is_not_and_a_method_that_it_does_not_take() -> None:
+    cluster = Cluster(delete_groups={"a/b": None})
+    assert await refused(cluster, "GET", "/api/nothing") == (404, "there is nothing at /api/nothing")
+    assert await refused(cluster, "PUT", "/api/groups/x") == (405, "/api/groups/x takes GET, DELETE")
+    assert await refused(cluster, "DELETE", "/api/groups/x", []) == (
+        400,
+        "a JSON object is expected as the body",
+    )
+    assert await cluster.ask("DELETE", "/api/groups/a%2Fb", {"confirm": "a/b"}) == (204, None)
+    assert cluster.asked == [("delete_groups", ["a/b"])]
+
+
+@pytest.mark.parametrize(
+    ("views", "operations", "path", "status"),
+    [
+        ({"log", "metrics"}, {"alter"}, "/api/log", 200),
+        ({"log", "metrics"}, {"describe"}, "/api/log", 403),
+        ({"connections"}, {"describe"}, "/api/connections", 200),
+        ({"connections"}, {"alter"}, "/api/connections", 403),
+        ({"connections"}, {"alter"}, "/api/log", 404),
+        (None, {"alter"}, "/api/log", 404),
+    ],
+)
+async def test_a_view_of_the_inside_is_for_who_may_do_as_much_with_the_cluster(
+    views: set[str] | None, operations: set[str], path: str, status: int
+) -> None:
+    cluster = Cluster(operations=frozenset(operations))
+    if views is not None:
+        cluster.live = SimpleNamespace(views=views, log_lines=lambda since: [since], connections=list)
+    found, value = await cluster.ask("GET", path, since="7")
+    assert found == status
+    if status == 403:
+        assert (
+            value["error"]
+            == f"this needs the right to {'alter' if path == '/api/log' else 'describe'} the cluster"
+        )
+
+
+def call(body: dict[str, Any] | None = None, **query: str) -> Call:
+    backend: Any = None
+    return Call(backend, {}, query, body or {})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(None, 7), ("", 7), ("1", 1), ("5", 5), ("0", "from 1 to 5"), ("6", "from 1 to 5"), ("x", "'x'")],
+)
+def test_a_number_of_a_query_lies_between_two_others(text: str | None, value: Any) -> None:
+    asked = call() if text is None else call(n=text)
+    if isinstance(value, int):
+        assert asked.whole("n", 7, least=1, most=5) == value
+    else:
+        with pytest.raises(ConsoleError, match=value) as raised:
+            asked.whole("n", 7, least=1, most=5)
+        assert raised.value.status == 400
+    assert call(n="0").whole("n", 3) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        ("1", True),
+        ("YES", True),
+        ("false", False),
+        ("0", False),
+        ("No", False),
+        ("", False),
+        ("x", None),
+    ],
+)
+def test_a_flag_of_a_query_is_true_or_false(text: str, value: bool | None) -> None:
+    if value is None:
+        with pytest.raises(ConsoleError, match="f: true or false expected"):
+            call(f=text).flag("f")
+    else:
+        assert call(f=text).flag("f", default=not value) is value
+    assert call().flag("f") is False
+    assert call().flag("f", default=True) is True
+
+
+def test_a_word_of_a_query_is_one_of_several() -> None:
+    assert (
+        call().one_of("w", "a", "b"),
+        call(w="").one_of("w", "a", "b"),
+        call(w="b").one_of("w", "a", "b"),
+    ) == ("a", "a", "b")
+    with pytest.raises(ConsoleError, match="w: one of a, b expected"):
+        call(w="c").one_of("w", "a", "b")
+
+
+def test_what_destroys_is_done_for_who_has_named_it() -> None:
+    call({"confirm": "x"}).confirmed("x")
+    for body in ({}, {"confirm": "y"}, {"confirm": True}):
+        with pytest.raises(ConsoleError, match='"confirm": "x"') as raised:
+            call(body).confirmed("x")
+        assert raised.value.status == 409
+
+
+@pytest.mark.parametrize(
+    ("query", "rows", "total", "page"),
+    [
+        ({"size": "2"}, ["A1", "b1"], 5, 1),
+        ({"size": "2", "page": "2"}, ["b2", "c1"], 5, 2),
+        ({"size": "2", "page": "3"}, ["c2"], 5, 3),
+        ({"size": "2", "page": "9"}, ["c2"], 5, 3),
+        ({"size": "5", "page": "2"}, ["A1", "b1", "b2", "c1", "c2"], 5, 1),
+        ({"filter": " a "}, ["A1"], 1, 1),
+        ({"filter": "1", "order": "desc"}, ["c1", "b1", "A1"], 3, 1),
+        ({"filter": "x", "page": "2"}, [], 0, 1),
+        ({"sort": "last", "order": "asc"}, ["A1", "b1", "c1", "b2", "c2"], 5, 1),
+    ],
+)
+def test_a_page_is_cut_from_what_was_filtered_and_sorted(
+    query: dict[str, str], rows: list[str], total: int, page: int
+) -> None:
+    orders = {"name": lambda one: one, "last": lambda one: (one[1], one)}
+    found = page_of(call(**query), ["c1", "b2", "A1", "c2", "b1"], orders, lambda one: one)
+    assert (list(found.rows), found.total, found.page) == (rows, total, page)
+    assert found.as_json(iter("xy")) == {"rows": ["x", "y"], "total": total, "page": page, "size": found.size}
+
+
+def test_outcomes_are_told_by_their_first_error() -> None:
+    settled({1: None, 2: 5})
+    with pytest.raises(ClientError, match="away"):
+        settled({1: None, 2: AWAY, 3: REFUSED})
+    assert (good(5), good(None), good(AWAY)) == (5, None, None)
+    assert [error_text(one) for one in (REFUSED, ResponseError(68, "x"), AWAY)] == [
+        REFUSED_TEXT, "NON_EMPTY_GROUP", "broker 2 is away",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(0, 502), (399, 502), (400, 400), (401, 502), (402, 402), (404, 404), (599, 599), (600, 502)],
+)
+def test_a_registry_that_wants_another_login_does_not_ask_the_visitor_for_it(status: int, told: int) -> None:
+    error = registry_failure(RegistryError(status, 1, "no"))
+    assert (error.status, str(error)) == (told, "no")
