@@ -63,7 +63,7 @@ def position(text: str) -> Position:
 
 def _pattern(text: str) -> re.Pattern[bytes]:
     try:
-        return re.compile(text.encode())
+        return re.compile(os.fsencode(text))
     except re.error as error:
         raise click.BadParameter(f"{text!r} is no regular expression: {error}") from None
 
@@ -160,7 +160,7 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
     if options["follow"] and options["end"] is not None:
         raise click.UsageError("--follow never ends, --to says where")
     try:
-        render = json_line if given["as_json"] else formatter(options["layout"], options["null"].encode())
+        render = json_line if given["as_json"] else formatter(options["layout"], os.fsencode(options["null"]))
     except ValueError as error:
         raise click.UsageError(f"--format: {error}") from None
     connecting = connecting_of(given)

@@ -5,6 +5,7 @@ The rule: what is no such value is a usage error that shows what would be one.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,8 @@ import click
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_ESCAPES = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))", re.S)
+_NAMED = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0", b"\\": b"\\"}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
@@ -55,3 +58,12 @@ def moment_ms(text: str) -> int:
             f"{text!r} is no time: 2026-01-31T12:00:00Z, ms since 1970, or -2h is expected"
         ) from None
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)
+
+
+def unescaped(text: str) -> bytes:
+    """Return the bytes of an argument; \\n, \\t, \\r, \\0, \\\\ and \\xHH are what they stand for, others as they are."""
+
+    def of(found: re.Match[bytes]) -> bytes:
+        return bytes.fromhex(found[1].decode()) if found[1] else _NAMED.get(found[2], found[0])
+
+    return _ESCAPES.sub(of, os.fsencode(text))

@@ -19,7 +19,7 @@ from barnabas.client import Delivery, Producer, ProducerSettings, open_producer
 from barnabas.client.background import background
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Table
-from barnabas.commands.parsing import moment_ms
+from barnabas.commands.parsing import moment_ms, unescaped
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
 from barnabas.commands.schemas import encoded, registry_of, registry_option, serializer_of
 from barnabas.commands.session import Session, asking
@@ -50,7 +50,7 @@ ACKS = {"all": -1, "1": 1, "0": 0}
 
 def _header(text: str) -> tuple[str, bytes | None]:
     name, equals, value = text.partition("=")
-    return name, value.encode() if equals else None
+    return name, os.fsencode(value) if equals else None
 
 
 @dataclass(slots=True)
@@ -187,20 +187,17 @@ def _reading(values: tuple[str, ...], options: dict[str, Any]) -> Reading:
         raise click.UsageError("--input-json says itself what key and value are")
     separator = options["key_separator"]
     return Reading(
-        delimiter=_unescaped(options["delimiter"]),
-        key_separator=None if separator is None else _unescaped(separator),
+        delimiter=_between(options["delimiter"]),
+        key_separator=None if separator is None else _between(separator),
         empty_is_null=options["null"],
         is_json=options["input_json"],
         is_whole=options["whole"],
     )
 
 
-def _unescaped(text: str) -> bytes:
-    """Return the bytes of a text with escapes like \\n, \\t, \\0 and \\x1f. Raises click.UsageError."""
-    try:
-        found = text.encode("raw_unicode_escape").decode("unicode_escape").encode()
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"{text!r}: {error.reason}") from None
+def _between(text: str) -> bytes:
+    """Return what stands between records, or keys and values. Raises click.UsageError."""
+    found = unescaped(text)
     if not found:
         raise click.UsageError("a delimiter is not empty")
     return found
@@ -219,7 +216,7 @@ async def _records(
             number += 1
             try:
                 record = json_record(text) if reading.is_json else line_record(text, reading)
-                yield record if options["key"] is None else replace(record, key=options["key"].encode())
+                yield record if options["key"] is None else replace(record, key=os.fsencode(options["key"]))
             except ValueError as error:
                 raise CommandError(f"record {number}: {error}") from None
             if number == options["count"]:

@@ -12,12 +12,11 @@ from typing import Any
 
 from barnabas.client import ConsumedRecord
 from barnabas.commands.output import date_text
+from barnabas.commands.parsing import unescaped
 from barnabas.commands.schemas import Json
 from barnabas.tools.inspection.plain_records import plain, plain_headers
 
 DEFAULT_FORMAT = "%s\\n"
-_ESCAPES = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.))", re.S)
-_NAMED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 Piece = Callable[[ConsumedRecord], bytes]
 
 
@@ -30,7 +29,7 @@ def formatter(text: str, null: bytes) -> Piece:
     pieces: list[Piece] = []
     for literal, directive in re.findall(r"([^%]*)(?:%(.?))?", text, re.S):
         if literal:
-            pieces.append(_constant(_unescaped(literal)))
+            pieces.append(_constant(unescaped(literal)))
         if directive:
             pieces.append(_piece(directive, null))
     if re.search(r"(?<!%)(?:%%)*%$", text):
@@ -40,18 +39,6 @@ def formatter(text: str, null: bytes) -> Piece:
 
 def _constant(data: bytes) -> Piece:
     return lambda record: data  # noqa: ARG005
-
-
-def _unescaped(text: str) -> bytes:
-    def of(found: re.Match[str]) -> str:
-        return chr(int(found[1], 16)) if found[1] else _NAMED.get(found[2], found[0])
-
-    parts = []
-    at = 0
-    for found in _ESCAPES.finditer(text):
-        parts += [text[at : found.start()].encode(), of(found).encode("latin-1" if found[1] else "utf-8")]
-        at = found.end()
-    return b"".join((*parts, text[at:].encode()))
 
 
 def _piece(directive: str, null: bytes) -> Piece:

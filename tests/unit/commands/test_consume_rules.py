@@ -62,6 +62,7 @@ def test_a_header_is_looked_for_by_name_or_by_value_too() -> None:
     assert _header("a") == ("a", None)
     name, pattern = _header("a=b=.")
     assert (name, pattern) == ("a", re.compile(b"b=."))
+    assert _header("a=\udcff") == ("a", re.compile(b"\xff")), "bytes that are no text are looked for too"
     with pytest.raises(click.BadParameter, match=r"'\(' is no regular expression"):
         _header("a=(")
 

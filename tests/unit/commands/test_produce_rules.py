@@ -27,7 +27,6 @@ from barnabas.commands.produce import (
     _send_all,
     _settings,
     _show_progress,
-    _unescaped,
 )
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
 
@@ -50,34 +49,11 @@ OPTIONS: dict[str, Any] = {
         ("a=", ("a", b"")),
         ("a", ("a", None)),
         ("ä=ö", ("ä", "ö".encode())),
+        ("a=\udcff", ("a", b"\xff")),
     ],
 )
 def test_a_header_has_a_value_or_null(text: str, header: tuple[str, bytes | None]) -> None:
     assert _header(text) == header
-
-
-@pytest.mark.parametrize(
-    ("text", "data"),
-    [
-        ("\\n", b"\n"),
-        ("\\t", b"\t"),
-        ("\\0", b"\0"),
-        ("\\x1f", b"\x1f"),
-        ("::", b"::"),
-        ("ä", "ä".encode()),
-        ("\\\\", b"\\"),
-    ],
-)
-def test_a_delimiter_may_have_escapes(text: str, data: bytes) -> None:
-    assert _unescaped(text) == data
-
-
-@pytest.mark.parametrize(
-    ("text", "said"), [("", "a delimiter is not empty"), ("\\x1", r"'\\\\x1': truncated")]
-)
-def test_a_delimiter_that_is_none_is_told(text: str, said: str) -> None:
-    with pytest.raises(click.UsageError, match=said):
-        _unescaped(text)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +81,7 @@ def test_options_that_do_not_go_together_are_told(
         ({"key": "k"}, {}),
         ({"key_separator": "\\t"}, {"key_separator": b"\t"}),
         ({"key_separator": ":", "whole": True}, {"key_separator": b":", "is_whole": True}),
-        ({"delimiter": "\\0"}, {"delimiter": b"\0"}),
+        ({"delimiter": "\\0\\xff"}, {"delimiter": b"\0\xff"}),
         ({"null": True}, {"empty_is_null": True}),
         ({"input_json": True, "key": "k"}, {"is_json": True}),
     ],
@@ -191,7 +167,9 @@ async def test_a_line_that_is_no_record_is_numbered() -> None:
 
 
 async def test_one_key_may_be_that_of_all_records() -> None:
-    assert [one.key for one in await read(("x", '{"key": "own"}'), key="kö")] == ["kö".encode()] * 2
+    assert [one.key for one in await read(("x", '{"key": "own"}'), key="kö\udcff")] == [
+        "kö".encode() + b"\xff"
+    ] * 2
     assert [one.key for one in await read(('{"key": "own"}',), input_json=True, key="k")] == [b"k"]
     assert [one.key for one in await read(('{"key": "own"}',), input_json=True)] == [b"own"]
 

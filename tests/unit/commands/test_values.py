@@ -21,7 +21,7 @@ from barnabas.client import (
 )
 from barnabas.commands.errors import CommandError, advised, causes, explain, name_of
 from barnabas.commands.output import Output, Table, cell, date_text
-from barnabas.commands.parsing import duration_ms, key_value, moment_ms, topic_partition
+from barnabas.commands.parsing import duration_ms, key_value, moment_ms, topic_partition, unescaped
 from barnabas.commands.session import confirm, matching
 from barnabas.commands.tokens import principal
 
@@ -94,6 +94,22 @@ def test_a_time_ago_is_counted_from_now(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(time, "time", lambda: 1_000_000.5)
     assert moment_ms("-2h") == 1_000_000_500 - 7_200_000
     assert moment_ms("-1ms") == 1_000_000_499
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("\\n\\t\\r\\0\\\\", b"\n\t\r\0\\"),
+        ("\\x1f\\xFF\\x4a", b"\x1f\xffJ"),
+        ("ä\\ä", "ä\\ä".encode()),
+        ("\\q\\x4\\", b"\\q\\x4\\"),
+        ("\\\\n", b"\\n"),
+        ("a\udcffb", b"a\xffb"),
+        ("", b""),
+    ],
+)
+def test_an_argument_is_bytes_in_which_escapes_stand_for_others(text: str, data: bytes) -> None:
+    assert unescaped(text) == data
 
 
 # --- showing -------------------------------------------------------------------------------------------------------
