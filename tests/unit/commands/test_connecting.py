@@ -1,4 +1,4 @@
-"""How commands connect: options, files, profiles and questions, and what they come to."""
+"""Ways of commands to a cluster: options, files, profiles and questions, and what they come to."""
 
 from __future__ import annotations
 

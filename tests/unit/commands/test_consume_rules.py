@@ -160,7 +160,7 @@ def test_a_group_begins_at_an_end(kind: str) -> None:
 
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bytes]:
-    """What goes to standard output, three bytes at a time."""
+    """Standard output, which takes three bytes at a time."""
     data = bytearray()
 
     def write(descriptor: int, part: memoryview) -> int:

@@ -1,4 +1,4 @@
-"""What `barnabas doctor` sees of an address: names, ports, protocols, certificates, logins."""
+"""Addresses as `barnabas doctor` sees them: names, ports, protocols, certificates, logins."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_a_name_that_does_not_resolve_is_told_with_the_reason(
 
 @pytest.fixture
 def ports(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What becomes of a connection to an address: None for one that is made."""
+    """Outcomes of connections by address: None for one that is made."""
     outcomes: dict[str, Any] = {}
 
     async def open_tcp_stream(address: str, port: int) -> Any:
@@ -240,7 +240,7 @@ async def test_a_port_that_wants_our_certificate_speaks_tls(files: Files) -> Non
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What is seen at an address, step by step."""
+    """Steps of looking at an address, and what each sees."""
     answers: dict[str, Any] = {
         "resolve": ["::1", "::2"], "connect": ["::2", "::1"], "spoken": TLS, "peer_certificate": b"certificate",
         "_offered": ("PLAIN",), "asked": [],

@@ -86,7 +86,7 @@ def test_what_a_registry_or_a_schema_refuses_is_told_with_its_place(error: Excep
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """How serializers were asked for."""
+    """Calls by which serializers were asked for."""
     noted: list[tuple[Any, ...]] = []
 
     def note(kind: str) -> Any:

@@ -123,7 +123,7 @@ def test_a_user_logs_in_as_the_command_would_but_with_a_name_and_a_password_of_i
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What registries were made and run with, which serve nothing."""
+    """Registries that serve nothing, by what they were made and run with."""
     noted: list[tuple[Any, ...]] = []
 
     class Server:

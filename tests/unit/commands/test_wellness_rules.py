@@ -1,4 +1,4 @@
-"""What `barnabas doctor` makes of a cluster: versions, controller, partitions, clocks, open files."""
+"""Verdicts of `barnabas doctor` on a cluster: versions, controller, partitions, clocks, open files."""
 
 from __future__ import annotations
 

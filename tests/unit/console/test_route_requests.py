@@ -1,4 +1,4 @@
-"""What any request to a route of the console is answered: failures, views, parameters, pages."""
+"""Answers to any request to a route of the console: failures, views, parameters, pages."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def pair() -> Pair:
 
 
 class Served:
-    """What became of a connection: the requests that were answered, and what was refused."""
+    """A connection that was served: the requests that were answered, and what was refused."""
 
     def __init__(self, reader: HttpReader, answers_max: int = 99) -> None:
         self.reader = reader

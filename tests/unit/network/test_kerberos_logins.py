@@ -1,4 +1,4 @@
-"""What Kerberos' library is asked for by services and by who logs in, with a library that keeps it."""
+"""Logins with Kerberos, of services and of clients, by a library that keeps what it is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plain transport asks of its socket, and tells whoever watches how the peer reads."""
+"""A plain transport: what it asks of its socket, and tells whoever watches how the peer reads."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Scripted:
 
 
 class Watching:
-    """What is told about how the peer reads."""
+    """A reader that keeps what it is told."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
