@@ -50,6 +50,8 @@ class Session:
     """Requests that are being answered."""
     backend: Backend | None = None
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    """Of the client that is open, a new one for each."""
+    has_ended: bool = False
     opening: trio.Lock = field(default_factory=trio.Lock)
 
     @property
@@ -157,17 +159,22 @@ class Sessions:
     def end(self, session: Session) -> None:
         """Log a visitor out."""
         self._sessions.pop(session.identity, None)
+        session.has_ended = True
         session.scope.cancel()
 
     async def open(self, session: Session) -> Backend:
-        """Return the client of a session, opened by its first use and after the broker has moved. Raises ClientError."""
+        """Return the client of a session, opened by its first use, after the broker has moved, and after a failure.
+
+        Raises ClientError, ConsoleError.
+        """
         async with session.opening:
             target = self._where()
             if session.backend is not None and target.bootstrap == session.target.bootstrap:
                 return session.backend
-            if session.backend is not None:  # the broker was started anew, on other ports
-                session.scope.cancel()
-                session.scope = trio.CancelScope()
+            if session.has_ended:
+                raise ConsoleError(503, "the session has ended")
+            session.scope.cancel()  # of a client to a broker that was started anew, on other ports
+            session.scope = trio.CancelScope()
             session.target = target
             nursery = self._nursery
             if nursery is None:

@@ -1,0 +1,206 @@
+"""Visitors of the console let in and sent away: tokens, users, mechanisms, room, what a refusal costs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from barnabas.client import ClientError, Endpoint
+from barnabas.client.settings import SaslCredentials
+from barnabas.console import sessions
+from barnabas.console.base import ConsoleError
+from barnabas.console.sessions import (
+    CHECK_SECONDS,
+    IDLE_SECONDS_MAX,
+    LIFE_SECONDS_MAX,
+    LOGINS_MAX,
+    REFUSED_SECONDS,
+    SESSIONS_MAX,
+    Sessions,
+)
+from barnabas.console.target import PATIENCE, Target
+
+MECHANISMS = ("SCRAM-SHA-512", "PLAIN")
+
+
+class World:
+    """A cluster that takes logins, and what it was asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *mechanisms: str) -> None:
+        self.target = Target((Endpoint("h", 1),), mechanisms)
+        self.opened: list[Any] = []
+        self.failure: Exception | None = None
+
+        @asynccontextmanager
+        async def opened(target: Target, settings: Any, live: Any, registry: Any) -> AsyncIterator[Any]:
+            self.opened.append((target, settings.sasl, live, registry))
+            if self.failure is not None:
+                raise self.failure
+            yield object()
+
+        monkeypatch.setattr(sessions, "opened", opened)
+
+
+@asynccontextmanager
+async def running(world: World, token: str = "") -> AsyncIterator[Sessions]:
+    found = Sessions(lambda: world.target, token, None, None)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(found.run)
+        await trio.testing.wait_all_tasks_blocked()
+        yield found
+        nursery.cancel_scope.cancel()
+
+
+async def refused(found: Sessions, **given: str) -> tuple[int, str, float]:
+    """Return the status and the text of a refusal, and the seconds that it has cost."""
+    began = trio.current_time()
+    with pytest.raises(ConsoleError) as raised:
+        await found.begin(**given)
+    return raised.value.status, str(raised.value), trio.current_time() - began
+
+
+async def test_a_token_is_needed_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    world = World(monkeypatch)
+    async with running(world, "ö-secret") as found:
+        assert found.needs_token
+        for token in ("", "ö-secre", "ö-secret2"):
+            assert await refused(found, token=token) == (
+                401,
+                "the token is wrong",
+                pytest.approx(REFUSED_SECONDS),
+            )
+        session = await found.begin("ö-secret", "ann", "pw", "PLAIN")
+        assert (session.user, session.settings.sasl) == ("", None), "nobody logs in here"
+        assert world.opened == [], "the client is opened by the first use"
+    async with running(world) as found:
+        assert not found.needs_token
+        assert found.is_token("whatever")
+
+
+async def test_a_user_logs_in_by_the_first_mechanism_or_by_that_which_was_named(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    world = World(monkeypatch, *MECHANISMS)
+    async with running(world) as found:
+        session = await found.begin(user="ann", password="pw")
+        assert (session.user, session.settings.sasl) == ("ann", SaslCredentials("SCRAM-SHA-512", "ann", "pw"))
+        assert session.settings.client_id == PATIENCE.client_id
+        assert found.find(session.identity) is session
+        other = await found.begin(user="ann", password="pw", mechanism="PLAIN")
+        assert [sasl.mechanism for _, sasl, *_ in world.opened] == ["SCRAM-SHA-512", "PLAIN"]
+        assert len({session.identity, session.csrf, other.identity, other.csrf}) == 4
+        assert await refused(found, user="ann", password="pw", mechanism="GSSAPI") == (
+            400, "mechanism: one of SCRAM-SHA-512, PLAIN expected", 0,
+        )  # fmt: skip
+        for given in ({"user": "ann"}, {"password": "pw"}, {}):
+            assert await refused(found, **given) == (401, "a user and a password are needed", 0)
+        assert len(world.opened) == 2
+
+
+async def test_a_wrong_password_costs_time_and_leaves_no_session(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    world = World(monkeypatch, *MECHANISMS)
+    async with running(world) as found:
+        world.failure = ClientError("who are you?")
+        began = trio.current_time()
+        with pytest.raises(ClientError, match="who are you"):
+            await found.begin(user="ann", password="wrong")
+        assert trio.current_time() - began == pytest.approx(REFUSED_SECONDS)
+        assert found._sessions == {}
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for _ in range(LOGINS_MAX + 1):
+                nursery.start_soon(_try, found)
+        assert trio.current_time() - began == pytest.approx(2 * REFUSED_SECONDS), "so many at the same time"
+
+
+async def _try(found: Sessions) -> None:
+    with pytest.raises(ClientError):
+        await found.begin(user="ann", password="wrong")
+
+
+async def test_where_there_are_many_the_one_longest_unused_makes_room(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    async with running(World(monkeypatch)) as found:
+        first = await found.begin()
+        first.uses = 1
+        await trio.sleep(1)
+        second = await found.begin()
+        await trio.sleep(1)
+        others = [await found.begin() for _ in range(SESSIONS_MAX - 2)]
+        assert len(found._sessions) == SESSIONS_MAX
+        await trio.sleep(1)
+        await found.begin()
+        assert found.find(second.identity) is None, "the first has not been used for longer, but is answered"
+        assert found.find(first.identity) is first
+        assert second.scope.cancel_called
+        assert not others[0].scope.cancel_called
+        for one in found._sessions.values():
+            one.uses = 1
+        await found.begin()
+        assert len(found._sessions) == SESSIONS_MAX, "where all are answered one of them goes"
+
+
+async def test_a_cookie_finds_a_session_as_long_as_it_lasts(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    async with running(World(monkeypatch)) as found:
+        session = await found.begin()
+        for _ in range(3):
+            await trio.sleep(IDLE_SECONDS_MAX - 1)
+            assert found.find(session.identity) is session, "finding it is using it"
+        assert found.find("") is None
+        assert found.find("other") is None
+        await trio.sleep(IDLE_SECONDS_MAX + 1)
+        assert found.find(session.identity) is None
+        await trio.sleep(CHECK_SECONDS)
+        assert found._sessions == {}
+        assert session.scope.cancel_called
+
+
+async def test_all_who_look_without_a_session_share_one(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    async with running(World(monkeypatch)) as found:
+        first = await found.anonymous()
+        assert (first.user, first.settings.sasl) == ("", None)
+        for _ in range(int(LIFE_SECONDS_MAX // 1000)):
+            await trio.sleep(1000)
+            assert await found.anonymous() is first
+        await trio.sleep(1000)
+        second = await found.anonymous()
+        assert second is not first
+        await trio.sleep(IDLE_SECONDS_MAX + CHECK_SECONDS + 1)
+        assert second.scope.cancel_called
+        assert found._anonymous is None
+
+
+async def test_a_session_whose_client_cannot_be_opened_says_why_and_tries_again(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    world = World(monkeypatch)
+    async with running(world) as found:
+        session = await found.begin()
+        world.failure = ClientError("away")
+        with pytest.raises(ClientError, match="away"):
+            await found.open(session)
+        world.failure = None
+        assert await found.open(session) is session.backend
+        found.end(session)
+        await trio.testing.wait_all_tasks_blocked()
+        assert session.backend is None
+        with pytest.raises(ConsoleError, match="the session has ended") as raised:
+            await found.open(session)
+        assert raised.value.status == 503
+    other = Sessions(lambda: world.target, "", None, None)
+    with pytest.raises(ConsoleError, match="the console ends"):
+        await other.open(await other.begin())
