@@ -141,6 +141,23 @@ def test_what_differs_in_too_much_is_all_removed_and_all_added() -> None:
     assert changes == [SAME] + [REMOVED] * EDITS_MAX + [ADDED] * EDITS_MAX
 
 
+@pytest.mark.parametrize(("more", "is_kept"), [(0, True), (1, False)])
+def test_a_line_of_both_is_kept_as_long_as_few_lines_differ(more: int, is_kept: bool) -> None:
+    quarter = EDITS_MAX // 4
+    old, new = (
+        [
+            *(f"{name} {number}" for number in range(quarter)),
+            "both",
+            *(f"{name} {-number}" for number in range(1, quarter + 1)),
+        ]
+        for name in "ab"
+    )
+    changes = [change for change, _, _ in _compared(old, [*new, *["more"] * more])]
+    assert (SAME in changes) == is_kept
+    assert changes.count(REMOVED) == 2 * quarter + (not is_kept)
+    assert changes.count(ADDED) == 2 * quarter + more + (not is_kept)
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

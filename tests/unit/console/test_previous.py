@@ -219,3 +219,12 @@ async def test_a_window_that_turns_out_to_hold_many_is_left_for_a_shorter_one(
     assert min(lengths) >= OFFSETS_MIN
     assert (await look(Log([*dense], None), 1_000_000, limit=3_000))[0] > 100_000, "the limit ends it"
     assert RECORDS_MAX // SHRINK_FACTOR > OFFSETS_MIN
+
+
+async def test_a_window_is_twice_as_long_only_after_one_that_was_half_full(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RECORDS_MAX", 2 * OFFSETS_MIN)
+    log = Log(range(100_000), None)
+    await look(log, 100_000, limit=6 * OFFSETS_MIN)
+    assert [end - start for start, end in log.windows] == [OFFSETS_MIN, *[2 * OFFSETS_MIN] * 3]

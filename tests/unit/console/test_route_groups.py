@@ -67,6 +67,7 @@ async def test_groups_are_listed_with_their_lags_and_those_that_are_not_told() -
     assert found["rows"] == [{**new, "error": REFUSED_TEXT}, old]
     assert found["failures"] == {3: "broker 2 is away"}
     assert cluster.lags == {"new": 0, "old": 8}
+    assert [one["name"] for one in (await shown(cluster, "/api/groups", filter="OL"))["rows"]] == ["old"]
     cluster = groups()
     await shown(cluster, "/api/groups")
     assert cluster.asked[0] == ("list_groups", {"kinds": (), "states": ()})
@@ -158,9 +159,10 @@ async def test_transactions_are_listed_with_the_age_of_those_that_are_open(
     ]  # fmt: skip
     assert found["rows"][0]["partitions"] == ["t-0"]
     assert found["failures"] == {3: "broker 2 is away"}
+    assert (await shown(cluster, "/api/transactions", filter="B"))["total"] == 1
     found = await shown(cluster, "/api/transactions", open="true")
     assert [row["id"] for row in found["rows"]] == ["a", "c", "d"]
-    assert [one[1] for one in cluster.asked if one[0] == "describe_transactions"][1] == ["a", "c", "d"]
+    assert [one[1] for one in cluster.asked if one[0] == "describe_transactions"][2] == ["a", "c", "d"]
     assert "Empty" not in OPEN
 
 

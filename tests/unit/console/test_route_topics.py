@@ -12,12 +12,14 @@ from barnabas.client.admin import (
     BrokerInfo,
     ClusterInfo,
     Feature,
+    GroupInfo,
     ListedGroup,
     LogDir,
     PartitionInfo,
     ProducerState,
     TopicInfo,
 )
+from barnabas.commands.lagging import GroupLag, PartitionLag
 from barnabas.console.measuring import COLUMNS, Measures, Sums, led_by
 from barnabas.console.routes import cluster as cluster_routes
 from barnabas.console.routes import topics as topic_routes
@@ -133,7 +135,7 @@ async def test_measures_of_rows_are_those_that_are_told(monkeypatch: pytest.Monk
 
 
 def topic(count: int) -> TopicInfo:
-    partitions = [PartitionInfo(number, 1 + number % 2, 4, (1, 2), (1,), (2,)) for number in range(count)]
+    partitions = [PartitionInfo(number, number % 2, 4, (1, 2), (1,), (2,)) for number in range(count)]
     partitions[-1] = PartitionInfo(count - 1, -1, 4, (1, 2), (), (1, 2))
     return TopicInfo("t", "id-of-t", False, tuple(partitions))
 
@@ -162,7 +164,7 @@ async def test_a_topic_is_measured_as_a_whole_unless_it_has_very_many_partitions
     (led,) = asked
     measured = sorted(number for numbers in led.values() for number in numbers["t"])
     assert measured == (list(range(count - 1)) if is_whole else [0, 1]), "not of the one without a leader"
-    assert all(number % 2 == broker - 1 for broker, numbers in led.items() for number in numbers["t"])
+    assert all(number % 2 == broker for broker, numbers in led.items() for number in numbers["t"])
     if is_whole:
         assert (found["records"], found["bytes"], found["rate"]) == (7 * (count - 2), 77, 1.5)
         assert cluster.rates == [("t", 10 * (count - 1))]
@@ -170,7 +172,7 @@ async def test_a_topic_is_measured_as_a_whole_unless_it_has_very_many_partitions
         assert (found["records"], found["bytes"], found["rate"]) == (None, None, None)
     first = found["partitions"]["rows"][0]
     assert first == {
-        "partition": 0, "leader": 1, "epoch": 4, "replicas": [1, 2], "in_sync": [1], "offline": [2], "first": 3,
+        "partition": 0, "leader": 0, "epoch": 4, "replicas": [1, 2], "in_sync": [1], "offline": [2], "first": 3,
         "next": 10, "records": 7, "bytes": 70,
     }  # fmt: skip
     last = (await shown(cluster, "/api/topics/t", size="1", order="desc"))["partitions"]["rows"][0]
@@ -194,6 +196,35 @@ async def test_producers_of_a_topic_are_shown_with_open_transactions_first(
     assert ("producers", [("t", 0), ("t", 1), ("t", 2)]) in cluster.asked
     cluster.answers["topics"] = {"t": REFUSED}
     assert (await cluster.ask("GET", "/api/topics/t/producers"))[0] == 403
+
+
+async def test_groups_of_a_topic_are_shown_by_how_far_they_are_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listed = {name: ListedGroup(name, "classic", "", "Empty", 1) for name in ("near", "far", "odd", "none")}
+    lag_info = GroupInfo("x", "classic", "Stable", "", None, 1, ())
+    rows = {
+        "near": (lag_info, [("m", 1, None), ("m", None, None), ("", 2, None)]), "far": (REFUSED, [("", 9, REFUSED)]),
+        "odd": (lag_info, [("n", None, AWAY), ("o", None, REFUSED)]), "none": (lag_info, []),
+    }  # fmt: skip
+
+    async def lags_of(_: Any, groups: Any, name: str) -> dict[str, GroupLag]:
+        assert (list(groups), name) == (list(listed), "t")
+        return {
+            group: GroupLag(listed[group], info, [
+                PartitionLag(group, "t", number, 0, 0, lag, member, "", "", error)
+                for number, (member, lag, error) in enumerate(found)
+            ])
+            for group, (info, found) in rows.items()
+        }  # fmt: skip
+
+    monkeypatch.setattr(topic_routes, "lags_of", lags_of)
+    found = await shown(Topics(monkeypatch, list_groups=(listed, {})), "/api/topics/t/groups")
+    assert [tuple(one.values()) for one in found["groups"]] == [
+        ("far", "classic", "Empty", 1, 0, 9, REFUSED_TEXT), ("near", "classic", "Stable", 3, 1, 3, None),
+        ("odd", "classic", "Stable", 2, 2, None, "broker 2 is away"),
+    ]  # fmt: skip
+    assert (found["looked_at"], found["total"]) == (4, 4)
 
 
 def test_a_row_counts_what_its_partitions_lack() -> None:

@@ -1,0 +1,311 @@
+"""Requests of the console before any route: targets, logins, files, downloads, and the headers of each answer."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import h11
+import pytest
+import trio
+
+from barnabas.client import ClientSettings
+from barnabas.console import http
+from barnabas.console.base import ConsoleError, Download, Events
+from barnabas.console.guard import HEADERS, Guard
+from barnabas.console.http import (
+    ANSWER_SECONDS_MAX,
+    CSRF_HEADER,
+    Answering,
+    Asked,
+    _asked,
+    _MalformedError,
+    _send,
+    _using,
+)
+from barnabas.console.sessions import Session
+from barnabas.console.static_files import files
+
+NOBODY: Any = None
+
+
+class Reader:
+    """Answers that were sent."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.content = b""
+        self.head_only = False
+        self.streamed: Any = None
+
+    async def answer(
+        self, status: int, headers: Any, pieces: Any, *, seconds: float, head_only: bool = False
+    ) -> bool:
+        assert seconds == ANSWER_SECONDS_MAX
+        self.status, self.headers, self.content, self.head_only = (
+            status,
+            dict(headers),
+            b"".join(pieces),
+            head_only,
+        )
+        return True
+
+    async def stream(self, headers: Any, work: Any, *, seconds: float) -> None:
+        self.headers, self.content = dict(headers), b""
+
+        async def send(piece: bytes) -> None:
+            self.content += piece
+
+        await work(send)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+
+class Sessions:
+    """Sessions of one visitor, who may be let in."""
+
+    def __init__(self, *mechanisms: str, needs_token: bool = False) -> None:
+        self.session = Session(NOBODY, "ann", ClientSettings())
+        self.needs_token, self.has_registry = needs_token, True
+        self.begun: list[dict[str, str]] = []
+        self.ended: list[Session] = []
+        self._mechanisms = mechanisms
+
+    def mechanisms(self) -> tuple[str, ...]:
+        return self._mechanisms
+
+    def find(self, identity: str) -> Session | None:
+        return self.session if identity == self.session.identity else None
+
+    async def begin(self, **given: str) -> Session:
+        self.begun.append(given)
+        if given.get("token") == "wrong":
+            raise ConsoleError(401, "the token is wrong")
+        return self.session
+
+    async def anonymous(self) -> Session:
+        return self.session
+
+    def end(self, session: Session) -> None:
+        self.ended.append(session)
+
+    async def open(self, session: Session) -> Any:
+        assert session.uses == 1, "a session that is being answered stays"
+        return SimpleNamespace(operations=None, live=None)
+
+
+def answering(sessions: Any, **more: Any) -> Answering:
+    return Answering(Guard([], is_local=True), sessions, None, "cookie", **more)
+
+
+async def ask(served: Answering, method: str, path: str, body: bytes = b"", **headers: str) -> Reader:
+    reader: Any = Reader()
+    given = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    assert await served._answer(reader, Asked(method, path, {}, given, body))
+    assert HEADERS[0] in reader.headers.items()
+    return reader
+
+
+# --- targets -------------------------------------------------------------------------------------------------------
+
+
+def request(target: str) -> h11.Request:
+    return h11.Request(method="GET", target=target, headers=[("Host", "a"), ("X-Y", "ä".encode("latin-1"))])
+
+
+def test_a_request_is_looked_at_by_path_query_and_headers_in_lower_case() -> None:
+    found = _asked(request("/a%20b?x=1&y=&x=2"), b"body")
+    assert found == Asked("GET", "/a%20b", {"x": "2", "y": ""}, {"host": "a", "x-y": "ä"}, b"body")
+
+
+@pytest.mark.parametrize("target", ["*", "http://h/x", "//h/x", "/?" + "&".join(["a=1"] * 51), "//[::1"])
+def test_a_target_that_is_no_path_is_malformed(target: str) -> None:
+    with pytest.raises(_MalformedError):
+        _asked(request(target), b"")
+    _asked(request("/?" + "&".join(["a=1"] * 50)), b"")
+
+
+async def test_a_session_stays_while_a_request_of_it_is_answered(autojump_clock: object) -> None:
+    session = Session(NOBODY, "", ClientSettings())
+    with _using(session), _using(session):
+        assert session.uses == 2
+        await trio.sleep(5)
+    assert (session.uses, session.used_at) == (0, trio.current_time())
+
+
+# --- sessions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "given"),
+    [
+        (b"", {}),
+        (b"{}", {}),
+        (b'{"token": "t", "user": "ann", "password": "pw", "mechanism": "PLAIN", "more": 1}',
+         {"token": "t", "user": "ann", "password": "pw", "mechanism": "PLAIN"}),
+    ],
+)  # fmt: skip
+async def test_a_login_has_a_cookie_for_this_console_alone(body: bytes, given: dict[str, str]) -> None:
+    sessions = Sessions()
+    found = await ask(answering(sessions, has_tls=True), "POST", "/api/session", body)
+    assert sessions.begun == [{"token": "", "user": "", "password": "", "mechanism": "", **given}]
+    assert (
+        found.headers["Set-Cookie"]
+        == f"cookie={sessions.session.identity}; Path=/; HttpOnly; SameSite=Strict; Secure"
+    )
+    assert (found.status, found.json["logged_in"], found.json["csrf"]) == (200, True, sessions.session.csrf)
+    plain = await ask(answering(sessions), "POST", "/api/session")
+    assert not plain.headers["Set-Cookie"].endswith("Secure")
+
+
+@pytest.mark.parametrize("body", [b"[]", b'{"user": 1}', b'{"token": null}', b"no json", b"[" * 100_000])
+async def test_a_login_is_an_object_of_texts(body: bytes) -> None:
+    sessions = Sessions()
+    assert (await ask(answering(sessions), "POST", "/api/session", body)).status == 400
+    assert sessions.begun == []
+    refused = await ask(answering(sessions), "POST", "/api/session", b'{"token": "wrong"}')
+    assert (refused.status, refused.json) == (401, {"error": "the token is wrong"})
+
+
+async def test_who_looks_is_told_who_they_are_and_let_in_where_nobody_logs_in() -> None:
+    free, guarded, named = Sessions(), Sessions(needs_token=True), Sessions("PLAIN")
+    assert "Set-Cookie" in (await ask(answering(free), "GET", "/api/session")).headers
+    for sessions in (guarded, named):
+        found = await ask(answering(sessions), "GET", "/api/session")
+        assert (found.json["logged_in"], found.json["user"], found.json["csrf"], sessions.begun) == (
+            False,
+            "",
+            "",
+            [],
+        )
+        assert "Set-Cookie" not in found.headers
+        assert (found.json["needs_token"], found.json["mechanisms"]) == (
+            sessions.needs_token,
+            list(sessions.mechanisms()),
+        )
+        cookie = f"other=1; cookie={sessions.session.identity}"
+        found = await ask(answering(sessions), "GET", "/api/session", cookie=cookie)
+        assert (found.json["logged_in"], found.json["user"], found.json["registry"], found.json["views"]) == (
+            True,
+            "ann",
+            True,
+            [],
+        )
+    assert (await ask(answering(free), "PUT", "/api/session")).status == 405
+
+
+async def test_a_visitor_logs_out_with_the_token_of_the_session() -> None:
+    sessions = Sessions()
+    served, cookie = answering(sessions), f"cookie={sessions.session.identity}"
+    assert (await ask(served, "DELETE", "/api/session", cookie=cookie)).status == 403
+    assert sessions.ended == []
+    found = await ask(served, "DELETE", "/api/session", cookie=cookie, **{CSRF_HEADER: sessions.session.csrf})
+    assert found.headers["Set-Cookie"].startswith("cookie=; Max-Age=0; ")
+    assert (found.status, found.json["logged_in"], sessions.ended) == (200, False, [sessions.session])
+    assert (await ask(served, "DELETE", "/api/session")).status == 200, "who is not in is out"
+
+
+@pytest.mark.parametrize(
+    ("method", "mechanisms", "needs_token", "status"),
+    [
+        ("GET", (), False, 200),
+        ("POST", (), False, 401),
+        ("GET", ("PLAIN",), False, 401),
+        ("GET", (), True, 401),
+    ],
+)
+async def test_to_look_needs_no_session_where_nobody_logs_in(
+    monkeypatch: pytest.MonkeyPatch, method: str, mechanisms: tuple[str, ...], needs_token: bool, status: int
+) -> None:
+    async def dispatch(*given: Any) -> tuple[int, Any]:
+        assert given[1:] == (method, "/api/x", {}, None)
+        return 200, {"done": True}
+
+    monkeypatch.setattr(http, "dispatch", dispatch)
+    served = answering(Sessions(*mechanisms, needs_token=needs_token))
+    assert (await ask(served, method, "/api/x")).status == status
+
+
+async def test_a_change_has_a_body_of_json_and_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies: list[Any] = []
+
+    async def dispatch(*given: Any) -> tuple[int, Any]:
+        bodies.append(given[-1])
+        return 204, None
+
+    monkeypatch.setattr(http, "dispatch", dispatch)
+    sessions = Sessions("PLAIN")
+    served, cookie = answering(sessions), f"cookie={sessions.session.identity}"
+    csrf = {CSRF_HEADER: sessions.session.csrf}
+    assert (await ask(served, "POST", "/api/x", b"{}", cookie=cookie)).status == 403
+    found = await ask(served, "POST", "/api/x", b'{"a": 1}', cookie=cookie, **csrf)
+    assert (found.status, found.content) == (204, b"")
+    assert "Content-Length" not in found.headers
+    assert (await ask(served, "POST", "/api/x", b"{", cookie=cookie, **csrf)).status == 400
+    assert (await ask(served, "GET", "/api/x", cookie=cookie)).status == 204
+    assert bodies == [{"a": 1}, None]
+    assert (await ask(served, "GET", "/api/x", cookie=cookie, origin="http://evil.example")).status == 403
+
+
+# --- files and downloads -------------------------------------------------------------------------------------------
+
+
+async def test_the_page_is_sent_compressed_to_who_takes_that_and_once() -> None:
+    page = files()["/"]
+    served = answering(Sessions())
+    found = await ask(served, "GET", "/")
+    assert (found.status, found.content, found.head_only) == (200, page.content, False)
+    assert (found.headers["Content-Type"], found.headers["Cache-Control"]) == (
+        "text/html; charset=utf-8",
+        "no-cache",
+    )
+    assert found.headers["Content-Length"] == str(len(page.content))
+    packed = await ask(served, "HEAD", "/index.html", accept_encoding="br, gzip")
+    assert (gzip.decompress(packed.content), packed.headers["Content-Encoding"], packed.head_only) == (
+        page.content,
+        "gzip",
+        True,
+    )
+    again = await ask(served, "GET", "/", if_none_match=found.headers["ETag"])
+    assert (again.status, again.content) == (304, b"")
+    assert (await ask(served, "GET", "/", if_none_match='"other"')).status == 200
+    missing = await ask(served, "GET", "/nothing")
+    assert (missing.status, missing.json) == (404, {"error": "there is nothing at /nothing"})
+    assert missing.headers["Cache-Control"] == "no-store"
+    assert (await ask(served, "POST", "/")).status == 405
+
+
+async def test_a_download_has_a_name_that_no_header_breaks() -> None:
+    reader: Any = Reader()
+    assert await _send(reader, 200, Download('a"ä\r\n.csv', "text/csv", b"content"))
+    assert reader.headers["Content-Disposition"] == "attachment; filename*=UTF-8''a%22%C3%A4%0D%0A.csv"
+    assert (reader.headers["Content-Type"], reader.headers["Content-Length"], reader.content) == (
+        "text/csv",
+        "7",
+        b"content",
+    )
+
+
+async def test_events_are_sent_one_by_one_and_a_failure_is_the_last() -> None:
+    async def work(send: Any) -> None:
+        await send("begun", {"a": "ä\n"})
+        raise ConsoleError(404, "gone")
+
+    reader: Any = Reader()
+    assert not await _send(reader, 200, Events(work))
+    assert reader.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+    assert (
+        reader.content.decode()
+        == 'event: begun\ndata: {"a":"ä\\n"}\n\nevent: failed\ndata: {"error":"gone"}\n\n'
+    )
+
+    async def broken(_: Any) -> None:
+        raise trio.BrokenResourceError
+
+    with pytest.raises(trio.BrokenResourceError):
+        await _send(reader, 200, Events(broken))
