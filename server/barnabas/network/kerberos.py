@@ -19,7 +19,6 @@ PACKAGE = (
 
 # Codes of Kerberos, RFC 4120 section 7.5.9, and of MIT's library, counted from the first of its table.
 _TABLE = -1765328384
-_CODES = 256
 _OTHER_NAME = "see sasl.kerberos.service.name, and the host name by which the broker is reached"
 _HINTS = {
     6: "the key distribution centre does not know the principal that logs in",
@@ -75,15 +74,12 @@ def default_realm() -> str:
 
 def _translated(error: Any) -> KerberosError:
     code = (error.min_code & 0xFFFFFFFF) - (_TABLE & 0xFFFFFFFF)
-    is_of_kerberos = 0 <= code < _CODES
     said = error.get_all_statuses(error.min_code, False) if error.min_code else []
     said = [one for one in said if one != _NOTHING] or error.get_all_statuses(error.maj_code, True)
     # Some of it is what a client has sent.
     text = "".join(one if one.isprintable() else "?" for one in "; ".join(said)[:TEXT_CHARS_MAX])
-    hint = _HINTS.get(code) if is_of_kerberos else None
-    return KerberosError(
-        f"{text} ({hint})" if hint else text, is_transient=is_of_kerberos and code in _TRANSIENT
-    )
+    hint = _HINTS.get(code)
+    return KerberosError(f"{text} ({hint})" if hint else text, is_transient=code in _TRANSIENT)
 
 
 # --- accepting --------------------------------------------------------------------------------------------------------

@@ -39,8 +39,10 @@ class Scripted:
         self.sent: list[tuple[bytes, int]] = []
         self.options: list[tuple[Any, ...]] = []
 
+    descriptor = 77
+
     def fileno(self) -> int:
-        return 77
+        return self.descriptor
 
     def send(self, data: Any, flags: int = 0) -> int:
         count = self.takes.pop(0) if self.takes else len(data)
@@ -185,6 +187,16 @@ async def test_only_a_large_region_is_sent_by_the_kernel_after_what_comes_before
         assert kernel.calls == []
 
 
+async def test_what_comes_after_a_region_is_joined_anew(file: Any, kernel: SimpleNamespace) -> None:
+    sock = Scripted()
+    made, _ = transport(sock)
+    await made.send([file(0, READ_MAX + 1)])
+    assert (sock.sent, len(kernel.calls)) == ([], 1), "nothing beside it"
+    half = bytes(JOINED_MAX // 2)
+    await made.send([b"a", file(0, READ_MAX + 1), half, half])
+    assert [len(data) for data, _ in sock.sent] == [1, JOINED_MAX]
+
+
 async def test_a_region_goes_on_where_it_was_left(
     file: Any, kernel: SimpleNamespace, waits: list[str]
 ) -> None:
@@ -286,6 +298,16 @@ async def test_a_connection_waits_with_others_where_they_are_many_or_it_is_idle(
     is_with_others = has_sets and where is not None
     assert sets.calls == ([(where, 77, arrived)] if is_with_others else [])
     assert waits == ([] if is_with_others else ["readable"])
+
+
+async def test_a_socket_may_have_the_first_descriptor_of_all(waits: list[str]) -> None:
+    sock: Any = Scripted()
+    sock.descriptor = 0
+    await PlainTransport(sock).wait_readable()
+    sock.descriptor = -1
+    with pytest.raises(trio.ClosedResourceError):
+        await PlainTransport(sock).wait_readable()
+    assert waits == ["readable"] * 2
 
 
 @pytest.mark.parametrize("has_sets", [True, False])

@@ -113,7 +113,8 @@ def test_a_client_compares_names_if_that_is_set_and_shows_who_it_is_if_it_has_a_
     assert len(context.get_ca_certs()) == 1
     wrong = replace(OWN, certificates=authority().pem)
     with pytest.raises(
-        TlsError, match=r"^ssl\.keystore\.key: private key and certificates cannot be used together"
+        TlsError,
+        match=r"^ssl\.keystore\.key: private key and certificates cannot be used together \(key values mismatch\)",
     ):
         client_context(TlsSettings(wrong, TRUST))
 
