@@ -200,12 +200,14 @@ class AllMeasured:
 
     async def _read_rates(self) -> Mapping[str, float]:
         """Return records a second. Only topics whose bytes have changed since the look before are asked for offsets."""
-        if time.monotonic() - self._looked_at_s > RATE_SECONDS_MAX:
-            self._looked_at_s = time.monotonic()
+        before_s, self._looked_at_s = (
+            self._looked_at_s,
+            -math.inf,
+        )  # a look that fails leaves none to compare with
+        if time.monotonic() - before_s > RATE_SECONDS_MAX:
             self._sizes, self._ends = await self._read(BYTES), {}
             await trio.sleep(GROWTH_SECONDS)
-        before, before_s = self._sizes, self._looked_at_s
-        self._looked_at_s = time.monotonic()
+        before, looked_at_s = self._sizes, time.monotonic()
         self._sizes, rows = await self._read(BYTES), await self._index.rows()
         await trio.lowlevel.checkpoint()
         grown = [row for row in rows if self._sizes.get(row.name, -1) != before.get(row.name)]
@@ -223,6 +225,7 @@ class AllMeasured:
                 seconds = max(now_s - max(then_s, before_s), RATE_SECONDS_MIN)
                 rates[row.name] = max(end - start, 0) / seconds
         await trio.lowlevel.checkpoint()
+        self._looked_at_s = looked_at_s
         return rates
 
     async def _note_ends(self, rows: Iterable[TopicRow]) -> None:

@@ -104,6 +104,70 @@ async def test_where_nobody_tells_bytes_all_are_asked_for_offsets(
     assert await measured.get("bytes") == {}
 
 
+@pytest.mark.usefixtures("by_trios_clock")
+@pytest.mark.parametrize("column", ["bytes", "rate"])
+async def test_a_rate_after_a_look_that_failed_is_none_of_the_time_before(
+    monkeypatch: pytest.MonkeyPatch,
+    nursery: trio.Nursery,
+    autojump_clock: trio.testing.MockClock,
+    column: str,
+) -> None:
+    world = World("busy")
+    fails: list[str] = []
+
+    async def sums_of(admin: Any, rows: Any, columns: Any) -> measuring.Sums:
+        if fails == list(columns):
+            raise ConnectionLostError("away")
+        return await world.sums_of(admin, rows, columns)
+
+    monkeypatch.setattr(measuring, "sums_of", sums_of)
+    measured = measuring.AllMeasured(NOBODY, world, nursery)  # type: ignore[arg-type]
+    as_it_grows = {"busy": pytest.approx(10, abs=1), "idle": 0, "late": 0}
+    assert await measured._read_rates() == as_it_grows
+    for seconds in (60, measuring.RATE_SECONDS_MAX + 1):
+        await trio.sleep(seconds)
+        fails.append(column)
+        with pytest.raises(ConnectionLostError):
+            await measured._read_rates()
+        fails.clear()
+        await trio.sleep(2)
+        assert await measured._read_rates() == as_it_grows
+        await trio.sleep(2)
+        assert await measured._read_rates() == as_it_grows
+
+
+@pytest.mark.parametrize(
+    ("columns", "asked"),
+    [
+        (["records"], {"first", "last"}),
+        (["rate"], {"last"}),
+        (["bytes"], {"bytes"}),
+        (["rate", "bytes"], {"last", "bytes"}),
+        ([], set()),
+    ],
+)
+async def test_only_what_a_column_needs_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, columns: list[str], asked: set[str]
+) -> None:
+    async def look_up(_: Any, broker: int, topics: Any, time_ms: int, found: Any) -> None:
+        assert (broker, topics) == (1, {"t": [0]})
+        found["t", 0] = {EARLIEST: 3, LATEST: 10}[time_ms]
+
+    async def weigh(_: Any, broker: int, topics: Any, found: Any) -> None:
+        assert (broker, topics) == (1, {"t": [0]})
+        found["t", 0] = 70
+
+    monkeypatch.setattr(measuring, "_look_up", look_up)
+    monkeypatch.setattr(measuring, "_weigh", weigh)
+    found = await measuring.bounds_and_sizes(NOBODY, {1: {"t": [0]}}, columns)
+    place = ("t", 0)
+    assert found == measuring.Measures(
+        {place: 3} if "first" in asked else {},
+        {place: 10} if "last" in asked else {},
+        {place: 70} if "bytes" in asked else {},
+    )
+
+
 async def test_a_leader_that_has_changed_is_looked_for() -> None:
     admin = SimpleNamespace(client=SimpleNamespace(broker=None), asked=[])
 
