@@ -45,6 +45,7 @@ CPU_FACTOR = 4
 WAITING_SECONDS = 60
 WAITING_FACTOR = 8
 """The same for the time that passes, of which a busy machine may give away most to others."""
+LEFT_OPEN = "something that was left open"
 OPTIONS = ("-q", "-x", "--no-header", "--assert=plain", "-p", "no:cacheprovider")
 
 
@@ -231,7 +232,13 @@ def _work(run: Run, directory: str, *, show: bool) -> dict[str, Any]:
     options = [each for each in OPTIONS if each != "-x" or run.plugin is None]
     plugin = None if run.plugin is None else run.plugin()
     plugins = [selected, *([] if plugin is None else [plugin])]
-    code = int(pytest.main([*options, f"--basetemp={Path(directory) / 'pytest'}", *paths], plugins=plugins))
+    code = 0
+    try:
+        code = int(
+            pytest.main([*options, f"--basetemp={Path(directory) / 'pytest'}", *paths], plugins=plugins)
+        )
+    except* pytest.PytestUnraisableExceptionWarning:  # at the end of all, by which `make test` fails too
+        selected.failed = selected.failed or LEFT_OPEN
     failed = selected.failed
     if not failed and code not in (0, 1):
         failed = f"pytest ended with {code}"

@@ -19,12 +19,20 @@ from tools.mutants.choosing import (
     sources,
 )
 from tools.mutants.coverage_map import CoverageMap
+from tools.mutants.forks import LEFT_OPEN
 from tools.mutants.report import Verdict
 from tools.mutants.slips import Mutant, mutants
 from tools.mutants.source import ROOT, Source
 
 SUBJECT = "tests/unit/tools/test_mutants.py::test_the_subject_of_the_test_of_forks"
 PATH = "server/barnabas/log/example.py"
+LEFT = """
+import gc, socket
+left = [socket.socket()]
+left.append(left)
+gc.collect()  # so that the next small collection does not find it
+del left
+"""
 
 
 def changes(body: str, head: str = "def f(self, now_ms, start_ms, a, b):") -> set[tuple[str, str]]:
@@ -258,7 +266,7 @@ test = "{SUBJECT}"
 forks = Forks(2)
 seen = []
 text = path.read_text()
-for change in ("", "\\nmutated = True\\n", "\\nwhile True: pass\\n"):
+for change in ("", "\\nmutated = True\\n", "\\nwhile True: pass\\n", {LEFT!r}):
     run = Run([test], 0.0, "barnabas.wire.topic_partitions", text + change)
     while forks.is_full:
         forks.wait()
@@ -272,7 +280,7 @@ assert not any(run.outcome.get("unused") for run in seen)
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert ran.stderr == ""
-    assert ran.stdout.strip() == str(sorted(["", SUBJECT, "time, memory or a crash"]))
+    assert ran.stdout.strip() == str(sorted(["", SUBJECT, "time, memory or a crash", LEFT_OPEN]))
 
 
 def test_the_subject_of_the_test_of_forks():
