@@ -19,9 +19,9 @@ from barnabas.records.batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     TimestampType,
-    require_crc,
     iter_batches,
     read_body_steps,
+    require_crc,
 )
 from barnabas.records.compression import Codec, Output
 from barnabas.records.cursor import RecordCursor
