@@ -22,7 +22,7 @@ from barnabas.console.known_bugs import warnings_of
 from barnabas.console.live import CONNECTIONS, CONTROL, LOG, METRICS, REQUESTS
 from barnabas.console.target import Target
 from barnabas.network.dialing import dial
-from barnabas.network.transport import EVERYWHERE
+from barnabas.network.transport import EVERYWHERE, url_address
 from barnabas.tools.control.recorder import Filter, Recorder
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _described(connection: Connection) -> dict[str, Any]:
         "id": info.connection_id,
         "listener": info.listener,
         "protocol": info.security_protocol,
-        "peer": f"{info.peer_address[0]}:{info.peer_address[1]}",
+        "peer": url_address(*info.peer_address),
         "principal": info.principal,
         "client_id": request.client_id if request is not None else None,
         "software": f"{name} {version}".strip(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas import __version__
+from barnabas.network.transport import url_address
 from barnabas.tools.control.host import NotRunningError
 from barnabas.tools.control.routes.base import Call, ControlError, Parameter, Route
 
@@ -76,7 +77,7 @@ def _described(connection: Connection) -> dict[str, Any]:
     return {
         "id": info.connection_id,
         "listener": info.listener,
-        "peer": f"{info.peer_address[0]}:{info.peer_address[1]}",
+        "peer": url_address(*info.peer_address),
         "principal": info.principal,
         "client_id": request.client_id if request is not None else None,
         "software": " ".join(filter(None, (info.client_software_name, info.client_software_version))),
