@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -108,6 +108,8 @@ async def chosen_partitions(
 ) -> list[TopicPartition]:
     """Return the partitions that are meant. Raises CommandError, ClientError."""
     if target.file is not None:
+        known = {*target.file, *((topic, None) for topic, _ in target.file)}
+        _require(topics, known, "the file has no offsets of")
         return [one for one in target.file if not topics or one in topics or (one[0], None) in topics]
     if not topics:
         if not committed:
@@ -118,12 +120,21 @@ async def chosen_partitions(
         if isinstance(topic, ClientError):
             raise topic
     every = partitions_of(found)
-    missing = [one for one in topics if one[1] is not None and one not in every]
-    if missing:
-        raise CommandError(
-            f"there is no partition {', '.join(f'{topic}:{number}' for topic, number in missing)}"
-        )
+    _require([one for one in topics if one[1] is not None], every, "there is no partition")
     return [one for one in every if one in topics or (one[0], None) in topics]
+
+
+def _require(
+    topics: Sequence[tuple[str, int | None]], known: Collection[tuple[str, int | None]], problem: str
+) -> None:
+    """Raise CommandError for topics and partitions that are not known."""
+    missing = [
+        topic if number is None else f"{topic}:{number}"
+        for topic, number in topics
+        if (topic, number) not in known
+    ]
+    if missing:
+        raise CommandError(f"{problem} {', '.join(missing)}")
 
 
 async def new_offsets(

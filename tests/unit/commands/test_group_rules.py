@@ -263,6 +263,20 @@ def test_a_file_without_offsets_is_named(
     assert err == f"barnabas groups reset-offsets: {file}{said}\n"
 
 
+@pytest.mark.parametrize(
+    ("topics", "missing"), [(("a", "c"), "c"), (("a:0", "a:1", "b:7"), "a:1, b:7"), (("a:1",), "a:1")]
+)
+def test_topics_that_a_file_has_no_offsets_of_are_named(
+    reset: StandIn, tmp_path: Path, topics: tuple[str, ...], missing: str
+) -> None:
+    file = tmp_path / "offsets"
+    file.write_text("a,0,11\nb,0,9\n")
+    given = [word for topic in topics for word in ("-t", topic)]
+    _, err = reset("groups", "reset-offsets", "old", "--from-file", str(file), *given, "--execute", code=1)
+    assert err == f"barnabas groups reset-offsets: the file has no offsets of {missing}\n"
+    assert not reset.asked_for("commit_offsets")
+
+
 def test_offsets_of_a_share_group_are_set_as_its_own(reset: StandIn) -> None:
     rows = reset.rows(
         "offsets", "groups", "reset-offsets", "some", "--all-topics", "--shift-by", "1", "--execute"
