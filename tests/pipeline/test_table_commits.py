@@ -26,7 +26,7 @@ from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.lake.vacuum import find_orphans, vacuum
 
 from .conftest import ROOT
-from .tables import catalog, compact, load, local_place, scan, staged, stock, versions
+from .tables import add_snapshot, catalog, compact, load, local_place, scan, staged, stock, versions
 
 
 @pytest.fixture
@@ -90,11 +90,6 @@ def test_not_even_if_pyiceberg_is_allowed_to_repeat_commits_on_what_it_has_not_s
     with pytest.raises(ConflictError):
         table.commit(made)
     assert scan(place) == list(range(20))
-
-
-def add_snapshot(place: Place) -> None:
-    with stock(place).transaction() as transaction:
-        transaction.update_snapshot(snapshot_properties={"who": "somebody"}).fast_append().commit()
 
 
 def test_a_snapshot_of_another_engine_is_no_conflict_for_a_load(place: Place) -> None:

@@ -162,7 +162,8 @@ class Table:
         """Many entries at once, by path, whether they count or not; what is missing is missed by whoever asks for it."""
         with iceberg.explained():
             listed = store.listing(self._iceberg.io, f"{self._iceberg.location()}/{LEDGER}")
-            paths = [one.location for one in listed if int(one.location.rpartition("/")[2][:20]) > after]
+            first = f"{after + 1:020d}-"  # by name, so that whatever somebody else has put there is no error
+            paths = [one.location for one in listed if one.location.rpartition("/")[2] > first]
             with ThreadPoolExecutor(READ_AHEAD_THREADS) as pool:
                 return dict(
                     zip(paths, pool.map(lambda path: store.read(self._iceberg.io, path), paths), strict=True)
@@ -235,6 +236,10 @@ class Table:
             except IncompleteError as error:
                 failure = error
             else:
+                if self._iceberg is None:
+                    raise ConflictError(
+                        f"version {entry.version} of {self.place.location}: table {self.place.name} is gone"
+                    ) from failure
                 _, path, _ = iceberg.ledger_of(self._iceberg)
                 if path == named[PATH]:
                     return
