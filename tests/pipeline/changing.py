@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,11 @@ def rows_of(found: CurrentRows, *names: str) -> dict[Any, Any]:
     rows = {row[key]: tuple(row[name] for name in names or ("n", "text")) for row in table.to_pylist()}
     assert len(rows) == table.num_rows, "a key is there once"
     return rows
+
+
+def at(time_us: int) -> datetime:
+    """A time by its microseconds since 1970."""
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC)
 
 
 # --- the truth ------------------------------------------------------------------------------------------------------

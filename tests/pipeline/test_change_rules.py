@@ -1,0 +1,322 @@
+"""Rules of changes by key: the columns by the shape and the schema, which events are changes, and their buckets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.field_types import Decimal, Field, Record
+from barnabas_pipeline.formats.base import TOMBSTONE
+from barnabas_pipeline.lake import changes
+from barnabas_pipeline.lake.changes import (
+    DEBEZIUM,
+    NO_BUCKET,
+    PLAIN,
+    Form,
+    Shape,
+    buckets_of,
+    within,
+)
+from barnabas_pipeline.lake.columns import COORDINATES
+from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+
+from .changing import BY_ID, BY_RECORD_KEY, CHANGES, PAIRS, at
+
+LSN = Field("source", Record((Field("lsn", "long"),)))
+PLACE = ["_topic_partition", "_offset", "_changed_at"]
+
+
+def schema_of(*fields: Field, key: tuple[Field, ...] = ()) -> EventSchema:
+    return EventSchema("some", NO_EVENT_TIME, fields, key)
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "schema", "keys", "columns"),
+    [
+        (BY_RECORD_KEY, PAIRS, ["_key"], ["_key", "n", "text", "_extra", *PLACE]),
+        (BY_RECORD_KEY, replace(PAIRS, key=()), ["_key"], ["_key", "n", "text", "_extra", *PLACE]),
+        (Shape(("text",), PLAIN, 2), PAIRS, ["text"], ["text", "n", "_extra", *PLACE]),
+        (
+            Shape(("text", "n"), PLAIN, 2),
+            PAIRS,
+            ["text", "n"],
+            ["text", "n", "_extra", *PLACE, "_bucket"],
+        ),
+        (BY_ID, CHANGES, ["id"], ["id", "n", "text", "_extra", *PLACE, "_source_lsn"]),
+        (
+            Shape((), DEBEZIUM, 2),
+            replace(CHANGES, key=(Field("id", "long"), Field("part", "string"))),
+            ["id", "part"],
+            ["id", "part", "n", "text", "_extra", *PLACE, "_source_lsn", "_bucket"],
+        ),
+        (
+            BY_RECORD_KEY,
+            replace(PAIRS, key=(Field("value", "long"), Field("part", "string"))),
+            ["value", "part"],
+            ["value", "part", "n", "text", "_extra", *PLACE, "_bucket"],
+        ),
+        (
+            BY_RECORD_KEY,
+            replace(PAIRS, key=(Field("part", "int"),)),
+            ["part"],
+            ["part", "n", "text", "_extra", *PLACE],
+        ),
+    ],
+)
+def test_a_table_has_the_key_the_value_and_the_last_event(
+    shape: Shape, schema: EventSchema, keys: list[str], columns: list[str]
+) -> None:
+    form = Form(shape, schema).checked()
+    assert list(form.keys) == keys
+    assert form.arrow.names == columns
+    assert form.gone.names == [*keys, *(one for one in columns if one in (*PLACE, "_source_lsn"))]
+    assert form.arrow.field("_changed_at").type == pa.timestamp("us", "UTC")
+    assert {form.arrow.field(one).type for one in ("_offset", "n")} == {pa.int64()}
+    assert {form.arrow.field(one).type for one in columns if one in ("_bucket", "_topic_partition")} == {
+        pa.int32()
+    }
+    assert all(form.gone.field(one).type == form.arrow.field(one).type for one in form.gone.names)
+
+
+def test_the_key_of_a_record_that_is_not_decoded_is_bytes_and_one_value_has_no_name_of_its_own() -> None:
+    assert Form(BY_RECORD_KEY, replace(PAIRS, key=())).key_types == {"_key": pa.binary()}
+    assert Form(BY_RECORD_KEY, PAIRS).key_types == {"_key": pa.string()}
+    of_value = Form(Shape(("text", "n"), PLAIN, 2), PAIRS)
+    assert of_value.key_types == {"text": pa.string(), "n": pa.int64()}
+
+
+def test_of_events_only_the_columns_are_read_that_changes_are_made_of() -> None:
+    coordinates = [one.name for one in COORDINATES if one.name not in ("_leader_epoch", "_headers")]
+    wide = replace(CHANGES, fields=(*CHANGES.fields, Field("ts_ms", "long")))
+    assert Form(BY_ID, wide).read.names == ["op", "before", "after", "source", *coordinates]
+    assert Form(BY_RECORD_KEY, PAIRS).read.names == ["n", "text", "_key_fields", *coordinates]
+
+
+@pytest.mark.parametrize(
+    ("envelope", "source", "expected"),
+    [
+        (DEBEZIUM, LSN, True),
+        (PLAIN, LSN, False),
+        (DEBEZIUM, Field("source", Record((Field("lsn", "string"),))), False),
+        (DEBEZIUM, Field("source", Record((Field("pos", "long"),))), False),
+        (DEBEZIUM, Field("source", Record((Field("pos", "long"), Field("lsn", "long")))), True),
+        (DEBEZIUM, Field("source", "long"), False),
+        (DEBEZIUM, Field("origin", Record((Field("lsn", "long"),))), False),
+    ],
+)
+def test_events_tell_their_place_in_a_log_if_they_are_envelopes_with_a_number_for_it(
+    envelope: str, source: Field, expected: bool
+) -> None:
+    form = Form(Shape(("id",), envelope, 2), schema_of(Field("id", "long"), *CHANGES.fields[:3], source))
+    assert form.has_lsn is expected
+    assert ("_source_lsn" in form.arrow.names) is expected
+
+
+OP, BEFORE, AFTER = CHANGES.fields[:3]
+
+
+@pytest.mark.parametrize(
+    ("shape", "schema", "why"),
+    [
+        (BY_ID, schema_of(BEFORE, AFTER), "schema some is no envelope of Debezium: it needs op, and a record `after`"),
+        (BY_ID, schema_of(OP, BEFORE), "schema some is no envelope of Debezium: it needs op, and a record `after`"),
+        (BY_ID, schema_of(OP, BEFORE, Field("after", "string")),
+         "schema some is no envelope of Debezium: it needs op, and a record `after`"),
+        (BY_ID, schema_of(OP, AFTER, Field("before", "string")),
+         "schema some has no `before`, which has the key of a deleted row"),
+        (Shape(("op",), DEBEZIUM, 2), schema_of(OP, BEFORE, AFTER), "the key op is none of the fields id, n, text"),
+        (Shape(("n", "x"), PLAIN, 2), PAIRS, "the key x is none of the fields n, text"),
+        (BY_RECORD_KEY, replace(PAIRS, key=(Field("text", "string"), Field("n", "int"))),
+         "field n has one type in the key of records, and another in their value"),
+        (BY_RECORD_KEY, replace(PAIRS, key=(Field("a", "string"), Field("f", "float"))),
+         "field f is float, which cannot be a key"),
+        (BY_RECORD_KEY, replace(PAIRS, key=(Field("b", "boolean"),)), "field b is bool, which cannot be a key"),
+    ],
+)  # fmt: skip
+def test_events_that_are_no_such_changes_are_a_wrong_option(
+    shape: Shape, schema: EventSchema, why: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        Form(shape, schema).checked()
+    assert str(raised.value) == why
+
+
+@pytest.mark.parametrize(
+    ("shape", "schema"),
+    [
+        (Shape((), DEBEZIUM, 2), replace(schema_of(OP, AFTER), key=(Field("id", "long"),))),
+        (BY_RECORD_KEY, replace(PAIRS, key=(Field("n", "long"), Field("a", "string")))),
+        (Shape(("n",), PLAIN, 2), PAIRS),
+        (Shape(("d",), PLAIN, 2), schema_of(Field("d", Decimal(9, 2)), Field("f", "float"))),
+    ],
+)
+def test_a_form_that_fits_is_returned(shape: Shape, schema: EventSchema) -> None:
+    form = Form(shape, schema)
+    assert form.checked() is form
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def events(form: Form, *rows: dict[str, Any], topic_id: str = "id") -> Any:
+    """Events as they are read; each is at the next offset, in partition 2, unless it says otherwise."""
+    base = {"_topic_id": topic_id, "_topic_partition": 2, "_timestamp": at(0)}
+    return pa.Table.from_pylist(
+        [{**base, "_offset": 100 + n, **one} for n, one in enumerate(rows)], form.read
+    )
+
+
+def made(form: Form, *rows: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
+    """The changes of events by offset, and how many are lost; each is in the bucket of its key."""
+    found, lost = [], 0
+    for bucket, one in changes.changes(form, events(form, *rows)):
+        if bucket == NO_BUCKET:
+            lost += one["lost"][0].as_py()
+            continue
+        assert set(buckets_of(form, one).tolist()) == {bucket}
+        found += one.to_pylist()
+    return sorted(found, key=lambda one: (one["_offset"], one["_deleted"])), lost
+
+
+@pytest.mark.parametrize(
+    ("ranges", "kept"),
+    [
+        ({2: (10, 13)}, [10, 11, 12]),
+        ({2: (11, 12)}, [11]),
+        ({2: (11, 11)}, []),
+        ({2: (0, 11), 5: (12, 99)}, [10, 13]),
+        ({1: (0, 99)}, []),
+        ({9: (0, 99), 2: (12, 99)}, [12]),
+        ({}, []),
+    ],
+)
+def test_events_of_an_incarnation_are_within_the_ranges_of_their_partitions(
+    ranges: dict[int, tuple[int, int]], kept: list[int]
+) -> None:
+    table = pa.table(
+        {
+            "_topic_partition": pa.array([2, 2, 2, 5, 2], pa.int32()),
+            "_offset": pa.array([10, 11, 12, 13, 11], pa.int64()),
+            "_topic_id": ["id", "id", "id", "id", "another"],
+        }
+    )
+    assert within(table, "id", ranges)["_offset"].to_pylist() == kept
+    assert within(table.slice(0, 0), "id", ranges).num_rows == 0
+
+
+def test_a_plain_event_is_a_row_or_a_deletion_and_one_without_a_key_is_lost() -> None:
+    form = Form(Shape((), PLAIN, 5), PAIRS)
+    key = {"_key_fields": {"value": "k"}}
+    found, lost = made(
+        form,
+        {**key, "n": 1, "text": "a", "_extra": '{"more":1}', "_timestamp": at(7)},
+        {**key, "_extra": TOMBSTONE},
+        {"n": 3},
+        {"_key_fields": {"value": None}, "n": 4},
+        {"_key_fields": {"value": "z"}, "text": "b"},
+    )
+    assert lost == 2
+    assert found == [
+        {"_key": "k", "n": 1, "text": "a", "_extra": '{"more":1}', "_topic_partition": 2, "_offset": 100,
+         "_changed_at": at(7), "_deleted": False},
+        {"_key": "k", "n": None, "text": None, "_extra": None, "_topic_partition": 2, "_offset": 101,
+         "_changed_at": at(0), "_deleted": True},
+        {"_key": "z", "n": None, "text": "b", "_extra": None, "_topic_partition": 2, "_offset": 104,
+         "_changed_at": at(0), "_deleted": False},
+    ]  # fmt: skip
+
+
+def test_an_envelope_is_what_its_operation_says() -> None:
+    form = Form(Shape(("id",), DEBEZIUM, 7), CHANGES)
+    row, other = {"id": 1, "n": 5, "text": "a"}, {"id": 2, "n": 6, "text": "b"}
+    found, lost = made(
+        form,
+        {"op": "c", "after": row, "source": {"lsn": 77}},
+        {"op": "r", "after": other},
+        {"op": "u", "before": other, "after": row},
+        {"op": "u", "before": row, "after": {**row, "n": 9}},
+        {"op": "u", "before": None, "after": row},
+        {"op": "d", "before": other, "after": row},
+        {"_extra": TOMBSTONE},
+        {"op": "t"},
+        {"op": "m"},
+        {"op": "x", "after": row},
+        {"op": "c", "before": row},
+        {"after": row},
+        {"op": "d"},
+    )
+    assert [(one["_offset"], one["id"], one["n"], one["_deleted"]) for one in found] == [
+        (100, 1, 5, False),
+        (101, 2, 6, False),
+        (102, 1, 5, False),
+        (102, 2, 5, True),  # the row has another key now, and that one is no more
+        (103, 1, 9, False),
+        (104, 1, 5, False),
+        (105, 1, 5, True),
+    ]
+    assert lost == 4, "x, an insert of nothing, one without an operation, a delete of nobody knows which row"
+    assert [one["_source_lsn"] for one in found] == [77, *[None] * 6]
+
+
+def test_of_an_envelope_by_the_key_of_the_record_a_tombstone_is_a_deletion_too() -> None:
+    form = Form(Shape((), DEBEZIUM, 7), replace(CHANGES, key=(Field("id", "long"), Field("shop", "string"))))
+
+    def key(number: int | None, shop: str | None = "s") -> dict[str, Any]:
+        return {"_key_fields": {"id": number, "shop": shop}}
+
+    found, lost = made(
+        form,
+        {**key(5), "op": "c", "after": {"id": 6, "n": 1}},
+        {**key(7), "op": "d", "before": {"id": 8}},
+        {**key(9), "_extra": TOMBSTONE},
+        {**key(9, None), "_extra": TOMBSTONE},
+        {**key(None), "op": "u", "before": {"id": 1}, "after": {"id": 2}},
+    )
+    assert [(one["_offset"], one["id"], one["shop"], one["_deleted"]) for one in found] == [
+        (100, 5, "s", False),
+        (101, 7, "s", True),
+        (102, 9, "s", True),
+    ]
+    assert lost == 2
+    assert all(0 <= one["_bucket"] < 7 for one in found)
+
+
+def test_events_without_one_that_is_lost_say_nothing_of_lost_ones() -> None:
+    form = Form(Shape(("n",), PLAIN, 4), PAIRS)
+    found = dict(changes.changes(form, events(form, *({"n": n, "text": f"t{n}"} for n in range(40)))))
+    assert sorted(found) == [0, 1, 2, 3]
+    assert sum(len(one) for one in found.values()) == 40
+    assert all(one["_offset"].to_pylist() == sorted(one["_offset"].to_pylist()) for one in found.values())
+
+
+# --- buckets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "buckets", "expected"),
+    [
+        (
+            ("n",),
+            16,
+            [12, 4, 8, 3, 2, 4],
+        ),  # of 34 the 3, as Iceberg's specification has it: 2017239379 mod 16
+        (("text",), 16, [0, 2, 3, 9, 4, 3]),  # of "iceberg" the 9: 1210000089 mod 16
+        (("n", "text"), 16, [12, 2, 3, 3, 13, 3]),
+        (("text", "n"), 16, [12, 1, 11, 12, 12, 6]),
+        (("n", "text"), 1, [0] * 6),
+    ],
+)
+def test_a_key_stays_in_its_bucket_from_release_to_release(
+    names: tuple[str, ...], buckets: int, expected: list[int]
+) -> None:
+    form = Form(Shape(names, PLAIN, buckets), PAIRS)
+    numbers = [0, 1, -1, 34, 1 << 40, 1]
+    table = pa.table({"n": pa.array(numbers, pa.int64()), "text": ["", "a", "b", "iceberg", "ä", "b"]})
+    assert buckets_of(form, table).tolist() == expected
