@@ -288,6 +288,33 @@ def test_of_an_envelope_by_the_key_of_the_record_a_tombstone_is_a_deletion_too()
     assert all(0 <= one["_bucket"] < 7 for one in found)
 
 
+def test_an_envelope_by_the_key_of_the_record_needs_no_before() -> None:
+    form = Form(Shape((), DEBEZIUM, 7), schema_of(OP, AFTER, key=(Field("id", "long"),))).checked()
+    key = {"_key_fields": {"id": 5}}
+    found, lost = made(form, {**key, "op": "u", "after": {"id": 6, "n": 1}}, {**key, "op": "d"})
+    assert [(one["_offset"], one["id"], one["n"], one["_deleted"]) for one in found] == [
+        (100, 5, 1, False),
+        (101, 5, None, True),
+    ]
+    assert lost == 0
+
+
+@pytest.mark.parametrize("names", [("id",), ("shop", "id")])
+def test_a_row_whose_key_before_is_not_told_is_taken_for_the_same_one(names: tuple[str, ...]) -> None:
+    """As Debezium does where the source's table tells only some columns of what was there before."""
+    before = Field("before", Record((Field("shop", "string"),)))
+    after = Field("after", Record((Field("id", "long"), Field("shop", "string"))))
+    form = Form(Shape(names, DEBEZIUM, 7), schema_of(OP, before, after)).checked()
+    row = {"id": 6, "shop": "s"}
+    found, lost = made(
+        form, {"op": "u", "before": {"shop": "t"}, "after": row}, {"op": "d", "before": {"shop": "s"}}
+    )
+    assert [(one["_offset"], one["id"], one["shop"], one["_deleted"]) for one in found] == [
+        (100, 6, "s", False)
+    ]
+    assert lost == 1
+
+
 def test_events_without_one_that_is_lost_say_nothing_of_lost_ones() -> None:
     form = Form(Shape(("n",), PLAIN, 4), PAIRS)
     found = dict(changes.changes(form, events(form, *({"n": n, "text": f"t{n}"} for n in range(40)))))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from barnabas_pipeline.lake import coordinates
 from barnabas_pipeline.lake.columns import COORDINATES, DEAD_SCHEMA
 from barnabas_pipeline.lake.coordinates import Seen, check_file, dead_offsets, row_offsets
 from barnabas_pipeline.lake.iceberg import FileBounds
@@ -157,6 +158,35 @@ def test_dead_letters_stand_for_the_offsets_of_their_spans(table: Table, tmp_pat
         count, offsets = dead_offsets(table.layout, files, OffsetRange(1, start, end))
         assert count == len(chosen)
         assert offsets.tolist() == sorted(at for _, low, high in chosen for at in range(low, high))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "groups", "is_sure"),
+    [
+        (OffsetRange(0, 0, 100), [0, 1, 2], False),
+        (OffsetRange(0, 0, 15), [0, 1], True),
+        (OffsetRange(0, 4, 5), [0], True),
+        (OffsetRange(0, 5, 10), [], True),
+        (OffsetRange(0, 14, 15), [1], True),
+        (OffsetRange(0, 5, 11), [1], True),
+        (OffsetRange(0, 15, 30), [2], False),  # has rows of partition 1 and of 3 too
+        (OffsetRange(2, 15, 30), [2], False),
+        (OffsetRange(3, 0, 100), [2], False),
+        (OffsetRange(4, 0, 100), [], True),
+    ],
+)
+def test_only_the_parts_of_a_file_are_read_that_may_have_the_offsets(
+    tmp_path: Path, wanted: OffsetRange, groups: list[int], is_sure: bool
+) -> None:
+    """And the partitions are looked at where one of those parts may have others."""
+    rows: list[ROW] = [("id", 0, n) for n in (*range(5), *range(10, 15))]
+    rows += [("id", partition, n) for n, partition in zip(range(20, 25), (0, 1, 3, 1, 0), strict=True)]
+    file_of(tmp_path / "a", rows, row_group_size=5)
+    metadata = pq.read_metadata(tmp_path / "a")
+    assert coordinates._choose(metadata, wanted, "_topic_partition", "_offset") == (groups, is_sure)
+    file_of(tmp_path / "b", rows, row_group_size=5, write_statistics=False)
+    metadata = pq.read_metadata(tmp_path / "b")
+    assert coordinates._choose(metadata, wanted, "_topic_partition", "_offset") == ([0, 1, 2], False)
 
 
 # --- which files are read ---------------------------------------------------------------------------------------------

@@ -233,7 +233,7 @@ class _Events:
         known = self.upserts | self.deletes | tombstone | _mask(pc.is_in(operation, pa.array(["t", "m"])))
         self.unknown = int((~known).sum())
         keys = self.form.shape.key
-        if keys and len(self.values) > 1 and set(keys) <= self.values[1].keys():
+        if keys and set(keys) <= self.values[1].keys():  # a checked form with such a key has `before`
             self.earlier_keys = {name: self.values[1][name] for name in keys}
             differs = np.zeros(len(self.table), bool)
             for name, earlier in self.earlier_keys.items():

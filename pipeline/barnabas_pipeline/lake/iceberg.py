@@ -262,6 +262,7 @@ def evolve(table: Any, wanted: Any) -> None:
             raise UsageError(f"table {name}: {error}") from None
         if not _fits(fields, table.schema().as_struct()):
             raise UsageError(f"table {name}: a column of it has another type than the field of the schema")
+        return
     raise IncompleteError(f"others change the schema of {name}: run again")
 
 
