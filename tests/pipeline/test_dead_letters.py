@@ -62,6 +62,8 @@ def test_the_table_of_dead_letters_is_beside_the_other_and_names_its_entry(place
     assert theirs.properties["barnabas.location"] == dead.place.location
     assert ledger_of(theirs) == (2, state.path, state.digest)
     assert letters(place) == [5, 6]
+    assert not DeadLetters(Table(place)).publish(), "others find it done"
+    assert len(catalog(place).load_table(NAME).snapshots()) == 1
 
 
 @pytest.mark.parametrize("refusals", [19, 20])
