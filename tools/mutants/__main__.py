@@ -51,10 +51,14 @@ NEAR = {
         "pipeline/test_mirror.py", "pipeline/test_mirror_rules.py", "pipeline/test_mirror_targets.py",
     ),
     "pipeline/lake": (
-        "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_coordinates.py",
-        "pipeline/test_current.py", "pipeline/test_current_commits.py", "pipeline/test_iceberg.py",
-        "pipeline/test_local_jobs.py", "pipeline/test_migrate.py", "pipeline/test_scan.py", "pipeline/test_stores.py",
-        "pipeline/test_table_commits.py", "pipeline/test_writing.py",
+        "pipeline/test_any_record.py", "pipeline/test_catalog_rules.py", "pipeline/test_change_rules.py",
+        "pipeline/test_column_rules.py", "pipeline/test_commit.py", "pipeline/test_commit_rules.py",
+        "pipeline/test_coordinates.py", "pipeline/test_current.py", "pipeline/test_current_commits.py",
+        "pipeline/test_current_table.py", "pipeline/test_dead_letters.py", "pipeline/test_iceberg.py",
+        "pipeline/test_local_jobs.py", "pipeline/test_merge_rules.py", "pipeline/test_migrate.py",
+        "pipeline/test_scan.py", "pipeline/test_store_rules.py", "pipeline/test_stores.py",
+        "pipeline/test_table_commits.py", "pipeline/test_table_rules.py", "pipeline/test_task_rules.py",
+        "pipeline/test_writing.py",
     ),
     "pipeline/log": ("pipeline/test_local_jobs.py", "pipeline/test_reading.py"),
 }  # fmt: skip
