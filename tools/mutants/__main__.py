@@ -58,7 +58,7 @@ NEAR = {
         "pipeline/test_local_jobs.py", "pipeline/test_merge_rules.py", "pipeline/test_migrate.py",
         "pipeline/test_scan.py", "pipeline/test_store_rules.py", "pipeline/test_stores.py",
         "pipeline/test_table_commits.py", "pipeline/test_table_rules.py", "pipeline/test_task_rules.py",
-        "pipeline/test_writing.py",
+        "pipeline/test_vacuum_rules.py", "pipeline/test_writing.py",
     ),
     "pipeline/log": ("pipeline/test_local_jobs.py", "pipeline/test_reading.py"),
 }  # fmt: skip

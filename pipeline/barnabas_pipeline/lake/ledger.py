@@ -299,8 +299,7 @@ def _plain(file: DataFile) -> dict[str, Any]:
     return {
         one.name: value
         for one in fields(file)
-        if one.name != "iceberg"
-        and ((value := getattr(file, one.name)) not in (-1, [], {}) or one.name == "rows")
+        if one.name != "iceberg" and (value := getattr(file, one.name)) not in (-1, [], {})
     }
 
 

@@ -14,6 +14,7 @@ from barnabas_pipeline.lake.ledger import (
     Entry,
     Files,
     PartitionCommit,
+    State,
     digest,
     hour_number,
 )
@@ -47,6 +48,44 @@ def test_an_entry_is_read_as_it_was_written():
     assert made.encode().endswith(b"}\n")
     assert type(again.partitions["0"]) is PartitionCommit
     assert [type(one) for one in (*again.add, *again.dead_add)] == [DataFile, DataFile]
+
+
+def test_an_entry_is_stored_in_the_same_words_from_release_to_release():
+    made = following(State(), "load")
+    made.partitions["7"] = PartitionCommit(100, 131, 3, 140, 1, 2, 4, 8, 16, "of the log")
+    made.add = [replace(data_file("a", rows=0), iceberg={"spec_id": 1})]
+    made.dead_add = [
+        DataFile("d", 2, 5, "s", "id", 7, offset_min=0, offset_max=9, offsets=3, reasons={"json": 2})
+    ]
+    state = State()
+    state.apply(made)
+    made.after = state.to_dict()
+    held = json.loads(made.encode())
+    assert held["partitions"] == {
+        "7": {
+            "start": 100, "end": 131, "leader_epoch": 3, "high_watermark": 140, "loaded": 1, "dead": 2, "control": 4,
+            "aborted": 8, "compacted": 16, "log_digest": "of the log",
+        }
+    }  # fmt: skip
+    assert held["add"] == [
+        {
+            "path": "a", "rows": 0, "size": 99, "sha256": "f" * 64, "topic_id": "id", "partition": 0, "hours": [SEVEN],
+            "offsets": 0,
+        }
+    ]  # fmt: skip
+    assert held["dead_add"] == [
+        {
+            "path": "d", "rows": 2, "size": 5, "sha256": "s", "topic_id": "id", "partition": 7, "offset_min": 0,
+            "offset_max": 9, "offsets": 3, "reasons": {"json": 2},
+        }
+    ]  # fmt: skip
+    assert held["after"] == {
+        "starts": {"7": 100}, "ends": {"7": 131}, "high_watermarks": {"7": 140}, "leader_epochs": {"7": 3},
+        "totals": {"7": [100, 131, 3, 140, 1, 2, 4, 8, 16]}, "hours": [[SEVEN, SEVEN]], "sealed": [], "reopened": [],
+        "redriven": 0, "dead_version": 1,
+    }  # fmt: skip
+    assert (held["format"], held["version"], held["kind"]) == (2, 1, "load")
+    assert made.encode() == json.dumps(held, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,224 @@
+"""A vacuum removes what no snapshot names and is old enough, and nothing else; columns that a file lacks are read."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from barnabas_pipeline.errors import IncompleteError
+from barnabas_pipeline.lake import scan as scan_module
+from barnabas_pipeline.lake import store, vacuum
+from barnabas_pipeline.lake.columns import COORDINATES
+from barnabas_pipeline.lake.dead import DeadLetters
+from barnabas_pipeline.lake.iceberg import Place
+from barnabas_pipeline.lake.scan import Piece
+from barnabas_pipeline.lake.store import local_path
+from barnabas_pipeline.lake.table import Table
+from barnabas_pipeline.lake.vacuum import find_orphans, named
+
+from .tables import catalog, compact, load, local_place, scan, staged, stock, versions
+
+OLD, NEW = 1_000_000_000, time.time() + 10_000
+DEAD_TABLE = "barnabas.logins__dead"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return local_place(tmp_path)
+
+
+def root_of(place: Place) -> Path:
+    root = local_path(place.location)
+    assert root is not None
+    return root
+
+
+def stray(place: Place, name: str, time_s: float = OLD) -> str:
+    """Write an object that nobody names, at some time; returns its location."""
+    path = root_of(place) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x")
+    os.utime(path, (time_s, time_s))
+    return f"file://{path}"
+
+
+def test_what_nobody_names_is_found_below_data_metadata_and_dead_if_it_is_old(place: Place) -> None:
+    assert find_orphans(Table(place), 0) == []
+    load(place, 5, dead=2)
+    assert DeadLetters(Table(place)).publish()
+    load(place, 5, dead=1)
+    old = [stray(place, name) for name in ("metadata/b", "data/x/a", "dead/c", "dead/metadata/d")]
+    for name in ("data/young", "metadata/young"):
+        stray(place, name, NEW)
+    for name in ("ledger/e", "current/f", "g"):
+        stray(place, name)
+    assert find_orphans(Table(place), 3600) == sorted(old)
+    assert find_orphans(Table(place), -20_000) == sorted(
+        [*old, *(f"{place.location}/{name}/young" for name in ("data", "metadata"))]
+    )
+
+
+@pytest.mark.parametrize(("age", "is_found"), [(99, True), (100, True), (101, False)])
+def test_an_object_is_as_old_as_it_was_last_written(
+    place: Place, monkeypatch: pytest.MonkeyPatch, age: int, is_found: bool
+) -> None:
+    load(place, 1)
+    found = stray(place, "data/a", OLD)
+    monkeypatch.setattr(vacuum.time, "time", lambda: OLD + 100.0)
+    assert find_orphans(Table(place), age) == ([found] if is_found else [])
+
+
+def test_what_is_committed_while_objects_are_listed_is_not_taken_for_one_that_nobody_names(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(place, 5)
+    table = Table(place)
+    made, listing, done = staged(Table(place), 5, dead=1), store.listing, []
+
+    def late(io: Any, location: str) -> Any:
+        found = [*listing(io, location)]
+        if location.endswith("/dead"):
+            Table(place).commit(made)
+            assert DeadLetters(Table(place)).publish()
+            done.append(location)
+        return iter(found)
+
+    monkeypatch.setattr(store, "listing", late)
+    assert find_orphans(table, -20_000) == []
+    assert done
+    assert scan(place) == list(range(10))
+
+
+def test_all_that_a_table_names_is_known() -> None:
+    def snapshot(number: int, *manifests: Any) -> Any:
+        return SimpleNamespace(manifest_list=f"list {number}", manifests=lambda io: [*manifests])
+
+    def manifest(number: int, *files: str) -> Any:
+        entries = [SimpleNamespace(data_file=SimpleNamespace(file_path=one)) for one in files]
+        return SimpleNamespace(manifest_path=f"manifest {number}", fetch_manifest_entry=lambda io: entries)
+
+    shared = manifest(1, "a", "b")
+    table = SimpleNamespace(
+        io=None,
+        metadata_location="newest",
+        metadata=SimpleNamespace(
+            metadata_log=[SimpleNamespace(metadata_file="older")],
+            statistics=[SimpleNamespace(statistics_path="puffin")],
+        ),
+        snapshots=lambda: [snapshot(1, shared), snapshot(2, shared, manifest(2, "c"))],
+    )
+    assert named(table) == {
+        "newest", "older", "puffin", "list 1", "list 2", "manifest 1", "manifest 2", "a", "b", "c",
+    }  # fmt: skip
+
+
+# --- the vacuum -------------------------------------------------------------------------------------------------------
+
+
+def test_snapshots_that_are_old_expire_but_for_the_newest_and_tags_in_both_tables(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        load(place, 5, dead=1)
+        DeadLetters(Table(place)).publish()
+    table = stock(place)
+    table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "kept").commit()
+    before = table.snapshots()[2].timestamp_ms / 1000
+    monkeypatch.setattr(vacuum.time, "time", lambda: before + 100)
+    assert vacuum.vacuum(place, age_seconds=1_000) == 0
+    assert versions(place) == ["1", "2", "3"]
+    assert vacuum.vacuum(place, age_seconds=1) > 0
+    assert versions(place) == ["1", "3"]
+    assert len(catalog(place).load_table(DEAD_TABLE).snapshots()) == 1
+    assert scan(place) == [n for n in range(18) if n % 6 != 5]
+
+
+def test_a_vacuum_publishes_dead_letters_first_and_does_not_take_them(place: Place) -> None:
+    load(place, 5, dead=2)
+    assert vacuum.vacuum(place, age_seconds=-20_000) == 0
+    assert catalog(place).load_table(DEAD_TABLE).scan().to_arrow().num_rows == 2
+
+
+def test_a_vacuum_removes_and_counts_what_was_compacted_away(place: Place) -> None:
+    for _ in range(3):
+        load(place, 5)
+    old = {piece.path for piece in Table(place).pieces()}
+    compact(place)
+    old -= {piece.path for piece in Table(place).pieces()}
+    assert len(old) == 2
+    more = [stray(place, name) for name in ("data/a", "dead/b")]
+    paths = {path for path in root_of(place).rglob("*") if path.is_file()}
+    count = vacuum.vacuum(place, age_seconds=-20_000)
+    left = {path for path in root_of(place).rglob("*") if path.is_file()}
+    assert count == len(paths - left)
+    assert {f"file://{path}" for path in paths - left} >= {*old, *more}
+    assert scan(place) == list(range(15))
+    assert vacuum.vacuum(place, age_seconds=-20_000) == 0
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, PermissionError])
+def test_what_another_has_removed_is_gone_and_what_cannot_be_removed_ends_a_vacuum(
+    place: Place, monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    load(place, 5)
+    locations, asked = [stray(place, f"data/{name}") for name in "ab"], []
+
+    def delete(self: Any, location: str) -> None:
+        asked.append(location)
+        raise error(location)
+
+    monkeypatch.setattr(type(Table(place).io), "delete", delete)
+    if error is FileNotFoundError:
+        assert vacuum.vacuum(place, age_seconds=3600) == 2
+        assert asked == locations
+    else:
+        with pytest.raises(IncompleteError, match=r"^the lake cannot be reached: PermissionError: .+"):
+            vacuum.vacuum(place, age_seconds=3600)
+        assert asked == locations[:1]
+
+
+# --- columns that a file lacks ----------------------------------------------------------------------------------------
+
+
+def test_a_file_that_has_none_of_the_columns_has_its_rows_all_the_same(tmp_path: Path) -> None:
+    place = local_place(tmp_path)
+    load(place, 3)
+    table = Table(place)
+    asked = pa.schema([pa.field("x", pa.string()), pa.field("y", pa.int64())])
+    [found] = scan_module.rows(table.layout, table.pieces(), asked)
+    assert found.schema == asked
+    assert found.to_pylist() == [{"x": None, "y": None}] * 3
+
+
+@pytest.mark.parametrize(
+    ("partition_by", "partition", "is_of_spec", "expected"),
+    [
+        ("identity(member)", ("m",), True, "m"),
+        ("identity(member)", ("m",), False, None),
+        ("identity(member)", (None,), True, None),
+        ("identity(member)", (), True, None),
+        ("bucket[4](member)", (3,), True, None),
+        ("identity(ip), identity(member)", ("i", "m"), True, "m"),
+        ("bucket[4](ip), identity(member)", (3, "m"), True, "m"),
+    ],
+)
+def test_a_column_of_the_partition_is_taken_from_it_only_if_it_is_there_as_it_is(
+    tmp_path: Path, partition_by: str, partition: tuple[Any, ...], is_of_spec: bool, expected: str | None
+) -> None:
+    place = local_place(tmp_path, partition_by)
+    load(place, 1)
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"_offset": pa.array([7, 8], pa.int64())}), path)
+    offset = next(one for one in COORDINATES if one.name == "_offset")
+    asked = pa.schema([pa.field("member", pa.string()), offset])
+    spec_id = stock(place).spec().spec_id if is_of_spec else 77
+    piece = Piece(f"file://{path}", rows=2, spec_id=spec_id, partition=partition)
+    [found] = scan_module.rows(Table(place).layout, [piece], asked)
+    assert found.to_pylist() == [{"member": expected, "_offset": n} for n in (7, 8)]
