@@ -153,7 +153,7 @@ def test_an_earlier_state_is_the_one_that_the_entry_after_it_names(place: Place)
         assert str(raised.value) == f"{place.location} has no version {version}"
 
 
-@pytest.mark.parametrize(("after", "is_listed"), [(0, True), (2, True), (3, False), (5, False)])
+@pytest.mark.parametrize(("after", "is_listed"), [(0, True), (2, True), (3, False), (5, False), (9, False)])
 def test_more_than_a_few_entries_are_read_ahead_and_each_entry_once(
     place: Place, monkeypatch: pytest.MonkeyPatch, after: int, is_listed: bool
 ) -> None:

@@ -287,6 +287,34 @@ def test_a_file_ends_with_the_portion_that_makes_it_as_large_as_it_should_be(
     assert [one.rows for one in writer.close()] == [5 * portions] * (6 // portions)
 
 
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([(0, 1), (5, 9)], (0, 8)),
+        ([(5, 9), (0, 1)], (0, 8)),
+        ([(3, 9), (4, 5)], (3, 8)),
+        ([(4, 5), (3, 9)], (3, 8)),
+        ([(7, 8)], (7, 7)),
+    ],
+)
+def test_what_is_said_of_a_file_is_true_of_all_its_portions(
+    spans: list[tuple[int, int]], expected: tuple[int, int]
+) -> None:
+    """Offsets and times of events are bounds of their own: events come late."""
+    entry = DataFile("x", 0, 0, "", "id", 0)
+    for low, high in spans:
+        offsets = np.arange(low, high)
+        part = pa.table({"ts": (20 - offsets) * HOUR_MS + offsets, "_offset": offsets})
+        files._note(entry, part, "ts")
+    low, high = expected
+    assert (entry.offset_min, entry.offset_max) == expected
+    assert (entry.event_time_min, entry.event_time_max) == (
+        (20 - high) * HOUR_MS + high,
+        (20 - low) * HOUR_MS + low,
+    )
+    assert entry.hours == sorted({20 - n for span in spans for n in range(*span)})
+
+
 def table_schema(table: Table) -> Any:
     """The columns of files of a table."""
     metadata, _ = table.layout.open()

@@ -332,7 +332,7 @@ def _partition_fields(
         found = _PARTITION.fullmatch(part.strip())
         try:
             transform = parse_transform(f"{found[1] or 'identity'}{found[2] or ''}") if found else None
-        except (ValueError, TypeError, ValidationError):
+        except ValidationError:
             transform = None
         if found is None or transform is None or isinstance(transform, UnknownTransform):
             raise UsageError(
