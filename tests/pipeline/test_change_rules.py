@@ -288,6 +288,17 @@ def test_of_an_envelope_by_the_key_of_the_record_a_tombstone_is_a_deletion_too()
     assert all(0 <= one["_bucket"] < 7 for one in found)
 
 
+def test_fields_of_a_key_of_one_type_are_not_taken_for_each_other() -> None:
+    form = Form(BY_RECORD_KEY, replace(PAIRS, key=(Field("a", "long"), Field("b", "long"))))
+    given = [
+        {"_key_fields": {"a": a, "b": b}, "n": n}
+        for n, (a, b) in enumerate([(1, 2), (2, 1), (None, 3), (3, None)])
+    ]
+    found, lost = made(form, *given)
+    assert [(one["a"], one["b"], one["n"]) for one in found] == [(1, 2, 0), (2, 1, 1)]
+    assert lost == 2
+
+
 def test_an_envelope_by_the_key_of_the_record_needs_no_before() -> None:
     form = Form(Shape((), DEBEZIUM, 7), schema_of(OP, AFTER, key=(Field("id", "long"),))).checked()
     key = {"_key_fields": {"id": 5}}

@@ -82,13 +82,14 @@ def test_a_file_that_is_there_is_written_anew_only_if_that_is_said(tmp_path: Pat
     assert io.new_output(location).location == location
 
 
-def test_what_is_not_local_is_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_local_is_left_to_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(PyArrowFile, "create", lambda self, overwrite=False: asked.append(overwrite))
-    remote = StoreFile("s3://b/x", "b/x", fs.SubTreeFileSystem("/nowhere", fs.LocalFileSystem()))
+    remote = StoreFile("s3://b/x", f"{tmp_path}/b/x", fs.SubTreeFileSystem("/nowhere", fs.LocalFileSystem()))
     remote.create()
     remote.create(overwrite=True)
     assert asked == [False, True]
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_location_has_a_file_system_and_a_path_in_it(tmp_path: Path) -> None:

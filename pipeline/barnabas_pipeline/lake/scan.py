@@ -130,7 +130,7 @@ def _parquet(metadata: Any, io: Any, piece: Piece, schema: Any) -> Iterator[Any]
         columns = [there[name] for name in schema.names if name in there]
         others = _partition_values(metadata, piece)
         at = 0
-        for batch in file.iter_batches(BATCH_ROWS, columns=columns or file.schema_arrow.names[:1]):
+        for batch in file.iter_batches(BATCH_ROWS, columns=columns):
             arrays = [
                 batch.column(there[one.name]).cast(one.type)
                 if one.name in there
