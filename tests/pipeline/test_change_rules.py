@@ -299,8 +299,9 @@ def test_fields_of_a_key_of_one_type_are_not_taken_for_each_other() -> None:
     assert lost == 2
 
 
-def test_an_envelope_by_the_key_of_the_record_needs_no_before() -> None:
-    form = Form(Shape((), DEBEZIUM, 7), schema_of(OP, AFTER, key=(Field("id", "long"),))).checked()
+@pytest.mark.parametrize("before", [(), (Field("before", "string"),)], ids=["none", "a text"])
+def test_an_envelope_by_the_key_of_the_record_needs_no_before(before: tuple[Field, ...]) -> None:
+    form = Form(Shape((), DEBEZIUM, 7), schema_of(OP, AFTER, *before, key=(Field("id", "long"),))).checked()
     key = {"_key_fields": {"id": 5}}
     found, lost = made(form, {**key, "op": "u", "after": {"id": 6, "n": 1}}, {**key, "op": "d"})
     assert [(one["_offset"], one["id"], one["n"], one["_deleted"]) for one in found] == [

@@ -170,6 +170,20 @@ def test_letters_of_entries_that_were_rolled_back_go_however_many_come_after(
     assert not dead.publish()
 
 
+def test_letters_go_with_the_only_entries_that_had_some(place: Place) -> None:
+    load(place, 5)
+    load(place, 0, dead=3)
+    table = Table(place)
+    dead = DeadLetters(table)
+    assert dead.publish()
+    rolled_back(place, 1)
+    table.refresh()
+    assert table.state().dead_version == 0
+    assert dead.publish()
+    assert letters(place) == []
+    assert not dead.publish()
+
+
 def test_what_another_engine_has_removed_comes_back_with_the_next_redrive_of_it(place: Place) -> None:
     for count in (3, 2):
         load(place, 0, dead=count)

@@ -48,7 +48,7 @@ class DeadLetters:
     def publish(self) -> bool:
         """Commit what the ledger has and this table lacks; False: nothing. Raises IncompleteError."""
         state = self._table.state()
-        if state.dead_version <= self._published <= state.version or not state.dead_version:
+        if state.dead_version <= self._published <= state.version:
             return False  # not so if the table was rolled back since
         with explained():
             for _ in range(CONFLICTS_MAX):

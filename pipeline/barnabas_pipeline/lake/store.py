@@ -26,6 +26,7 @@ from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.lake import hdfs
 
 LOCAL = "file"
+CHUNK_BYTES = 1 << 20
 
 
 class SyncedFile(io.BufferedWriter):
@@ -34,7 +35,7 @@ class SyncedFile(io.BufferedWriter):
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        super().__init__(io.FileIO(path, "w"), 1 << 20)
+        super().__init__(io.FileIO(path, "w"), CHUNK_BYTES)
 
     def close(self) -> None:
         """Close it; the second time does nothing."""
@@ -149,7 +150,7 @@ def sha256_of(io: FileIO, location: str) -> tuple[int, str]:
     sha256 = hashlib.sha256()
     size = 0
     with io.new_input(location).open(seekable=False) as stream:
-        while chunk := stream.read(1 << 20):
+        while chunk := stream.read(CHUNK_BYTES):
             sha256.update(chunk)
             size += len(chunk)
     return size, sha256.hexdigest()
