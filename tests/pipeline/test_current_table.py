@@ -76,7 +76,7 @@ def commit(table: CurrentTable, changes: Any, *, is_moving: bool = False, **more
 
 
 def rows(table: CurrentTable) -> dict[int, str]:
-    """What a stock reader sees."""
+    """The rows that a stock reader sees."""
     found = catalog(table.events.place).load_table(table.place.name).scan().to_arrow().to_pylist()
     assert len({one["n"] for one in found}) == len(found)
     return {one["n"]: one["text"] for one in found}
