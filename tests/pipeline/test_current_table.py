@@ -381,3 +381,21 @@ def test_what_earlier_snapshots_remember_is_kept_with_them_and_what_another_remo
     monkeypatch.setattr(type(table.iceberg.io), "delete", faster)
     assert table.vacuum(-1) == 1
     assert len([*(root / "gone").iterdir()]) == 2
+
+
+def test_of_a_table_that_is_renamed_while_objects_are_listed_nothing_goes(
+    table: CurrentTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(table, changed((1, "a")))
+    listing = store.listing
+
+    def late(io: Any, location: str) -> Any:
+        found = [*listing(io, location)]
+        if location.endswith("/gone"):
+            catalog(table.events.place).rename_table(NAME, "barnabas.renamed")
+        return iter(found)
+
+    monkeypatch.setattr(store, "listing", late)
+    assert table.vacuum(-1) == 0
+    theirs = catalog(table.events.place).load_table("barnabas.renamed")
+    assert theirs.scan().to_arrow()["text"].to_pylist() == ["a"]

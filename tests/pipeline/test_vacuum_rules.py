@@ -96,6 +96,24 @@ def test_what_is_committed_while_objects_are_listed_is_not_taken_for_one_that_no
     assert scan(place) == list(range(10))
 
 
+def test_of_a_table_that_is_renamed_while_objects_are_listed_nothing_is_taken_for_one_that_nobody_names(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(place, 5, dead=1)
+    table, listing = Table(place), store.listing
+    table.state()
+
+    def late(io: Any, location: str) -> Any:
+        found = [*listing(io, location)]
+        if location.endswith("/dead"):
+            catalog(place).rename_table(place.name, "barnabas.renamed")
+        return iter(found)
+
+    monkeypatch.setattr(store, "listing", late)
+    assert find_orphans(table, -20_000) == []
+    assert catalog(place).load_table("barnabas.renamed").scan().to_arrow().num_rows == 5
+
+
 def test_all_that_a_table_names_is_known() -> None:
     def snapshot(number: int, *manifests: Any) -> Any:
         return SimpleNamespace(manifest_list=f"list {number}", manifests=lambda io: [*manifests])

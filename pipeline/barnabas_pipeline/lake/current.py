@@ -216,6 +216,8 @@ class CurrentTable:
             places = [f"{self.place.location}/{one}" for one in ("data", "metadata", GONE)]
             listed = [one for place in places for one in store.listing(self.iceberg.io, place)]
             self.refresh()  # after the listing: what is committed meanwhile is not taken for old
+            if self.iceberg is None:
+                return 0  # perhaps it has another name now
             known = named(self.iceberg)
             for said in map(iceberg.summary_of, self.iceberg.snapshots()):
                 if PATH in said:

@@ -47,6 +47,8 @@ def find_orphans(table: Table, age_seconds: float) -> list[str]:
     with explained():
         listed = [one for name in DIRECTORIES for one in store.listing(table.io, f"{location}/{name}")]
         table.refresh()  # after the listing: what is committed meanwhile is not taken for old
+        if table.iceberg is None:
+            return []  # perhaps it has another name now
         known = set(table.files().dead)
         for one in (table.iceberg, DeadLetters(table).iceberg()):
             if one is not None:
