@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from barnabas.records.batch import read_any_header
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record as Written
 from barnabas_pipeline.errors import UsageError
@@ -100,7 +101,8 @@ class Sampled:
                 Written(n, 5, None, b"%d/%d" % (wanted.partition, n - 10))
                 for n in range(at, min(at + 4, wanted.end))
             ]
-            yield RawBatch(encode_batch(records, base_offset=at), False)
+            data = encode_batch(records, base_offset=at)
+            yield RawBatch(data, read_any_header(data), False)
 
     def close(self) -> None:
         self.closed += 1

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from barnabas.records.batch import read_any_header
 from barnabas.records.building import encode_batch
 from barnabas.records.control import encode_end_marker
 from barnabas.records.record import Record
@@ -67,14 +68,15 @@ def batch(first: int, *values: bytes, aborted: bool = False, **more: Any) -> Raw
         Record(first + n, WRITTEN_MS + n, b"key %d" % (first + n), value, [("kind", b"%d" % n)])
         for n, value in enumerate(values)
     ]
-    return RawBatch(encode_batch(records, base_offset=first, leader_epoch=EPOCH, **more), aborted)
+    data = encode_batch(records, base_offset=first, leader_epoch=EPOCH, **more)
+    return RawBatch(data, read_any_header(data), aborted)
 
 
 def marker(offset: int) -> RawBatch:
     data = encode_end_marker(
         commit=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=WRITTEN_MS, base_offset=offset
     )  # fmt: skip
-    return RawBatch(data, False)
+    return RawBatch(data, read_any_header(data), False)
 
 
 def task_of(table: Table, start: int, end: int, **more: Any) -> LoadTask:
