@@ -37,8 +37,8 @@ NEAR = {
         "pipeline/test_any_record.py", "pipeline/test_decode.py", "pipeline/test_format_avro.py",
         "pipeline/test_format_columns.py", "pipeline/test_format_connect.py", "pipeline/test_format_json.py",
         "pipeline/test_format_protobuf.py", "pipeline/test_format_rules.py", "pipeline/test_format_schemas.py",
-        "pipeline/test_format_values.py", "pipeline/test_protobuf_frames.py", "pipeline/test_protobuf_rules.py",
-        "pipeline/test_registry_rules.py", "pipeline/test_schema_rules.py",
+        "pipeline/test_format_steps.py", "pipeline/test_format_values.py", "pipeline/test_protobuf_frames.py",
+        "pipeline/test_protobuf_rules.py", "pipeline/test_registry_rules.py", "pipeline/test_schema_rules.py",
     ),
     "pipeline/jobs": (
         "pipeline/test_any_record.py", "pipeline/test_commit.py", "pipeline/test_current.py",

@@ -1,0 +1,144 @@
+"""Avro arrays in step: how many items go the fast way, alone and among others; JSON as text; what a schema refers to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from barnabas.registry.schemas import Reference, Schema
+from barnabas_pipeline.field_types import Array, Field, Map, Record, Union
+from barnabas_pipeline.formats import registry as registries
+from barnabas_pipeline.formats.avro import AvroDecoder, fields_of_text
+from barnabas_pipeline.formats.avro_columns import ColumnReader
+from barnabas_pipeline.formats.avro_plan import Plan
+from barnabas_pipeline.formats.json import JsonDecoder
+from barnabas_pipeline.formats.json_columns import can_read
+from barnabas_pipeline.formats.registry import Registry
+from barnabas_pipeline.formats.steps import FEW, FEW_ITEMS_MAX, ITEMS_MAX
+from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+from tests.pipeline.decoding import careful, columns, verdict, written
+
+LONGS = {"type": "record", "name": "R", "fields": [{"name": "f", "type": {"type": "array", "items": "long"}}]}
+BY_NAME = {
+    "type": "record",
+    "name": "R",
+    "fields": [{"name": "f", "type": {"type": "map", "values": "long"}}],
+}
+
+
+def decoder_of(schema: Any) -> AvroDecoder:
+    text = json.dumps(schema)
+    return AvroDecoder(EventSchema("t", NO_EVENT_TIME, fields_of_text(text)[1]), text=text)
+
+
+# --- items ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("records", "items", "is_fast"),
+    [
+        (1, FEW_ITEMS_MAX, True),
+        (1, FEW_ITEMS_MAX + 1, False),
+        (FEW - 1, FEW_ITEMS_MAX, True),
+        (FEW - 1, FEW_ITEMS_MAX + 1, False),
+        (FEW, FEW_ITEMS_MAX + 1, True),
+        (FEW, ITEMS_MAX, True),
+        (FEW, ITEMS_MAX + 1, False),
+    ],
+)
+def test_records_with_many_items_go_the_fast_way_if_they_are_many_and_these_not_too_many(
+    records: int, items: int, is_fast: bool
+) -> None:
+    for schema, value in ((LONGS, list(range(items))), (BY_NAME, {str(n): n for n in range(items)})):
+        decoder = decoder_of(schema)
+        short: Any = [7] if schema is LONGS else {"7": 7}
+        data: list[bytes | None] = [written(schema, {"f": value})] * records
+        data.append(written(schema, {"f": short}))
+        assert decoder._decode_fast(columns(data))[1].tolist() == ([] if is_fast else list(range(records)))
+        found = [len(one["f"]) for one in verdict(decoder, data)]
+        assert found == [items] * records + [1]
+
+
+def test_a_record_that_is_damaged_in_its_items_holds_nobody_up() -> None:
+    steps: list[int] = []
+
+    class Counting(ColumnReader):
+        def _long(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+            steps.append(len(rows))
+            return super()._long(plan, at, rows)
+
+    good = written(LONGS, {"f": [1, 2]})
+    values = [good, b"\x10\2\2", good, b"\xfe\xff\xff\x0f\2", good]
+    edges = np.cumsum([0, *map(len, values)])
+    plan = Plan("array", Array(Field("element", "long")), children=[Plan("long", "long")])
+    [column], bad = Counting(b"".join(values), edges[:-1], edges[1:], plan).read(plan)
+    assert bad.tolist() == [False, True, False, True, False]
+    assert [column[n].as_py() for n in (0, 2, 4)] == [[1, 2]] * 3
+    assert len(steps) <= 8
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("json", False),
+        (Map(Field("v", "long")), False),
+        (Union((Field("n", "long"),)), False),
+        (Array(Field("e", "json")), False),
+        (Array(Field("e", "long")), True),
+        (Record((Field("a", "long"), Field("b", "json"))), False),
+        (Record((Field("a", "long"),)), True),
+        ("long", True),
+    ],
+)
+def test_text_as_it_was_written_maps_and_unions_have_no_fast_way(kind: Any, expected: bool) -> None:
+    assert can_read(Field("f", kind)) is expected
+
+
+@pytest.mark.parametrize("text", ['"abc"', "5.00", "null", "[1,2]", '{"a":1}', "true"])
+def test_a_value_that_is_kept_as_json_keeps_its_quotes_and_digits(text: str) -> None:
+    decoder = JsonDecoder(EventSchema("t", NO_EVENT_TIME, (Field("f", "json"),)))
+    for each in (decoder, careful(decoder)):
+        (found,) = verdict(each, [b'{"f":%b}' % text.encode()])
+        assert found["f"] == (None if text == "null" else text)
+
+
+# --- what a schema refers to ------------------------------------------------------------------------------------------
+
+
+class Client:
+    """A registry with some subjects, each of which refers to others."""
+
+    def __init__(self, **refers: tuple[str, ...]) -> None:
+        self.refers = refers
+        self.asked: list[tuple[str, int]] = []
+
+    def schema_of(self, name: str) -> Schema:
+        references = tuple(Reference(one, f"subject of {one}", len(one)) for one in self.refers[name])
+        return Schema("PROTOBUF", f"text of {name}", references)
+
+    async def version(self, subject: str, version: int) -> Any:
+        self.asked.append((subject, version))
+        name = subject.removeprefix("subject of ")
+        assert version == len(name)
+
+        class Found:
+            schema = self.schema_of(name)
+
+        return Found
+
+
+def test_texts_that_a_schema_refers_to_stand_after_those_that_they_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Client(top=("a", "bb"), a=("ccc",), bb=("ccc", "dddd"), ccc=(), dddd=("ccc",))
+    monkeypatch.setattr(registries, "_client", lambda _: client)
+    found = Registry("http://r").references(client.schema_of("top"))
+    assert list(found.items()) == [(name, f"text of {name}") for name in ("ccc", "a", "dddd", "bb")]
+    assert client.asked == [(f"subject of {name}", len(name)) for name in ("a", "ccc", "bb", "dddd")]
+    assert Registry("http://r").references(client.schema_of("ccc")) == {}
