@@ -14,6 +14,8 @@ from barnabas_pipeline.formats import registry as registries
 from barnabas_pipeline.formats.avro import AvroDecoder, fields_of_text
 from barnabas_pipeline.formats.avro_columns import ColumnReader
 from barnabas_pipeline.formats.avro_plan import Plan
+from barnabas_pipeline.formats.avro_values import Reader
+from barnabas_pipeline.formats.base import RefusedError
 from barnabas_pipeline.formats.json import JsonDecoder
 from barnabas_pipeline.formats.json_columns import can_read
 from barnabas_pipeline.formats.registry import Registry
@@ -80,6 +82,22 @@ def test_a_record_that_is_damaged_in_its_items_holds_nobody_up() -> None:
     assert len(steps) <= 8
 
 
+def test_a_schema_that_is_no_record_is_the_field_value() -> None:
+    assert fields_of_text('"long"')[1] == (Field("value", "long", True),)
+    assert fields_of_text('["null", "long"]')[1] == (Field("value", "long"),)
+    assert fields_of_text('{"type": "array", "items": "long"}')[1] == (
+        Field("value", Array(Field("element", "long", True)), True),
+    )
+
+
+def test_a_nullable_value_has_two_branches_and_no_third() -> None:
+    plan = Plan("optional", "long", 0, children=[Plan("long", "long")])
+    assert [Reader(data).whole(plan) for data in (b"\0", b"\2\x0a")] == [None, 5]
+    for data in (b"\4\x0a", b"\1\x0a"):
+        with pytest.raises(RefusedError, match="is no number of an enum's symbols or a union's branches"):
+            Reader(data).whole(plan)
+
+
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
@@ -106,6 +124,23 @@ def test_a_value_that_is_kept_as_json_keeps_its_quotes_and_digits(text: str) -> 
     for each in (decoder, careful(decoder)):
         (found,) = verdict(each, [b'{"f":%b}' % text.encode()])
         assert found["f"] == (None if text == "null" else text)
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "bytes", "uuid", "date", "iso8601", "int", "time_ms"])
+@pytest.mark.parametrize("shape", ["record", "array"])
+def test_plain_values_within_others_go_the_fast_way_too(kind: str, shape: str) -> None:
+    text = {
+        "float": "0.5", "double": "0.25", "bytes": '"AAE="', "uuid": '"00000000-0000-0000-0000-00000000000a"',
+        "date": '"2026-11-20"', "iso8601": '"2026-11-20T07:00:00Z"', "int": "5", "time_ms": "7",
+    }[kind]  # fmt: skip
+    inner = Field("x", kind)
+    whole = Field("f", Record((inner,)) if shape == "record" else Array(inner))
+    decoder = JsonDecoder(EventSchema("t", NO_EVENT_TIME, (whole,)))
+    data: list[bytes | None] = [
+        f'{{"f":{{"x":{text}}}}}'.encode() if shape == "record" else f'{{"f":[{text}]}}'.encode()
+    ]
+    assert decoder._decode_fast(columns(data))[1].tolist() == []
+    assert verdict(decoder, data) == verdict(careful(decoder), data)
 
 
 # --- what a schema refers to ------------------------------------------------------------------------------------------
