@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import struct
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import trio
 
 from barnabas.network import sockets
+from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import (
     TOGETHER_BYTES,
     PlainTransport,
@@ -25,6 +27,7 @@ from barnabas.network.sockets import (
     bind_sockets,
 )
 from barnabas.network.transport import UnknownHostError
+from barnabas.network.wait_set import WaitSets
 from barnabas.system.files import MORE_FOLLOWS
 from barnabas.wire.regions import FileRegion
 
@@ -259,45 +262,36 @@ def test_what_would_block_is_none_and_the_end_is_0() -> None:
         assert made.receive_now(view) == 0
 
 
-class Sets:
-    """Wait sets that note what they are asked."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-        def waiting(name: str) -> Any:
-            async def wait_readable(descriptor: int, arrived: Any) -> None:
-                self.calls.append((name, descriptor, arrived))
-
-            return SimpleNamespace(wait_readable=wait_readable)
-
-        self.active, self.inactive = waiting("active"), waiting("inactive")
-
-    def wake(self, descriptor: int) -> None:
-        self.calls.append(("wake", descriptor))
-
-    def forget(self, descriptor: int) -> None:
-        self.calls.append(("forget", descriptor))
-
-
 @pytest.mark.parametrize(
     ("soon", "is_crowded", "where"),
     [(True, False, None), (True, True, "active"), (False, False, "inactive"), (False, True, "inactive")],
 )
 @pytest.mark.parametrize("has_sets", [True, False])
 async def test_a_connection_waits_with_others_where_they_are_many_or_it_is_idle(
-    waits: list[str], soon: bool, is_crowded: bool, where: str | None, has_sets: bool
+    soon: bool, is_crowded: bool, where: str | None, has_sets: bool
 ) -> None:
-    sets: Any = Sets()
-    made = PlainTransport(Scripted(), wait_sets=sets if has_sets else None)  # type: ignore[arg-type]
+    ours, theirs = socket.socketpair()
+    sets = WaitSets()
+    made = PlainTransport(ours, wait_sets=sets if has_sets else None)
+    asked: list[bool] = []
 
     def arrived() -> bool:
+        asked.append(True)
         return True
 
-    await made.wait_readable(soon=soon, is_crowded=is_crowded, arrived=arrived)
+    async def wait() -> None:
+        await made.wait_readable(soon=soon, is_crowded=is_crowded, arrived=arrived)
+
     is_with_others = has_sets and where is not None
-    assert sets.calls == ([(where, 77, arrived)] if is_with_others else [])
-    assert waits == ([] if is_with_others else ["readable"])
+    with ours, theirs, trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            waiting = {name for name in ("active", "inactive") if len(getattr(sets, name))}
+            assert waiting == ({where} if is_with_others else set())
+            theirs.send(b"x")
+        sets.forget(ours.fileno())
+    assert asked == ([True] if is_with_others else []), "Trio's own set asks nobody"
 
 
 async def test_a_socket_may_have_the_first_descriptor_of_all(waits: list[str]) -> None:
@@ -310,44 +304,48 @@ async def test_a_socket_may_have_the_first_descriptor_of_all(waits: list[str]) -
     assert waits == ["readable"] * 2
 
 
-@pytest.mark.parametrize("has_sets", [True, False])
-async def test_a_task_that_waits_is_woken_and_sees_that_it_was_closed(has_sets: bool) -> None:
+@pytest.mark.parametrize(("has_sets", "is_soon"), [(True, True), (True, False), (False, True)])
+async def test_a_task_that_waits_is_woken_and_sees_that_it_was_closed(has_sets: bool, is_soon: bool) -> None:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    sets: Any = Sets()
+    sets = WaitSets()
     made = PlainTransport(ours, wait_sets=sets if has_sets else None)
+
+    async def wait() -> None:
+        await made.wait_readable(soon=is_soon)
+
+    async def wait_until_closed() -> None:
+        with pytest.raises(trio.ClosedResourceError):
+            await wait()
+
     with theirs, trio.fail_after(10):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(made.wait_readable)
-            await trio.testing.wait_all_tasks_blocked()
-            made.wake()
-        descriptor = ours.fileno()
-        async with trio.open_nursery() as nursery:
-
-            async def wait() -> None:
-                with pytest.raises(trio.ClosedResourceError):
-                    await made.wait_readable()
-
-            nursery.start_soon(wait)
-            await trio.testing.wait_all_tasks_blocked()
-            made.close()
+        for leave, waits in ((made.wake, wait), (made.close, wait_until_closed)):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(waits)
+                await trio.testing.wait_all_tasks_blocked()
+                assert len(sets.inactive) == (has_sets and not is_soon)
+                leave()
         assert theirs.recv(1) == b""
-    assert sets.calls == ([("wake", descriptor), ("forget", descriptor)] if has_sets else [])
 
 
-@pytest.mark.parametrize("only", [True, False])
-def test_whether_it_is_the_only_one_is_known_to_the_set_of_all(only: bool) -> None:
-    asked: list[Any] = []
-
-    def is_only_one(descriptor: int, seconds: float) -> bool:
-        asked.append((descriptor, seconds))
-        return only
-
-    ready: Any = SimpleNamespace(add=asked.append, is_only_one=is_only_one)
-    made = PlainTransport(Scripted(), ready=ready)  # type: ignore[arg-type]
-    assert made.is_only_readable(0.25) is only
-    assert asked == [77, (77, 0.25)]
-    assert not PlainTransport(Scripted()).is_only_readable(0.25)  # type: ignore[arg-type]
+@pytest.mark.parametrize("other_has_some", [True, False])
+def test_whether_it_is_the_only_one_is_known_to_the_set_of_all(other_has_some: bool) -> None:
+    ready = ReadySockets()
+    pairs = [socket.socketpair() for _ in range(2)]
+    try:
+        made, other = (PlainTransport(ours, ready=ready) for ours, _ in pairs)
+        began = time.monotonic()
+        assert not made.is_only_readable(0.05)
+        assert time.monotonic() - began >= 0.05, "so long it looks"
+        pairs[0][1].send(b"x")
+        if other_has_some:
+            pairs[1][1].send(b"x")
+        assert made.is_only_readable(10) is not other_has_some
+        assert not other.is_only_readable(0)
+        assert not PlainTransport(pairs[0][0]).is_only_readable(0), "without a set nobody knows"
+    finally:
+        for one in (one for pair in pairs for one in pair):
+            one.close()
 
 
 def test_a_reset_lingers_for_no_time() -> None:
@@ -429,12 +427,11 @@ async def test_an_acceptor_knows_its_address_and_stops_listening() -> None:
 
 def test_an_acceptor_may_be_closed_outside_of_a_loop() -> None:
     (sock,) = bind_sockets("127.0.0.1", 0)
-    nothing: Any = None
-    SocketAcceptor(sock, nothing, nothing).close()
+    SocketAcceptor(sock, WaitSets(), ReadySockets()).close()
     assert sock.fileno() == -1
 
 
-@pytest.mark.parametrize("found", [None, (), ""])
+@pytest.mark.parametrize("found", [None, ()])
 def test_a_connection_without_an_address_has_gone_already(found: Any) -> None:
     with pytest.raises(ConnectionAbortedError) as raised:
         _address(found)

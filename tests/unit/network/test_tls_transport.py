@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from barnabas.network import tls as module
+from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import TOGETHER_BYTES, PlainTransport
 from barnabas.network.tls import (
     PIECE_BYTES,
@@ -45,8 +46,10 @@ class OpenSsl:
             raise found
         return int(found)
 
+    descriptor = 77
+
     def fileno(self) -> int:
-        return 77
+        return self.descriptor
 
     def send(self, data: Any) -> int:
         count = self._next(len(data))
@@ -105,7 +108,7 @@ def over(sock: OpenSsl, *suites: str, **more: Any) -> TlsTransport:
         return sock
 
     tls: Any = SimpleNamespace(context=SimpleNamespace(wrap_socket=wrap_socket), suites=frozenset(suites))
-    accepted: Any = SimpleNamespace(fileno=lambda: 77)
+    accepted: Any = SimpleNamespace(fileno=sock.fileno)
     made = TlsTransport(PlainTransport(accepted, ("l", 1), ("p", 2), **more), tls)
     assert wrapped == [(accepted, {"server_side": True, "do_handshake_on_connect": False})]
     assert (made.local_address, made.peer_address) == (("l", 1), ("p", 2))
@@ -180,20 +183,17 @@ def test_of_a_large_request_a_record_may_be_with_openssl() -> None:
 
 
 def test_a_connection_of_which_openssl_has_some_is_not_polled() -> None:
-    asked: list[Any] = []
-
-    def is_only_one(descriptor: int, seconds: float) -> bool:
-        asked.append((descriptor, seconds))
-        return True
-
-    ready: Any = SimpleNamespace(add=asked.append, is_only_one=is_only_one)
-    sock = OpenSsl()
-    made = over(sock, ready=ready)
-    assert asked == [77], "it is known by its descriptor already"
-    assert made.is_only_readable(0.5)
-    sock.left = 3
-    assert not made.is_only_readable(0.5)
-    assert asked[1:] == [(77, 0.5)]
+    ready = ReadySockets()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sock = OpenSsl()
+        sock.descriptor = ours.fileno()
+        made = over(sock, ready=ready)
+        assert not made.is_only_readable(0)
+        theirs.send(b"x")
+        assert made.is_only_readable(0), "it is known by its descriptor already"
+        sock.left = 3
+        assert not made.is_only_readable(0)
 
 
 # --- sending -------------------------------------------------------------------------------------------------------
