@@ -77,22 +77,27 @@ class Child:
         with suppress(ProcessLookupError), closing(watch_process(self._process.pid)) as watched:
             await trio.lowlevel.wait_readable(watched.fileno())
         code = self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         self.ended.set()
         return code
 
     async def first_line(self, seconds: float) -> str:
-        """Return the first line that it writes to its output, which is closed then. Raises ChildError if none comes."""
+        """Return the first line that it writes to its output, which is closed then. Raises ChildError if none comes.
+
+        If it is cancelled the output stays open until the process ends: it may become ready while it is stopped.
+        """
         assert self._process is not None
         assert self._process.stdout is not None
         received = b""
         async with trio.lowlevel.FdStream(os.dup(self._process.stdout.fileno())) as stream:
-            self._process.stdout.close()
             with trio.move_on_after(seconds) as scope:
                 while b"\n" not in received:
                     part = await stream.receive_some(4096)
                     if not part:
                         break
                     received += part
+            self._process.stdout.close()
             if b"\n" not in received:
                 what = (
                     f"has not become ready in {seconds:.0f} s" if scope.cancelled_caught else "does not start"

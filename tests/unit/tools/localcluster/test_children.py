@@ -45,6 +45,23 @@ async def test_a_child_that_ends_at_once_is_explained_with_its_last_words(tmp_pa
         assert child.code == 1
 
 
+async def test_a_child_that_nobody_waits_for_any_more_can_still_say_that_it_is_ready(tmp_path: Path) -> None:
+    late = (
+        "import os, signal, sys, time;"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('ready', flush=True), os._exit(0)));"
+        "print('begun', file=sys.stderr, flush=True); time.sleep(60)"
+    )
+    async with running(tmp_path, late) as child:
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(child.first_line, 60)
+                while "begun" not in (tmp_path / "child.log").read_text():
+                    await trio.sleep(0.01)
+                nursery.cancel_scope.cancel()
+            assert await child.stop(60)
+        assert child.code == 0, child.last_words()
+
+
 async def test_a_child_that_does_not_end_is_killed(tmp_path: Path) -> None:
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + WAITS
     async with running(tmp_path, deaf) as child:
