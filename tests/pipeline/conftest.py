@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +17,18 @@ from typing import Any
 import pytest
 
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.lake.store import StoreIO
 from barnabas_pipeline.simulate import produce
 from barnabas_pipeline.simulate.model import KINDS, Event, Simulation, Site
+from compat.kafka.broker import free_port
+from tests.pipeline.stores import BUCKET, FailingS3, Where
 from tests.pipeline.tables import SCHEMA, local_place
 from tests.pipeline.topics import Topic, login
 
 ROOT = Path(__file__).resolve().parents[2]
 READY = "bootstrap.servers="
 STOP_SECONDS_MAX = 20
+HDFS_START_SECONDS_MAX = 180
 SITE = Site(seed=7, events=20_000)
 BAD_FRACTION = 0.01
 
@@ -161,6 +166,47 @@ def spark_jars() -> str:
 def iceberg_classpath() -> str:
     """Apache Iceberg for Java, and Spark's jars of Hadoop."""
     return f"{fetched('iceberg-1.12.0', 'iceberg')}/*:{spark_jars()}"
+
+
+@pytest.fixture(scope="session")
+def namenode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An HDFS; yields its address."""
+    directory, port = tmp_path_factory.mktemp("hdfs"), free_port()
+    details, log = directory / "details.json", directory / "log"
+    command = ["java", "-Xmx300m", f"-Dtest.build.data={directory}"]
+    command += ["-cp", f"{fetched('hdfs-3.5.0', 'hdfs')}/*:{spark_jars()}"]
+    command += ["org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1"]
+    command += ["-nnport", str(port), "-httpport", str(free_port()), "-writeDetails", str(details)]
+    command += ["-D", "dfs.replication=1"]
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file, cwd=directory)
+    deadline = time.monotonic() + HDFS_START_SECONDS_MAX
+    while not details.exists() or not details.stat().st_size:
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.2)
+    yield f"127.0.0.1:{port}"
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[FailingS3]:
+    """An S3 that fails when it is told to."""
+    store = FailingS3()
+    yield store
+    store.stop()
+
+
+@pytest.fixture
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Where:
+    """A place of its own in the store that a test asks for by name."""
+    if request.param == "local":
+        return Where(f"file://{tmp_path}/where", StoreIO({}))
+    if request.param == "s3":
+        s3 = request.getfixturevalue("s3")
+        return Where(f"s3://{BUCKET}/{tmp_path.name}", StoreIO(s3.properties))
+    return Where(f"hdfs://{request.getfixturevalue('namenode')}/{tmp_path.name}", StoreIO({}))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""An S3 that fails on purpose: moto's server with faults in front of it."""
+"""Places in stores, and an S3 that fails on purpose: moto's server with faults in front of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import boto3
@@ -13,8 +14,39 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from pyarrow.fs import AwsStandardS3RetryStrategy
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from barnabas_pipeline.lake import store
+from barnabas_pipeline.lake.store import StoreIO
+
 BUCKET = "lake"
 KEYS = {"access": "test", "secret": "test"}
+
+
+@dataclass
+class Where:
+    """A location in some store, and the way to it."""
+
+    location: str
+    io: StoreIO
+
+    def __truediv__(self, name: str) -> Where:
+        return Where(f"{self.location}/{name}", self.io)
+
+    def read(self, name: str = "") -> bytes:
+        """The bytes of an object below it."""
+        return store.read(self.io, f"{self.location}/{name}" if name else self.location)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put an object below it, however others see that."""
+        store.write(self.io, f"{self.location}/{name}", data)
+
+    def names(self) -> list[str]:
+        """All objects below it."""
+        found = store.listing(self.io, self.location)
+        return sorted(one.location.removeprefix(f"{self.location}/") for one in found)
+
+    def all(self) -> dict[str, bytes]:
+        """All of them with their bytes."""
+        return {name: self.read(name) for name in self.names()}
 
 
 class Quiet(WSGIRequestHandler):

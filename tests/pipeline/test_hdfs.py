@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,36 +18,13 @@ from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.vacuum import vacuum
 from compat.kafka.broker import free_port
 
-from .conftest import Stream, fetched, spark_jars
+from .conftest import Stream
 from .tables import SCHEMA
 from .tables import load as load_rows
 from .test_lake import check, good_events, options, rows_of
 from .using import STEPS, die_at, run_here, use_lake
 
-START_SECONDS_MAX = 180
 ONCE = "dfs.client.failover.max.attempts"
-
-
-@pytest.fixture(scope="module")
-def namenode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An HDFS; yields its address."""
-    directory, port = tmp_path_factory.mktemp("hdfs"), free_port()
-    details, log = directory / "details.json", directory / "log"
-    command = ["java", "-Xmx300m", f"-Dtest.build.data={directory}"]
-    command += ["-cp", f"{fetched('hdfs-3.5.0', 'hdfs')}/*:{spark_jars()}"]
-    command += ["org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1"]
-    command += ["-nnport", str(port), "-httpport", str(free_port()), "-writeDetails", str(details)]
-    command += ["-D", "dfs.replication=1"]
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file, cwd=directory)
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while not details.exists() or not details.stat().st_size:
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.2)
-    yield f"127.0.0.1:{port}"
-    process.kill()
-    process.wait()
 
 
 def lake_at(namenode: str, directory: Path, **more: str) -> Lake:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as sf
@@ -24,15 +25,18 @@ from barnabas_pipeline.jobs.report import report
 from barnabas_pipeline.jobs.visitors import Visitors
 from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.ledger import HOUR_MS
+from barnabas_pipeline.lake.store import StoreIO
 from barnabas_pipeline.lake.table import ConflictError
 from barnabas_pipeline.lake.vacuum import vacuum
 from barnabas_pipeline.simulate.model import DAY_MS, Event, Simulation, Site
+from tests.pipeline.stores import Where
 from tests.pipeline.test_faults import run_cli
 from tests.pipeline.written import append
 
 START_MS = 1_700_000_000_000 // DAY_MS * DAY_MS
 SITE = Site(seed=5, events=3_000, start_ms=START_MS, hours=60.0, members=60, items=40, late_hours_max=30.0)
 DAYS = ("2023-11-14", "2023-11-15", "2023-11-16")
+somewhere = pytest.mark.parametrize("where", ["local", "s3"], indirect=True)
 POINTS = [name for name in faults.POINTS if name.startswith("derived.")]
 
 
@@ -55,16 +59,28 @@ def jobs(simulation: Simulation) -> list[Any]:
     return [rank.Rank(), Feed(follows), security.Security(), monitor.Monitor(window_ms=600_000), Visitors()]
 
 
-def published(root: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and not {"files", "commits", "_days"} & {*path.relative_to(root).parts}
-    }
+def published(root: Where) -> dict[str, bytes]:
+    names = (name for name in root.names() if not {"files", "commits", "_days"} & {*name.split("/")})
+    return {name: root.read(name) for name in names}
 
 
-def update(spark: Any, job: Any, lake: Path, root: Path, **more: Any) -> Any:
-    return Derived(job, lake=str(lake), root=str(root)).update(spark, **more)
+def derived(job: Any, lake: Path, root: Where) -> Derived:
+    return Derived(job, lake=lake_for(lake, root), root=root.location)
+
+
+def lake_for(lake: Path, root: Where) -> Lake:
+    """A lake on this machine whose properties are those of another store, too."""
+    return Lake(str(lake), properties=tuple(root.io.properties.items()))
+
+
+def update(spark: Any, job: Any, lake: Path, root: Where, **more: Any) -> Any:
+    return derived(job, lake, root).update(spark, **more)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Where:
+    """A directory for results."""
+    return Where(f"file://{tmp_path}/out", StoreIO({}))
 
 
 def portions(events: list[Event], count: int) -> Iterator[list[Event]]:
@@ -72,9 +88,17 @@ def portions(events: list[Event], count: int) -> Iterator[list[Event]]:
     return (events[at : at + size] for at in range(0, len(events), size))
 
 
+@somewhere
 def test_increments_of_which_each_is_killed_somewhere_give_what_one_run_gives(
-    spark: Any, simulation: Simulation, events: list[Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any,
+    simulation: Simulation,
+    events: list[Event],
+    tmp_path: Path,
+    where: Where,
+    out: Where,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The results of one run are in a directory, those of many also in another store: they are the same bytes."""
     first = random.randrange(len(POINTS))
     print(f"begins with {POINTS[first]}")
     lake, point = tmp_path / "lake", ""
@@ -91,44 +115,48 @@ def test_increments_of_which_each_is_killed_somewhere_give_what_one_run_gives(
             if (n + m) % 2:
                 point = POINTS[(len(killed) + first) % len(POINTS)]
                 with pytest.raises(Killed):
-                    update(spark, job, lake, tmp_path / "steps")
+                    update(spark, job, lake, where)
                 killed.append(point)
                 point = ""
-            done = update(spark, job, lake, tmp_path / "steps")
+            done = update(spark, job, lake, where)
             assert not done.is_replay or n == 0
         for day in DAYS[:2] if n == 1 else ():
-            report(spark, lake=str(lake), out=str(tmp_path / "steps"), day=day, partial=True)
+            report(spark, lake=lake_for(lake, where), out=where.location, day=day, partial=True)
     assert {*killed} == {*POINTS}
     for job in jobs(simulation):
-        assert update(spark, job, lake, tmp_path / "whole").is_replay
+        assert update(spark, job, lake, out).is_replay
     for day in DAYS:
-        again = report(spark, lake=str(lake), out=str(tmp_path / "steps"), day=day, partial=True)
-        once = report(spark, lake=str(lake), out=str(tmp_path / "whole"), day=day, partial=True)
+        again = report(spark, lake=lake_for(lake, where), out=where.location, day=day, partial=True)
+        once = report(spark, lake=str(lake), out=out.location, day=day, partial=True)
         assert again.rows == once.rows
         assert again.rows_read < once.rows_read or day == DAYS[2]
-    steps, whole = published(tmp_path / "steps"), published(tmp_path / "whole")
+    steps, whole = published(where), published(out)
     assert steps == whole
     assert {"monitor/results/rollups/2023-11-15.csv", "2023-11-15-partial/top_items.csv"} <= {*steps}
-    assert sum(row["views"] for row in pq.read_table(
-        tmp_path / "steps/visitors/results/visitors.parquet").to_pylist()) == sum(
-        event.kind == "profiles" for event in events)  # fmt: skip
+    seen = pq.read_table(pa.BufferReader(steps["visitors/results/visitors.parquet"]))
+    assert sum(seen["views"].to_pylist()) == sum(event.kind == "profiles" for event in events)
 
 
-def test_a_killed_process_neither_loses_nor_doubles(spark: Any, events: list[Event], tmp_path: Path) -> None:
+@somewhere
+def test_a_killed_process_neither_loses_nor_doubles(
+    spark: Any, events: list[Event], tmp_path: Path, where: Where, out: Where
+) -> None:
     lake, once = tmp_path / "lake", tmp_path / "once"
     once.mkdir()
     watched = [event for event in events if event.kind in ("metrics", "logs")]
-    words = ["monitor", "--lake", str(lake), "--out", str(tmp_path / "steps"), "--window", "600", "--json"]
+    words = ["monitor", "--lake", str(lake), "--out", where.location, "--window", "600", "--json"]
+    for name, value in where.io.properties.items():
+        words += ["--catalog-property", f"{name}={value}"]
     spark_words = ["--master", "local[2]", "--conf", "spark.driver.memory=512m"]
     for name, portion in zip(POINTS, portions(watched, len(POINTS)), strict=True):
         append(lake, portion)
         done = run_cli(*words, *spark_words, fault=name, once=once)
         assert done.returncode == -signal.SIGKILL, f"{name}:\n{done.stderr[-2000:]}"
     job = monitor.Monitor(window_ms=600_000)
-    update(spark, job, lake, tmp_path / "steps")
-    update(spark, job, lake, tmp_path / "whole")
-    assert published(tmp_path / "steps") == published(tmp_path / "whole")
-    rollups = Derived(job, lake=str(lake), root=str(tmp_path / "steps")).result("rollups")
+    update(spark, job, lake, where)
+    update(spark, job, lake, out)
+    assert published(where) == published(out)
+    rollups = derived(job, lake, where).result("rollups")
     assert sum(rollups["count"].to_pylist()) == len(watched), "each event is in one window"
 
 
@@ -146,18 +174,18 @@ def days_of(events: list[Event], count: int) -> list[Event]:
 
 
 def test_what_a_run_reads_grows_with_what_is_new_and_not_with_the_table(
-    spark: Any, simulation: Simulation, events: list[Event], tmp_path: Path
+    spark: Any, simulation: Simulation, events: list[Event], tmp_path: Path, out: Where
 ) -> None:
     costs = []
     for days in (2, 8):
-        lake, out = tmp_path / f"lake{days}", tmp_path / f"out{days}"
+        lake, found_in = tmp_path / f"lake{days}", out / str(days)
         lasting = days_of(events, days + 1)
         last = START_MS + days * DAY_MS + 20 * HOUR_MS
         append(lake, [event for event in lasting if event.ts < last])
         for job in jobs(simulation):
-            update(spark, job, lake, out)
+            update(spark, job, lake, found_in)
         append(lake, [event for event in lasting if event.ts >= last])
-        found = [update(spark, job, lake, out) for job in jobs(simulation)]
+        found = [update(spark, job, lake, found_in) for job in jobs(simulation)]
         costs.append({
             job.name: (done.rows_read, done.files_read, done.partials_read, done.parts)
             for job, done in zip(jobs(simulation), found, strict=True)
@@ -169,20 +197,20 @@ def test_what_a_run_reads_grows_with_what_is_new_and_not_with_the_table(
 
 
 def test_a_partition_without_news_is_left_alone_and_a_member_in_two_is_refused(
-    spark: Any, tmp_path: Path
+    spark: Any, tmp_path: Path, out: Where
 ) -> None:
     def seen(ts: int, member: str, visitor: str) -> Event:
         fields = {"ts": START_MS + ts, "member": member, "visitor": visitor}
         return Event(START_MS + ts, START_MS + ts, "profiles", member, fields)
 
-    lake, out = tmp_path / "lake", tmp_path / "out"
+    lake = tmp_path / "lake"
     append(lake, [seen(n, f"m{n % 9}", f"v{n % 2}") for n in range(36)])
     assert update(spark, Visitors(), lake, out).parts == 3
     append(lake, [seen(100, "m1", "v0"), seen(101, "m1", "v7")])
     done = update(spark, Visitors(), lake, out)
     assert (done.parts, done.rows_read) == (1, 2)
     rows = {row.pop("member"): row for row in
-            Derived(Visitors(), lake=str(lake), root=str(out)).result("visitors").to_pylist()}  # fmt: skip
+            derived(Visitors(), lake, out).result("visitors").to_pylist()}  # fmt: skip
     assert rows["m1"] == {"views": 6, "visitors": 3, "last": START_MS + 101}
     assert rows["m2"] == {"views": 4, "visitors": 2, "last": START_MS + 29}
     append(lake, [seen(102, f"m{n}", "v0") for n in range(9)], partitions=5)
@@ -190,7 +218,7 @@ def test_a_partition_without_news_is_left_alone_and_a_member_in_two_is_refused(
         update(spark, Visitors(), lake, out)
     assert update(spark, Visitors(rekeyed=True), lake, out).is_replay
     rows = {row["member"]: row["views"] for row in
-            Derived(Visitors(), lake=str(lake), root=str(out)).result("visitors").to_pylist()}  # fmt: skip
+            derived(Visitors(), lake, out).result("visitors").to_pylist()}  # fmt: skip
     assert rows == {f"m{n}": 5 + 2 * (n == 1) for n in range(9)}
 
 
@@ -216,22 +244,23 @@ class ByVisitor(DerivedJob):
         return {"all": condensed.select("visitor", "count")}
 
 
-def test_a_part_may_have_any_name_and_none(spark: Any, tmp_path: Path) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+@somewhere
+def test_a_part_may_have_any_name_and_none(spark: Any, tmp_path: Path, where: Where, out: Where) -> None:
+    lake = tmp_path / "lake"
     names = ["nothing", "null", "none", "a/b", "..", "x=1 y%2F", "ä"]
     for n in range(3):
         seen = [(START_MS + n, {"ts": START_MS + n, "member": "m", "visitor": one}) for one in names[: 7 - n]]
         append(lake, [Event(at, at, "profiles", "m", fields) for at, fields in seen])
-        update(spark, ByVisitor(), lake, out)
+        update(spark, ByVisitor(), lake, where)
     expected = {"" if one == "nothing" else one: min(7 - n, 3) for n, one in enumerate(names)}
-    derived = Derived(ByVisitor(), lake=str(lake), root=str(out))
+    found = derived(ByVisitor(), lake, where)
     for result in ("all", "counts"):
-        rows = derived.result(result).to_pylist()
+        rows = found.result(result).to_pylist()
         assert {row["visitor"]: row["count"] for row in rows} == expected
         assert len(rows) == len(expected)
-    update(spark, ByVisitor(), lake, tmp_path / "whole")
-    assert published(out) == published(tmp_path / "whole")
-    assert {one.name for one in (out / "by_visitor" / "results" / "counts").glob("*.csv")} == {
+    update(spark, ByVisitor(), lake, out)
+    assert published(where) == published(out)
+    assert {one for one in (where / "by_visitor/results/counts").names() if one.endswith("csv")} == {
         "none.csv", "a%2Fb.csv", "...csv", "x%3D1%20y%252F.csv", "%C3%A4.csv",
     }  # fmt: skip
 
@@ -239,10 +268,11 @@ def test_a_part_may_have_any_name_and_none(spark: Any, tmp_path: Path) -> None:
 # --- commits --------------------------------------------------------------------------------------------------------
 
 
+@somewhere
 def test_of_two_runs_one_wins_and_what_nobody_names_goes(
-    spark: Any, events: list[Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, events: list[Event], tmp_path: Path, where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+    lake = tmp_path / "lake"
     shares = list(portions([event for event in events if event.kind == "profiles"], 6))
     append(lake, shares[0])
     real, overtaken = faults.point, []
@@ -250,36 +280,38 @@ def test_of_two_runs_one_wins_and_what_nobody_names_goes(
     def overtake(name: str) -> None:
         if name == "derived.before_commit" and not overtaken:
             overtaken.append(name)
-            update(spark, Visitors(), lake, out)
+            update(spark, Visitors(), lake, where)
         real(name)
 
     monkeypatch.setattr(faults, "point", overtake)
     with pytest.raises(ConflictError, match="by another run"):
-        update(spark, Visitors(), lake, out)
+        update(spark, Visitors(), lake, where)
     monkeypatch.setattr(results, "COMMITS_KEPT", 2)
     for share in shares[1:]:
         append(lake, share)
-        update(spark, Visitors(), lake, out)
+        update(spark, Visitors(), lake, where)
     compact(spark, Lake(str(lake)).place("profiles"))
     vacuum(Lake(str(lake)).place("profiles"), age_seconds=0)
-    done = update(spark, Visitors(), lake, out)
+    done = update(spark, Visitors(), lake, where)
     assert (done.files_read, done.is_replay) == (0, False), "a compaction brings nothing"
-    store = results.Results(out / "visitors")
-    assert store.state().inputs == {"profiles": 7}
-    kept = [json.loads(path.read_text()) for path in (out / "visitors" / "commits").iterdir()]
-    assert len(kept) == 2
-    named = {path for one in kept for path in results.ResultState(**one).paths}
-    there = {store.below(one) for one in (out / "visitors" / "files").glob("*/*/*")}
+    kept = where / "visitors"
+    assert derived(Visitors(), lake, where).store.state().inputs == {"profiles": 7}
+    commits = [json.loads(text) for text in (kept / "commits").all().values()]
+    assert len(commits) == 2
+    named = {path for one in commits for path in results.ResultState(**one).paths}
+    there = {f"files/{name}" for name in (kept / "files").names()}
     assert named <= there
     assert all(int(one.split("/")[1].partition("-")[0]) > 5 for one in there - named), "but for the newest"
 
 
-def test_other_rules_judge_what_was_counted_before(spark: Any, events: list[Event], tmp_path: Path) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_other_rules_judge_what_was_counted_before(
+    spark: Any, events: list[Event], tmp_path: Path, out: Where
+) -> None:
+    lake = tmp_path / "lake"
     append(lake, events)
     update(spark, security.Security(), lake, out)
     strict = security.Security(replace(security.Rules(), login_failures=1))
     done = update(spark, strict, lake, out)
     assert (done.files_read, done.is_replay) == (0, False)
-    update(spark, strict, lake, tmp_path / "whole")
-    assert published(out) == published(tmp_path / "whole")
+    update(spark, strict, lake, out / "whole")
+    assert published(out / "security") == published(out / "whole/security")

@@ -1,27 +1,37 @@
-"""The directory of a result: what commits name stays and nothing else; people see the newest, others keep their files."""
+"""The files of a result: what commits name stays and nothing else; people see the newest, others keep their files."""
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
+import io
+import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pc_csv
-import pyarrow.parquet as pq
 import pytest
 
 from barnabas_pipeline import faults
+from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.jobs import results as results_module
-from barnabas_pipeline.jobs.results import Results, ResultState
+from barnabas_pipeline.jobs.results import Results, ResultState, results_location
+from barnabas_pipeline.lake import store
+from barnabas_pipeline.lake.store import StoreIO
 from barnabas_pipeline.lake.table import ConflictError
 from tests.support.effort import drawing
 
+from .stores import FailingS3, Where
+from .using import run_here
+
 KEPT = 3
+everywhere = pytest.mark.parametrize("where", ["local", "s3", "hdfs"], indirect=True)
+POINTS = {
+    "derived.before_commit": False,
+    "derived.after_commit": True,
+    "derived.during_publish": True,
+}
+"""Places where a run dies when its partials are there, and whether it has committed by then."""
 
 
 @pytest.fixture
@@ -29,29 +39,32 @@ def few_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results_module, "COMMITS_KEPT", KEPT)
 
 
-def write(store: Results, known: ResultState, parts: Iterable[str], names: Iterable[str]) -> ResultState:
+def results_at(where: Where) -> Results:
+    return Results(f"{where.location}/job", where.io)
+
+
+def write(kept: Results, known: ResultState, parts: Iterable[str], names: Iterable[str]) -> ResultState:
     """Write what a run writes: partials of some parts and results, each with a text that nobody else writes."""
     version = known.version + 1
-    directory = store.begin(version)
-    partials = {}
-    for part in parts:
-        place = directory / "partials" / f"_part={part}"
-        place.mkdir(parents=True)
-        (place / "rows").write_text(f"{part} of {directory.name}")
-        partials[part] = store.below(place)
-    shown = {}
-    for name in names:
-        place = directory / "results" / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(f"{name} of {directory.name}")
-        shown[name] = store.below(place)
-    return ResultState(version, partials=known.partials | partials, results=shown)
+    directory = kept.begin(version)
+
+    def put(name: str) -> str:
+        store.write(kept.io, f"{directory}/{name}", f"{name} of {directory}".encode())
+        return kept.below(f"{directory}/{name}")
+
+    partials = {part: put(f"partials/{part}.parquet") for part in parts}
+    return ResultState(
+        version, partials=known.partials | partials, results={name: put(f"results/{name}") for name in names}
+    )
 
 
-def shown_in(directory: Path) -> dict[str, str]:
-    """All that people see there."""
-    found = directory.rglob("*")
-    return {one.relative_to(directory).as_posix(): one.read_text() for one in found if one.is_file()}
+def texts_of(kept: Results, paths: Iterable[str]) -> dict[str, bytes]:
+    return {path: store.read(kept.io, kept.path(path)) for path in paths}
+
+
+def named_by(kept: Results, state: ResultState) -> dict[str, bytes]:
+    """What people are to see of a commit."""
+    return {name: store.read(kept.io, kept.path(path)) for name, path in state.results.items()}
 
 
 # --- any history -----------------------------------------------------------------------------------------------------
@@ -59,204 +72,362 @@ def shown_in(directory: Path) -> dict[str, str]:
 
 @dataclass
 class Model:
-    """The same directory as a list: of each commit, the texts that it names."""
+    """The same location as a list: of each commit, the texts that it names."""
 
-    commits: list[dict[str, str]] = field(default_factory=list)
+    commits: list[dict[str, bytes]] = field(default_factory=list)
     published: int = 0
-
-    def commit(self, store: Results, state: ResultState) -> None:
-        texts = {path: (store.root / path).read_text() for path in state.results.values()}
-        texts |= {path: (store.root / path / "rows").read_text() for path in state.partials.values()}
-        self.commits.append(texts)
 
 
 @pytest.mark.usefixtures("few_commits")
-@pytest.mark.parametrize("run", range(8))
-def test_whatever_runs_do_kept_commits_are_whole_and_nothing_else_is_left(tmp_path: Path, run: int) -> None:
+@pytest.mark.parametrize(
+    ("where", "steps", "run"),
+    [*(("local", 40, run) for run in range(8)), ("s3", 40, 8), ("s3", 40, 9), ("hdfs", 20, 10)],
+    indirect=["where"],
+)
+def test_whatever_runs_do_kept_commits_are_whole_and_nothing_else_is_left(
+    where: Where, steps: int, run: int
+) -> None:
     """Runs at random: one after the other, two from the same state, some that die before or after their commit."""
     draw = drawing(run)
-    store, shown, model = Results(tmp_path / "job"), tmp_path / "shown", Model()
+    kept, shown, model = results_at(where), where / "shown", Model()
     older: list[ResultState] = []
-    for _ in range(40):
-        known = store.state()
+    for _ in range(steps):
+        known = kept.state()
         assert known.version == len(model.commits)
         parts = draw.sample("abcd", draw.randrange(3))
         names = draw.sample(["x.csv", "y.csv", "days/1.csv", "days/2.csv"], draw.randrange(1, 4))
-        made = write(store, known, parts, names)
+        old = known.results.keys() - names
+        made = write(kept, known, parts, names)
+        made.results |= {name: known.results[name] for name in old if name.startswith("days/")}
         what = draw.choice(["done", "done", "died", "late"])
         if what == "late" and older:
-            late = write(store, draw.choice(older), parts, names)
+            late = write(kept, draw.choice(older), parts, names)
             with pytest.raises(ConflictError, match=rf"version {late.version} of .* by another run"):
-                store.commit(late)
+                kept.commit(late)
         elif what == "done":
             older.append(known)
-            model.commit(store, made)
-            store.commit(made)
-            assert store.state() == made
-            _check_files(store, model, made.version)
+            model.commits.append(texts_of(kept, made.paths))
+            kept.commit(made)
+            assert kept.state() == made
+            _check_files(kept, model, made.version)
         if draw.random() < 0.5 or len(model.commits) - model.published == KEPT - 1:
-            store.publish(shown)
+            kept.publish(shown.location)
             model.published = len(model.commits)
-            newest = store.state().results
-            assert shown_in(shown) == {name: (store.root / path).read_text() for name, path in newest.items()}
+            assert shown.all() == named_by(kept, kept.state())
 
 
-def _check_files(store: Results, model: Model, newest: int) -> None:
+def _check_files(kept: Results, model: Model, newest: int) -> None:
     """Look whether all is there that the newest commits name, and of older runs nothing else."""
     named = {path: text for one in model.commits[-KEPT:] for path, text in one.items()}
-    there = {
-        store.below(one): (one / "rows" if one.is_dir() else one).read_text()
-        for one in [
-            *store.root.glob("files/*/partials/*"),
-            *(one for one in store.root.glob("files/*/results/**/*") if one.is_file()),
-        ]
-    }
-    assert named.items() <= there.items()
+    there = {kept.below(one.location) for one in store.listing(kept.io, kept.path("files"))}
+    assert texts_of(kept, named) == named
     if newest > KEPT:
-        runs = {one.name for one in (store.root / "files").iterdir()}
-        old = {one for one in runs if int(one.partition("-")[0]) <= newest - KEPT}
-        assert {path.split("/")[1] for path in named} >= old, "a run that nobody names has no directory"
-        assert {path for path in there.keys() - named.keys() if path.split("/")[1] in old} == set()
-        assert len([*(store.root / "commits").iterdir()]) == KEPT
+        old = {path for path in there if int(path.split("/")[1].partition("-")[0]) <= newest - KEPT}
+        assert old <= named.keys()
+        assert len([*store.listing(kept.io, kept.path("commits"))]) == KEPT
+
+
+@pytest.mark.usefixtures("few_commits")
+@pytest.mark.parametrize("where", ["local"], indirect=True)
+def test_a_run_that_nobody_names_has_no_directory(where: Where, tmp_path: Any) -> None:
+    kept = results_at(where)
+    for _ in range(2 * KEPT):
+        kept.commit(write(kept, kept.state(), "a", ["x"]))
+    assert len([*(tmp_path / "where" / "job" / "files").iterdir()]) == KEPT
 
 
 # --- commits ---------------------------------------------------------------------------------------------------------
 
 
+@everywhere
 def test_a_commit_that_another_has_built_on_at_once_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, real = Results(tmp_path), results_module.put_if_absent
+    kept, real = results_at(where), store.put_if_absent
 
-    def put(path: Path, data: bytes) -> bool:
-        done = real(path, data)
+    def put(*arguments: Any) -> bool:
+        done = real(*arguments)
         monkeypatch.undo()
-        store.commit(write(store, store.state(), "b", ["x"]))
+        kept.commit(write(kept, kept.state(), "b", ["x"]))
         return done
 
-    monkeypatch.setattr(results_module, "put_if_absent", put)
-    store.commit(write(store, ResultState(), "a", ["x"]))
-    assert (store.state().version, [*store.state().partials]) == (2, ["a", "b"])
+    monkeypatch.setattr(store, "put_if_absent", put)
+    kept.commit(write(kept, ResultState(), "a", ["x"]))
+    assert (kept.state().version, [*kept.state().partials]) == (2, ["a", "b"])
 
 
+@everywhere
 @pytest.mark.usefixtures("few_commits")
-@pytest.mark.parametrize("behind", range(1, 3 * KEPT))
-def test_a_run_is_refused_however_many_commits_it_is_behind(tmp_path: Path, behind: int) -> None:
-    store = Results(tmp_path)
-    store.commit(write(store, ResultState(), "a", ["x"]))
-    late = write(store, store.state(), "b", ["x"])
+@pytest.mark.parametrize("behind", [1, 2, KEPT - 1, KEPT, KEPT + 1, 2 * KEPT + 1])
+def test_a_run_is_refused_however_many_commits_it_is_behind(where: Where, behind: int) -> None:
+    kept = results_at(where)
+    kept.commit(write(kept, ResultState(), "a", ["x"]))
+    late = write(kept, kept.state(), "b", ["x"])
     for _ in range(behind):
-        store.commit(write(store, store.state(), "c", ["x"]))
+        kept.commit(write(kept, kept.state(), "c", ["x"]))
     with pytest.raises(ConflictError):
-        store.commit(late)
-    assert (store.state().version, [*store.state().partials]) == (1 + behind, ["a", "c"])
+        kept.commit(late)
+    assert (kept.state().version, [*kept.state().partials]) == (1 + behind, ["a", "c"])
+
+
+@everywhere
+def test_of_many_who_commit_at_the_same_time_one_has(where: Where) -> None:
+    kept = results_at(where)
+    words = f"kept = Results({kept.root!r}, StoreIO({kept.io.properties!r}))"
+    code = f"""
+import sys, threading
+from barnabas_pipeline.jobs.results import Results
+from barnabas_pipeline.lake.store import StoreIO
+from tests.pipeline.test_results import *
+{words}
+ready, done = threading.Barrier(8), []
+def run(number):
+    made = write(kept, ResultState(), [str(number)], ["x"])
+    ready.wait()
+    try:
+        kept.commit(made)
+        done.append(number)
+    except ConflictError:
+        pass
+threads = [threading.Thread(target=run, args=(number,)) for number in range(8)]
+[one.start() for one in threads]
+[one.join() for one in threads]
+assert [str(one) for one in done] == [*kept.state().partials], done
+"""
+    done = run_here(code)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.usefixtures("few_commits")
+@everywhere
 def test_of_two_that_clean_up_at_the_same_time_neither_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, removed = Results(tmp_path), shutil.rmtree
+    kept, real = results_at(where), Results._clean
     for _ in range(KEPT + 1):
-        store.commit(write(store, store.state(), "a", ["x", "days/1"]))
+        kept.commit(write(kept, kept.state(), "a", ["x", "days/1"]))
 
-    def remove(path: Any, *more: Any, **options: Any) -> None:
-        monkeypatch.undo()
-        monkeypatch.setattr(results_module, "COMMITS_KEPT", KEPT)
-        store.commit(write(store, store.state(), "a", ["x"]))
-        removed(path, *more, **options)
+    def clean(self: Results, run: str, paths: list[str], named: set[str]) -> None:
+        monkeypatch.setattr(Results, "_clean", real)
+        kept.commit(write(kept, kept.state(), "a", ["x"]))
+        real(self, run, paths, named)
+        real(self, run, paths, {paths[0]})  # whatever the other has left
 
-    monkeypatch.setattr(shutil, "rmtree", remove)
-    store.commit(write(store, store.state(), "a", ["x"]))
-    assert store.state().version == KEPT + 3
-    assert len([*(tmp_path / "commits").iterdir()]) == KEPT
-    store.publish(tmp_path / "shown")
+    monkeypatch.setattr(Results, "_clean", clean)
+    kept.commit(write(kept, kept.state(), "a", ["x"]))
+    assert kept.state().version == KEPT + 3
+    assert len([*store.listing(kept.io, kept.path("commits"))]) == KEPT
+    kept.publish((where / "shown").location)
 
 
-def test_a_commit_that_goes_while_it_is_looked_at_is_none(tmp_path: Path) -> None:
-    store = Results(tmp_path / "job")
-    store.commit(write(store, ResultState(), "a", ["x"]))
-    (tmp_path / "job" / "commits" / f"{0:020d}.json").symlink_to("gone")  # listed, and gone when it is read
-    store.publish(tmp_path / "shown")
-    assert [*shown_in(tmp_path / "shown")] == ["x"]
+@everywhere
+def test_a_commit_that_goes_while_it_is_looked_at_is_none(
+    where: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, real = results_at(where), store.read
+    kept.commit(write(kept, ResultState(), "a", ["x"]))
+    kept.commit(write(kept, kept.state(), "a", ["y"]))
+
+    def read(files: StoreIO, location: str) -> bytes:
+        if location.endswith(f"commits/{1:020d}.json"):  # listed, and gone when it is read
+            files.delete(location) if files.new_input(location).exists() else None
+        return real(files, location)
+
+    monkeypatch.setattr(store, "read", read)
+    kept.publish((where / "shown").location)
+    assert (where / "shown").names() == ["y"]
+
+
+@everywhere
+@pytest.mark.parametrize(("point", "is_committed"), POINTS.items())
+def test_a_run_that_dies_has_done_nothing_or_all_of_it(where: Where, point: str, is_committed: bool) -> None:
+    kept, shown = results_at(where), where / "shown"
+    kept.commit(write(kept, ResultState(), "a", ["x", "y"]))
+    kept.publish(shown.location)
+    before = shown.all()
+    code = f"""
+from barnabas_pipeline.jobs.results import Results
+from barnabas_pipeline.lake.store import StoreIO
+from tests.pipeline.test_results import *
+kept = Results({kept.root!r}, StoreIO({kept.io.properties!r}))
+kept.commit(write(kept, kept.state(), "b", ["y", "z"]))
+kept.publish({shown.location!r})
+"""
+    done = run_here(code, BARNABAS_FAULT=point)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    state = kept.state()
+    assert [*state.partials] == (["a", "b"] if is_committed else ["a"])
+    now = shown.all()
+    assert (now == before) is (point != "derived.during_publish")
+    assert all(text in (before.get(name), named_by(kept, state).get(name)) for name, text in now.items())
+    kept.publish(shown.location)
+    assert shown.all() == named_by(kept, state)
+    kept.commit(write(kept, state, "c", ["x"]))
+    assert kept.state().version == 2 + is_committed
+
+
+@pytest.mark.parametrize("what", ["error", "lost", "error after"])
+@pytest.mark.parametrize("where", ["s3"], indirect=True)
+def test_a_run_finds_its_own_commit_where_the_answer_was_lost(where: Where, s3: FailingS3, what: str) -> None:
+    kept, puts = results_at(where), []
+
+    def rule(method: str, path: str) -> str:
+        if method != "PUT" or "/commits/" not in path:
+            return ""
+        puts.append(path)
+        return what if len(puts) == 1 else ""
+
+    made = write(kept, ResultState(), "a", ["x"])
+    with s3.failing(rule) as failed:
+        kept.commit(made)
+    assert len(failed) == 1
+    assert len(puts) == 2, "it was asked again"
+    assert kept.state() == made
+
+
+@pytest.mark.parametrize("where", ["s3"], indirect=True)
+def test_a_lost_answer_to_a_commit_that_another_was_faster_with_is_a_conflict(
+    where: Where, s3: FailingS3
+) -> None:
+    kept = results_at(where)
+    mine, other = (write(kept, ResultState(), part, ["x"]) for part in "ab")
+    kept.commit(other)
+    gone: list[str] = []
+
+    def rule(method: str, path: str) -> str:
+        if method != "PUT" or "/commits/" not in path or gone:
+            return ""
+        gone.append(path)
+        return "lost"
+
+    with s3.failing(rule), pytest.raises(ConflictError):
+        kept.commit(mine)
+    assert kept.state() == other
+
+
+@pytest.mark.parametrize("where", ["s3"], indirect=True)
+def test_a_store_that_does_not_answer_leaves_all_as_it_was(
+    where: Where, s3: FailingS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_module, "TRIES_MAX", 2)
+    kept = results_at(where)
+    made = write(kept, ResultState(), "a", ["x"])
+    with s3.failing(lambda method, path: "error" if method == "PUT" else "") as failed:
+        with pytest.raises(IncompleteError, match=r"cannot be reached: OSError: s3://.*503"):
+            kept.commit(made)
+        with pytest.raises(IncompleteError, match="cannot be reached"):
+            kept.write_tables([("t", pa.table({"a": [1]}))], kept.begin(1))
+    assert failed
+    assert kept.state() == ResultState()
+    kept.commit(made)
 
 
 # --- files for people ------------------------------------------------------------------------------------------------
 
 
-def test_only_results_of_earlier_commits_are_removed(tmp_path: Path) -> None:
-    results, shown = Results(tmp_path / "job"), tmp_path / "shown"
-    shown.mkdir()
-    (shown / "mine.csv").write_text("of a person")
+@everywhere
+def test_only_results_of_earlier_commits_are_removed(where: Where) -> None:
+    kept, shown = results_at(where), where / "shown"
+    shown.write("mine.csv", b"of a person")
     for names in (["a.csv", "b.csv", "days/1.csv"], ["b.csv"]):
-        made = write(results, results.state(), "", names)
-        results.commit(made)
-        results.publish(shown)
-    assert shown_in(shown) == {
-        "mine.csv": "of a person",
-        "b.csv": (results.root / made.results["b.csv"]).read_text(),
-    }
+        made = write(kept, kept.state(), "", names)
+        kept.commit(made)
+        kept.publish(shown.location)
+    assert shown.all() == {"mine.csv": b"of a person", **named_by(kept, made)}
+    assert [*named_by(kept, made)] == ["b.csv"]
 
 
+@everywhere
 def test_results_are_those_of_a_commit_that_comes_while_they_are_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, shown = Results(tmp_path / "job"), tmp_path / "shown"
-    store.commit(write(store, ResultState(), "", ["a", "b"]))
+    kept, shown = results_at(where), where / "shown"
+    kept.commit(write(kept, ResultState(), "", ["a", "b"]))
 
     def meanwhile(name: str) -> None:
         if name == "derived.during_publish":
             monkeypatch.undo()
-            store.commit(write(store, store.state(), "", ["b", "c"]))
-            store.publish(shown)
+            kept.commit(write(kept, kept.state(), "", ["b", "c"]))
+            kept.publish(shown.location)
 
     monkeypatch.setattr(faults, "point", meanwhile)
-    store.publish(shown)
-    newest = store.state()
+    kept.publish(shown.location)
+    newest = kept.state()
     assert newest.version == 2
-    assert shown_in(shown) == {name: (store.root / path).read_text() for name, path in newest.results.items()}
+    assert shown.all() == named_by(kept, newest)
 
 
-@pytest.mark.parametrize("has_links", [True, False])
-def test_results_are_linked_and_copied_where_files_cannot_have_two_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
-) -> None:
-    def refuse(*_: Any) -> None:
-        raise OSError(errno.EXDEV, "another file system")
+@everywhere
+@pytest.mark.usefixtures("few_commits")
+def test_what_a_late_run_has_shown_is_replaced_and_what_was_long_there_is_left_alone(where: Where) -> None:
+    kept, shown = results_at(where), where / "shown"
+    first = write(kept, ResultState(), "", ["days/1"])
+    kept.commit(first)
+    for n in range(KEPT):
+        made = write(kept, kept.state(), "", ["x"])
+        made.results |= {"days/1": first.results["days/1"]}
+        kept.publish(shown.location)
+        assert shown.read("days/1") == named_by(kept, first)["days/1"], n
+        shown.write("days/1", b"of a run that was overtaken")
+        kept.commit(made)
+    kept.publish(shown.location)
+    assert shown.read("days/1") == b"of a run that was overtaken"
+    assert shown.read("x") == named_by(kept, made)["x"]
 
-    store, shown = Results(tmp_path / "job"), tmp_path / "shown"
-    made = write(store, ResultState(), "", ["a", "days/1"])
-    store.commit(made)
-    with monkeypatch.context() as patch:
-        if not has_links:
-            patch.setattr(os, "link", refuse)
-        store.publish(shown)
-        store.publish(shown)
-    for name, path in made.results.items():
-        assert (shown / name).samefile(store.path(path)) is has_links
-        assert (shown / name).read_text() == Path(store.path(path)).read_text()
-    assert sorted(shown_in(shown)) == ["a", "days/1"], "and no temporary file"
+
+@pytest.mark.parametrize("where", ["local", "hdfs"], indirect=True)
+def test_who_looks_sees_the_old_or_the_new_and_no_half(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, shown, real = results_at(where), where / "shown", store.write
+    for names in (["x"], ["x"]):
+        made = write(kept, kept.state(), "", names)
+        kept.commit(made)
+        before = shown.all()
+        seen: list[dict[str, bytes]] = []
+
+        def half(files: StoreIO, location: str, data: bytes, seen: list[Any] = seen) -> None:
+            real(files, location, data[:3])
+            seen.append({name: text for name, text in shown.all().items() if not name.startswith(".")})
+            real(files, location, data)
+
+        monkeypatch.setattr(store, "write", half)
+        kept.publish(shown.location)
+        monkeypatch.undo()
+        assert seen == [before]
+        assert shown.all() == named_by(kept, made), "and no temporary file"
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def test_tables_are_sorted_and_those_without_lists_are_read_by_anything(tmp_path: Path) -> None:
-    store = Results(tmp_path / "job")
-    directory = store.begin(1) / "results"
+@everywhere
+def test_tables_are_sorted_and_those_without_lists_are_read_by_anything(where: Where) -> None:
+    kept = results_at(where)
     plain = pa.table({"a": [2, 1, 1], "b": ["x", "z", "y"]})
     lists = pa.table({"l": [[2], [1]], "a": [2, 1]})
     structs = pa.table({"a": [1], "s": [{"x": 1}]})
-    named = store.write_tables(
-        [("plain", plain), ("lists", lists), ("days/1", plain), ("structs", structs)], directory
+    named = kept.write_tables(
+        [("plain", plain), ("lists", lists), ("days/1", plain), ("structs", structs)],
+        f"{kept.begin(1)}/results",
     )
     assert sorted(named) == [
         "days/1.csv", "days/1.parquet", "lists.parquet", "plain.csv", "plain.parquet", "structs.parquet",
     ]  # fmt: skip
-    read = {name: pq.read_table(store.path(path)) for name, path in named.items() if name.endswith("parquet")}
+    read = {name: kept.read_table(path) for name, path in named.items() if name.endswith("parquet")}
     in_order = {"a": [1, 1, 2], "b": ["y", "z", "x"]}
     assert read["plain.parquet"].to_pydict() == read["days/1.parquet"].to_pydict() == in_order
     assert read["lists.parquet"].to_pydict() == {"l": [[1], [2]], "a": [1, 2]}
-    assert pc_csv.read_csv(store.path(named["plain.csv"])).to_pydict() == in_order
-    store.commit(ResultState(1, results=named))
-    assert replace(store.state(), version=0).results == named
+    assert (
+        pc_csv.read_csv(io.BytesIO(store.read(kept.io, kept.path(named["plain.csv"])))).to_pydict()
+        == in_order
+    )
+    kept.commit(ResultState(1, results=named))
+    assert replace(kept.state(), version=0).results == named
+
+
+# --- stores ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["ftp://host/x", "oss://bucket/x", "viewfs://x/y", "http://h/x"])
+def test_a_store_that_cannot_keep_results_is_a_wrong_option(name: str) -> None:
+    with pytest.raises(UsageError, match=r"results are kept in a directory, or in abfs, .*hdfs.*, s3, "):
+        results_location(name)

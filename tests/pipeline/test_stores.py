@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,13 +16,6 @@ from barnabas_pipeline.lake.vacuum import find_orphans
 from .stores import BUCKET, FailingS3
 from .tables import load, scan, staged, versions
 from .using import STEPS, die_at, use_lake
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[FailingS3]:
-    store = FailingS3()
-    yield store
-    store.stop()
 
 
 @pytest.fixture

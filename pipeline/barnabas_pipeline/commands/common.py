@@ -87,8 +87,15 @@ def directory(text: str) -> str:
 
     path = local_path(location_of(text))
     if path is None:
-        raise UsageError(f"{text} is not a directory of this machine, and results are kept in nothing else")
+        raise UsageError(f"{text} is not a directory of this machine")
     return str(path)
+
+
+def results(text: str) -> str:
+    """A location that results can be kept below. Raises UsageError."""
+    from barnabas_pipeline.jobs.results import results_location
+
+    return results_location(text)
 
 
 def add_lake(parser: argparse.ArgumentParser) -> None:

@@ -48,9 +48,9 @@ def add_derived(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument(
         "--out",
         required=True,
-        type=common.directory,
-        metavar="DIR",
-        help="the results are below it, one directory per job",
+        type=common.results,
+        metavar="URI",
+        help="the results are below it, one directory per job: a directory, or s3://..., as --lake",
     )
     parser.add_argument("--prefix", default="", help="of the topics' names")
     parser.add_argument(
@@ -82,16 +82,17 @@ def run_derived(args: Any) -> int:
     if args.to_topic and type(job).messages is DerivedJob.messages:
         raise UsageError(f"{job.name} has nothing to send to a topic")
     truth = Truth.from_json(Path(args.truth).read_text()) if args.truth else None
-    spark = common.spark_session(args, job.name)
     derived = Derived(job, lake=common.lake(args), root=args.out, prefix=args.prefix)
+    spark = common.spark_session(args, job.name)
     facts: dict[str, Any] = {}
 
     def update() -> None:
         facts.update(asdict(derived.update(spark, replay=args.replay and not facts)))
         facts["updates"] = facts.get("updates", 0) + 1
         if args.to_topic:
-            memory = derived.root / "published.json"
-            sent = publish(args.bootstrap, args.to_topic, job.messages(derived), memory=memory)
+            memory = f"{derived.root}/published.json"
+            messages = job.messages(derived)
+            sent = publish(args.bootstrap, args.to_topic, messages, io=derived.store.io, memory=memory)
             facts["sent"] = facts.get("sent", 0) + sent
 
     if args.trigger:
@@ -131,7 +132,7 @@ def _follow(spark: Any, args: Any, kinds: tuple[str, ...], update: Callable[[], 
 def add_report(parser: argparse.ArgumentParser) -> None:
     """Options of report."""
     common.add_lake(parser)
-    parser.add_argument("--out", required=True, type=common.directory, metavar="DIR")
+    parser.add_argument("--out", required=True, type=common.results, metavar="URI", help="as --lake")
     parser.add_argument("--prefix", default="", help="of the topics' names")
     parser.add_argument("--day", required=True, metavar="2026-11-20")
     parser.add_argument("--partial", action="store_true", help="although hours are not sealed")
@@ -142,9 +143,8 @@ def run_report(args: Any) -> int:
     """Write a day's tables."""
     from barnabas_pipeline.jobs.report import report
 
+    lake = common.lake(args)
     spark = common.spark_session(args, f"report {args.day}")
-    summary = report(
-        spark, lake=common.lake(args), out=args.out, day=args.day, prefix=args.prefix, partial=args.partial
-    )
+    summary = report(spark, lake=lake, out=args.out, day=args.day, prefix=args.prefix, partial=args.partial)
     summarize("report", asdict(summary), as_json=args.json)
     return EXIT_DONE

@@ -15,21 +15,20 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import UsageError
-from barnabas_pipeline.jobs.results import PART, Results, ResultState
+from barnabas_pipeline.jobs.results import PART, Results, ResultState, results_location
 from barnabas_pipeline.lake import frames
-from barnabas_pipeline.lake.iceberg import Lake, explained, lake_of
+from barnabas_pipeline.lake.iceberg import Lake, explained, lake_of, store_properties
 from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile, State
 from barnabas_pipeline.lake.scan import Piece, Span
+from barnabas_pipeline.lake.store import StoreIO, local_path
 from barnabas_pipeline.lake.table import Table
 
 REPLAY_KINDS = ("backfill",)  # after these, what was aggregated is not what the lake says any more
@@ -130,7 +129,10 @@ class _News:
 
 
 class Derived:
-    """The results of one job below `root`, from the lake below `lake`, of all events or of those of some time."""
+    """The results of one job below `root`, from the lake below `lake`, of all events or of those of some time.
+
+    Both are directories or locations of any store; properties of the lake are those of both stores.
+    """
 
     def __init__(
         self,
@@ -142,8 +144,8 @@ class Derived:
         span_ms: tuple[int, int] | None = None,
     ):
         self.job = job
-        self.root = Path(root).absolute() / job.name
-        self.store = Results(self.root)
+        self.root = f"{results_location(root)}/{job.name}"
+        self.store = Results(self.root, StoreIO(store_properties(lake_of(lake))))
         self.tables = {kind: Table(lake_of(lake).place(f"{prefix}{kind}")) for kind in job.kinds}
         self._span_ms = span_ms
 
@@ -187,7 +189,7 @@ class Derived:
             self._make(spark, known, made, states, news, summary)
         if made != replace(known, version=made.version):
             self.store.commit(made)
-        self._report(summary, Path(out) if out else self.root / "results")
+        self._report(summary, out or f"{self.root}/results")
         return summary
 
     def result(self, name: str) -> Any:
@@ -198,8 +200,7 @@ class Derived:
             for one in sorted(found)
             if one.endswith(".parquet") and one.removesuffix(".parquet").split("/")[0] == name
         ]
-        paths = [found[one] for one in names]
-        return pa.concat_tables(pq.read_table(self.store.path(path)) for path in paths)
+        return pa.concat_tables(self.store.read_table(found[one]) for one in names)
 
     # --- what is new ------------------------------------------------------------------------------------------------
 
@@ -250,7 +251,7 @@ class Derived:
         kept = ResultState() if news.is_replay else known
         fresh, merged = self._merged(spark, kept, states, news, summary)
         try:
-            changed = self.store.write_parts(merged, directory / "partials")
+            changed = self.store.write_parts(merged, f"{directory}/partials")
         finally:
             fresh.unpersist()
         summary.parts = len(changed)
@@ -258,13 +259,13 @@ class Derived:
         faults.point("derived.after_partials")
         if made.settings != kept.settings:  # what follows from partials may be another
             changed, kept = made.partials, ResultState()
-        touched = self._read(spark, changed, fresh.schema)
+        touched = self.store.read_parts(spark, changed, fresh.schema)
         made.condensed, condensed = made.partials, touched
         if type(self.job).condense is not DerivedJob.condense:
             condensed = self.job.condense(touched)
-            made.condensed = kept.condensed | self.store.write_parts(condensed, directory / "condensed")
+            made.condensed = kept.condensed | self.store.write_parts(condensed, f"{directory}/condensed")
         tables = [(name, frame.toArrow()) for name, frame in self.job.finish(
-            self._read(spark, made.condensed, condensed.schema)).items()]  # fmt: skip
+            self.store.read_parts(spark, made.condensed, condensed.schema)).items()]  # fmt: skip
         for name, frame in self.job.by_part(touched).items():
             table = frame.toArrow()
             tables += [
@@ -272,7 +273,7 @@ class Derived:
                 for part in pc.unique(table[PART]).to_pylist()
             ]
         by_part = {name: path for name, path in kept.results.items() if "/" in name}
-        made.results = by_part | self.store.write_tables(tables, directory / "results")
+        made.results = by_part | self.store.write_tables(tables, f"{directory}/results")
         summary.rows = {name: table.num_rows for name, table in tables}
 
     def _merged(
@@ -290,8 +291,8 @@ class Derived:
         old = {part: kept.partials[part] for part in touched if part in kept.partials}
         if not old:
             return fresh, fresh
-        before = self._read(spark, old, fresh.schema)
-        summary.partials_read = sum(_rows(Path(self.store.path(path))) for path in old.values())
+        before = self.store.read_parts(spark, old, fresh.schema)
+        summary.partials_read = sum(self.store.rows(path) for path in old.values())
         return fresh, self._in_parts(self.job.merge(fresh.unionByName(before).drop(PART)))
 
     def _in_parts(self, partials: Any) -> Any:
@@ -300,16 +301,12 @@ class Derived:
         part = sf.nullif(self.job.part().cast("string"), sf.lit(""))  # Spark names both directories alike
         return partials.withColumn(PART, sf.coalesce(part, sf.lit("none")))
 
-    def _read(self, spark: Any, parts: Mapping[str, str], schema: Any) -> Any:
-        paths = [self.store.path(path) for path in parts.values()]
-        return spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
-
-    def _report(self, summary: DerivedSummary, out: Path) -> None:
+    def _report(self, summary: DerivedSummary, out: str) -> None:
         self.store.publish(out)
         state = self.store.state()
         summary.version = state.version
         summary.results = {
-            name.removesuffix(".parquet"): str(out / name)
+            name.removesuffix(".parquet"): str(local_path(f"{out}/{name}") or f"{out}/{name}")
             for name in state.results
             if name.endswith(".parquet")
         }
@@ -320,7 +317,3 @@ def day(column: str) -> Any:
     from pyspark.sql import functions as sf
 
     return sf.date_format(sf.timestamp_millis(column), "yyyy-MM-dd")
-
-
-def _rows(directory: Path) -> int:
-    return sum(pq.read_metadata(path).num_rows for path in directory.glob("*.parquet"))

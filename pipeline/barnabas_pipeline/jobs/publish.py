@@ -9,22 +9,30 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 from barnabas_pipeline.errors import IncompleteError
+from barnabas_pipeline.lake import store
+from barnabas_pipeline.lake.iceberg import explained
 
 FLUSH_SECONDS_MAX = 120.0
 
 
-def publish(bootstrap: str, topic: str, messages: Mapping[str, Any], *, memory: Path) -> int:
-    """Send those messages (by key, as JSON; None deletes) that differ from what `memory` says was sent last.
+@explained()
+def publish(
+    bootstrap: str, topic: str, messages: Mapping[str, Any], *, io: store.StoreIO, memory: str
+) -> int:
+    """Send those messages (by key, as JSON; None deletes) that differ from what an object says was sent last.
 
-    Returns how many were sent. `memory` is replaced when all are acknowledged. Raises IncompleteError.
+    Returns how many were sent. The object, at the location `memory`, is replaced when all are acknowledged. Raises
+    IncompleteError.
     """
     from confluent_kafka import Producer
 
-    known: dict[str, str] = json.loads(memory.read_text()) if memory.exists() else {}
+    known: dict[str, str] = {}
+    with suppress(FileNotFoundError):
+        known = json.loads(store.read(io, memory))
     texts = {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in messages.items()}
     digests = {key: hashlib.sha256(text.encode()).hexdigest() for key, text in texts.items()}
     changed = sorted(key for key in digests if known.get(key) != digests[key])
@@ -49,7 +57,5 @@ def publish(bootstrap: str, topic: str, messages: Mapping[str, Any], *, memory: 
         raise IncompleteError(
             f"{len(failures)} messages failed ({failures[:1]}), {left} were not acknowledged"
         )
-    temporary = memory.with_name(f".{memory.name}")
-    temporary.write_text(json.dumps(digests, sort_keys=True))
-    temporary.replace(memory)
+    store.replace(io, memory, json.dumps(digests, sort_keys=True).encode())
     return len(changed) + len(gone)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.jobs.derived import Derived, DerivedJob
+from barnabas_pipeline.jobs.results import results_location
 from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.ledger import HOUR_MS, State, hour_name, hour_number
 
@@ -54,8 +54,8 @@ def report(
             f"not sealed yet: {', '.join(summary.unsealed)}; run the audit, or ask for --partial"
         )
     job.loaded = tuple(summary.versions)
-    directory = Path(out).absolute() / (f"{day}-partial" if summary.unsealed else day)
-    done = derived.update(spark, states=states, out=str(directory))
+    directory = f"{results_location(out)}/{day}{'-partial' if summary.unsealed else ''}"
+    done = derived.update(spark, states=states, out=directory)
     summary.rows, summary.rows_read = done.rows, done.rows_read
     return summary
 

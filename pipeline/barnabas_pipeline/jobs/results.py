@@ -1,43 +1,59 @@
-"""Files of a result: partials, results, and the commits that name them, in one directory of this machine.
+"""Files of a result: partials, results, and the commits that name them, below one location of any store.
 
 The rule: a commit names at once how far each table was read, the partials of that, and the results that follow from them.
 A file that no commit names does not exist, so whoever is killed has done nothing, or all of it.
 
     commits/<version>.json     put if absent
     files/<version>-<uuid>/    what a run has written: partials and what is condensed of them, by part; results
-    results/<name>             the newest commit's, for people; linked there one after the other
+    results/<name>             the newest commit's, for people; put there one after the other, each as a whole
 """
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import shutil
+import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from itertools import groupby
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pc_csv
 import pyarrow.parquet as pq
 
 from barnabas_pipeline import faults
-from barnabas_pipeline.lake.store import put_if_absent
-from barnabas_pipeline.lake.table import ConflictError
+from barnabas_pipeline.errors import UsageError
+from barnabas_pipeline.lake import conditional, frames, store
+from barnabas_pipeline.lake.files import OpenFile
+from barnabas_pipeline.lake.iceberg import explained, is_foreign
+from barnabas_pipeline.lake.scan import BATCH_ROWS
+from barnabas_pipeline.lake.store import LOCAL, StoreIO
+from barnabas_pipeline.lake.table import TRIES_MAX, WAIT_SECONDS, ConflictError
 
 COMMITS_KEPT = 10
 """Commits whose files are kept, for those who still read or extend them."""
 PART = "part"
-_DIRECTORY = "_part"
+SCHEMES = {LOCAL, "hdfs", *conditional.SCHEMES}
+"""Stores that can put an object if there is none."""
+
+
+def results_location(name: str) -> str:
+    """Return the location that a path or URL names. Raises UsageError for a store that cannot keep results."""
+    location = store.location_of(name)
+    if location.partition(":")[0] not in SCHEMES:
+        raise UsageError(
+            f"{name}: results are kept in a directory, or in {', '.join(sorted(SCHEMES - {LOCAL}))}"
+        )
+    return location
 
 
 @dataclass(slots=True)
 class ResultState:
-    """A commit of a result; paths are below the directory."""
+    """A commit of a result; paths are below its location."""
 
     version: int = 0
     inputs: dict[str, int] = field(default_factory=dict)
@@ -57,129 +73,199 @@ class ResultState:
 
 
 class Results:
-    """The directory of one result."""
+    """The files of one result below a location."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._commits = root / "commits"
+    def __init__(self, root: str, files: StoreIO) -> None:
+        self.root = results_location(root)
+        self.io = files
 
+    @explained()
     def state(self) -> ResultState:
-        """The newest commit; version 0: none yet."""
-        versions = sorted(self._commits.glob("*.json"))
-        return ResultState(**json.loads(versions[-1].read_text())) if versions else ResultState()
+        """Return the newest commit; version 0: none yet."""
+        return next(self._commits(newest_first=True), ResultState())
 
-    def begin(self, version: int) -> Path:
-        """Return a new directory for the files of a version."""
-        path = self.root / "files" / f"{version:020d}-{uuid.uuid4().hex}"
-        path.mkdir(parents=True)
-        return path
+    def begin(self, version: int) -> str:
+        """Return a new location for the files of a version."""
+        return self.path(f"files/{version:020d}-{uuid.uuid4().hex}")
 
+    @explained()
     def commit(self, state: ResultState) -> None:
         """Commit a version. Raises ConflictError if another run has."""
-        self._commits.mkdir(parents=True, exist_ok=True)
         faults.point("derived.before_commit")
-        text = json.dumps(asdict(state), sort_keys=True)
-        is_first = put_if_absent(self._commit_file(state.version), text.encode())
-        if not is_first or self.state().version >= state.version + COMMITS_KEPT:  # it was removed since
+        data = json.dumps(asdict(state), sort_keys=True).encode()
+        is_mine = self._put(self._commit_file(state.version), data)
+        if not is_mine or self.state().version >= state.version + COMMITS_KEPT:  # it was removed since
             raise ConflictError(f"version {state.version} of {self.root} was committed by another run")
         faults.point("derived.after_commit")
         self._vacuum(state.version)
 
-    def publish(self, directory: Path) -> None:
-        """Link the newest results into a directory, each as a whole, and remove those of earlier commits that are kept.
+    @explained()
+    def publish(self, directory: str) -> None:
+        """Copy the newest results below a location, each as a whole, and remove those of earlier commits that are kept.
 
-        Files of others stay.
+        Files of others stay. One that is there, and was there for all commits that are kept, is not copied again: so what
+        a run that was overtaken has put there late is replaced by the next one.
         """
         published = -1
         while (state := self.state()).version != published:
-            directory.mkdir(parents=True, exist_ok=True)
+            there = {one.location.removeprefix(f"{directory}/") for one in store.listing(self.io, directory)}
             for name, path in state.results.items():
-                _link(self.root / path, directory / name)
-                faults.point("derived.during_publish")
-            for name in {name for one in self._kept() for name in one.results} - state.results.keys():
-                (directory / name).unlink(missing_ok=True)
+                if name not in there or _version_of(path) > state.version - COMMITS_KEPT:
+                    store.replace(self.io, f"{directory}/{name}", store.read(self.io, self.path(path)))
+                    faults.point("derived.during_publish")
+            for name in {name for one in self._commits() for name in one.results} - state.results.keys():
+                with suppress(FileNotFoundError):
+                    self.io.delete(f"{directory}/{name}")
             published = state.version
 
     def path(self, path: str) -> str:
-        """Return the place of a file that a commit names."""
-        return str(self.root / path)
+        """Return the location of a file that a commit names."""
+        return f"{self.root}/{path}"
 
-    def below(self, path: Path) -> str:
+    def below(self, location: str) -> str:
         """Return it as a commit names it."""
-        return path.relative_to(self.root).as_posix()
+        return location.removeprefix(f"{self.root}/")
 
-    def write_parts(self, frame: Any, directory: Path) -> dict[str, str]:
-        """Write a frame that has the column `part`, each part in a directory of its own; returns these by part."""
-        named = frame.withColumn(_DIRECTORY, frame[PART]).repartition(_DIRECTORY)
-        named.write.partitionBy(_DIRECTORY).parquet(str(directory))
-        found = directory.glob(f"{_DIRECTORY}=*")
-        return {unquote(one.name.partition("=")[2]): self.below(one) for one in found}
+    def write_parts(self, frame: Any, directory: str) -> dict[str, str]:
+        """Write a frame that has the column `part`, each part into a file of its own; returns these by part.
 
-    def write_tables(self, tables: Iterable[tuple[str, Any]], directory: Path) -> dict[str, str]:
+        Those of a task that was tried again, or run twice, have other names, and nobody names them.
+        """
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        files, schema = self.io, to_arrow_schema(frame.schema)
+
+        def write(batches: Iterator[Any]) -> Iterator[Any]:
+            pieces = ((part, rows) for batch in batches for part, rows in _runs(batch))
+            for part, found in groupby(pieces, lambda one: one[0]):
+                file = OpenFile(files, f"{directory}/{uuid.uuid4().hex}.parquet", schema)
+                for _, rows in found:
+                    file.write(rows.cast(schema))
+                file.finish()
+                yield pa.RecordBatch.from_pydict({PART: [part], "location": [file.location]})
+
+        named = (
+            frame.repartition(PART)
+            .sortWithinPartitions(PART)
+            .mapInArrow(write, "part string, location string")
+        )
+        return {row[PART]: self.below(row["location"]) for row in named.collect()}
+
+    def read_parts(self, spark: Any, parts: Mapping[str, str], schema: Any) -> Any:
+        """Return the rows of some parts, with the columns of a schema of Spark's; those that a file lacks are null."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        files, arrow = self.io, to_arrow_schema(schema)
+
+        def read(locations: list[bytes]) -> Iterator[Any]:
+            for location in locations:
+                with files.new_input(location.decode()).open() as stream:
+                    for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS):
+                        yield _as_wanted(batch, arrow)
+
+        return frames.read_items(spark, [self.path(one).encode() for one in parts.values()], schema, read)
+
+    @explained()
+    def rows(self, path: str) -> int:
+        """Return how many rows a part has."""
+        with self.io.new_input(self.path(path)).open() as stream:
+            return int(pq.read_metadata(stream).num_rows)
+
+    @explained()
+    def read_table(self, path: str) -> Any:
+        """Return a result as an Arrow table."""
+        return pq.read_table(pa.BufferReader(store.read(self.io, self.path(path))))
+
+    @explained()
+    def write_tables(self, tables: Iterable[tuple[str, Any]], directory: str) -> dict[str, str]:
         """Write tables, each as Parquet and, unless it has lists, as CSV; returns the files by their names."""
+        named = {}
         for name, table in tables:
-            (directory / name).parent.mkdir(parents=True, exist_ok=True)
             rows = table.sort_by([(one, "ascending") for one in table.column_names if _is_plain(table, one)])
-            pq.write_table(rows, directory / f"{name}.parquet")
+            formats = {"parquet": pq.write_table}
             if all(_is_plain(table, one) for one in table.column_names):
-                pc_csv.write_csv(rows, directory / f"{name}.csv")
-        return {one.relative_to(directory).as_posix(): self.below(one) for one in _files(directory)}
+                formats["csv"] = pc_csv.write_csv
+            for ending, write in formats.items():
+                buffer = io.BytesIO()
+                write(rows, buffer)
+                store.write(self.io, f"{directory}/{name}.{ending}", buffer.getvalue())
+                named[f"{name}.{ending}"] = self.below(f"{directory}/{name}.{ending}")
+        return named
 
-    def _commit_file(self, version: int) -> Path:
-        return self._commits / f"{version:020d}.json"
+    def _commit_file(self, version: int) -> str:
+        return self.path(f"commits/{version:020d}.json")
 
-    def _kept(self) -> list[ResultState]:
+    def _put(self, location: str, data: bytes) -> bool:
+        """Put a commit until it is known that this has happened, or cannot: an answer may be lost."""
+        tries = 0
+        while True:
+            try:
+                return store.put_if_absent(self.io, location, data) or store.read(self.io, location) == data
+            except FileNotFoundError:
+                return False  # another's, who has committed many since
+            except Exception as error:
+                tries += 1
+                if not is_foreign(error) or tries == TRIES_MAX:
+                    raise
+                time.sleep(WAIT_SECONDS * 2**tries)
+
+    def _commits(self, *, newest_first: bool = False) -> Iterator[ResultState]:
         """The commits that there are, the oldest first, without those that another run removes just now."""
-        found = []
-        for path in sorted(self._commits.glob("*.json")):
+        there = (one.location for one in store.listing(self.io, self.path("commits")))
+        for location in sorted((one for one in there if one.endswith(".json")), reverse=newest_first):
             with suppress(FileNotFoundError):
-                found.append(ResultState(**json.loads(path.read_text())))
-        return found
+                yield ResultState(**json.loads(store.read(self.io, location)))
 
     def _vacuum(self, newest: int) -> None:
         """Remove what only commits name that are older than those kept, and what none names."""
-        commits = self._kept()
+        commits = [*self._commits()]
         if len(commits) <= COMMITS_KEPT:
             return
         kept = {path for one in commits[-COMMITS_KEPT:] for path in one.paths}
-        for run in (self.root / "files").iterdir():
-            if int(run.name.partition("-")[0]) <= newest - COMMITS_KEPT:
-                with suppress(FileNotFoundError):  # another run removes it just now
-                    self._clean(run, kept)
+        there = sorted(self.below(one.location) for one in store.listing(self.io, self.path("files")))
+        for run, found in groupby(there, lambda path: "/".join(path.split("/")[:2])):
+            if _version_of(run) <= newest - COMMITS_KEPT:
+                self._clean(run, [*found], kept)
         for one in commits[:-COMMITS_KEPT]:
-            self._commit_file(one.version).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                self.io.delete(self._commit_file(one.version))
 
-    def _clean(self, run: Path, kept: set[str]) -> None:
-        """Remove what a run has written but for what is kept."""
-        is_used = False
-        for one in [*run.glob(f"*/{_DIRECTORY}=*"), *_files(run / "results")]:
-            if self.below(one) in kept:
-                is_used = True
-            elif one.is_dir():
-                shutil.rmtree(one)
-            else:
-                one.unlink()
-        if not is_used:
-            shutil.rmtree(run)
+    def _clean(self, run: str, paths: list[str], kept: set[str]) -> None:
+        """Remove what a run has written but for what is kept; another run may do so, too."""
+        with suppress(FileNotFoundError):
+            if kept.isdisjoint(paths):
+                system, place = self.io.file_system(self.path(run))
+                system.delete_dir(place)
+                return
+        for path in paths:
+            if path not in kept:
+                with suppress(FileNotFoundError):
+                    self.io.delete(self.path(path))
 
 
-def _files(directory: Path) -> list[Path]:
-    return [one for one in directory.rglob("*") if one.is_file()]
+def _version_of(path: str) -> int:
+    """Return the version of the run that has written a file."""
+    return int(path.split("/")[1].partition("-")[0])
+
+
+def _runs(batch: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of a batch that is sorted by them, each with its rows."""
+    table, start = pa.Table.from_batches([batch]), 0
+    parts = pc.run_end_encode(batch.column(PART))
+    for part, end in zip(parts.values.to_pylist(), parts.run_ends.to_pylist(), strict=True):
+        yield part, table.slice(start, end - start)
+        start = end
+
+
+def _as_wanted(batch: Any, schema: Any) -> Any:
+    there = {*batch.schema.names}
+    columns = [
+        batch.column(one.name).cast(one.type) if one.name in there else pa.nulls(len(batch), one.type)
+        for one in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _is_plain(table: Any, column: str) -> bool:
     kind = table.schema.field(column).type
     return not (pa.types.is_list(kind) or pa.types.is_struct(kind))
-
-
-def _link(source: Path, target: Path) -> None:
-    """Give a file a second name, in place of what has it now; where files cannot have two, copy it."""
-    if target.exists() and target.samefile(source):
-        return
-    target.parent.mkdir(exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
-        os.link(source, temporary)
-    except OSError:
-        shutil.copyfile(source, temporary)
-    temporary.replace(target)

@@ -64,7 +64,7 @@ def read_pieces(
     def read(blobs: list[bytes]) -> Iterator[Any]:
         return scan.rows(layout, map(pickle.loads, blobs), arrow, span)
 
-    return _frame(spark, [pickle.dumps(one) for one in pieces], arrow, read)
+    return read_items(spark, [pickle.dumps(one) for one in pieces], spark_schema(arrow), read)
 
 
 def dead_letters(spark: Any, table: Table) -> Any:
@@ -80,12 +80,13 @@ def read_dead_letters(spark: Any, table: Table, files: list[DataFile]) -> Any:
         _, io = layout.open()
         return (read_dead(io, path.decode()) for path in paths)
 
-    return _frame(spark, [file.path.encode() for file in files], DEAD_SCHEMA, read)
+    return read_items(spark, [file.path.encode() for file in files], spark_schema(DEAD_SCHEMA), read)
 
 
-def _frame(spark: Any, items: list[bytes], arrow: Any, read: Callable[[list[bytes]], Iterator[Any]]) -> Any:
+def read_items(
+    spark: Any, items: list[bytes], schema: Any, read: Callable[[list[bytes]], Iterator[Any]]
+) -> Any:
     """A frame of what is read of some items, many of them in one task of Spark."""
-    schema = spark_schema(arrow)
     if not items:
         return spark.createDataFrame([], schema)
 

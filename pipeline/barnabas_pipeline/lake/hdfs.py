@@ -42,6 +42,18 @@ def _opened(netloc: str, properties: tuple[tuple[str, str], ...]) -> Any:
     return fs.PyFileSystem(fs.FSSpecHandler(found))
 
 
+def is_hdfs(system: Any) -> bool:
+    """Say whether a file system of Arrow's is HDFS, by the package or by libhdfs."""
+    return isinstance(system, fs.PyFileSystem) or type(system).__name__ == "HadoopFileSystem"
+
+
+def rename(system: Any, source: str, target: str, *, overwrite: bool) -> None:
+    """Give a file another name, at once. Raises FileExistsError, UsageError for libhdfs, which cannot overwrite."""
+    if not isinstance(system, fs.PyFileSystem):
+        raise UsageError("results in HDFS need a client of it that is not libhdfs: pip install hdfs-native")
+    system.handler.fs.mv(source, target, overwrite=overwrite)
+
+
 class _Raising:
     """Calls something of the library, whose own errors are RuntimeErrors, and raises OSError for those."""
 

@@ -147,6 +147,12 @@ def check_catalog(lake: Lake) -> dict[str, str]:
     return {**given, "type": "sql", "uri": f"sqlite:///{here / CATALOG_FILE}", "warehouse": f"file://{here}"}
 
 
+def store_properties(lake: Lake) -> dict[str, str]:
+    """Return the properties of the store of a lake, for what is no table of it. Raises UsageError as `check_catalog`."""
+    configured = Config().get_catalog_config(lake.catalog) or {}
+    return {**{name: str(value) for name, value in configured.items()}, **check_catalog(lake)}
+
+
 def open_catalog(place: Place) -> Catalog:
     """Return the catalog of a table. Raises UsageError without one that is known."""
     lake = Lake(place.location.rpartition("/")[0], place.catalog, place.properties)

@@ -12,6 +12,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from barnabas.system.files import sync
 from barnabas_pipeline.errors import UsageError
-from barnabas_pipeline.lake import hdfs
+from barnabas_pipeline.lake import conditional, hdfs
 
 LOCAL = "file"
 CHUNK_BYTES = 1 << 20
@@ -194,18 +195,51 @@ def location_of(name: str | Path) -> str:
     return f"{LOCAL}://{path}"
 
 
-def put_if_absent(path: Path, data: bytes) -> bool:
-    """Give a whole local file its name; False: somebody else has."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with SyncedFile(temporary) as file:
-        file.write(data)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink()
+def put_if_absent(io: StoreIO, location: str, data: bytes) -> bool:
+    """Make a whole object, if there is none; False: somebody else has. Raises OSError, after which it may be there."""
+    system, path = io.file_system(location)
+    if _is_object_store(system):
+        return conditional.create(location, data, io.properties, getattr(system, "region", None))
+    with _whole(io, location, data) as temporary:
+        try:
+            if isinstance(system, fs.LocalFileSystem):
+                os.link(temporary, path)
+            else:
+                hdfs.rename(system, temporary, path, overwrite=False)
+        except FileExistsError:
+            return False
     return True
+
+
+def replace(io: StoreIO, location: str, data: bytes) -> None:
+    """Make a whole object, in place of what is there: who looks sees one or the other."""
+    system, path = io.file_system(location)
+    if _is_object_store(system):
+        write(io, location, data)
+        return
+    with _whole(io, location, data) as temporary:
+        if isinstance(system, fs.LocalFileSystem):
+            os.replace(temporary, path)
+        else:
+            hdfs.rename(system, temporary, path, overwrite=True)
+
+
+def _is_object_store(system: Any) -> bool:
+    """Say whether an object is there when it is whole, as in no file system."""
+    return not isinstance(system, fs.LocalFileSystem) and not hdfs.is_hdfs(system)
+
+
+@contextmanager
+def _whole(io: StoreIO, location: str, data: bytes) -> Iterator[str]:
+    """Write a file beside the one that it is to become; yields its path, and removes it if it is still there."""
+    directory, _, name = location.rpartition("/")
+    temporary = f"{directory}/.{name}.{uuid.uuid4().hex}"
+    write(io, temporary, data)
+    try:
+        yield io.file_system(temporary)[1]
+    finally:
+        with suppress(FileNotFoundError):
+            io.delete(temporary)
 
 
 def local_path(location: str) -> Path | None:

@@ -1,0 +1,105 @@
+"""Objects that are put where there is none, in object stores: the one request that Arrow's file systems do not make.
+
+The rule: the store decides, by a condition of the request itself, so of many who put one has done it. Properties are
+pyiceberg's, those that Arrow's file system of the store takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from importlib.util import find_spec
+from typing import Any
+
+from barnabas_pipeline.errors import UsageError
+
+S3 = {
+    "s3.endpoint": "endpoint",
+    "s3.anonymous": "skip_signature",
+    "s3.force-virtual-addressing": "virtual_hosted_style_request",
+}
+GCS = {"gcs.oauth2.token": "bearer_token", "gcs.service.host": "base_url"}
+AZURE = {
+    "adls.account-name": "account_name",
+    "adls.account-key": "account_key",
+    "adls.sas-token": "sas_key",
+    "adls.tenant-id": "tenant_id",
+    "adls.client-id": "client_id",
+    "adls.client-secret": "client_secret",
+}
+SCHEMES = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), ("s3", S3)),
+    "gs": ("gs", GCS),
+    **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), ("abfs", AZURE)),
+}
+"""The schemes of object stores: what the client calls them, and its settings by property."""
+RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+
+
+def create(location: str, data: bytes, properties: Mapping[str, str], region: str | None) -> bool:
+    """Put an object; False: there is one. Raises OSError, after which it may have happened, and UsageError."""
+    try:
+        import obstore
+        from obstore import exceptions
+    except ImportError:
+        raise UsageError(f"{location} needs a client that puts if absent: pip install obstore") from None
+    try:
+        bucket, _, key = location.partition("://")[2].partition("/")
+        obstore.put(_open(location.partition("://")[0], bucket, properties, region), key, data, mode="create")
+    except exceptions.AlreadyExistsError:
+        return False
+    except (exceptions.BaseError, FileNotFoundError) as error:  # not found: the bucket
+        raise OSError(f"{location}: {error}".splitlines()[0]) from error
+    return True
+
+
+def _open(scheme: str, bucket: str, properties: Mapping[str, str], region: str | None) -> Any:
+    from obstore import store
+
+    kind, names = SCHEMES[scheme]
+    config: dict[str, Any] = {own: properties[name] for name, own in names.items() if name in properties}
+    options: dict[str, Any] = {"allow_http": True}
+    more: dict[str, Any] = {}
+    if kind == "s3":
+        config |= {"region": region} if region else {}
+        keys = None if "skip_signature" in config else _keys(properties, region)
+        more |= {} if keys is None else {"credential_provider": lambda: keys}
+        for name, own in (("s3.connect-timeout", "connect_timeout"), ("s3.request-timeout", "timeout")):
+            if name in properties:
+                options[own] = timedelta(seconds=float(properties[name]))
+        options |= {"proxy_url": properties["s3.proxy-uri"]} if "s3.proxy-uri" in properties else {}
+    if kind == "abfs" and "adls.blob-storage-authority" in properties:
+        account, authority = config.get("account_name", ""), properties["adls.blob-storage-authority"]
+        host = f"{account}{authority}" if authority.startswith(".") else f"{authority}/{account}"
+        config["endpoint"] = f"{properties.get('adls.blob-storage-scheme', 'https')}://{host}"
+    from_url: Any = store.from_url
+    return from_url(f"{kind}://{bucket}", config=config, client_options=options, retry_config=RETRIES, **more)
+
+
+def _keys(properties: Mapping[str, str], region: str | None) -> dict[str, Any] | None:
+    """Return keys of S3: the properties', a role's that they name, or those that AWS' own library finds, as Arrow does.
+
+    None: without that library it is the environment, a token of a workload, or the machine. Raises UsageError.
+    """
+
+    def given(name: str) -> str | None:
+        return properties.get(f"s3.{name}") or properties.get(f"client.{name}")
+
+    keys = [given("access-key-id"), given("secret-access-key"), given("session-token")]
+    role = given("role-arn")
+    has_library = find_spec("boto3") is not None
+    if role and not has_library:
+        raise UsageError("s3.role-arn needs AWS' library, for results: pip install boto3")
+    if has_library and (role or not keys[0]):
+        from boto3 import Session
+
+        session = Session(*keys, region)
+        if role:
+            name = given("role-session-name") or "barnabas"
+            answer = session.client("sts").assume_role(RoleArn=role, RoleSessionName=name)["Credentials"]
+            keys = [answer["AccessKeyId"], answer["SecretAccessKey"], answer["SessionToken"]]
+        elif found := session.get_credentials():
+            keys = [found.access_key, found.secret_key, found.token]
+    if not keys[0]:
+        return None
+    return {"access_key_id": keys[0], "secret_access_key": keys[1], "token": keys[2], "expires_at": None}
