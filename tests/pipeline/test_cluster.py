@@ -13,12 +13,17 @@ from typing import Any
 
 import pytest
 
+from barnabas_pipeline.jobs.derived import Derived
+from barnabas_pipeline.jobs.visitors import Visitors
+from barnabas_pipeline.lake.iceberg import Lake
+from barnabas_pipeline.lake.store import StoreIO
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.vacuum import find_orphans
 from compat.spark import account, sender
 from compat.spark.cluster import SPECULATION, SparkCluster, kill_group
 
 from .conftest import Broker, Stream
+from .stores import BUCKET, FailingS3, Where
 from .test_lake import check, good_events, options, rows_of
 
 JOB_SECONDS_MAX = 300
@@ -97,6 +102,37 @@ def test_a_task_that_was_run_twice_is_there_once(
     assert check(spark, loading, deep=True).problems == []
     orphans = find_orphans(Table(loading.root), -1)
     assert any("/data/" in path for path in orphans), "what the first attempt has written, and nobody names"
+
+
+def test_results_in_a_store_are_those_of_a_directory_and_need_none_that_is_shared(
+    spark: Any, stream: Stream, tmp_path: Path, cluster: SparkCluster, s3: FailingS3
+) -> None:
+    """The catalog is the driver's alone, and the store is all that the executors reach."""
+    log, root = tmp_path / "log", f"s3://{BUCKET}/{tmp_path.name}"
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", **s3.properties}
+    del properties["s3.retry-strategy-impl"]  # a class of the tests
+    lake = ["--lake", f"{root}/lake"]
+    for name, value in properties.items():
+        lake += ["--catalog-property", f"{name}={value}"]
+    load = [
+        "load",
+        "--topic",
+        "profiles",
+        "--json",
+        "--bootstrap",
+        stream.bootstrap,
+        "--split-bytes",
+        "50000",
+    ]
+    finish(cluster.submit([*load, *lake], log), log)
+    summary = finish(cluster.submit(["visitors", "--json", *lake, "--out", f"{root}/results"], log), log)
+    shown = Where(f"{root}/results/visitors/results", StoreIO(properties))
+    assert shown.names() == ["visitors.csv", "visitors.parquet"]
+    assert summary["results"] == {"visitors": f"{shown.location}/visitors.parquet"}
+    place = Lake(f"{root}/lake", properties=tuple(properties.items()))
+    Derived(Visitors(), lake=place, root=str(tmp_path / "here")).update(spark)
+    assert shown.all() == Where(f"file://{tmp_path}/here/visitors/results", StoreIO({})).all()
+    assert summary["rows_read"] == sum(good_events(stream, "profiles").values())
 
 
 SEED = 7

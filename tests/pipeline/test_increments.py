@@ -22,6 +22,7 @@ from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.derived import Derived, DerivedJob
 from barnabas_pipeline.jobs.feed import Feed
 from barnabas_pipeline.jobs.report import report
+from barnabas_pipeline.jobs.results import Results
 from barnabas_pipeline.jobs.visitors import Visitors
 from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.ledger import HOUR_MS
@@ -263,6 +264,37 @@ def test_a_part_may_have_any_name_and_none(spark: Any, tmp_path: Path, where: Wh
     assert {one for one in (where / "by_visitor/results/counts").names() if one.endswith("csv")} == {
         "none.csv", "a%2Fb.csv", "...csv", "x%3D1%20y%252F.csv", "%C3%A4.csv",
     }  # fmt: skip
+
+
+@somewhere
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_parts_have_values_of_each_type_as_they_were(spark: Any, where: Where, zone: str) -> None:
+    kept = Results(where.location, where.io)
+    frame = spark.range(30_000).selectExpr(
+        "concat('p', cast(id % 3 as string)) as part", "id", "cast(id as string) as text", "id % 2 = 0 as flag",
+        "cast(id as decimal(20, 3)) / 7 as exact", "id / 7 as fraction", "timestamp_millis(id * 1000000000) as at",
+        "timestamp_ntz'2024-01-01 00:00:00' as there", "date_add(date'2024-01-01', cast(id as int)) as day",
+        "array(id, null) as several", "named_struct('a', id, 'b', array(named_struct('c', text))) as nested",
+        "map(text, id) as mapped", "cast(text as binary) as bytes", "if(id > 9, null, id) as few",
+        "cast(null as string) as no",
+    )  # fmt: skip
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        named = kept.write_parts(frame, kept.begin(1))
+        again = kept.read_parts(spark, named, frame.schema)
+        assert again.schema.simpleString() == frame.schema.simpleString()
+        rows, expected = (one.orderBy("id").toArrow() for one in (again, frame))
+        assert rows.equals(expected.cast(rows.schema))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert sorted(named) == ["p0", "p1", "p2"]
+    assert [kept.rows(path) for path in named.values()] == [10_000] * 3
+    wider = spark.createDataFrame([], "part string, id bigint, added struct<a: bigint>").schema
+    one = kept.read_parts(spark, {"p1": named["p1"]}, wider).orderBy("id").limit(2).collect()
+    assert [(row.part, row.id, row.added) for row in one] == [("p1", 1, None), ("p1", 4, None)]
+    assert kept.read_parts(spark, {}, wider).count() == 0
+    assert kept.write_parts(frame.where("false"), kept.begin(2)) == {}
 
 
 # --- commits --------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from barnabas_pipeline.jobs.report import report
 from barnabas_pipeline.jobs.triggers import AVAILABLE
 from barnabas_pipeline.lake import frames
 from barnabas_pipeline.lake.ledger import hour_name
-from barnabas_pipeline.lake.store import local_path
+from barnabas_pipeline.lake.store import StoreIO, local_path
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.lake.vacuum import vacuum
 from barnabas_pipeline.schema import EventSchema, Field
@@ -163,7 +163,7 @@ def test_results_are_the_same_bytes_from_a_batch_a_stream_and_a_replay(
     for job in jobs(stream):
         derived = Derived(job, lake=str(lake), root=str(tmp_path / "batch"))
         assert derived.update(spark).is_replay, "the first time is from the start"
-        batch[job.name] = files(derived.root / "results")
+        batch[job.name] = files(tmp_path / "batch" / job.name / "results")
         assert batch[job.name]
     streamed = tmp_path / "streamed"
     updates: Counter[str] = Counter()
@@ -277,10 +277,10 @@ def test_monitor_raises_an_alert_for_each_incident_and_no_other(
 
 
 def test_only_what_has_changed_is_sent(stream: Stream, tmp_path: Path) -> None:
-    memory = tmp_path / "published.json"
-    assert publish(stream.bootstrap, "out", {"a": 1, "b": 2}, memory=memory) == 2
-    assert publish(stream.bootstrap, "out", {"a": 1, "b": 3}, memory=memory) == 1
-    assert publish(stream.bootstrap, "out", {"b": 3}, memory=memory) == 1
+    memory = {"io": StoreIO({}), "memory": f"file://{tmp_path}/published.json"}
+    assert publish(stream.bootstrap, "out", {"a": 1, "b": 2}, **memory) == 2
+    assert publish(stream.bootstrap, "out", {"a": 1, "b": 3}, **memory) == 1
+    assert publish(stream.bootstrap, "out", {"b": 3}, **memory) == 1
     records = consume(stream.bootstrap, "out", 4)
     assert {record.key(): record.value() for record in records} == {b"a": None, b"b": b"3"}
 

@@ -23,7 +23,7 @@ from barnabas_pipeline.jobs.results import ResultState
 from barnabas_pipeline.jobs.seal import IDLE_HOURS_MAX, sealable_hours
 from barnabas_pipeline.lake.columns import lake_schema
 from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile, State, hour_name
-from barnabas_pipeline.lake.store import local_path
+from barnabas_pipeline.lake.store import StoreIO, local_path
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import Bounds, OffsetRange
 from barnabas_pipeline.log.transports import open_log
@@ -141,11 +141,11 @@ def test_only_results_that_have_changed_are_sent_and_those_that_are_gone_deleted
 
     monkeypatch.setattr(confluent_kafka, "Producer", Acknowledging)
     monkeypatch.setattr(Acknowledging, "sent", [])
-    memory = tmp_path / "memory.json"
+    memory = f"file://{tmp_path}/memory.json"
 
     def published(**messages: Any) -> tuple[int, list[tuple[bytes, bytes | None]]]:
         Acknowledging.sent.clear()
-        return publish("h:1", "t", messages, memory=memory), list(Acknowledging.sent)
+        return publish("h:1", "t", messages, io=StoreIO({}), memory=memory), list(Acknowledging.sent)
 
     assert published(b={"y": 1, "x": 2}, a=1) == (2, [(b"a", b"1"), (b"b", b'{"x":2,"y":1}')])
     assert published(a=1, b={"x": 2, "y": 1}) == (0, [])

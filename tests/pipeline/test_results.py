@@ -63,7 +63,7 @@ def texts_of(kept: Results, paths: Iterable[str]) -> dict[str, bytes]:
 
 
 def named_by(kept: Results, state: ResultState) -> dict[str, bytes]:
-    """What people are to see of a commit."""
+    """The results of a commit with their bytes, as people are to see them."""
     return {name: store.read(kept.io, kept.path(path)) for name, path in state.results.items()}
 
 

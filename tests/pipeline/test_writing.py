@@ -30,6 +30,7 @@ from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.schema import EventSchema
 from tests.support.effort import drawing
 
+from .stores import Where
 from .tables import BEGAN_MS, GROWN, SCHEMA, entry_of, load, local_place, rows, stock
 
 # --- files of rows ----------------------------------------------------------------------------------------------------
@@ -147,11 +148,17 @@ def test_a_relative_place_is_below_the_working_directory(
             location_of(name)
 
 
-def test_a_name_is_given_to_the_first_file_alone(tmp_path: Path) -> None:
-    path = tmp_path / "below" / "x"
-    assert put_if_absent(path, b"one")
-    assert not put_if_absent(path, b"two")
-    assert [(one.name, one.read_bytes()) for one in path.parent.iterdir()] == [("x", b"one")]
+@pytest.mark.parametrize("where", ["local", "s3", "hdfs"], indirect=True)
+def test_a_name_is_given_to_the_first_object_alone_and_to_another_on_request(where: Where) -> None:
+    location = f"{where.location}/below/x"
+    assert put_if_absent(where.io, location, b"one")
+    assert not put_if_absent(where.io, location, b"two")
+    assert where.all() == {"below/x": b"one"}
+    for data in (b"three", b""):
+        store.replace(where.io, location, data)
+        assert where.all() == {"below/x": data}
+    store.replace(where.io, f"{where.location}/y", b"four")
+    assert where.all() == {"below/x": b"", "y": b"four"}
 
 
 def test_an_object_that_is_there_is_written_over_only_where_that_is_asked_for(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ class Demo:
         self.words = ["--bootstrap", self.bootstrap, *store]
         if args.format != "json":
             self.words += ["--format", args.format, "--registry", self.registry, "--event-time", "ts"]
-        self.where, self.results = store[1], str(work / "results")
+        self.where, self.results = store[1], f"{store[1].rpartition('/')[0]}/results"
         self.lake = common.lake(self.parsed(common.add_lake, *store))
         self.live = work / "load.html"
         now = int(time.time() * 1000)
@@ -301,20 +301,29 @@ class Demo:
 
     def report(self) -> None:
         """Write the tables of each day, from sealed hours."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         from barnabas_pipeline.jobs.report import report
+        from barnabas_pipeline.lake import store
+        from barnabas_pipeline.lake.iceberg import store_properties
         from barnabas_pipeline.lake.ledger import hour_name, hour_number
+
+        out = store.location_of(f"{self.results}/report")
+        files = store.StoreIO(store_properties(self.lake))
+
+        def rows_of(name: str) -> Any:
+            return pq.read_table(pa.BufferReader(store.read(files, f"{out}/{name}.parquet"))).to_pylist()
 
         site = self.simulation.site
         hours = range(site.start_ms // HOUR_MS, (site.start_ms + int(site.hours * HOUR_MS)) // HOUR_MS)
         traffic: dict[int, float] = {}
         parts = []
         for day in sorted({hour_name(hour)[:10] for hour in hours}):
-            summary = report(self.spark, lake=self.lake, out=f"{self.results}/report", day=day)
-            rows = pq.read_table(f"{self.results}/report/{day}/traffic_by_hour.parquet").to_pylist()
+            summary = report(self.spark, lake=self.lake, out=out, day=day)
+            rows = rows_of(f"{day}/traffic_by_hour")
             traffic |= {hour_number(row["hour"]) * HOUR_MS: float(row["views"]) for row in rows}
-            top = pq.read_table(f"{self.results}/report/{day}/top_items.parquet").to_pylist()
+            top = rows_of(f"{day}/top_items")
             parts.append(
                 f"<p>{day}: {summary.hours} hours, all sealed</p>{charts.table(rows)}{charts.table(top[:5])}"
             )

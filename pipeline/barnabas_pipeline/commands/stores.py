@@ -16,7 +16,7 @@ from pathlib import Path
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
 
-BUCKET = "lake"
+BUCKET = "pipeline"
 START_SECONDS_MAX = 60.0
 KEYS = {"s3.access-key-id": "demo", "s3.secret-access-key": "demo", "s3.region": "us-east-1"}
 
@@ -43,7 +43,7 @@ def open_s3(work: Path) -> Iterator[list[str]]:
         words = [
             word for name, value in properties.items() for word in ("--catalog-property", f"{name}={value}")
         ]
-        yield ["--lake", f"s3://{BUCKET}", *words, "--catalog-property", "type=sql"]
+        yield ["--lake", f"s3://{BUCKET}/lake", *words, "--catalog-property", "type=sql"]
     finally:
         process.terminate()
         process.wait()

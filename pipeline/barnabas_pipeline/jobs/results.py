@@ -131,9 +131,7 @@ class Results:
 
         Those of a task that was tried again, or run twice, have other names, and nobody names them.
         """
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        files, schema = self.io, to_arrow_schema(frame.schema)
+        files, schema = self.io, frames.arrow_schema(frame.sparkSession, frame.schema)
 
         def write(batches: Iterator[Any]) -> Iterator[Any]:
             pieces = ((part, rows) for batch in batches for part, rows in _runs(batch))
@@ -153,9 +151,7 @@ class Results:
 
     def read_parts(self, spark: Any, parts: Mapping[str, str], schema: Any) -> Any:
         """Return the rows of some parts, with the columns of a schema of Spark's; those that a file lacks are null."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        files, arrow = self.io, to_arrow_schema(schema)
+        files, arrow = self.io, frames.arrow_schema(spark, schema)
 
         def read(locations: list[bytes]) -> Iterator[Any]:
             for location in locations:

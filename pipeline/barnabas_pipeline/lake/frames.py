@@ -29,6 +29,13 @@ def spark_schema(arrow_schema: Any) -> Any:
     return from_arrow_schema(arrow_schema)
 
 
+def arrow_schema(spark: Any, schema: Any) -> Any:
+    """The columns of Spark's as its workers see them."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone=spark.conf.get("spark.sql.session.timeZone"))
+
+
 def events(
     spark: Any,
     table: Table,

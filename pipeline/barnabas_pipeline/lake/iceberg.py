@@ -149,8 +149,7 @@ def check_catalog(lake: Lake) -> dict[str, str]:
 
 def store_properties(lake: Lake) -> dict[str, str]:
     """Return the properties of the store of a lake, for what is no table of it. Raises UsageError as `check_catalog`."""
-    configured = Config().get_catalog_config(lake.catalog) or {}
-    return {**{name: str(value) for name, value in configured.items()}, **check_catalog(lake)}
+    return {**(Config().get_catalog_config(lake.catalog) or {}), **check_catalog(lake)}
 
 
 def open_catalog(place: Place) -> Catalog:
