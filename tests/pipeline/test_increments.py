@@ -245,7 +245,7 @@ class ByVisitor(DerivedJob):
         return {"all": condensed.select("visitor", "count")}
 
 
-@somewhere
+@pytest.mark.parametrize("where", ["local", "s3", "hdfs"], indirect=True)
 def test_a_part_may_have_any_name_and_none(spark: Any, tmp_path: Path, where: Where, out: Where) -> None:
     lake = tmp_path / "lake"
     names = ["nothing", "null", "none", "a/b", "..", "x=1 y%2F", "ä"]

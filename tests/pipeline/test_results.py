@@ -25,6 +25,7 @@ from .stores import FailingS3, Where
 from .using import run_here
 
 KEPT = 3
+somewhere = pytest.mark.parametrize("where", ["local", "s3"], indirect=True)
 everywhere = pytest.mark.parametrize("where", ["local", "s3", "hdfs"], indirect=True)
 POINTS = {
     "derived.before_commit": False,
@@ -81,7 +82,7 @@ class Model:
 @pytest.mark.usefixtures("few_commits")
 @pytest.mark.parametrize(
     ("where", "steps", "run"),
-    [*(("local", 40, run) for run in range(8)), ("s3", 40, 8), ("s3", 40, 9), ("hdfs", 20, 10)],
+    [*(("local", 40, run) for run in range(8)), ("s3", 40, 8), ("s3", 40, 9), ("hdfs", 15, 10)],
     indirect=["where"],
 )
 def test_whatever_runs_do_kept_commits_are_whole_and_nothing_else_is_left(
@@ -139,7 +140,7 @@ def test_a_run_that_nobody_names_has_no_directory(where: Where, tmp_path: Any) -
 # --- commits ---------------------------------------------------------------------------------------------------------
 
 
-@everywhere
+@somewhere
 def test_a_commit_that_another_has_built_on_at_once_is_one(
     where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +157,7 @@ def test_a_commit_that_another_has_built_on_at_once_is_one(
     assert (kept.state().version, [*kept.state().partials]) == (2, ["a", "b"])
 
 
-@everywhere
+@somewhere
 @pytest.mark.usefixtures("few_commits")
 @pytest.mark.parametrize("behind", [1, 2, KEPT - 1, KEPT, KEPT + 1, 2 * KEPT + 1])
 def test_a_run_is_refused_however_many_commits_it_is_behind(where: Where, behind: int) -> None:
@@ -199,7 +200,7 @@ assert [str(one) for one in done] == [*kept.state().partials], done
 
 
 @pytest.mark.usefixtures("few_commits")
-@everywhere
+@somewhere
 def test_of_two_that_clean_up_at_the_same_time_neither_fails(
     where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +221,7 @@ def test_of_two_that_clean_up_at_the_same_time_neither_fails(
     kept.publish((where / "shown").location)
 
 
-@everywhere
+@somewhere
 def test_a_commit_that_goes_while_it_is_looked_at_is_none(
     where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,7 +326,7 @@ def test_a_store_that_does_not_answer_leaves_all_as_it_was(
 # --- files for people ------------------------------------------------------------------------------------------------
 
 
-@everywhere
+@somewhere
 def test_only_results_of_earlier_commits_are_removed(where: Where) -> None:
     kept, shown = results_at(where), where / "shown"
     shown.write("mine.csv", b"of a person")
@@ -357,13 +358,13 @@ def test_results_are_those_of_a_commit_that_comes_while_they_are_published(
     assert shown.all() == named_by(kept, newest)
 
 
-@everywhere
+@somewhere
 @pytest.mark.usefixtures("few_commits")
 def test_what_a_late_run_has_shown_is_replaced_and_what_was_long_there_is_left_alone(where: Where) -> None:
     kept, shown = results_at(where), where / "shown"
     first = write(kept, ResultState(), "", ["days/1"])
     kept.commit(first)
-    for n in range(KEPT):
+    for n in range(KEPT + 1):
         made = write(kept, kept.state(), "", ["x"])
         made.results |= {"days/1": first.results["days/1"]}
         kept.publish(shown.location)
@@ -373,6 +374,35 @@ def test_what_a_late_run_has_shown_is_replaced_and_what_was_long_there_is_left_a
     kept.publish(shown.location)
     assert shown.read("days/1") == b"of a run that was overtaken"
     assert shown.read("x") == named_by(kept, made)["x"]
+
+
+@pytest.mark.usefixtures("few_commits")
+@pytest.mark.parametrize("where", ["local", "s3"], indirect=True)
+def test_what_could_not_be_shown_for_longer_than_its_commit_is_kept_is_shown_later(
+    where: Where, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, shown, real = results_at(where), where / "shown", store.replace
+    kept.commit(write(kept, ResultState(), "", ["days/1", "days/2"]))
+    kept.publish(shown.location)
+
+    def refuse(files: StoreIO, location: str, data: bytes) -> None:
+        if location.endswith("/days/1"):
+            raise OSError("refused")
+        real(files, location, data)
+
+    changed = write(kept, kept.state(), "", ["days/1"])
+    changed.results |= {"days/2": kept.state().results["days/2"]}
+    kept.commit(changed)
+    monkeypatch.setattr(store, "replace", refuse)
+    for _ in range(KEPT + 2):
+        with pytest.raises(IncompleteError, match="the place of results cannot be reached: OSError: refused"):
+            kept.publish(shown.location)
+        made = write(kept, kept.state(), "", ["x"])
+        made.results |= changed.results
+        kept.commit(made)
+    monkeypatch.undo()
+    kept.publish(shown.location)
+    assert shown.all() == named_by(kept, kept.state())
 
 
 @pytest.mark.parametrize("where", ["local", "hdfs"], indirect=True)
@@ -392,14 +422,14 @@ def test_who_looks_sees_the_old_or_the_new_and_no_half(where: Where, monkeypatch
         monkeypatch.setattr(store, "write", half)
         kept.publish(shown.location)
         monkeypatch.undo()
-        assert seen == [before]
+        assert seen == [before, named_by(kept, made)], "for the file, and for the mark that all is there"
         assert shown.all() == named_by(kept, made), "and no temporary file"
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-@everywhere
+@somewhere
 def test_tables_are_sorted_and_those_without_lists_are_read_by_anything(where: Where) -> None:
     kept = results_at(where)
     plain = pa.table({"a": [2, 1, 1], "b": ["x", "z", "y"]})

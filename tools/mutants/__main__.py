@@ -54,8 +54,8 @@ NEAR = {
     "pipeline/lake": (
         "pipeline/test_any_record.py", "pipeline/test_catalog_rules.py", "pipeline/test_change_rules.py",
         "pipeline/test_column_rules.py", "pipeline/test_commit.py", "pipeline/test_commit_rules.py",
-        "pipeline/test_coordinates.py", "pipeline/test_current.py", "pipeline/test_current_commits.py",
-        "pipeline/test_current_table.py", "pipeline/test_dead_letters.py", "pipeline/test_iceberg.py",
+        "pipeline/test_conditional.py", "pipeline/test_coordinates.py", "pipeline/test_current.py",
+        "pipeline/test_current_commits.py", "pipeline/test_current_table.py", "pipeline/test_dead_letters.py", "pipeline/test_iceberg.py",
         "pipeline/test_local_jobs.py", "pipeline/test_merge_rules.py", "pipeline/test_migrate.py",
         "pipeline/test_scan.py", "pipeline/test_store_rules.py", "pipeline/test_stores.py",
         "pipeline/test_table_commits.py", "pipeline/test_table_rules.py", "pipeline/test_task_rules.py",

@@ -6,10 +6,12 @@ A file that no commit names does not exist, so whoever is killed has done nothin
     commits/<version>.json     put if absent
     files/<version>-<uuid>/    what a run has written: partials and what is condensed of them, by part; results
     results/<name>             the newest commit's, for people; put there one after the other, each as a whole
+    published/                 the version up to which that was done, for each place where people look
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import time
@@ -79,7 +81,7 @@ class Results:
         self.root = results_location(root)
         self.io = files
 
-    @explained()
+    @explained("the place of results")
     def state(self) -> ResultState:
         """Return the newest commit; version 0: none yet."""
         return next(self._commits(newest_first=True), ResultState())
@@ -88,7 +90,7 @@ class Results:
         """Return a new location for the files of a version."""
         return self.path(f"files/{version:020d}-{uuid.uuid4().hex}")
 
-    @explained()
+    @explained("the place of results")
     def commit(self, state: ResultState) -> None:
         """Commit a version. Raises ConflictError if another run has."""
         faults.point("derived.before_commit")
@@ -99,24 +101,29 @@ class Results:
         faults.point("derived.after_commit")
         self._vacuum(state.version)
 
-    @explained()
+    @explained("the place of results")
     def publish(self, directory: str) -> None:
         """Copy the newest results below a location, each as a whole, and remove those of earlier commits that are kept.
 
-        Files of others stay. One that is there, and was there for all commits that are kept, is not copied again: so what
-        a run that was overtaken has put there late is replaced by the next one.
+        Files of others stay. One that is there, and older than the commits that were kept when all was copied last, is not
+        copied again; so what a run that was overtaken has put there late is replaced by the next one.
         """
-        published = -1
+        mark = self.path(f"published/{hashlib.sha256(directory.encode()).hexdigest()[:16]}")
+        before, published = 0, -1
+        with suppress(FileNotFoundError):
+            before = int(store.read(self.io, mark))
         while (state := self.state()).version != published:
             there = {one.location.removeprefix(f"{directory}/") for one in store.listing(self.io, directory)}
             for name, path in state.results.items():
-                if name not in there or _version_of(path) > state.version - COMMITS_KEPT:
+                if name not in there or _version_of(path) > min(before, state.version) - COMMITS_KEPT:
                     store.replace(self.io, f"{directory}/{name}", store.read(self.io, self.path(path)))
                     faults.point("derived.during_publish")
             for name in {name for one in self._commits() for name in one.results} - state.results.keys():
                 with suppress(FileNotFoundError):
                     self.io.delete(f"{directory}/{name}")
             published = state.version
+        if published != before:
+            store.replace(self.io, mark, b"%d" % published)
 
     def path(self, path: str) -> str:
         """Return the location of a file that a commit names."""
@@ -161,18 +168,18 @@ class Results:
 
         return frames.read_items(spark, [self.path(one).encode() for one in parts.values()], schema, read)
 
-    @explained()
+    @explained("the place of results")
     def rows(self, path: str) -> int:
         """Return how many rows a part has."""
         with self.io.new_input(self.path(path)).open() as stream:
             return int(pq.read_metadata(stream).num_rows)
 
-    @explained()
+    @explained("the place of results")
     def read_table(self, path: str) -> Any:
         """Return a result as an Arrow table."""
         return pq.read_table(pa.BufferReader(store.read(self.io, self.path(path))))
 
-    @explained()
+    @explained("the place of results")
     def write_tables(self, tables: Iterable[tuple[str, Any]], directory: str) -> dict[str, str]:
         """Write tables, each as Parquet and, unless it has lists, as CSV; returns the files by their names."""
         named = {}

@@ -192,7 +192,7 @@ def _loaded(name: str, properties: dict[str, str]) -> Catalog:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explained(what: str = "the lake") -> Iterator[None]:
     """Turn errors of a catalog or store out of reach into IncompleteError: try again."""
     try:
         yield
@@ -201,7 +201,7 @@ def explained() -> Iterator[None]:
     except Exception as error:
         if is_foreign(error):
             text = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise IncompleteError(f"the lake cannot be reached: {text}") from error
+            raise IncompleteError(f"{what} cannot be reached: {text}") from error
         raise
 
 
