@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -25,6 +26,8 @@ class Recorder(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.objects: dict[str, bytes] = {}
         self.asked: list[dict[str, str]] = []
+        self.seconds = 0.0
+        """Time that an answer takes."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -38,6 +41,7 @@ class Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(headers["content-length"]))
         self.server.asked.append(headers)
         path = unquote(self.path)
+        time.sleep(self.server.seconds)
         is_there = path in self.server.objects
         self.server.objects.setdefault(path, data)
         self.send_response(412 if is_there else 200)
@@ -91,7 +95,8 @@ def test_each_store_is_asked_to_put_an_object_if_there_is_none(
     condition: tuple[str, str],
     who: str,
 ) -> None:
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "of other keys")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "other")
     places = {"URL": recorder.url, "HOST": recorder.url.removeprefix("http://")}
     given = {name: places.get(value, value) for name, value in properties.items()}
     assert create(location, b"1", given, "r")
@@ -100,7 +105,18 @@ def test_each_store_is_asked_to_put_an_object_if_there_is_none(
     for headers in recorder.asked:
         assert headers[condition[0]] == condition[1]
         assert who in headers["authorization"] if who else "authorization" not in headers
+        assert "Credential" not in who or "/r/s3/" in headers["authorization"], "the region"
         assert "x-amz-security-token" not in headers
+
+
+def test_a_proxy_and_times_of_s3_are_those_of_the_properties(recorder: Recorder) -> None:
+    properties = {**S3, "s3.endpoint": "http://store.invalid", "s3.proxy-uri": recorder.url}
+    assert create("s3://b/a", b"1", properties, "r")
+    assert [*recorder.objects] == ["http://store.invalid/b/a"]
+    recorder.seconds = 1.0
+    for name, value in (("s3.request-timeout", "0.1"), ("s3.connect-timeout", "none")):
+        with pytest.raises((OSError, ValueError), match=r"timeout|error sending request|could not convert"):
+            create("s3://b/b", b"1", {**properties, name: value}, "r")
 
 
 def test_keys_are_found_where_awss_library_finds_them_and_else_in_the_environment(

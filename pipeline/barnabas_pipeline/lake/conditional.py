@@ -62,7 +62,7 @@ def _open(scheme: str, bucket: str, properties: Mapping[str, str], region: str |
     more: dict[str, Any] = {}
     if kind == "s3":
         config |= {"region": region} if region else {}
-        keys = None if "skip_signature" in config else _keys(properties, region)
+        keys = _keys(properties, region)
         more |= {} if keys is None else {"credential_provider": lambda: keys}
         for name, own in (("s3.connect-timeout", "connect_timeout"), ("s3.request-timeout", "timeout")):
             if name in properties:
