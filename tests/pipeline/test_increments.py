@@ -61,7 +61,9 @@ def jobs(simulation: Simulation) -> list[Any]:
 
 
 def published(root: Where) -> dict[str, bytes]:
-    names = (name for name in root.names() if not {"files", "commits", "_days"} & {*name.split("/")})
+    names = (
+        name for name in root.names() if not {"files", "commits", "published", "_days"} & {*name.split("/")}
+    )
     return {name: root.read(name) for name in names}
 
 
