@@ -200,16 +200,16 @@ def test_what_is_not_of_this_machine_has_no_path(location: str) -> None:
 def test_a_name_is_given_to_a_whole_file_that_is_on_the_disk(
     tmp_path: Path, synced: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, link = tmp_path / "x", os.link
+    location, link = f"file://{tmp_path}/x", os.link
 
-    def linking(source: Path, target: Path) -> None:
-        assert [size for name, size in synced if name == str(source)] == [3]
-        assert source.name.startswith(".x.")
+    def linking(source: str, target: str) -> None:
+        assert [size for name, size in synced if name == source] == [3]
+        assert Path(source).name.startswith(".x.")
         link(source, target)
 
     monkeypatch.setattr(os, "link", linking)
-    assert store.put_if_absent(path, b"one") is True
-    assert store.put_if_absent(path, b"two") is False
+    assert store.put_if_absent(StoreIO({}), location, b"one") is True
+    assert store.put_if_absent(StoreIO({}), location, b"two") is False
     assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("x", b"one")]
 
 
@@ -219,7 +219,7 @@ def test_a_name_that_cannot_be_given_leaves_nothing(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(os, "link", fail)
     with pytest.raises(PermissionError):
-        store.put_if_absent(tmp_path / "x", b"one")
+        store.put_if_absent(StoreIO({}), f"file://{tmp_path}/x", b"one")
     assert [*tmp_path.iterdir()] == []
 
 

@@ -196,10 +196,8 @@ def explained(what: str = "the lake") -> Iterator[None]:
     """Turn errors of a catalog or store out of reach into IncompleteError: try again."""
     try:
         yield
-    except FileNotFoundError:
-        raise
     except Exception as error:
-        if is_foreign(error):
+        if is_foreign(error) and not isinstance(error, FileNotFoundError):
             text = f"{type(error).__name__}: {error}".splitlines()[0]
             raise IncompleteError(f"{what} cannot be reached: {text}") from error
         raise
