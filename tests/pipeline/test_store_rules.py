@@ -223,6 +223,20 @@ def test_a_name_that_cannot_be_given_leaves_nothing(tmp_path: Path, monkeypatch:
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.parametrize("put", [store.put_if_absent, store.replace])
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Any
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "x").write_bytes(b"before")
+    monkeypatch.setattr(store, "sync", full)
+    with pytest.raises(OSError, match="No space left"):
+        put(StoreIO({}), f"file://{tmp_path}/x", b"after")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("x", b"before")]
+
+
 # --- HDFS -------------------------------------------------------------------------------------------------------------
 
 

@@ -42,9 +42,11 @@ class SyncedFile(io.BufferedWriter):
         """Close it; the second time does nothing."""
         if self.closed:
             return
-        self.flush()
-        sync(self.fileno())
-        super().close()
+        try:
+            self.flush()
+            sync(self.fileno())
+        finally:
+            super().close()
         descriptor = os.open(self._path.parent, os.O_RDONLY)
         try:
             sync(descriptor)
@@ -234,8 +236,8 @@ def _whole(io: StoreIO, location: str, data: bytes) -> Iterator[str]:
     """Write a file beside the one that it is to become; yields its path, and removes it if it is still there."""
     directory, _, name = location.rpartition("/")
     temporary = f"{directory}/.{name}.{uuid.uuid4().hex}"
-    write(io, temporary, data)
     try:
+        write(io, temporary, data)
         yield io.file_system(temporary)[1]
     finally:
         with suppress(FileNotFoundError):
