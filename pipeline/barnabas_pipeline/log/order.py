@@ -52,17 +52,26 @@ class Order:
         self._held: StoredBatch | None = None
         self._last: BatchHeader | None = None
         self._damage: _Damage | None = None
-        self._damaged: deque[BatchHeader] = deque(maxlen=DAMAGED_KNOWN)
+        self._damaged: deque[tuple[BatchHeader, BatchHeader]] = deque(maxlen=DAMAGED_KNOWN)
+        """Headers of damaged batches, each with what transactions are told of it: that it is where the last one ends."""
 
     @property
     def is_done(self) -> bool:
         """Say whether nothing that is still to come can be in the range."""
         return self.next_offset >= self.wanted.end
 
-    def has_had(self, header: BatchHeader) -> bool:
-        """Say whether this is one of the batches that were taken last: they may be shown again, with what follows them."""
-        is_held = self._held is not None and header == self._held.header
-        return is_held or header == self._last or header in self._damaged
+    def has_had(self, stored: StoredBatch) -> bool:
+        """Say whether this is one of the batches that were taken last: they may be shown again, with what follows them.
+
+        Its filter of transactions is told of it, as that of the first time was.
+        """
+        header, held = stored.header, self._held
+        told = next((told for known, told in self._damaged if known == header), None)
+        if header == self._last or (held is not None and header == held.header):
+            told = header
+        if told is not None:
+            stored.hides(stored.data, told)
+        return told is not None
 
     def take(self, stored: StoredBatch) -> Iterator[RawBatch | CorruptSpan]:
         """Take the next batch of the log; yields what is certain now."""
@@ -121,9 +130,10 @@ class Order:
 
     def _note(self, stored: StoredBatch, reason: str, detail: str, *, said: int, beyond: int) -> None:
         """Note damage that ends where the next sound batch begins. It may be the marker that ends a transaction."""
-        self._damaged.append(stored.header)
+        told = replace(stored.header, base_offset=self._expected, last_offset_delta=0)
+        self._damaged.append((stored.header, told))
+        stored.hides(stored.data, told)
         self.after = self.beyond = max(beyond, self.next_offset + 1)
-        stored.hides(stored.data, replace(stored.header, base_offset=self._expected, last_offset_delta=0))
         if self._damage is None:
             self._damage = _Damage(said, reason, detail, bytes(stored.data))
 

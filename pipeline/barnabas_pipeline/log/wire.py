@@ -67,10 +67,8 @@ def _in_order(order: Order, part: Any) -> Iterator[RawBatch | CorruptSpan]:
     try:
         for pos, header in iter_batches(data):
             stored = StoredBatch(data[pos : pos + header.size], header, hides)
-            if order.has_had(header):
-                hides(stored.data, header)
-                continue
-            yield from order.take(stored)
+            if not order.has_had(stored):
+                yield from order.take(stored)
             if order.is_done:
                 return
     except RecordsError as error:

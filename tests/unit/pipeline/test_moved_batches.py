@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from barnabas.log.format import names
 from barnabas.log.partition_log import PartitionLog
-from barnabas.records.batch import BatchHeader, iter_batches, iter_records
+from barnabas.records.batch import BatchHeader, iter_batches, iter_records, read_any_header
 from barnabas.records.errors import CorruptRecordsError
 from barnabas.wire.generated.fetch import FetchResponse
 from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.log.disk import DiskLog
 from barnabas_pipeline.log.model import CorruptSpan, Log, LogOptions, OffsetRange
+from barnabas_pipeline.log.order import Order, StoredBatch
 from barnabas_pipeline.log.wire import WireLog
 from tests.support.logs import Broker, append, batch
 
@@ -88,9 +88,13 @@ def read(log: Log, start: int, end: int) -> tuple[Contents, set[int]]:
     return found, damaged
 
 
+def batches_of(segment: Any) -> Iterator[tuple[int, BatchHeader]]:
+    return iter_batches(segment.file.read(segment.size, 0))
+
+
 def batches(log: PartitionLog) -> Iterator[tuple[Any, int, BatchHeader]]:
     for segment in log.segments:
-        for position, header in iter_batches(log.disk.read(segment.path(names.LOG))):
+        for position, header in batches_of(segment):
             yield segment, position, header
 
 
@@ -141,3 +145,28 @@ def test_a_batch_that_says_another_base_offset_is_damage(
 def is_before(moved: int, header: BatchHeader, segment_base: int) -> bool:
     """Say whether a batch with this base offset ends before its segment begins: look-ups pass over it."""
     return moved >= 1 << 63 or moved + header.last_offset_delta < segment_base
+
+
+def test_a_damaged_batch_that_is_shown_again_says_the_same_of_transactions(
+    partition_log: PartitionLog,
+) -> None:
+    """A fetch begins with a batch that was sent before; another base offset would begin transactions that are to come."""
+    shown: list[tuple[int, int]] = []
+
+    def hides(_: Any, header: BatchHeader) -> bool:
+        shown.append((header.base_offset, header.last_offset))
+        return False
+
+    order = Order(OffsetRange(0, 0, 20))
+    items = [(segment, *one) for segment in partition_log.segments[:1] for one in batches_of(segment)][:5]
+    stored = [StoredBatch(segment.file.read(header.size, at), header, hides) for segment, at, header in items]
+    moved = stored[2].header.base_offset + 1000
+    data = moved.to_bytes(8, "big") + bytes(stored[2].data[8:])
+    stored[2] = StoredBatch(data, read_any_header(data), hides)
+    for one in stored:
+        assert not order.has_had(one)
+        list(order.take(one))
+    assert shown == [(0, 0), (1, 2), (3, 3), (6, 6), (7, 8)]
+    shown.clear()
+    assert [order.has_had(one) for one in stored] == [False, False, True, False, True]
+    assert shown == [(3, 3), (7, 8)]
