@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from barnabas_pipeline.jobs.load import LoadOptions
+from barnabas_pipeline.lake.iceberg import Place
 from barnabas_pipeline.lake.store import StoreIO
 from barnabas_pipeline.simulate import produce
 from barnabas_pipeline.simulate.model import KINDS, Event, Simulation, Site
@@ -31,6 +32,12 @@ STOP_SECONDS_MAX = 20
 HDFS_START_SECONDS_MAX = 180
 SITE = Site(seed=7, events=20_000)
 BAD_FRACTION = 0.01
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """The place of a table in a lake on this machine."""
+    return local_place(tmp_path)
 
 
 @dataclass

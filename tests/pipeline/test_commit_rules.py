@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.lake import iceberg
 from barnabas_pipeline.lake import table as table_module
 from barnabas_pipeline.lake.iceberg import Place
-from barnabas_pipeline.lake.ledger import BrokenLakeError
+from barnabas_pipeline.lake.ledger import BrokenLakeError, Entry
 from barnabas_pipeline.lake.table import ConflictError, Table
 
 from .tables import (
@@ -23,7 +22,6 @@ from .tables import (
     entries_of,
     entry_of,
     load,
-    local_place,
     scan,
     staged,
     stock,
@@ -32,16 +30,18 @@ from .tables import (
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return local_place(tmp_path)
-
-
-@pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that were waited; nobody really waits."""
     waited: list[float] = []
     monkeypatch.setattr(table_module.time, "sleep", waited.append)
     return waited
+
+
+def begun(place: Place) -> tuple[Table, Entry]:
+    """A table with ten rows, and an entry with seven more that is to be committed."""
+    load(place, 10)
+    table = Table(place)
+    return table, staged(table, 7)
 
 
 def unknown() -> Exception:
@@ -77,9 +77,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, *errors: Callable[[], Exception] | 
 def test_an_answer_that_nobody_knows_is_waited_for_twice_as_long_each_time_and_six_times(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(place, 10)
-    table = Table(place)
-    made = staged(table, 7)
+    table, made = begun(place)
     tries = failing(monkeypatch, *[locked] * 5, unknown, *[locked] * 9)
     with pytest.raises(IncompleteError) as raised:
         table.commit(made)
@@ -94,9 +92,7 @@ def test_an_answer_that_nobody_knows_is_waited_for_twice_as_long_each_time_and_s
 def test_after_the_first_refusal_there_is_no_wait_and_after_others_there_is(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(place, 10)
-    table = Table(place)
-    made = staged(table, 7)
+    table, made = begun(place)
     failing(monkeypatch, refused, refused, locked, refused)
     table.commit(made)
     assert waits == [0, 0.1, 0.2, 0.4]
@@ -106,9 +102,7 @@ def test_after_the_first_refusal_there_is_no_wait_and_after_others_there_is(
 def test_a_commit_goes_on_as_long_as_somebody_else_makes_progress(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(place, 10)
-    table = Table(place)
-    made = staged(table, 7)
+    table, made = begun(place)
 
     def overtaken() -> Exception:
         add_snapshot(place)
@@ -125,9 +119,7 @@ def test_a_commit_goes_on_as_long_as_somebody_else_makes_progress(
 def test_a_catalog_that_is_away_after_a_commit_is_asked_until_it_says_whether_it_has_happened(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(place, 10)
-    table = Table(place)
-    made = staged(table, 7)
+    table, made = begun(place)
     kind = type(table.catalogs.of(place))
     left, tries, load_or_none, commit_table = [1, 2], [], iceberg.load_or_none, kind.commit_table
 
@@ -155,9 +147,7 @@ def test_a_catalog_that_is_away_after_a_commit_is_asked_until_it_says_whether_it
 def test_a_catalog_that_stays_away_is_the_last_thing_that_is_told(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(place, 10)
-    table = Table(place)
-    made = staged(table, 7)
+    table, made = begun(place)
 
     def away(*_: Any) -> Any:
         raise ConnectionError("no route")
@@ -177,9 +167,7 @@ def test_a_catalog_that_stays_away_is_the_last_thing_that_is_told(
 def test_a_mistake_of_ours_is_no_answer_of_the_catalog(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(place, 10)
-    table = Table(place)
-    made = staged(table, 7)
+    table, made = begun(place)
     tries = failing(monkeypatch, ZeroDivisionError, *[ZeroDivisionError] * 9)
     with pytest.raises(ZeroDivisionError):
         table.commit(made)
@@ -192,9 +180,7 @@ def test_a_mistake_of_ours_is_no_answer_of_the_catalog(
 def test_a_commit_that_another_has_overtaken_is_tried_once(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(place, 10)
-    table = Table(place)
-    made = staged(table, 7)
+    table, made = begun(place)
 
     def overtaken() -> Exception:
         monkeypatch.undo()
@@ -267,9 +253,7 @@ def test_files_of_another_partitioning_are_written_again(place: Place, waits: li
 def test_a_table_that_is_dropped_under_a_commit_is_told_as_such(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(place, 10)
-    table = Table(place)
-    made = staged(table, 7)
+    table, made = begun(place)
 
     def dropped() -> Exception:
         catalog(place).drop_table(place.name)

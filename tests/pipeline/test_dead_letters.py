@@ -20,14 +20,9 @@ from barnabas_pipeline.lake.iceberg import Place, ledger_of
 from barnabas_pipeline.lake.ledger import BrokenLakeError, PartitionCommit, State, hour_number
 from barnabas_pipeline.lake.table import Table
 
-from .tables import catalog, entry_of, load, local_place, stock
+from .tables import catalog, entry_of, load, stock
 
 NAME = "barnabas.logins__dead"
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return local_place(tmp_path)
 
 
 def letters(place: Place) -> list[int]:

@@ -33,11 +33,6 @@ OPEN = ("java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.nio
         "java.base/sun.nio.cs", "java.base/jdk.internal.ref")  # fmt: skip
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return local_place(tmp_path)
-
-
 def of_table(rows: Any) -> Sums:
     devices = rows["device"].length() - rows["device"].null_count
     return rows.num_rows, pc.sum(rows["_offset"]).as_py(), pc.sum(rows["ts"]).as_py(), devices

@@ -40,11 +40,6 @@ from .tables import (
 )
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return local_place(tmp_path)
-
-
 def test_a_snapshot_has_the_rows_of_its_entry_and_says_which_it_is(place: Place) -> None:
     load(place, 25)
     load(place, 10)

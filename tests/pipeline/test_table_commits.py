@@ -26,12 +26,7 @@ from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.lake.vacuum import find_orphans, vacuum
 
 from .conftest import ROOT
-from .tables import add_snapshot, catalog, compact, load, local_place, scan, staged, stock, versions
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return local_place(tmp_path)
+from .tables import add_snapshot, catalog, compact, load, scan, staged, stock, versions
 
 
 @pytest.fixture(autouse=True)

@@ -31,12 +31,6 @@ from .tables import (
     versions,
 )
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return local_place(tmp_path)
-
-
 # --- what is committed ------------------------------------------------------------------------------------------------
 
 

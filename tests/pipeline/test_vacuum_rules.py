@@ -29,11 +29,6 @@ OLD, NEW = 1_000_000_000, time.time() + 10_000
 DEAD_TABLE = "barnabas.logins__dead"
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return local_place(tmp_path)
-
-
 def root_of(place: Place) -> Path:
     root = local_path(place.location)
     assert root is not None

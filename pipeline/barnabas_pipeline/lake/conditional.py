@@ -44,8 +44,9 @@ def create(location: str, data: bytes, properties: Mapping[str, str], region: st
     except ImportError:
         raise UsageError(f"{location} needs a client that puts if absent: pip install obstore") from None
     try:
-        bucket, _, key = location.partition("://")[2].partition("/")
-        obstore.put(_open(location.partition("://")[0], bucket, properties, region), key, data, mode="create")
+        scheme, _, path = location.partition("://")
+        bucket, _, key = path.partition("/")
+        obstore.put(_open(scheme, bucket, properties, region), key, data, mode="create")
     except exceptions.AlreadyExistsError:
         return False
     except (exceptions.BaseError, FileNotFoundError) as error:  # not found: the bucket

@@ -332,9 +332,8 @@ async def _print_topics(consumer: Consumer, options: dict[str, Any], printer: Pr
     if follows:
         await _print_on(consumer, options["idle"], printer)
     else:
-        lasts = {
-            place: min(end, bounds[1][place]) for place, end in ends.items()
-        }  # what is there now, no more
+        # What is there now, no more.
+        lasts = {place: min(end, bounds[1][place]) for place, end in ends.items()}
         left = {place: last for place, last in lasts.items() if last > begins[place]}
         consumer.pause(*(place for place in places if place not in left))
         await _print_until(consumer, left, options["idle"], printer)

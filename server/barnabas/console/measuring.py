@@ -200,10 +200,8 @@ class AllMeasured:
 
     async def _read_rates(self) -> Mapping[str, float]:
         """Return records a second. Only topics whose bytes have changed since the look before are asked for offsets."""
-        before_s, self._looked_at_s = (
-            self._looked_at_s,
-            -math.inf,
-        )  # a look that fails leaves none to compare with
+        before_s = self._looked_at_s
+        self._looked_at_s = -math.inf  # a look that fails leaves none to compare with
         if time.monotonic() - before_s > RATE_SECONDS_MAX:
             self._sizes, self._ends = await self._read(BYTES), {}
             await trio.sleep(GROWTH_SECONDS)
