@@ -1,0 +1,41 @@
+"""Functions that tests call in a sandbox."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+
+def joined(*arguments: Any) -> tuple[Any, ...]:
+    return arguments
+
+
+def raising(error: Exception) -> None:
+    raise error
+
+
+def allocate(size: int) -> int:
+    return len([bytes(1 << 20) for _ in range(size >> 20)])
+
+
+def recurse() -> None:
+    recurse()
+
+
+def end_by(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def spin(file: str = "") -> None:
+    if file:
+        Path(file).write_text(str(os.getpid()))
+    while True:
+        pass
+
+
+def interval(seconds: float) -> tuple[float, float]:
+    began = time.monotonic()
+    time.sleep(seconds)
+    return began, time.monotonic()
