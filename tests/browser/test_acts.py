@@ -279,7 +279,7 @@ def test_records_are_searched_followed_and_saved(served: Served, show: Show, nam
     expect(rows).to_have_count(100)
     page.get_by_label("Search for").fill("(")
     page.get_by_role("button", name="Show").click()
-    expect(page.get_by_text("broken off").first).to_be_visible()
+    expect(page.get_by_text("no regular expression").first).to_be_visible()
     page.get_by_label("Search for").fill("")
     page.get_by_label("Regex").uncheck()
 

@@ -149,7 +149,7 @@ def test_a_user_logs_in_and_out(show: Show, tmp_path: Path) -> None:
         dialog.get_by_role("button", name="Log in").click()
         expect(page.locator("#top")).to_contain_text("ann")
         shown.open("log")
-        expect(page.locator("main")).to_contain_text("Nothing was logged")
+        expect(page.locator("main")).to_contain_text("this needs the right to alter the cluster")
         page.goto(f"{secured.url}/#/access")
         expect(page.locator("main")).to_contain_text("AUTHORIZATION_FAILED")
     finally:

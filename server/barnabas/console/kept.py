@@ -1,7 +1,7 @@
 """Answers that take long to read, kept for a while for who looks at them again.
 
 The rule: it is read when somebody looks, at most every few seconds, while the older one is shown; the longer it takes to
-read, the longer it is kept.
+read, the longer it is kept. An older value is not shown once reading it again has failed.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ class Kept(Generic[T]):
         self._times_forgotten = 0
         self._lock = trio.Lock()
         self._is_refreshing = False
+        self._has_failed = False
 
     async def get(self) -> T:
         """Return the value. Raises ClientError."""
         age = time.monotonic() - self._read_at
         stale_s = STALE_SECONDS + 2 * self._fresh_s
-        if self._value is None or age > stale_s:
+        if self._value is None or age > stale_s or self._has_failed:
             async with self._lock:
-                if time.monotonic() - self._read_at > stale_s:
+                if time.monotonic() - self._read_at > stale_s or self._has_failed:
                     await self._read()
                 while self._value is None:
                     await self._read()
@@ -63,14 +64,16 @@ class Kept(Generic[T]):
     async def _refresh(self) -> None:
         try:
             async with self._lock:
-                with suppress(ClientError):  # whoever needs it in a minute is told
+                with suppress(ClientError):  # the next look reads it again and is told
                     await self._read()
         finally:
             self._is_refreshing = False
 
     async def _read(self) -> None:
         began, times_forgotten = time.monotonic(), self._times_forgotten
+        self._has_failed = True
         value = await self._read_it()
+        self._has_failed = False
         if times_forgotten == self._times_forgotten:  # otherwise it may be of before a change
             self._value = value
         self._read_at = began

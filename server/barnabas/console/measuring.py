@@ -96,8 +96,12 @@ class Measures(NamedTuple):
 
 
 async def bounds_and_sizes(admin: Admin, led: Led, columns: Collection[str] = COLUMNS) -> Measures:
-    """Return what columns need of partitions, which their leaders are asked for. Raises ClientError."""
+    """Return what columns need of partitions, which their leaders are asked for.
+
+    Raises ClientError, also where none of the leaders can be connected to.
+    """
     found = Measures({}, {}, {})
+    await _check_reachable(admin, led)
     async with trio.open_nursery() as nursery:
         for broker, topics in led.items():
             if RECORDS in columns:
@@ -107,6 +111,20 @@ async def bounds_and_sizes(admin: Admin, led: Led, columns: Collection[str] = CO
             if BYTES in columns:
                 nursery.start_soon(_weigh, admin, broker, topics, found.sizes)
     return found
+
+
+async def _check_reachable(admin: Admin, led: Led) -> None:
+    """Raise ClientError where no leader can be connected to: what is remembered of its partitions may not be so."""
+    error: ClientError | None = None
+    for broker in led:
+        try:
+            await admin.client.broker(broker)
+        except ClientError as failure:
+            error = failure
+        else:
+            return
+    if error is not None:
+        raise error
 
 
 async def _look_up(

@@ -136,6 +136,26 @@ async def test_a_rate_after_a_look_that_failed_is_none_of_the_time_before(
         assert await measured._read_rates() == as_it_grows
 
 
+def reachable(*brokers: int) -> Any:
+    """Make an admin client that can connect to these brokers alone."""
+
+    async def connect(broker: int) -> None:
+        if broker not in brokers:
+            raise ConnectionLostError(f"broker {broker}: nothing listens there")
+
+    return SimpleNamespace(client=SimpleNamespace(broker=connect))
+
+
+async def test_partitions_of_unreachable_leaders_are_an_error() -> None:
+    with pytest.raises(ConnectionLostError, match="broker 2"):
+        await measuring.bounds_and_sizes(reachable(1), {2: {"t": [0]}}, [])
+
+
+async def test_one_reachable_leader_of_several_is_enough() -> None:
+    nothing = measuring.Measures({}, {}, {})
+    assert await measuring.bounds_and_sizes(reachable(2), {1: {"t": [0]}, 2: {"t": [1]}}, []) == nothing
+
+
 @pytest.mark.parametrize(
     ("columns", "asked"),
     [
@@ -159,7 +179,7 @@ async def test_only_what_a_column_needs_is_asked_for(
 
     monkeypatch.setattr(measuring, "_look_up", look_up)
     monkeypatch.setattr(measuring, "_weigh", weigh)
-    found = await measuring.bounds_and_sizes(NOBODY, {1: {"t": [0]}}, columns)
+    found = await measuring.bounds_and_sizes(reachable(1), {1: {"t": [0]}}, columns)
     place = ("t", 0)
     assert found == measuring.Measures(
         {place: 3} if "first" in asked else {},

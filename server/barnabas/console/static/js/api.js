@@ -12,7 +12,11 @@ export class ApiError extends Error {
   }
 }
 
-/** Have somebody told whether the server answers, and that a login is needed. */
+const SLOW_MS = 15000;
+/** A response that comes from the console alone says nothing about the cluster. */
+const isOfTheCluster = (path) => path !== "/api/session";
+
+/** Set the callbacks for the state of the cluster and for a login that is needed. */
 export function listen(state, login) {
   onState = state;
   onLogin = login;
@@ -27,15 +31,19 @@ export async function request(method, path, payload = undefined, signal = undefi
   const headers = method === "GET" ? {} : { "X-Console-CSRF": csrf };
   if (payload !== undefined) headers["Content-Type"] = "application/json";
   let answer;
+  const timer = setTimeout(() => onState(false, `no answer for ${SLOW_MS / 1000} s`), SLOW_MS);
+  signal?.addEventListener("abort", () => clearTimeout(timer));
   try {
     answer = await fetch(path, { method, headers, signal, credentials: "same-origin", body: payload === undefined ? undefined : JSON.stringify(payload) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     onState(false, "the console does not answer");
     throw new ApiError(0, "The console does not answer. It is asked again as soon as it does.");
+  } finally {
+    clearTimeout(timer);
   }
   if (answer.status === 204) {
-    onState(true);
+    if (isOfTheCluster(path)) onState(true);
     return null;
   }
   let value = null;
@@ -44,7 +52,8 @@ export async function request(method, path, payload = undefined, signal = undefi
   } catch {
     value = { error: `answer ${answer.status} without JSON` };
   }
-  onState(answer.status !== 503, value?.error ?? "");
+  const isDown = answer.status === 503;
+  if (isDown || isOfTheCluster(path)) onState(!isDown, value?.error ?? "");
   if (answer.ok) return value;
   if (answer.status === 401 && path !== "/api/session") onLogin();
   throw new ApiError(answer.status, value.error ?? `status ${answer.status}`, value.code ?? "");
@@ -58,6 +67,19 @@ export const get = (path, values = {}, signal = undefined) => request("GET", `${
 export const post = (path, payload = {}) => request("POST", path, payload);
 export const part = (text) => encodeURIComponent(text);
 
+/** Return why the events of a path are refused. */
+async function refusal(path) {
+  const ending = new AbortController();
+  try {
+    const answer = await fetch(path, { signal: ending.signal, credentials: "same-origin" });
+    return answer.ok ? "" : ((await answer.json()).error ?? `status ${answer.status}`);
+  } catch {
+    return "The console does not answer.";
+  } finally {
+    ending.abort();
+  }
+}
+
 /** Follow events of a path until `signal` says enough; `handlers` by event, `failed` and `lost` among them. */
 export function follow(path, values, handlers, signal) {
   const source = new EventSource(`${path}${query(values)}`);
@@ -65,7 +87,11 @@ export function follow(path, values, handlers, signal) {
     if (name !== "lost") source.addEventListener(name, (event) => handler(JSON.parse(event.data), source));
   }
   source.addEventListener("failed", () => source.close());
-  source.addEventListener("error", () => handlers.lost?.(source));
+  source.addEventListener("error", async () => {
+    if (source.readyState !== EventSource.CLOSED) { handlers.lost?.(source); return; }
+    const error = await refusal(`${path}${query(values)}`); // a browser does not tell a page the status of events
+    if (error && !signal.aborted) handlers.failed?.({ error });
+  });
   signal.addEventListener("abort", () => source.close());
   return source;
 }

@@ -54,6 +54,7 @@ async function logOut() {
 
 async function show() {
   leaving?.abort();
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close(); // it is about the view that is left
   const leave = (leaving = new AbortController());
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const parts = path.split("/").map(decodeURIComponent);
@@ -131,7 +132,7 @@ async function start() {
 
 let isDown = false;
 listen((isUp, why) => {
-  state.dataset.state = isUp ? "up" : "down";
+  state.dataset.state = document.body.dataset.cluster = isUp ? "up" : "down";
   state.firstElementChild.textContent = isUp ? "connected" : "no answer";
   state.title = isUp ? "" : why;
   if (isUp && isDown) toast("The cluster answers again.");

@@ -14,17 +14,17 @@ export async function show(context) {
   if (context.parts[0]) { await showGroup(context); return; }
   const { main, signal } = context;
   const list = pagedTable({
-    title: "Consumer groups", label: "groups", signal, placeholder: "Filter groups", empty: "No groups yet.",
+    title: "Consumer groups", label: "groups", signal, placeholder: "Filter groups", empty: context.session.user ? `No groups that ${context.session.user} may see.` : "No groups yet.",
     load: (values) => get("/api/groups", values, signal),
     filters: [{ make: (change) => select([["", "All kinds"], ["classic"], ["consumer"], ["share"], ["streams"]], { "aria-label": "Kind", onchange: (event) => change({ kind: event.target.value }) }) }],
     columns: [
       { label: "Group", sort: "name", class: "name", cell: (row) => groupLink(row.name) },
-      { label: "Kind", sort: "kind", cell: (row) => badge(row.kind) },
+      { label: "Kind", sort: "kind", class: "wide", cell: (row) => badge(row.kind) },
       { label: "State", sort: "state", cell: (row) => stateBadge(row.state) },
-      { label: "Members", number: true, cell: (row) => number(row.members) },
-      { label: "Topics", number: true, cell: (row) => number(row.topics) },
+      { label: "Members", number: true, class: "wide", cell: (row) => number(row.members) },
+      { label: "Topics", number: true, class: "wide", cell: (row) => number(row.topics) },
       { label: "Lag", number: true, cell: (row) => (row.error ? badge(row.error, "bad") : number(row.lag)) },
-      { label: "Coordinator", number: true, cell: (row) => row.coordinator },
+      { label: "Coordinator", number: true, class: "wide", cell: (row) => row.coordinator },
     ],
   });
   fill(main, head("Consumer groups", "Classic, consumer, share and streams groups, with how far behind they are."), list.card);

@@ -1,7 +1,7 @@
 // The broker's log.
 
 import { get } from "../api.js";
-import { badge, fill, h, head, select } from "../dom.js";
+import { badge, fill, h, head, notice, select } from "../dom.js";
 import { number, time, zone } from "../format.js";
 import { repeat } from "../table.js";
 
@@ -13,20 +13,24 @@ export async function show({ main, signal }) {
   const status = h("span", { "aria-live": "off" });
   const filter = h("input", { type: "search", class: "filter", placeholder: "Filter lines", "aria-label": "Filter lines", oninput: draw });
   const level = select(LEVELS.slice(0, 4).map((one) => [one, `${one} and above`]), { "aria-label": "Level", onchange: draw });
+  const problem = h("div");
   let lines = [];
   function draw() {
     const text = filter.value.toLowerCase();
     const shown = lines.filter((one) => LEVELS.indexOf(one.level) >= LEVELS.indexOf(level.value) && `${one.logger} ${one.text}`.toLowerCase().includes(text)).reverse();
-    fill(rows, shown.length ? shown.map((one) => h("tr", {}, h("td", { class: "nowrap" }, time(one.at).slice(11)), h("td", {}, badge(one.level, { error: "bad", critical: "bad", warning: "warn" }[one.level] ?? "")), h("td", { class: "nowrap soft" }, one.logger.replace(/^barnabas\./, "")), h("td", {}, one.text))) : h("tr", {}, h("td", { class: "empty", colspan: "4" }, "Nothing was logged.")));
+    fill(rows, shown.length ? shown.map((one) => h("tr", {}, h("td", { class: "nowrap" }, time(one.at).slice(11)), h("td", {}, badge(one.level, { error: "bad", critical: "bad", warning: "warn" }[one.level] ?? "")), h("td", { class: "nowrap soft wide" }, one.logger.replace(/^barnabas\./, "")), h("td", {}, one.text))) : h("tr", {}, h("td", { class: "empty", colspan: "4" }, "Nothing was logged.")));
     status.textContent = `${number(shown.length)} lines, newest first`;
   }
-  fill(main, head("Log", "What the broker has logged since it was started, at its level of logging."),
-    h("section", { class: "card log", "aria-label": "Log" }, h("div", { class: "bar" }, filter, level), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Lines" }, h("table", { "aria-label": "Lines" }, h("thead", {}, h("tr", {}, [`Time (${zone()})`, "Level", "Place", "Text"].map((one) => h("th", { scope: "col" }, one)))), rows)), h("div", { class: "pages" }, status)));
+  fill(main, head("Log", "What the broker has logged since it was started, at its level of logging."), problem,
+    h("section", { class: "card log", "aria-label": "Log" }, h("div", { class: "bar" }, filter, level), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Lines" }, h("table", { "aria-label": "Lines" }, h("thead", {}, h("tr", {}, [`Time (${zone()})`, "Level", "Place", "Text"].map((label) => h("th", { scope: "col", class: label === "Place" ? "wide" : "" }, label)))), rows)), h("div", { class: "pages" }, status)));
   draw();
   repeat(async () => {
     try {
       const found = (await get("/api/log", { since: lines.length ? lines[lines.length - 1].id : 0 }, signal)).lines;
       if (found.length) { lines = [...lines, ...found].slice(-SHOWN_MAX); draw(); }
-    } catch { /* the state in the head says so */ }
+      fill(problem);
+    } catch (error) {
+      if (error.status) { fill(problem, notice(error.message, "bad")); if (!lines.length) fill(rows); } // the head says that nothing answers
+    }
   }, 2000, signal);
 }

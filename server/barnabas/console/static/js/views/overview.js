@@ -6,10 +6,11 @@ import { number, plural } from "../format.js";
 import { repeat } from "../table.js";
 import { topicTable } from "./topics.js";
 
-export async function show({ main, signal }) {
+export async function show(context) {
+  const { main, signal } = context;
   const tiles = h("div", { class: "cards" });
   const notes = h("div");
-  fill(main, head("Overview", ""), notes, tiles, topicTable(signal, { title: "Topics", size: 25 }).card);
+  fill(main, head("Overview", ""), notes, tiles, topicTable(context, { title: "Topics", size: 25 }).card);
   async function refresh() {
     try {
       const found = await get("/api/overview", {}, signal);
@@ -23,7 +24,7 @@ export async function show({ main, signal }) {
         groups ? tile("Groups", number(groups.count), Object.entries(groups.states).map(([name, count]) => `${count} ${name}`).join(", ") || "none yet", "#/groups") : null);
       fill(notes, found.note ? notice(`Some of it cannot be shown: ${found.note}`, "warn") : null);
     } catch (error) {
-      if (error.name !== "AbortError" && error.status) fill(notes, notice(error.message, "bad"));
+      if (error.name !== "AbortError" && error.status) { fill(tiles); fill(notes, notice(error.message, "bad")); }
     }
   }
   repeat(refresh, 5000, signal);

@@ -1,7 +1,7 @@
 // The request tap: what clients ask, and what they are answered, as it happens.
 
 import { follow } from "../api.js";
-import { badge, fill, h, head } from "../dom.js";
+import { badge, fill, h, head, notice } from "../dom.js";
 import { number, time, zone } from "../format.js";
 import { whole } from "./payload.js";
 
@@ -14,6 +14,8 @@ export async function show({ main, signal }) {
   const errors = h("input", { type: "checkbox" });
   const own = h("input", { type: "checkbox" });
   const pause = h("button", { type: "button", "aria-pressed": "false", onclick: () => { isPaused = !isPaused; pause.setAttribute("aria-pressed", String(isPaused)); pause.textContent = isPaused ? "Paused" : "Pause"; } }, "Pause");
+  const problem = h("div");
+  let held = [];
   let isPaused = false;
   let running = null;
   let count = 0;
@@ -22,7 +24,9 @@ export async function show({ main, signal }) {
     running?.abort();
     running = new AbortController();
     fill(rows, h("tr", {}, h("td", { class: "empty", colspan: "6" }, "Waiting for requests …")));
+    fill(problem);
     count = 0;
+    held = [];
     const values = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value.trim()]));
     follow("/api/requests", { ...values, errors: errors.checked }, {
       begun: () => { status.textContent = "Watching"; },
@@ -30,34 +34,42 @@ export async function show({ main, signal }) {
         if (isPaused) return;
         const found = event.requests.filter((one) => own.checked || one.client_id !== "barnabas-console");
         if (found.length && !count) fill(rows);
-        for (const one of found) rows.prepend(...line(one));
         count += found.length;
-        while (rows.children.length > SHOWN_MAX) rows.lastElementChild.remove();
-        status.textContent = `${number(count)} requests`;
+        held = [...held, ...found].slice(-SHOWN_MAX);
+        showHeld();
       },
-      failed: (event) => { status.textContent = event.error; },
+      failed: (event) => { fill(problem, notice(event.error, "bad")); fill(rows); status.textContent = ""; },
       lost: () => { status.textContent = "Connecting again …"; },
     }, running.signal);
   }
+  /** Show the requests that have come, unless one is open: it would move away below the reader's eyes. */
+  function showHeld() {
+    if (!rows.querySelector(".opened")) {
+      for (const row of held) rows.prepend(line(row, showHeld));
+      held = [];
+      while (rows.children.length > SHOWN_MAX) rows.lastElementChild.remove();
+    }
+    status.textContent = `${number(count)} requests${held.length ? `, ${number(held.length)} newer ones appear when the open one is closed` : ""}`;
+  }
   signal.addEventListener("abort", () => running?.abort());
-  fill(main, head("Request tap", "What clients ask this broker, decoded. Secrets are masked, records are counted."),
+  fill(main, head("Request tap", "What clients ask this broker, decoded. Secrets are masked, records are counted."), problem,
     h("section", { class: "card", "aria-label": "Requests" },
       h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); watch(); } }, Object.values(inputs), h("label", { class: "inline" }, errors, "Failed only"), h("label", { class: "inline" }, own, "The console's own"), h("button", { type: "submit", class: "primary" }, "Watch"), pause),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Requests" }, h("table", { "aria-label": "Requests" }, h("thead", {}, h("tr", {}, [`Time (${zone()})`, "API", "Client", "Connection", "User", "Result"].map((one) => h("th", { scope: "col" }, one)))), rows)),
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Requests" }, h("table", { "aria-label": "Requests" }, h("thead", {}, h("tr", {}, [`Time (${zone()})`, "API", "Client", "Connection", "User", "Result"].map((label) => h("th", { scope: "col" }, label)))), rows)),
       h("div", { class: "pages" }, status)));
   watch();
 }
 
-function line(one) {
+function line(one, onclose) {
   const isFailed = one.error_codes.length > 0;
   const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false" }, `${one.api} v${one.version}`);
   const made = h("tr", { class: "record-row" }, h("td", { class: "nowrap" }, time(one.at_ms).slice(11)), h("td", {}, opener), h("td", {}, one.client_id ?? "–"), h("td", { class: "nowrap" }, `#${one.connection}`), h("td", {}, one.principal), h("td", {}, isFailed ? badge(`error ${one.error_codes.join(", ")}`, "bad") : badge("ok", "good")));
   made.addEventListener("click", () => {
     const next = made.nextElementSibling;
-    if (next?.classList.contains("opened")) { next.remove(); opener.setAttribute("aria-expanded", "false"); return; }
+    if (next?.classList.contains("opened")) { next.remove(); opener.setAttribute("aria-expanded", "false"); onclose(); return; }
     const shown = (value) => whole({ form: "json", text: JSON.stringify(value) });
     made.after(h("tr", { class: "opened" }, h("td", { colspan: "6" }, h("div", { class: "detail" }, h("h3", {}, "Request"), shown(one.request), h("h3", {}, "Answer"), one.response === null ? h("p", { class: "soft" }, "none") : shown(one.response)))));
     opener.setAttribute("aria-expanded", "true");
   });
-  return [made];
+  return made;
 }

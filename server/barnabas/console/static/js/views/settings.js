@@ -1,7 +1,7 @@
 // Settings of a topic or a broker: each with its value, where that comes from, and a way to change it.
 
 import { get, request } from "../api.js";
-import { ask, badge, check, field, fill, h, toast } from "../dom.js";
+import { ask, badge, broken, check, field, fill, h, toast } from "../dom.js";
 import { table } from "../table.js";
 
 const OWN = ["topic", "broker", "all brokers"];
@@ -16,7 +16,7 @@ export async function settingsCard(path, signal, what) {
     const text = input.value.trim().toLowerCase();
     const wanted = rows.filter((row) => row.name.toLowerCase().includes(text) && (!onlySet || OWN.includes(row.source) || row.source === "file"));
     fill(place, table([
-      { label: "Setting", class: "name", cell: (row) => [h("span", { class: "mono" }, row.name), row.documentation ? h("div", { class: "soft" }, row.documentation) : null] },
+      { label: "Setting", class: "name setting", cell: (row) => [h("span", { class: "mono" }, broken(row.name)), row.documentation ? h("div", { class: "soft" }, row.documentation) : null] },
       { label: "Value", class: "mono", cell: (row) => (row.sensitive ? h("span", { class: "soft" }, "secret") : row.value === "" ? h("span", { class: "soft" }, "empty") : row.value) },
       { label: "From", cell: (row) => badge(row.source, OWN.includes(row.source) ? "info" : "") },
       { label: "Change", cell: (row) => (row.read_only ? h("span", { class: "soft" }, "read-only") : h("button", { type: "button", class: "small", "aria-label": `Change ${row.name}`, onclick: () => change(row) }, "Change")) },

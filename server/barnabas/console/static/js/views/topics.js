@@ -7,11 +7,11 @@ import { pagedTable } from "../table.js";
 
 export const topicLink = (name) => h("a", { href: `#/topics/${part(name)}` }, broken(name));
 
-export function topicTable(signal, options = {}) {
+export function topicTable({ signal, session }, options = {}) {
   return pagedTable({
     title: "Topics", label: "topics", signal, placeholder: "Filter topics",
     load: (values) => get("/api/topics", values, signal),
-    empty: "No topics yet.",
+    empty: session.user ? `No topics that ${session.user} may see.` : "No topics yet.",
     filters: [{ make: (change) => [check("Internal", { onchange: (event) => change({ internal: event.target.checked }) }), check("Unhealthy only", { onchange: (event) => change({ unhealthy: event.target.checked }) })] }],
     columns: [
       { label: "Name", sort: "name", class: "name", cell: (row) => [topicLink(row.name), row.internal ? [" ", badge("internal")] : null] },
@@ -32,8 +32,8 @@ export async function show(context) {
     await showTopic(context);
     return;
   }
-  const { main, signal } = context;
-  const list = topicTable(signal);
+  const { main } = context;
+  const list = topicTable(context);
   fill(main, head("Topics", "", [h("button", { type: "button", class: "primary", onclick: () => createTopic(list.refresh) }, "Create topic")]), list.card);
 }
 

@@ -1,0 +1,172 @@
+"""The console says what it cannot show, a cluster that is gone or a refused view, and keeps what is open in place."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+from playwright.sync_api import Page, expect
+
+from barnabas.testing.running import import_path
+from tests.browser.conftest import ROOT, SECONDS_MAX, Served, Show, serve
+
+STOPPED_MS = 20_000
+"""A cluster that accepts connections and does not answer is called so after 15 s."""
+
+
+@contextmanager
+def console_beside(bootstrap: str) -> Iterator[str]:
+    """Start `barnabas console` beside a cluster; yields its URL."""
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "console",
+        "--bootstrap",
+        bootstrap,
+        "--listen",
+        "127.0.0.1:0",
+    ]
+    environment = {**os.environ, "PYTHONPATH": import_path(ROOT)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    words = dict(word.split("=", 1) for word in process.stdout.readline().split() if "=" in word)
+    try:
+        yield words["console"]
+    finally:
+        process.terminate()
+        process.wait(SECONDS_MAX)
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("view", ["", "topics", "topics/orders/partitions"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_dead_cluster_is_not_called_healthy(show: Show, view: str, number: signal.Signals) -> None:
+    broker = serve("--topic", "orders:3")
+    try:
+        with console_beside(broker.bootstrap) as url:
+            shown = show(url)
+            page = shown.open(view)
+            expect(page.locator("main tbody tr").first).to_be_visible()
+            expect(page.locator("#top .state")).to_have_text("connected")
+            os.kill(broker.process.pid, number)
+            expect(page.locator("#top .state")).to_have_text("no answer", timeout=STOPPED_MS + 10_000)
+            if number == signal.SIGKILL:
+                expect(page.locator("main")).not_to_contain_text("in sync")
+            page.wait_for_timeout(
+                2_000
+            )  # requests that are answered by the console alone do not turn it round
+            expect(page.locator("#top .state")).to_have_text("no answer")
+            shown.problems.clear()
+    finally:
+        broker.process.kill()
+        broker.stop()
+
+
+def test_refused_views_say_so(show: Show) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    users = 'username="admin" password="admin-secret" user_admin="admin-secret" user_ann="ann-secret";'
+    secured = serve(
+        "--set", "listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT",
+        "--set", "sasl.enabled.mechanisms=PLAIN",
+        "--set", f"listener.name.plaintext.plain.sasl.jaas.config={module} {users}",
+        "--set", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+        "--set", "super.users=User:admin",
+    )  # fmt: skip
+    try:
+        shown = show(secured.url)
+        shown.page.goto(secured.url)
+        dialog = shown.dialog()
+        dialog.get_by_label("User").fill("ann")
+        dialog.get_by_label("Password").fill("ann-secret")
+        dialog.get_by_role("button", name="Log in").click()
+        expect(shown.page.locator("#top")).to_contain_text("ann")
+        for view in ("log", "requests"):
+            page = shown.open(view)
+            expect(page.locator("main .notice.bad")).to_contain_text("needs the right to")
+            for text in ("Nothing was logged", "Connecting again", "Waiting for requests"):
+                expect(page.locator("main")).not_to_contain_text(text)
+        expect(shown.open("topics").locator("main")).to_contain_text("No topics that ann may see")
+        expect(shown.open("groups").locator("main")).to_contain_text("No groups that ann may see")
+        shown.problems.clear()  # the browser reports each status 403
+    finally:
+        secured.stop()
+
+
+def test_back_closes_an_open_dialog(served: Served, show: Show, name: str) -> None:
+    served.create(name)
+    shown = show()
+    shown.open("topics")
+    page = shown.open(f"topics/{name}")
+    page.get_by_role("button", name="Delete topic").click()
+    expect(shown.dialog()).to_be_visible()
+    page.go_back()
+    expect(shown.dialog()).to_have_count(0)
+    expect(page.locator("main h1")).to_have_text("Topics")
+
+
+def test_opened_request_stays_where_it_is(served: Served, show: Show, name: str) -> None:
+    served.create(name)
+    shown = show()
+    page = shown.open("requests")
+    page.get_by_label("Topic", exact=True).fill(name)
+    page.get_by_role("button", name="Watch").click()
+    expect(page.get_by_text("Watching")).to_be_visible()
+    producer = Producer({"bootstrap.servers": served.bootstrap, "linger.ms": 0})
+
+    def produce(count: int) -> None:
+        for number in range(count):
+            producer.produce(name, json.dumps(number))
+            producer.flush(SECONDS_MAX)
+
+    produce(5)
+    row = page.locator("main tbody tr", has_text="Produce").first
+    row.click()
+    before = page.locator(".detail").bounding_box()
+    produce(400)
+    expect(page.get_by_text("newer ones appear")).to_contain_text("300 newer")
+    assert page.locator(".detail").bounding_box() == before
+    page.locator("main tr.record-row:has(+ tr.opened)").click()
+    expect(page.locator("main tr.record-row")).to_have_count(300)
+    expect(page.get_by_text("newer ones appear")).to_have_count(0)
+
+
+def right_edge(page: Page, heading: str) -> float:
+    box = page.get_by_role("columnheader", name=heading).bounding_box()
+    assert box is not None
+    return box["x"] + box["width"]
+
+
+def test_lag_of_groups_is_on_a_phones_screen(served: Served, show: Show) -> None:
+    served.create("stock")
+    served.produce("stock", "a", "b")
+    served.consume("warehouse-etl-nightly", "stock", 1)
+    page = show(width=390).open("groups")
+    expect(page.get_by_role("link", name="warehouse-etl-nightly")).to_be_visible()
+    assert right_edge(page, "Lag") <= 390
+
+
+def test_line_of_the_log_is_readable_on_a_phone(served: Served, show: Show) -> None:
+    page = show(width=390).open("log")
+    text = page.locator("main tbody tr td:last-child").first
+    expect(text).to_be_visible()
+    box = text.bounding_box()
+    assert box is not None
+    assert box["width"] >= 300
+
+
+def test_names_of_settings_break_between_words(show: Show) -> None:
+    page = show(width=1440).open("brokers/1")
+    expect(page.locator("td.setting").first).to_be_visible()
+    widths = page.evaluate(
+        "[...document.querySelectorAll('td.setting')].map((cell) => cell.scrollWidth - cell.clientWidth)"
+    )
+    assert max(widths) <= 0
+    assert page.evaluate("document.querySelector('td.setting').clientWidth") >= 360
