@@ -1,0 +1,127 @@
+"""Names and docstrings say what a thing is: what does not is counted by package, and the count may only fall.
+
+The rules are in CONTRIBUTING.md, "Names and sentences".
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_docstrings import PARTS, ROOT, docstrings, modules
+
+VAGUE = frozenset({"one", "found", "wanted", "known", "said", "given", "made", "left"})
+NOBODY = re.compile(r"\b(?:who|whoever|whom|whose|somebody|nobody|everybody)\b", re.IGNORECASE)
+LINES_MAX = 2
+"""Lines of a comprehension in which a variable may be called `one`."""
+TEST_CHARACTERS_MAX = 60
+BUDGET = Path(__file__).with_name("names_budget.json")
+HOW = "python -m tests.unit.test_names writes the new counts into names_budget.json"
+
+
+def package_of(path: Path) -> str:
+    """The package that a module is counted with: of the server, its second level."""
+    parts = path.relative_to(ROOT).parts
+    if parts[0] == "server":
+        return "/".join(parts[:3]) if len(parts) > 3 else "server/barnabas"
+    return parts[0]
+
+
+def bound_names(node: ast.AST) -> Iterator[str]:
+    """The names that a statement or a comprehension of more than two lines binds."""
+    match node:
+        case ast.For() | ast.AsyncFor():
+            yield from _targets(node.target)
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            if (node.end_lineno or 0) - node.lineno >= LINES_MAX:
+                for generator in node.generators:
+                    yield from _targets(generator.target)
+        case ast.Assign():
+            for target in node.targets:
+                yield from _targets(target)
+        case ast.AnnAssign() | ast.NamedExpr():
+            yield from _targets(node.target)
+        case ast.arg():
+            yield node.arg
+
+
+def _targets(target: ast.AST) -> Iterator[str]:
+    match target:
+        case ast.Name():
+            yield target.id
+        case ast.Tuple() | ast.List():
+            for element in target.elts:
+                yield from _targets(element)
+        case ast.Starred():
+            yield from _targets(target.value)
+
+
+def counts_of(source: str) -> Counter[str]:
+    """How often a module breaks each rule."""
+    counts: Counter[str] = Counter()
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        counts["vague"] += sum(name in VAGUE for name in bound_names(node))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            counts["long tests"] += len(node.name) > TEST_CHARACTERS_MAX
+    counts["nobody"] += sum(NOBODY.search(text) is not None for _, text in docstrings(tree))
+    return counts
+
+
+def counts_by_package() -> dict[str, dict[str, int]]:
+    """The counts of all packages, those of 0 left out."""
+    sums: dict[str, Counter[str]] = {}
+    for part in PARTS:
+        for path in modules(part):
+            sums.setdefault(package_of(path), Counter()).update(counts_of(path.read_text()))
+    return {
+        package: {rule: count for rule, count in sorted(counts.items()) if count}
+        for package, counts in sorted(sums.items())
+    }
+
+
+def test_vague_names_and_subjects_become_fewer_in_each_package() -> None:
+    budget, counts = json.loads(BUDGET.read_text()), counts_by_package()
+    more, fewer = [], []
+    for package in sorted({*budget, *counts}):
+        for rule in ("vague", "nobody", "long tests"):
+            allowed, count = (of.get(package, {}).get(rule, 0) for of in (budget, counts))
+            if count > allowed:
+                more.append(f"{package}: {count} {rule}, {allowed} allowed")
+            elif count < allowed:
+                fewer.append(f"{package}: {count} {rule}, {allowed} allowed")
+    assert not more, f"{more}: CONTRIBUTING.md, Names and sentences"
+    assert not fewer, f"{fewer}: {HOW}"
+
+
+@pytest.mark.parametrize(
+    ("source", "rule", "count"),
+    [
+        ("for one in a: pass", "vague", 1),
+        ("for one, (found, b) in a: pass", "vague", 2),
+        ("for partition in a: pass", "vague", 0),
+        ("[one for one in a]", "vague", 0),
+        ("[\n    one\n    for one in a\n]", "vague", 1),
+        ("found = wanted = 1", "vague", 2),
+        ("a.found = b['left'] = 1", "vague", 0),
+        ("found: int = 1", "vague", 1),
+        ("if (found := a): pass", "vague", 1),
+        ("def f(one, *, given): pass", "vague", 2),
+        ('"""Tell whoever asks."""', "nobody", 1),
+        ('"""Return the leader."""', "nobody", 0),
+        (f"def test_{'a' * 56}(): pass", "long tests", 1),
+        (f"def test_{'a' * 55}(): pass", "long tests", 0),
+    ],
+)
+def test_each_rule_counts_what_breaks_it(source: str, rule: str, count: int) -> None:
+    assert counts_of(source)[rule] == count
+
+
+if __name__ == "__main__":
+    BUDGET.write_text(json.dumps(counts_by_package(), indent=1) + "\n")
