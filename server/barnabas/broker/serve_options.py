@@ -52,7 +52,11 @@ class Given:
         self.origins: dict[str, str] = {}
 
     def set(self, name: str, text: str, origin: str) -> None:
-        """Set one, in place of what was set before."""
+        """Set one, in place of a file's. Raises SettingError where --set names another value on the same command line."""
+        if self.origins.get(name) == SET_OPTION != origin and self.settings[name] != text:
+            raise SettingError(
+                f"{origin} sets {name}={text}, and {SET_OPTION} {name}={self.settings[name]}: give one of them"
+            )
         self.settings[name] = text
         self.origins[name] = origin
 
@@ -184,7 +188,9 @@ def _listen(addresses: list[str], given: Given) -> None:
     missing = sorted({_name_of(address) for address in named} - protocols_of(known).keys())
     if missing and all(name.replace("_", "").replace("-", "").isalnum() for name in missing):
         pairs = [known, *(f"{name}:PLAINTEXT" for name in missing)]
-        given.set("listener.security.protocol.map", ",".join(pair for pair in pairs if pair), "--listen")
+        protocols = ",".join(pair for pair in pairs if pair)  # those of --set among them
+        given.settings["listener.security.protocol.map"] = protocols
+        given.origins["listener.security.protocol.map"] = "--listen"
 
 
 def _advertise(addresses: list[str], given: Given) -> None:
@@ -218,7 +224,8 @@ def _place_data(data: str | None, given: Given) -> None:
         raise SettingError(
             f"{given.origins[name]}: {name} is empty; name a directory, or leave the setting out"
         )
-    given.set("log.dirs", ",".join(paths), given.origins[name])
+    given.settings["log.dirs"] = ",".join(paths)
+    given.origins["log.dirs"] = given.origins[name]
 
 
 def _not_empty(option: str, text: str, expected: str) -> str:

@@ -88,7 +88,6 @@ def test_a_console_plots_what_it_can_read(usual: dict[str, str]) -> None:
         (["--console-registry", "https://a:8081/path"], "https://a:8081/path", True),
         (["--console-registry", "https://b:8081"], "https://b:8081", False),
         (["--set", "console.registry.url=https://b:8081"], "https://b:8081", False),
-        (["--set", "console.registry.url=https://b:8081", "--console-registry", "https://a:8081"], "https://a:8081", True),
         (["--set", "console.registry.basic.auth.user.info=ann:x", "--console-registry", "https://b"], "https://b", True),
     ],
 )  # fmt: skip
@@ -146,7 +145,43 @@ def test_what_is_said_last_counts_and_the_file_is_behind_all(tmp_path: Path) -> 
 def test_log_dirs_are_those_of_either_setting(settings: list[str], dirs: str, origin: str) -> None:
     found = given(*(word for one in settings for word in ("--set", one)))
     assert (found.settings["log.dirs"], found.origins["log.dirs"]) == (dirs, origin)
-    assert given("--data", "/d", "--set", "log.dirs=/a").settings["log.dirs"] == "/d"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "setting"),
+    [
+        ("--listen", "127.0.0.1:9092", "listeners=SASL_SSL://127.0.0.1:9092"),
+        ("--advertise", "PLAINTEXT://a:1", "advertised.listeners=PLAINTEXT://b:1"),
+        ("--data", "/d", "log.dirs=/a"),
+        ("--metrics", ":1", "metrics.listener=:2"),
+        ("--zookeeper", "a:1", "zookeeper.connect=b:1"),
+        ("--broker-id", "1", "broker.id=2"),
+        ("--rack", "a", "broker.rack=b"),
+        ("--as-version", "3.9", "kafka.version=4.0"),
+        ("--control", ":1", "control.listener=:2"),
+        ("--registry", ":1", "registry.listener=:2"),
+        ("--console", ":1", "console.listener=:2"),
+        ("--console-registry", "https://a:8081", "console.registry.url=https://b:8081"),
+        ("--faults", "/a", "faults.file=/b"),
+        ("--fault-seed", "1", "faults.seed=2"),
+    ],
+)
+def test_option_and_setting_that_differ_are_refused(option: str, value: str, setting: str) -> None:
+    name = setting.partition("=")[0]
+    with pytest.raises(
+        SettingError, match=rf"^{option} sets {name}=.*, and --set {setting}: give one of them$"
+    ):
+        given(option, value, "--set", setting)
+
+
+def test_option_and_setting_that_agree_are_accepted() -> None:
+    assert given("--rack", "a", "--set", "broker.rack=a").settings["broker.rack"] == "a"
+
+
+def test_option_replaces_a_files_setting(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("listeners=SSL://:9093\n")
+    assert given("--config", str(file), "--listen", ":9092").settings["listeners"] == "PLAINTEXT://:9092"
 
 
 def test_other_commands_have_a_file_a_data_directory_and_settings(tmp_path: Path) -> None:
