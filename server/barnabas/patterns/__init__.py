@@ -1,0 +1,127 @@
+"""Regular expressions that others write, compiled by RE2. Pure.
+
+The rule: a pattern of others never meets Python's `re`, which backtracks without bound and keeps the interpreter's lock
+meanwhile. RE2 takes time that is linear in the text, in bounded memory, and lets other threads run; what RE2 cannot do is
+refused with a sentence. Its library is loaded by the first pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+MEMORY_MAX = 1 << 20
+"""Bytes of a compiled pattern, with the states that it remembers: thousands of names as alternatives take less, and what
+takes as many is compiled in 40 ms. RE2 keeps the last 128."""
+CHARACTERS_MAX = 1 << 16
+"""Characters of a pattern."""
+STEPS_MAX = 400_000_000
+"""Instructions of a pattern for each character of a text, in a search: 2 s of a processor in the worst case, without the
+interpreter's lock."""
+TURN_STEPS_MAX = 10_000_000
+"""The same where the event loop waits: 50 ms."""
+SHOWN_MAX = 100
+"""Characters of a pattern in a message."""
+_UNKNOWN = (
+    (("(?=", "(?!", "(?<=", "(?<!"), "it looks ahead or behind"),
+    (("(?>",), "it has an atomic group"),
+    ((*(f"\\{digit}" for digit in "123456789"), "(?P=", "\\k"), "it refers back to a group"),
+    (("++", "*+", "?+", "}+"), "it has a possessive quantifier"),
+)
+"""Constructs of other libraries that RE2 has not: how each begins, and its name."""
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be had, or that would take too long; its text is a sentence for whoever wrote it.
+
+    `shown` is the pattern, quoted and not all of a long one, `reason` what is wrong with it.
+    """
+
+    def __init__(self, text: str, reason: str, syntax: str = "RE2") -> None:
+        self.shown = shown(text)
+        super().__init__(f"{self.shown} is not a regular expression of {syntax}: {reason}")
+        self.reason = reason
+
+
+def compile_pattern(text: str, original: str | None = None) -> Any:
+    """Compile a pattern of RE2's syntax for texts; the result has `search`, `match` and `fullmatch`.
+
+    `original` is what it was translated from, for messages. Raises PatternError.
+    """
+    return _compiled(text, text if original is None else original, "UTF8")
+
+
+def compile_bytes(pattern: bytes) -> Any:
+    """Compile a pattern for bytes, of which each is a character, as in Python's patterns of bytes. Raises PatternError."""
+    return _compiled(pattern, pattern.decode(errors="backslashreplace"), "LATIN1")
+
+
+def compile_glob(patterns: Iterable[str]) -> Any:
+    """Compile names in which `*` stands for anything and `?` for one character; of several, one is enough.
+
+    The result has `fullmatch`. Raises PatternError for what is too large.
+    """
+    parts = {"*": ".*", "?": "."}
+    names = ("".join(parts.get(letter, escaped(letter)) for letter in name) for name in patterns)
+    return compile_pattern(f"(?s:{'|'.join(names)})")
+
+
+def escaped(letter: str) -> str:
+    """Return what stands for a character itself, in RE2's syntax, also within brackets."""
+    return letter if letter.isascii() and letter.isalnum() else f"\\x{{{ord(letter):x}}}"
+
+
+def check_length(text: str) -> None:
+    """Raise PatternError for a pattern that is too long to be looked at."""
+    if len(text) > CHARACTERS_MAX:
+        raise PatternError(text, f"it has more than {CHARACTERS_MAX} characters")
+
+
+def steps(pattern: Any, text: str) -> int:
+    """Return how many steps a search may take."""
+    return len(text) * int(pattern.programsize)
+
+
+def shown(pattern: str) -> str:
+    """Return a pattern as messages show it: quoted, and not all of a long one."""
+    return repr(pattern) if len(pattern) <= SHOWN_MAX else f"{pattern[:SHOWN_MAX]!r}..."
+
+
+def _compiled(pattern: str | bytes, text: str, encoding: str) -> Any:
+    import re2
+
+    check_length(text)
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MEMORY_MAX
+    options.encoding = getattr(re2.Options.Encoding, encoding)
+    try:
+        return re2.compile(pattern, options=options)
+    except UnicodeEncodeError:
+        raise PatternError(text, "it is not Unicode text") from None
+    except re2.error as error:
+        cause = error.args[0] if error.args else ""
+        cause = cause.decode(errors="replace") if isinstance(cause, bytes) else str(cause)
+        raise PatternError(text, _reason(text, cause)) from None
+
+
+def _reason(text: str, cause: str) -> str:
+    """Return why RE2 refuses a pattern, in words where its own are few."""
+    if cause.startswith("pattern too large"):
+        return "it takes too much memory"
+    kind, _, place = cause.partition(": ")
+    if kind == "invalid repetition size":
+        return f"{quoted(place)} repeats, together with what is around it, more than 1000 times"
+    if kind == "invalid perl operator" and place == "(?P":
+        place = "(?P=" if "(?P=" in text else place
+    for beginnings, name in _UNKNOWN:
+        if kind in ("invalid perl operator", "invalid escape sequence", "bad repetition operator") and (
+            place.startswith(beginnings)
+        ):
+            return f"{name}, {quoted(place)}, which RE2 cannot do"
+    return f"{kind}: {quoted(place)}" if place else cause
+
+
+def quoted(place: str) -> str:
+    """Return a piece of a pattern as messages show it."""
+    return f'"{place[:SHOWN_MAX]}"'
