@@ -6,11 +6,11 @@ several types is one of which any has to.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.registry.formats.json_nodes import Node
+from barnabas.registry.formats.json_patterns import finds
 
 _WORDS = {
     "string": ("minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"),
@@ -165,7 +165,7 @@ class View:
         """Return the schema that a property, or item, has that is not named; None where nothing or all can be there."""
         if self.kind == "object":
             for pattern, one in self.subs("patternProperties").items():
-                if _finds(pattern, name):
+                if finds(pattern, name):
                     return one
         rest = self.rest
         if rest is not None and not isinstance(rest.contents, bool):
@@ -175,13 +175,6 @@ class View:
         if is_absent and unevaluated is not None and view(unevaluated).kind not in ("empty", "false"):
             return unevaluated
         return None
-
-
-def _finds(pattern: str, name: str) -> bool:
-    try:
-        return re.search(pattern, name) is not None
-    except re.error:
-        return False
 
 
 def view(node: Node) -> View:

@@ -21,6 +21,7 @@ from barnabas.registry.errors import SchemaError
 from barnabas.registry.formats import Dependency
 from barnabas.registry.formats.json_compatibility import breaks
 from barnabas.registry.formats.json_nodes import Node
+from barnabas.registry.formats.json_patterns import check, check_patterns, checking
 
 DEFAULT = "http://json-schema.org/draft-07/schema"
 
@@ -29,13 +30,12 @@ def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> Jso
     """Understand a schema. Raises SchemaError."""
     root = _loaded(text)
     library = _library(root, [(name, _loaded(one)) for name, one in dependencies])
-    validator = validator_for(root, default=jsonschema.Draft7Validator)
-    try:
-        validator.check_schema(root)
-    except jsonschema.SchemaError as error:
-        raise SchemaError(f"{error.json_path}: {error.message}") from None
+    draft = validator_for(root, default=jsonschema.Draft7Validator)
+    validator = checking(draft)
+    check(validator(draft.META_SCHEMA), root)
     found = JsonSchema(root, library, validator)
     if is_new:
+        check_patterns(root, specification_of(root))
         found.check_references()
     return found
 
@@ -105,7 +105,7 @@ class JsonSchema:
         """Say why data of `writer` may not fit."""
         try:
             return breaks(self.node(), writer.node())
-        except Unresolvable as error:
+        except (Unresolvable, SchemaError) as error:
             return [f"Unexpected exception during compatibility check: {error}"]
 
     def check_references(self) -> None:
@@ -125,10 +125,7 @@ class JsonSchema:
     def encode(self, value: Any) -> bytes:
         """Return the document. Raises SchemaError for one that the schema refuses."""
         try:
-            errors = self._validator(self._root, registry=self._library).iter_errors(value)
-            error = next(iter(errors), None)
+            check(self._validator(self._root, registry=self._library), value)
         except Unresolvable as wrong:
             raise SchemaError(f"the schema refers to what is not there: {wrong}") from None
-        if error is not None:
-            raise SchemaError(f"{error.json_path}: {error.message}")
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
