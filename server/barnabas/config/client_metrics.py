@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from barnabas.config.setting import Setting, SettingError
 from barnabas.errors import RequestError
+from barnabas.patterns import PatternError
+from barnabas.patterns.java import java_pattern
 from barnabas.wire.generated.errors import ErrorCode
 
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
@@ -52,8 +53,7 @@ def check(own: Mapping[str, str]) -> None:
 def parse_match(item: str) -> tuple[str, Any]:
     """`key=pattern` as the key and a compiled pattern, to be asked for a `fullmatch`. Raises SettingError.
 
-    RE2 takes linear time whatever the names of clients; what it does not know, such as references back, is left to
-    Python's own expressions, for Kafka takes it.
+    A pattern is one of Java, as with Kafka; those that RE2 cannot do, such as references back, are refused.
     """
     parts = item.split("=")
     while parts and not parts[-1]:
@@ -61,16 +61,7 @@ def parse_match(item: str) -> tuple[str, Any]:
     key = parts[0].strip() if parts else ""
     if len(parts) != 2 or key not in MATCH_KEYS:
         raise SettingError(f"match={item}: one of {', '.join(sorted(MATCH_KEYS))} with =pattern expected")
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    text = parts[1].strip()
     try:
-        return key, re2.compile(text, options=options)
-    except re2.error:
-        pass
-    try:
-        return key, re.compile(text)
-    except re.error as error:
-        raise SettingError(f"match={item}: no regular expression: {error}") from error
+        return key, java_pattern(parts[1].strip())
+    except PatternError as error:
+        raise SettingError(f"match={item}: no regular expression: {error.reason}") from None

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from barnabas.cluster.metadata.image import CLIENT_METRICS, ResourceKey, Settings
 from barnabas.config import client_metrics
+from barnabas.config.setting import SettingError
+from barnabas.patterns import TURN_STEPS_MAX, steps
 from barnabas.records.crc import crc32c
 
 ALL_METRICS = "*"
@@ -19,12 +21,6 @@ INTERVAL_MS_DEFAULT: int = client_metrics.SETTINGS["interval.ms"].default
 
 Attributes = Mapping[str, str]
 """Attributes of a client, by the keys of `match`; unknown ones are not in it."""
-
-
-class Pattern(Protocol):
-    """A compiled regular expression, of RE2 or of Python."""
-
-    def fullmatch(self, text: str, /) -> object: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +47,12 @@ class Subscription:
 
     metrics: tuple[str, ...]
     interval_ms: int
-    patterns: Mapping[str, Pattern]
+    patterns: Mapping[str, Any] | None
+    """Patterns by attribute; None where one cannot be had, so that the subscription is for no client."""
 
     @classmethod
     def of(cls, settings: Settings) -> Subscription:
-        """From its own settings, which were checked when they were set."""
+        """From its own settings, which were checked when they were set, if not by a broker that takes other patterns."""
 
         def value(name: str) -> object:
             row = client_metrics.SETTINGS[name]
@@ -65,12 +62,20 @@ class Subscription:
         assert isinstance(metrics, tuple)
         assert isinstance(interval_ms, int)
         assert isinstance(match, tuple)
-        return cls(metrics, interval_ms, dict(client_metrics.parse_match(item) for item in match))
+        try:
+            return cls(metrics, interval_ms, dict(client_metrics.parse_match(item) for item in match))
+        except SettingError:
+            return cls(metrics, interval_ms, None)
 
     def matches(self, attributes: Attributes) -> bool:
-        """Say whether all its patterns match the client; an attribute that is not known matches nothing."""
-        return all(
-            key in attributes and pattern.fullmatch(attributes[key]) is not None
+        """Say whether all its patterns match the client.
+
+        An attribute that is not known, or that is too long to be matched in a turn of the event loop, matches nothing.
+        """
+        return self.patterns is not None and all(
+            key in attributes
+            and steps(pattern, attributes[key]) <= TURN_STEPS_MAX
+            and pattern.fullmatch(attributes[key]) is not None
             for key, pattern in self.patterns.items()
         )
 

@@ -57,9 +57,14 @@ def test_all_patterns_have_to_match():
     assert wanted({"metrics": "a", "match": "client_id=app.*,client_source_port=6.*"}).metrics == ()
 
 
-def test_what_re2_does_not_know_is_matched_as_well():
-    assert wanted({"metrics": "a", "match": "client_id=(?!web).*"}).metrics == ("a",)
-    assert wanted({"metrics": "a", "match": "client_id=(?!app).*"}).metrics == ()
+def test_a_stored_pattern_that_cannot_be_had_is_for_no_client():
+    assert wanted({"metrics": "a", "match": "client_id=(?!web).*"}).metrics == ()
+
+
+def test_an_id_too_long_for_a_pattern_in_one_turn_matches_nothing():
+    settings = {"metrics": "a", "match": r"client_id=(\w+ ?){300}"}
+    assert wanted(settings, client={"client_id": "a" * 300}).metrics == ("a",)
+    assert wanted(settings, client={"client_id": "a" * 30_000}).metrics == ()
 
 
 @pytest.mark.parametrize(
