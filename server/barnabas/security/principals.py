@@ -9,6 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from barnabas.patterns import PatternError
+from barnabas.patterns.java import java_pattern
 
 _KEYWORDS = {
     "2.5.4.3": "CN",
@@ -132,8 +136,7 @@ def _escaped(value: str) -> str:
 
 Namer = Callable[[str], str | None]
 
-_RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
-_SPLITTER = re.compile(rf"\s*(?P<rule>{_RULE})\s*(?:,\s*|$)")
+_RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 
 
 class CertificateNames:
@@ -155,14 +158,11 @@ class CertificateNames:
 
 
 def _certificate_rules(text: str) -> Iterator[Namer]:
-    for found in _SPLITTER.finditer(text.strip()):
-        rule = found["rule"]
-        if not rule:
-            continue
+    for rule in _split_rules(text):
         if rule == "DEFAULT":
             yield lambda name: name
             continue
-        parsed = re.fullmatch(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)", rule)
+        parsed = _RULE.fullmatch(rule)
         if parsed is None:
             raise NameRuleError(
                 f"{rule!r} is not of the form RULE:PATTERN/REPLACEMENT/ with L or U after it, or DEFAULT"
@@ -170,28 +170,42 @@ def _certificate_rules(text: str) -> Iterator[Namer]:
         yield _certificate_rule(_compiled(parsed[1]), parsed[2], parsed[3])
 
 
-def _certificate_rule(pattern: re.Pattern[str], replacement: str, case: str) -> Namer:
+def _split_rules(text: str) -> Iterator[str]:
+    """Yield the rules between commas, but for those within a pattern or a replacement."""
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        rule = _RULE.match(text, at)
+        end = text.find(",", at if rule is None else rule.end())
+        end = len(text) if end < 0 else end
+        if held := text[at:end].strip():
+            yield held
+        at = end + 1
+
+
+def _certificate_rule(pattern: Any, replacement: str, case: str) -> Namer:
     def rule(name: str) -> str | None:
         if pattern.fullmatch(name) is None:
             return None
-        return _in_case(pattern.sub(lambda found: _expanded(replacement, found), name), case)
+        return _in_case(pattern.sub(lambda found: _expanded(replacement, found, pattern.groups), name), case)
 
     return rule
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compiled(pattern: str) -> Any:
     try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise NameRuleError(f"{pattern!r} is not a regular expression: {error}") from None
+        return java_pattern(pattern)
+    except PatternError as error:
+        raise NameRuleError(f"{error.shown} is not a regular expression: {error.reason}") from None
 
 
-def _expanded(replacement: str, found: re.Match[str]) -> str:
+def _expanded(replacement: str, found: Any, groups: int) -> str:
     """Return a replacement of Java's form: $1 is the first group, as many digits as make the number of a group.
 
     What is the number of no group stays as it is.
     """
-    groups = found.re.groups
 
     def one(item: re.Match[str]) -> str:
         if item[1]:
@@ -272,7 +286,11 @@ def _kerberos_rule(parsed: re.Match[str]) -> Callable[[list[str]], str | None]:
             return None
         if not has_all_groups:
             raise NameRuleError(f"rule {parsed[0]}: {target!r} has the number of no group")
-        result = base if source is None else source.sub(lambda found: _expanded(target, found), base, times)
+        result = (
+            base
+            if source is None
+            else source.sub(lambda found: _expanded(target, found, source.groups), base, times)
+        )
         if _NOT_SIMPLE.search(result):
             raise NameRuleError(f"{result!r} is no simple name, after rule {parsed[0]}")
         return _in_case(result, case)

@@ -47,6 +47,35 @@ def test_rules_name_certificates(rules, name):
     assert CertificateNames(rules).name_of(DN) == name
 
 
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [("^CN=(?!root)(.*)$", "it looks ahead or behind"), (r"^CN=(.*),OU=\1$", "it refers back to a group")],
+)
+def test_a_rule_that_re2_cannot_do_is_refused_with_a_reason(pattern, reason):
+    with pytest.raises(NameRuleError, match=reason):
+        CertificateNames(f"RULE:{pattern}/$1/")
+    with pytest.raises(NameRuleError, match=reason):
+        KerberosNames([f"RULE:[1:$1]s/{pattern}/x/"], "REALM")
+
+
+def test_rules_match_names_in_linear_time():
+    names = CertificateNames("RULE:^CN=(([a-z]|[a-z][a-z])*)!$/$1/,DEFAULT")
+    assert names.name_of("CN=" + "a" * 10_000) == "CN=" + "a" * 10_000
+
+
+@pytest.mark.parametrize(
+    ("rules", "name"),
+    [
+        (" DEFAULT , RULE:^.*$/x/", DN),
+        ("RULE:^CN=([a-zA-Z]{1,9}),.*$/$1,x/ ,DEFAULT", "Alice,x"),
+        (",,RULE:^CN=(.*?),OU.*$/$1/U,", "ALICE"),
+        (r"RULE:^CN=(.*?),OU.*$/a\,\/$1/", "a,/Alice"),
+    ],
+)
+def test_rules_stand_between_commas(rules, name):
+    assert CertificateNames(rules).name_of(DN) == name
+
+
 def test_a_certificate_without_a_rule_has_no_name():
     with pytest.raises(NameRuleError, match="no rule"):
         CertificateNames("RULE:^CN=nobody$/x/").name_of(DN)
