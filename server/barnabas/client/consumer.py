@@ -41,6 +41,7 @@ from barnabas.client.values import (
     Place,
     TopicPartition,
 )
+from barnabas.patterns import compile_pattern
 
 RECORDS_PER_TURN = 32
 """Records after which `receive` lets other tasks run: a turn of Trio's loop takes as long as several records."""
@@ -108,13 +109,15 @@ class Consumer:
         """Become a member of the group, for topics by name, or for those that match a pattern from their beginning.
 
         The callbacks are async functions of a set of partitions. `on_revoked` runs while the partitions still are the
-        consumer's; `on_lost` (by default the same) when they are not. Called again, it changes the topics.
-        Raises RuntimeError after `assign`, or without a group.
+        consumer's; `on_lost` (by default the same) when they are not. Called again, it changes the topics. A pattern
+        that is a text has RE2's syntax, and never takes long; one that Python has compiled is used as it is.
+        Raises RuntimeError after `assign`, or without a group, ValueError for what is no pattern.
         """
         if self.settings.group_id is None:
             raise RuntimeError("a consumer that subscribes has a group_id")
         if bool(topics) == (pattern is not None):
             raise ValueError("a consumer subscribes to topics, or to a pattern")
+        compiled = compile_pattern(pattern) if isinstance(pattern, str) else pattern
         if self._membership is None:
             if self._partitions:
                 raise RuntimeError("the consumer has partitions that were assigned by hand")
@@ -122,7 +125,7 @@ class Consumer:
             self._membership = kind(self.client, self._topics, self.settings, self)
             self._nursery.start_soon(self._membership.run)
         self._callbacks = {"assigned": on_assigned, "revoked": on_revoked, "lost": on_lost or on_revoked}
-        self._membership.subscribe(Subscription(topics, None if pattern is None else re.compile(pattern)))
+        self._membership.subscribe(Subscription(topics, compiled))
 
     @property
     def assignment(self) -> set[TopicPartition]:

@@ -7,7 +7,6 @@ follows; offsets of a group are committed only for what has been written.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -32,6 +31,7 @@ from barnabas.commands.parsing import moment_ms
 from barnabas.commands.records_out import DEFAULT_FORMAT, formatter, header_matches, json_line
 from barnabas.commands.schemas import Decoding, registry_of, registry_option
 from barnabas.ending import DONE, INTERRUPTED
+from barnabas.patterns import PatternError, compile_bytes
 
 RECORDS_PER_WRITE = 500
 WRITTEN_SECONDS = 0.1
@@ -61,14 +61,14 @@ def position(text: str) -> Position:
     raise click.BadParameter(f"{text!r}: beginning, end, an offset, -N for the last N, or @TIME is expected")
 
 
-def _pattern(text: str) -> re.Pattern[bytes]:
+def _pattern(text: str) -> Any:
     try:
-        return re.compile(os.fsencode(text))
-    except re.error as error:
-        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from None
+        return compile_bytes(os.fsencode(text))
+    except PatternError as error:
+        raise click.BadParameter(f"{text!r} is no regular expression: {error.reason}") from None
 
 
-def _header(text: str) -> tuple[str, re.Pattern[bytes] | None]:
+def _header(text: str) -> tuple[str, Any]:
     name, equals, pattern = text.partition("=")
     return name, _pattern(pattern) if equals else None
 

@@ -10,7 +10,6 @@ The rule: the first connection is tried once, so that a wrong address is told at
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from barnabas.client.admin import Admin
 from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Output, Table
+from barnabas.patterns import PatternError, compile_pattern
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,7 +96,7 @@ def matching(names: Iterable[str], wanted: Iterable[str], *, is_regex: bool) -> 
     if not is_regex:
         return list(dict.fromkeys(wanted))
     try:
-        patterns = [re.compile(one) for one in wanted]
-    except re.error as error:
-        raise click.UsageError(f"{error.pattern!r} is no regular expression: {error}") from None
-    return sorted(name for name in names if any(one.fullmatch(name) for one in patterns))
+        patterns = [compile_pattern(text) for text in wanted]
+    except PatternError as error:
+        raise click.UsageError(f"{error.shown} is no regular expression: {error.reason}") from None
+    return sorted(name for name in names if any(pattern.fullmatch(name) for pattern in patterns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -290,6 +291,17 @@ async def test_a_pattern_finds_topics_that_come_later(bootstrap: str, protocol: 
                 await producer.send(topic, topic.encode())
         found = {(await consumer.receive()).topic for _ in range(2)}
         assert found == {"later-1", "later-2"}
+
+
+async def test_a_text_is_a_pattern_of_re2_a_compiled_one_is_taken(bootstrap: str) -> None:
+    async with open_consumer(bootstrap, settings=settings_of(group_id="g")) as consumer:
+        with pytest.raises(ValueError, match="it looks ahead or behind"):
+            consumer.subscribe(pattern="(?!other)later-.")
+        async with open_producer(bootstrap) as producer:
+            for topic in ("other-1", "later-1"):
+                await producer.send(topic, topic.encode())
+        consumer.subscribe(pattern=re.compile("(?!other).*-1"))
+        assert (await consumer.receive()).topic == "later-1"
 
 
 async def test_errors_of_callbacks_are_raised_where_records_are_received(bootstrap: str) -> None:

@@ -6,7 +6,6 @@ program's callbacks. Partitions are given up only once the program is done with 
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -57,7 +56,7 @@ class Host(Protocol):
 class Subscription:
     """Topics that a consumer subscribes to: by name, or by a pattern."""
 
-    def __init__(self, names: Iterable[str] = (), pattern: re.Pattern[str] | None = None) -> None:
+    def __init__(self, names: Iterable[str] = (), pattern: Any = None) -> None:
         self.names = frozenset(names)
         self.pattern = pattern
 

@@ -5,11 +5,11 @@ The rule: names are patterns in which `*` stands for anything and `?` for one ch
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.patterns import PatternError, compile_glob
 from barnabas.tools.faults.actions import whole
 from barnabas.tools.faults.errors import FaultError
 from barnabas.tools.faults.events import CONNECT, DISK, EVENTS, REQUEST
@@ -176,8 +176,8 @@ def _test(value: Mapping[str, Any], name: str) -> Test | None:
     texts = [str(one) for one in _items(value[name])]
     if not any("*" in text or "?" in text for text in texts):
         return frozenset(texts).__contains__
-    expression = "|".join(
-        "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in text) for text in texts
-    )
-    compiled = re.compile(expression, re.DOTALL)
-    return lambda text: compiled.fullmatch(text) is not None
+    try:
+        fullmatch = compile_glob(texts).fullmatch
+    except PatternError as error:
+        raise FaultError(str(error), f"on.{name}") from None
+    return lambda text: fullmatch(text) is not None
