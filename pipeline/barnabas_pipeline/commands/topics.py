@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from barnabas.log.format.names import why_no_topic
+from barnabas.patterns import PatternError, compile_pattern
 from barnabas.tools import marked_yaml
 from barnabas_pipeline.errors import UsageError
 
@@ -69,11 +69,12 @@ class Settings:
         for name in self._by_name:
             if why := why_no_topic(name):
                 raise self._wrong((TOPICS, name), f"is not the name of a topic: {why}")
+        self._patterns: dict[str, Any] = {}
         for text in self._by_pattern:
             try:
-                re.compile(text)
-            except re.error as error:
-                raise self._wrong((PATTERNS, text), f"is no regular expression: {error}") from None
+                self._patterns[text] = compile_pattern(text)
+            except PatternError as error:
+                raise self._wrong((PATTERNS, text), f"is no regular expression: {error.reason}") from None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -87,7 +88,14 @@ class Settings:
 
     def of(self, topic: str, args: argparse.Namespace) -> argparse.Namespace:
         """Return the options of a command for one topic."""
-        matching = next((found for text, found in self._by_pattern.items() if re.fullmatch(text, topic)), {})
+        matching = next(
+            (
+                settings
+                for text, settings in self._by_pattern.items()
+                if self._patterns[text].fullmatch(topic)
+            ),
+            {},
+        )
         found = self._defaults | matching | self._by_name.get(topic, {})
         mine = argparse.Namespace(**vars(args))
         for name, value in found.items():

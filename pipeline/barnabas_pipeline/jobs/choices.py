@@ -6,11 +6,13 @@ internal topics, nor names that begin with two underscores.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from barnabas.log.format.names import why_no_topic
+from barnabas.patterns import PatternError
+from barnabas.patterns import compile_pattern as re2_pattern
 from barnabas.wire.generated.index import RECORDS
 from barnabas_pipeline.errors import UsageError
 
@@ -42,23 +44,26 @@ def parse_choice(topics: Iterable[str], excluded: Iterable[str]) -> Choice:
     return Choice(tuple(dict.fromkeys(names)), tuple(patterns), tuple(excluded))
 
 
-def compile_pattern(text: str) -> re.Pattern[str]:
-    """Compile a regular expression. Raises UsageError."""
+def compile_pattern(text: str) -> Any:
+    """Compile a regular expression of RE2, for `fullmatch`. Raises UsageError."""
     try:
-        return re.compile(text)
-    except re.error as error:
-        raise UsageError(f"{text!r} is neither a name nor a regular expression: {error}") from None
+        return re2_pattern(text)
+    except PatternError as error:
+        raise UsageError(f"{text!r} is neither a name nor a regular expression: {error.reason}") from None
 
 
 def choose(choice: Choice, topics: Mapping[str, bool]) -> list[str]:
     """Return which of a source's topics (name: whether it is internal) are meant, without those that are missing."""
 
-    def matches(patterns: Iterable[str], name: str) -> bool:
-        return any(re.fullmatch(one, name) for one in patterns)
+    meant = [compile_pattern(text) for text in choice.patterns]
+    excluded = [compile_pattern(text) for text in choice.excluded]
+
+    def matches(patterns: Iterable[Any], name: str) -> bool:
+        return any(pattern.fullmatch(name) for pattern in patterns)
 
     found = [name for name in choice.names if name in topics]
     for name, is_internal in sorted(topics.items()):
         hidden = is_internal or name in RECORDS or name.startswith(HIDDEN)
-        if not hidden and name not in found and matches(choice.patterns, name):
+        if not hidden and name not in found and matches(meant, name):
             found.append(name)
-    return [name for name in found if not matches(choice.excluded, name)]
+    return [name for name in found if not matches(excluded, name)]

@@ -6,7 +6,6 @@ as it is. An offset beyond what is mirrored waits for the next round.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from barnabas.client.administration.groups import CLASSIC, CONSUMER
 from barnabas.wire.topic_partitions import TopicPartition
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError
+from barnabas_pipeline.jobs.choices import compile_pattern
 from barnabas_pipeline.jobs.mirror.model import GROUP_PREFIX, MirrorOptions, MirrorSummary, Place
 from barnabas_pipeline.jobs.mirror.translating import Translator
 from barnabas_pipeline.jobs.sites import Site
@@ -48,7 +48,7 @@ class Groups:
 
     def move(self, source: Site, mirrored: Mapping[TopicPartition, Mirrored], summary: MirrorSummary) -> None:
         """Move what groups of a source have committed for mirrored partitions. Raises IncompleteError."""
-        pattern = re.compile(self._options.groups)
+        pattern = compile_pattern(self._options.groups)
         listed, failures = source.ask(lambda admin: admin.list_groups(kinds=(CLASSIC, CONSUMER)))
         names = [one for one in listed if pattern.fullmatch(one) and not one.startswith(GROUP_PREFIX)]
         committed = source.ask(lambda admin: admin.committed(names))
