@@ -47,7 +47,7 @@ DATE = r"^\d{4}-\d{2}-\d{2}$"
 _ISO8601 = re.compile(ISO8601, re.ASCII)
 _UUID = re.compile(UUID, re.IGNORECASE)
 _DATE = re.compile(DATE, re.ASCII)
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
 _WHOLE = re.compile(r"0|-?[1-9]\d*", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _DER_SEQUENCE = 0x30
-_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")
 
 
 class TlsError(ValueError):

@@ -293,7 +293,7 @@ def _set_option(options: Any, one: ast.Option) -> None:
             raise SchemaError(f"the option {one.name} does not take {one.value!r}") from None
         return
     kept = options.uninterpreted_option.add()
-    for part in re.findall(r"\([^)]*\)|[^.()]+", one.name):
+    for part in re.findall(r"\([^()]*\)|[^.()]+", one.name):
         is_extension = part.startswith("(")
         kept.name.add(name_part=part.strip("()"), is_extension=is_extension)
     _set_value(kept, one.value)

@@ -17,7 +17,7 @@ from barnabas.wire import registry
 from barnabas.wire.errors import UnsupportedFieldError
 
 Values = Mapping[str, Any]
-_NESTED = re.compile(r"(\w+Request)\.(\w+)")
+_NESTED = re.compile(r"\b(\w+Request)\.(\w+)")
 
 
 def make(name: str, version: int, values: Values) -> Any:
