@@ -159,7 +159,7 @@ def _evaluated(validator: Any, value: Any, schema: Any, besides: str = "") -> se
     """Return the names of properties that a schema looks at, its keyword `besides` apart."""
     if not isinstance(schema, dict):
         return set()
-    names = value.keys() & schema.get("properties", {}).keys()
+    names: set[str] = value.keys() & schema.get("properties", {}).keys()
     names |= {name for name in value if _any_finds(schema.get("patternProperties", ()), name)}
     for keyword in ("additionalProperties", "unevaluatedProperties"):
         if keyword in schema and keyword != besides:
