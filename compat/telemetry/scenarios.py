@@ -257,12 +257,13 @@ def matching(client: Client) -> None:
         "software": "client_software_name=kit-.*,client_software_version=1\\..*",
         "any software": "client_software_name=.*", "unknown software": "client_software_version=unknown",
         "address": "client_source_address=127\\.0\\.0\\.1", "port": "client_source_port=[0-9]+",
-        "instance": f"client_instance_id={base64.urlsafe_b64encode(client.id).decode()[:22]}", "look": "client_id=(?!x).*",
+        "instance": f"client_instance_id={base64.urlsafe_b64encode(client.id).decode()[:22]}",
+        "java": "client_id=(?<name>ki).*",
     }  # fmt: skip
     for name, match in texts.items():
         code = subscribe(client.side, name, {"metrics": f"by.{name}", "interval.ms": "70000", "match": match})
         client.answers[f"subscribe {name}"] = code
-    expected = ["b.", "by.any software", "by.unknown software", "by.address", "by.id", "by.look", "by.port"]
+    expected = ["b.", "by.any software", "by.unknown software", "by.address", "by.id", "by.java", "by.port"]
     until_wanted(client.side, sorted(expected))
     client.ask("versions", "ApiVersions", 3, {"ClientSoftwareName": "kit-x", "ClientSoftwareVersion": "1.2"})
     client.answers.pop("versions")
@@ -293,6 +294,8 @@ def wrong_settings(client: Client) -> None:
         "client_id=a=b",
         "client_id=(",
         "client_id = a ",
+        "client_id=(?!x).*",
+        r"client_id=(a)\1",
         "",
         ",",
     ):
