@@ -45,14 +45,14 @@ def parsed(path: Path) -> ast.Module:
 
 def imports_of(name: str) -> set[str]:
     """The modules that import a module, by any of the ways to do it."""
-    found = set()
+    modules = set()
     for path in sources():
         for node in ast.walk(parsed(path)):
             names = [part.name for part in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             if name in {part.partition(".")[0] for part in names}:
-                found.add(str(path.relative_to(ROOT)))
-    return found
+                modules.add(str(path.relative_to(ROOT)))
+    return modules
 
 
 def uses_of(path: Path) -> Iterator[Use]:
@@ -107,10 +107,10 @@ def _literal(node: ast.expr, names: dict[str, str | bytes]) -> str | bytes | Non
 
 
 def _flags(call: ast.Call) -> int:
-    given = [part for part in [*call.args[1:], *(keyword.value for keyword in call.keywords)] if part]
+    arguments = [part for part in [*call.args[1:], *(keyword.value for keyword in call.keywords)] if part]
     named = {
         part.attr
-        for node in given
+        for node in arguments
         for part in ast.walk(node)
         if isinstance(part, ast.Attribute) and _is_of_re(part)
     }

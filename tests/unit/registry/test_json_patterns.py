@@ -24,7 +24,7 @@ NEW_DRAFTS = DRAFTS[3:]
 
 
 def schema_of(contents: Any, *dependencies: tuple[str, Any], is_new: bool = True) -> Any:
-    texts = [(name, json.dumps(one)) for name, one in dependencies]
+    texts = [(name, json.dumps(document)) for name, document in dependencies]
     return parse(Schema("JSON", json.dumps(contents)), texts, is_new=is_new)
 
 

@@ -66,20 +66,20 @@ def check(validator: Any, value: Any) -> None:
 def checking(base: Any) -> Any:
     """Return the class of the library for a draft, with RE2 in place of Python's patterns, also in what is referred to."""
     keywords = {name: keyword for name, keyword in _keywords(base).items() if name in base.VALIDATORS}
-    made = extend(base, keywords)
-    fields = [(field.name, field.alias) for field in attrs.fields(made) if field.init]
+    checked = extend(base, keywords)
+    fields = [(field.name, field.alias) for field in attrs.fields(checked) if field.init]
 
     def evolve(validator: Any, **changes: Any) -> Any:
         if time.thread_time() > _ends.get():
             raise SchemaError(f"it takes more than {SECONDS_MAX:g} s to check the value")
         schema = changes.setdefault("schema", validator.schema)
-        draft = validator_for(schema, default=made)
+        draft = validator_for(schema, default=checked)
         for name, alias in fields:
             changes.setdefault(alias, getattr(validator, name))
-        return (made if draft is made else checking(draft))(**changes)
+        return (checked if draft is checked else checking(draft))(**changes)
 
-    made.evolve = evolve
-    return made
+    checked.evolve = evolve
+    return checked
 
 
 def _of_schema(text: str) -> Any:
