@@ -7,12 +7,17 @@ refused with a sentence. Its library is loaded by the first pattern.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 MEMORY_MAX = 1 << 20
 """Bytes of a compiled pattern, with the states that it remembers: thousands of names as alternatives take less, and what
 takes as many is compiled in 40 ms. RE2 keeps the last 128."""
+OPTIONAL_MAX = 4_500
+"""Optional parts of a pattern: two of `a?b?`, nine of `a{0,9}`. RE2 compiles in the time of their square: 40 ms."""
+PROPERTIES_MAX = 500
+"""Properties of a pattern, as `\\pL`, each of which is hundreds of ranges; so many are read in 30 ms."""
 CHARACTERS_MAX = 1 << 16
 """Characters of a pattern."""
 STEPS_MAX = 400_000_000
@@ -22,6 +27,7 @@ TURN_STEPS_MAX = 10_000_000
 """The same where the event loop waits: 50 ms."""
 SHOWN_MAX = 100
 """Characters of a pattern in a message."""
+_RANGE = re.compile(r"\{([0-9]{0,9}),([0-9]{1,9})\}")
 _UNKNOWN = (
     (("(?=", "(?!", "(?<=", "(?<!"), "it looks ahead or behind"),
     (("(?>",), "it has an atomic group"),
@@ -91,6 +97,7 @@ def _compiled(pattern: str | bytes, text: str, encoding: str) -> Any:
     import re2
 
     check_length(text)
+    _check_parts(pattern if isinstance(pattern, str) else pattern.decode("latin-1"), text)
     options = re2.Options()
     options.log_errors = False
     options.max_mem = MEMORY_MAX
@@ -103,6 +110,16 @@ def _compiled(pattern: str | bytes, text: str, encoding: str) -> Any:
         cause = error.args[0] if error.args else ""
         cause = cause.decode(errors="replace") if isinstance(cause, bytes) else str(cause)
         raise PatternError(text, _reason(text, cause)) from None
+
+
+def _check_parts(pattern: str, original: str) -> None:
+    """Raise PatternError for a pattern that RE2 would take long to compile."""
+    optional = pattern.count("?") - pattern.count("(?")
+    optional += sum(int(high) - int(low or 0) for low, high in _RANGE.findall(pattern))
+    if optional > OPTIONAL_MAX:
+        raise PatternError(original, f"it has more than {OPTIONAL_MAX} optional parts")
+    if pattern.count("\\p") + pattern.count("\\P") > PROPERTIES_MAX:
+        raise PatternError(original, f"it has more than {PROPERTIES_MAX} properties of characters")
 
 
 def _reason(text: str, cause: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+
 import pytest
 
 from barnabas.patterns import (
@@ -26,6 +29,9 @@ from barnabas.patterns import (
         ("a{1001}", '"{1001}" repeats, together with what is around it, more than 1000 times'),
         ("(a{100}){11}", '"{11}" repeats, together with what is around it, more than 1000 times'),
         (r"\p{L}{1000}", "it takes too much memory"),
+        ("a?" * 4_501, "it has more than 4500 optional parts"),
+        ("a{0,5}" * 901, "it has more than 4500 optional parts"),
+        (r"\pL" * 501, "it has more than 500 properties of characters"),
         ("a(", 'missing ): "a("'),
         ("\\", "trailing \\"),
         ("\ud800", "it is not Unicode text"),
@@ -42,6 +48,20 @@ def test_a_pattern_that_cannot_be_had_is_refused_with_a_reason(pattern: str, rea
 
 def test_nested_repetitions_take_linear_time() -> None:
     assert compile_pattern("(a|aa)*b").fullmatch("a" * 100_000) is None
+
+
+def test_the_dearest_patterns_cause_no_stall() -> None:
+    for pattern in (
+        "a?" * 4_500,
+        "a{0,5}" * 900,
+        r"\pL?" * 500,
+        "(?:a?" * 4_500 + ")" * 4_500,
+        "a{0,999}" * 4,
+    ):
+        start = time.thread_time()
+        with suppress(PatternError):  # some take too much memory, which is found as soon
+            compile_pattern(pattern)
+        assert time.thread_time() - start < 0.5, f"{pattern[:10]}: a tenth is usual"
 
 
 def test_thousands_of_names_are_one_pattern() -> None:
