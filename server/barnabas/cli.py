@@ -135,15 +135,32 @@ def _run(arguments: Sequence[str]) -> int:
         from barnabas.commands.program import run
 
         return run(arguments)
+    if arguments and not arguments[0].startswith("-") and arguments[0] != "serve":
+        return _refuse(arguments[0])
     parser = Parser(prog="barnabas", description="A broker that speaks Apache Kafka's wire protocol.")
     parser.add_argument("--version", action="version", version=f"barnabas {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
     if not arguments or arguments[0] != "serve":  # each parser of a command takes time to make
         _add_tools(commands)
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return USAGE_ERROR
     options = parser.parse_args(arguments)
     code: int = options.run(options)
     return code
+
+
+def _refuse(name: str) -> int:
+    """Say that there is no command of this name, and which ones are like it; returns the exit code."""
+    from difflib import get_close_matches
+
+    from barnabas.environment.terminal import visible
+
+    similar = get_close_matches(name, ["serve", *TOOLS, *COMMANDS])
+    hint = f" Did you mean {' or '.join(map(repr, similar))}?" if similar else ""
+    print(f"barnabas: No such command {visible(name)!r}.{hint}\nTry 'barnabas --help'.", file=sys.stderr)
+    return USAGE_ERROR
 
 
 def _add_serve(commands: Any) -> Any:

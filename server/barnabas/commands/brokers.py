@@ -176,6 +176,9 @@ async def log_dirs(
     session: Session, brokers: tuple[int, ...], topics: tuple[str, ...], replicas: bool
 ) -> None:
     """Show log dirs with their sizes."""
+    for topic in (await session.admin.topics(topics)).values() if topics else ():
+        if isinstance(topic, ClientError):
+            raise topic
     found = await session.admin.log_dirs(brokers or None)
     rows: list[dict[str, Any]] = []
     each: list[dict[str, Any]] = []

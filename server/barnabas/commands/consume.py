@@ -17,20 +17,23 @@ import click
 import trio
 
 from barnabas.client import (
+    Client,
     ConsumedRecord,
     Consumer,
     ConsumerSettings,
+    ResponseError,
     TopicPartition,
     open_client,
     open_consumer,
 )
 from barnabas.client.background import background
 from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options
-from barnabas.commands.errors import CommandError
+from barnabas.commands.errors import CommandError, explain
 from barnabas.commands.parsing import moment_ms
 from barnabas.commands.records_out import DEFAULT_FORMAT, formatter, header_matches, json_line
 from barnabas.commands.schemas import Decoding, registry_of, registry_option
-from barnabas.ending import DONE, INTERRUPTED
+from barnabas.ending import DONE, FAILED, INTERRUPTED
+from barnabas.environment.terminal import counted, visible
 from barnabas.patterns import PatternError, compile_bytes
 
 RECORDS_PER_WRITE = 500
@@ -160,7 +163,8 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
     if options["follow"] and options["end"] is not None:
         raise click.UsageError("--follow never ends, --to says where")
     try:
-        render = json_line if given["as_json"] else formatter(options["layout"], os.fsencode(options["null"]))
+        null, is_shown = os.fsencode(options["null"]), os.isatty(STDOUT)
+        render = json_line if given["as_json"] else formatter(options["layout"], null, is_shown=is_shown)
     except ValueError as error:
         raise click.UsageError(f"--format: {error}") from None
     connecting = connecting_of(given)
@@ -179,6 +183,9 @@ class Printer:
         decoding: Decoding | None = None,
     ) -> None:
         self.printed = 0
+        self.unread = 0
+        """Keys and values that their schemas do not fit, or whose schema there is not: of none of these records is anything
+        printed."""
         self.is_writing = False
         self._render = render
         self._decoding = decoding
@@ -200,10 +207,14 @@ class Printer:
     async def write(self, records: list[ConsumedRecord]) -> None:
         """Print those records that the filters let through; who reads slowly holds up nobody else.
 
-        Raises OSError; CommandError for one that its schema does not fit.
+        What cannot be read by its schema is a line on standard error. Raises OSError; CommandError for a registry that cannot
+        be asked.
         """
         if self._decoding is not None:
-            records = await self._decoding.records(records)
+            records, reasons = await self._decoding.records(records)
+            self.unread += len(reasons)
+            for reason in reasons:
+                print(f"barnabas consume: {visible(reason)}", file=sys.stderr)
         wanted = [one for one in records if all(matches(one) for matches in self._filters)]
         if wanted:
             data = b"".join([self._render(one) for one in wanted])
@@ -242,6 +253,9 @@ def _filters(options: dict[str, Any]) -> list[Filter]:
 async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer) -> int:
     async with open_client(connecting.bootstrap, connecting.settings) as client:
         await client.any_connection()  # a wrong address is told at once
+        if options["group"] is not None and not options["regex"]:
+            for topic in options["topics"]:
+                await _tell_if_missing(client, topic)
     scope = trio.CancelScope()
 
     async def end_at_signal() -> None:
@@ -265,8 +279,11 @@ async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer
     if printer.is_writing:  # whoever has read it all may have sent the signal before it was counted
         await trio.sleep(WRITTEN_SECONDS)
     if not options["quiet"]:
-        print(f"{printer.printed} records", file=sys.stderr)
-    return INTERRUPTED if scope.cancelled_caught else DONE
+        unread = f", {printer.unread} could not be read" if printer.unread else ""
+        print(f"{counted(printer.printed, 'record')}{unread}", file=sys.stderr)
+    if scope.cancelled_caught:
+        return INTERRUPTED
+    return FAILED if printer.unread else DONE
 
 
 def _settings(properties: dict[str, str], options: dict[str, Any]) -> ConsumerSettings:
@@ -299,6 +316,15 @@ async def _print_group(consumer: Consumer, options: dict[str, Any], printer: Pri
     else:
         consumer.subscribe(*topics)
     await _print_on(consumer, options["idle"], printer)
+
+
+async def _tell_if_missing(client: Client, topic: str) -> None:
+    """Say that a topic is not there (yet), which a member of a group waits for."""
+    try:
+        await client.topic(topic)
+    except ResponseError as error:
+        waits = "; waiting for it to be made" if error.is_retriable else ""
+        print(f"barnabas consume: {visible(explain(error))}{waits}", file=sys.stderr)
 
 
 async def _print_on(consumer: Consumer, idle_s: float | None, printer: Printer) -> None:

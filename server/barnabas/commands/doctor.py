@@ -27,6 +27,7 @@ from barnabas.commands.wellness import (
     check_versions,
 )
 from barnabas.ending import DONE, FOUND
+from barnabas.environment.terminal import counted, visible
 
 FINDINGS = Table(
     "findings",
@@ -78,7 +79,7 @@ def COMMAND(address: str | None, write: bool, **options: Any) -> int:  # noqa: N
         output.finish()
     else:
         problems = sum(one.status == PROBLEM for one in findings.all)
-        print(f"{problems} problems" if problems != 1 else "1 problem")
+        print(counted(problems, "problem"))
     return FOUND if findings.has_problems else DONE
 
 
@@ -89,7 +90,7 @@ def _tell(found: Finding) -> None:
     line = f"{_MARKS[found.status]:8}{found.check}: {cell('', found.subject)}: {cell('', found.text)}"
     print(line, flush=True)
     if found.advice:
-        print(f"{'':8}-> {found.advice}", flush=True)
+        print(f"{'':8}-> {visible(found.advice)}", flush=True)
 
 
 async def _examine(connecting: Connecting, findings: Findings, writes: bool) -> None:

@@ -290,11 +290,14 @@ async def delete_offsets(
     session: Session, group: str, partitions: tuple[tuple[str, int | None], ...], yes: bool
 ) -> None:
     """Have a group forget offsets of topics or partitions."""
-    listed = (await _listed(session, (group,), is_regex=False))[0].get(group)
+    groups, missing = await _listed(session, (group,), is_regex=False)
+    if missing:
+        raise CommandError(f"there is no group {group!r}; `barnabas groups list` shows what there is")
+    listed = groups[group]
     names = ", ".join(topic if number is None else f"{topic}:{number}" for topic, number in partitions)
     confirm(f"have {group} forget its offsets of {names}", yes=yes)
     outcomes: dict[Any, ClientError | None]
-    if listed is not None and listed.kind == SHARE:
+    if listed.kind == SHARE:
         if any(number is not None for _, number in partitions):
             raise click.UsageError("a share group forgets whole topics: leave out the partition")
         of_topics = await session.admin.delete_share_offsets(group, [topic for topic, _ in partitions])

@@ -5,6 +5,7 @@ The rule: names of metrics are those of kafka_exporter, so that dashboards for i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from barnabas.commands.lagging import GroupLag, lags_of
 from barnabas.commands.output import Table
 from barnabas.commands.session import Session, asking, matching, regex
 from barnabas.ending import end_signals
+from barnabas.environment.terminal import visible_lines
 
 GROUPS = Table(
     "groups",
@@ -80,7 +82,8 @@ async def _tell_metrics(
         return
     from prometheus_client.exposition import generate_latest
 
-    print(generate_latest(_Lags(await _measure(session, names, is_regex=is_regex))).decode(), end="")
+    text = generate_latest(_Lags(await _measure(session, names, is_regex=is_regex))).decode()
+    print(visible_lines(text) if sys.stdout.isatty() else text, end="")
 
 
 async def _measure(session: Session, names: tuple[str, ...], *, is_regex: bool) -> dict[str, GroupLag]:

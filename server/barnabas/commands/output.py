@@ -6,14 +6,17 @@ version of the program. A row with an error is shown, and makes the exit code FA
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import click
+
+from barnabas.commands.errors import advised
 from barnabas.ending import DONE, FAILED
+from barnabas.environment.terminal import visible, visible_json
 
 ERROR = "error"
 """Column of what failed; people see it only where something did."""
@@ -42,7 +45,10 @@ class Output:
         self._is_first = True
 
     def show(self, table: Table, rows: Iterable[Mapping[str, Any]], *, title: str = "") -> None:
-        """Show rows of a table; a title stands above it for people. Several calls for one table add up in JSON."""
+        """Show rows of a table; a title stands above it for people. Several calls for one table add up in JSON.
+
+        A row of which nothing is known but its name is a line on standard error for people, not a row of dashes.
+        """
         found = [dict(row) for row in rows]
         for row in found:
             assert row.keys() <= table.columns.keys(), (table.name, set(row) - set(table.columns))
@@ -56,23 +62,43 @@ class Output:
             else:
                 self._document.setdefault(table.name, []).extend(ordered)
             return
+        if not table.is_single:
+            for row in filter(_is_unknown, found):
+                self.note(_why(table, row))
+            found = [row for row in found if not _is_unknown(row)]
+        if self.has_failed and not found:
+            return
         if not self._is_first:
             print()
         self._is_first = False
         if title:
-            print(title)
+            print(visible(title))
         text = _facts(table, found[0]) if table.is_single else _text(table, found)
         print(text or f"no {table.name.replace('_', ' ')}")
 
     def note(self, text: str) -> None:
         """Tell people something that is not part of the result: on standard error."""
-        print(text, file=sys.stderr)
+        print(visible(text), file=sys.stderr)
 
     def finish(self) -> int:
         """Write what is left; return the exit code."""
         if self.as_json:
-            print(json.dumps(self._document, indent=1, ensure_ascii=False))
+            print(visible_json(self._document, indent=1))
         return FAILED if self.has_failed else DONE
+
+
+def _is_unknown(row: Mapping[str, Any]) -> bool:
+    """Say whether a row has an error, and beside it a name alone."""
+    return row.get(ERROR) is not None and sum(value is not None for value in row.values()) == 2
+
+
+def _why(table: Table, row: Mapping[str, Any]) -> str:
+    """Return a row with an error as a message of the command that shows it."""
+    ((column, value),) = [(name, value) for name, value in row.items() if name != ERROR and value is not None]
+    noun = table.name.removesuffix("s") if column == "name" else _title(column).lower()
+    context = click.get_current_context(silent=True)
+    command = "" if context is None else f"{context.command_path}: "
+    return f"{command}{noun} {cell(column, value)}: {advised(str(row[ERROR]))}"
 
 
 def _shown(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -125,8 +151,7 @@ def cell(name: str, value: Any) -> str:
         return ",".join(f"{key}={cell('', one)}" for key, one in value.items()) or "-"
     if isinstance(value, list | tuple | set | frozenset):
         return ",".join(cell("", one) for one in value) or "-"
-    text = str(value)
-    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+    return visible(str(value))
 
 
 def date_text(time_ms: int) -> str:

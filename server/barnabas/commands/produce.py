@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
-from barnabas.client import Delivery, Producer, ProducerSettings, open_producer
+from barnabas.client import Delivery, Producer, ProducerSettings, ResponseError, open_producer
 from barnabas.client.background import background
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Table
@@ -23,7 +23,9 @@ from barnabas.commands.parsing import moment_ms, unescaped
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
 from barnabas.commands.schemas import encoded, registry_of, registry_option, serializer_of
 from barnabas.commands.session import Session, asking
+from barnabas.environment.terminal import counted
 from barnabas.records.compression import CODECS_BY_NAME
+from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.commands.connection import Connecting
@@ -132,6 +134,8 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
     reading = _reading(values, options)
     settings = _settings(session.connecting.properties, options)
     encoding = await _encoding(topic, session.connecting, options)
+    if not options["auto_create"]:
+        await _require(session, topic)
     sent = Sent(trio.current_time())
     async with AsyncExitStack() as stack:
         if not options["quiet"] and sys.stderr.isatty():
@@ -151,6 +155,19 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
         "partitions": sorted(sent.partitions),
     }
     session.output.show(PRODUCED, [{**row, "first": first, "last": last, "seconds": round(seconds, 3)}])
+
+
+async def _require(session: Session, topic: str) -> None:
+    """Look whether the topic is there, for as long as one that has just been made may be unknown. Raises CommandError."""
+    try:
+        await session.client.retrying(lambda: session.client.topic(topic))
+    except ResponseError as error:
+        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise CommandError(
+                f"there is no topic {topic!r}; `barnabas topics create {topic}` makes it, or --auto-create lets the broker do so"
+            ) from None
+        if not error.is_retriable:
+            raise
 
 
 def _place(delivery: Delivery) -> str:
@@ -357,4 +374,4 @@ def _progress(sent: Sent) -> Iterator[str]:
     while True:
         rate = (sent.records - before) / PROGRESS_S
         before = sent.records
-        yield f"{sent.records} records, {sent.bytes} bytes, {rate:.0f} a second"
+        yield f"{counted(sent.records, 'record')}, {counted(sent.bytes, 'byte')}, {rate:.0f} a second"

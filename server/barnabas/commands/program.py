@@ -15,6 +15,7 @@ from barnabas.client import ClientError
 from barnabas.commands import COMMANDS
 from barnabas.commands.errors import CommandError, explain
 from barnabas.ending import FAILED, INTERRUPTED
+from barnabas.environment.terminal import visible_lines
 
 HELP = ["-h", "--help"]
 
@@ -48,18 +49,35 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Abort:  # of a question that was answered by Ctrl-C
         print(file=sys.stderr)
         return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        _tell(error.format_message())
+        return error.exit_code
     except click.UsageError as error:
         where = "barnabas" if error.ctx is None else error.ctx.command_path
-        print(f"{where}: {error.format_message()}", file=sys.stderr)
+        _tell(f"{where}: {error.format_message()}{_commands_of(error)}")
         if error.ctx is not None:
-            print(f"Try '{where} --help'.", file=sys.stderr)
+            _tell(f"Try '{where} --help'.")
         return error.exit_code
     except click.ClickException as error:
-        print(f"barnabas: {error.format_message()}", file=sys.stderr)
+        _tell(f"barnabas: {error.format_message()}")
         return error.exit_code
     except (ClientError, CommandError) as error:
-        print(f"barnabas {_name(arguments)}: {explain(error)}", file=sys.stderr)
+        _tell(f"barnabas {_name(arguments)}: {explain(error)}")
         return FAILED
+
+
+def _commands_of(error: click.UsageError) -> str:
+    """Return what commands there are, after one that is not there and is like none of them."""
+    if not isinstance(error, click.exceptions.NoSuchCommand) or error.possibilities or error.ctx is None:
+        return ""
+    group = error.ctx.command
+    assert isinstance(group, click.Group)
+    return "" if isinstance(group, Root) else f" There are {', '.join(group.list_commands(error.ctx))}."
+
+
+def _tell(text: str) -> None:
+    """Print a message on standard error; it may have names in it that were never meant for a terminal."""
+    print(visible_lines(text), file=sys.stderr)
 
 
 def _name(arguments: Sequence[str]) -> str:

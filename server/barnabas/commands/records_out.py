@@ -1,11 +1,11 @@
 """Records as they are printed: by a format string of kcat's, or as lines of JSON.
 
-The rule: values are printed as the bytes that they are; a null is nothing, or what `-Z` says.
+The rule: values are printed as the bytes that they are, but for what a terminal would obey; a null is nothing, or what
+`-Z` says.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,27 +14,34 @@ from barnabas.client import ConsumedRecord
 from barnabas.commands.output import date_text
 from barnabas.commands.parsing import unescaped
 from barnabas.commands.schemas import Json
+from barnabas.environment.terminal import visible_data, visible_json
 from barnabas.tools.inspection.plain_records import plain, plain_headers
 
 DEFAULT_FORMAT = "%s\\n"
 Piece = Callable[[ConsumedRecord], bytes]
 
 
-def formatter(text: str, null: bytes) -> Piece:
+def formatter(text: str, null: bytes, *, is_shown: bool = False) -> Piece:
     """Return a function that prints a record as a format says. Raises ValueError for one that is none.
 
     %s value, %k key, %S and %K their sizes (-1 for null), %t topic, %p partition, %o offset, %T timestamp in ms,
     %D timestamp as ISO 8601, %h headers, %e leader epoch, %% a percent sign; \\n \\t \\r \\0 \\xHH.
+    `is_shown`: it goes to a terminal, which is not to obey what is in keys, values and headers.
     """
     pieces: list[Piece] = []
     for literal, directive in re.findall(r"([^%]*)(?:%(.?))?", text, re.S):
         if literal:
             pieces.append(_constant(unescaped(literal)))
         if directive:
-            pieces.append(_piece(directive, null))
+            piece = _piece(directive, null)
+            pieces.append(_shown(piece) if is_shown and directive in "skh" else piece)
     if re.search(r"(?<!%)(?:%%)*%$", text):
         raise ValueError("it ends with a single %")
     return lambda record: b"".join([piece(record) for piece in pieces])
+
+
+def _shown(piece: Piece) -> Piece:
+    return lambda record: visible_data(piece(record))
 
 
 def _constant(data: bytes) -> Piece:
@@ -75,7 +82,7 @@ def json_line(record: ConsumedRecord) -> bytes:
         "value": _plain(record.value),
         "headers": plain_headers(record.headers),
     }
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+    return visible_json(value).encode("utf-8", "surrogateescape") + b"\n"
 
 
 def _plain(data: bytes | None) -> Any:

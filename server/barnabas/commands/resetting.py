@@ -113,7 +113,9 @@ async def chosen_partitions(
         return [one for one in target.file if not topics or one in topics or (one[0], None) in topics]
     if not topics:
         if not committed:
-            raise CommandError("the group has committed nothing: give --topic")
+            raise CommandError(
+                "the group has committed nothing: give --topic; `barnabas groups list` shows what there is"
+            )
         return sorted(committed)
     found = await admin.topics({topic for topic, _ in topics})
     for topic in found.values():

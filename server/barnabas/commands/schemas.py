@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 """Formats of schemas, by the ends of their files' names."""
+OF_RECORDS = (40301, 40401, 40402, 40403)
+"""Codes with which a registry refuses what one record names, a schema or one that it refers to, not the whole command."""
 
 
 class Json(bytes):
@@ -96,19 +98,32 @@ class Decoding:
 
         self._deserializer: Deserializer = Deserializer(client)
 
-    async def records(self, records: Sequence[ConsumedRecord]) -> list[ConsumedRecord]:
-        """Return records with JSON where keys and values name a schema; others stay as they are. Raises CommandError."""
-        return [
-            replace(one, key=await self._read(one, one.key), value=await self._read(one, one.value))
-            for one in records
-        ]
+    async def records(self, records: Sequence[ConsumedRecord]) -> tuple[list[ConsumedRecord], list[str]]:
+        """Return records with JSON where keys and values name a schema, others as they are, and what cannot be read.
 
-    async def _read(self, record: ConsumedRecord, data: bytes | None) -> bytes | None:
-        if data is None:
-            return None
-        with explained(f"{record.topic} partition {record.partition} offset {record.offset}"):
-            found = await self._deserializer.decode(data)
-        return data if found is None else Json.of(found.value)
+        Of each record whose key or value does not fit its schema, or names none that there is, its place and the reason are
+        returned. Raises CommandError for a registry that cannot be asked.
+        """
+        from barnabas.registry.errors import RegistryError, SchemaError
+
+        readable, reasons = [], []
+        for record in records:
+            place = f"{record.topic} partition {record.partition} offset {record.offset}"
+            try:
+                key, value = await self._read(record.key), await self._read(record.value)
+            except (SchemaError, RecursionError) as error:
+                reasons.append(f"{place}: {error}")
+            except RegistryError as error:
+                if error.code not in OF_RECORDS:
+                    raise CommandError(f"{place}: {error}") from None
+                reasons.append(f"{place}: {error}")
+            else:
+                readable.append(replace(record, key=key, value=value))
+        return readable, reasons
+
+    async def _read(self, data: bytes | None) -> bytes | None:
+        decoded = None if data is None else await self._deserializer.decode(data)
+        return data if decoded is None else Json.of(decoded.value)
 
 
 async def serializer_of(client: RegistryClient, subject: str, wanted: str) -> Serializer:

@@ -20,6 +20,7 @@ from barnabas.commands.errors import CommandError
 from barnabas.commands.errors import explain as explain_client
 from barnabas.ending import DONE, FAILED, end_signals
 from barnabas.environment import extras, log_lines
+from barnabas.environment.terminal import visible_lines
 from barnabas.errors import leaves
 from barnabas.network.visitors import Address, AddressError, read_address
 from barnabas.registry.errors import RegistryError
@@ -80,7 +81,7 @@ def serve(name: str, start: Callable[[trio.Nursery], Awaitable[str]], log_level:
     try:
         trio.run(_serve, name, start)
     except* (AddressError, ClientError, CommandError, RegistryError, OSError, ModuleNotFoundError) as group:
-        print(f"barnabas {name}: {_text(leaves(group)[0])}", file=sys.stderr)
+        print(f"barnabas {name}: {visible_lines(_text(leaves(group)[0]))}", file=sys.stderr)
         code = FAILED
     return code
 

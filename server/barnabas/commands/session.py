@@ -23,6 +23,7 @@ from barnabas.client.admin import Admin
 from barnabas.commands.connection import NAMES, Connecting, connecting_of, connection_options
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Output, Table
+from barnabas.environment.terminal import visible
 from barnabas.patterns import PatternError, compile_pattern
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -79,6 +80,7 @@ def confirm(doing: str, *, yes: bool) -> None:
     """Have the user agree. Raises CommandError for a no, and where nobody can be asked."""
     if yes:
         return
+    doing = visible(doing)
     if not sys.stdin.isatty():
         raise CommandError(f"{doing}: standard input is no terminal, so nobody can agree; give --yes")
     if not click.confirm(f"{doing}?", err=True):

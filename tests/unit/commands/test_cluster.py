@@ -36,7 +36,7 @@ def test_log_dirs_and_their_replicas_are_shown(run: Commands, broker: KafkaBroke
     (one,) = run.rows("log_dirs", "brokers", "log-dirs", "--topic", "sized")
     assert (one["broker"], one["replicas"], one["size_bytes"]) == (1, 1, replica["size_bytes"])
     assert "OFFSET-LAG" in run("brokers", "log-dirs", "--replicas")[0]
-    assert "broker 7 is not in the cluster" in run("brokers", "log-dirs", "--broker", "7", code=1)[0]
+    assert "broker 7 is not in the cluster" in run("brokers", "log-dirs", "--broker", "7", code=1)[1]
 
 
 def test_replicas_move_between_log_dirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,6 +90,7 @@ def test_log_dirs_count_only_replicas_of_the_topics_that_are_named(cluster: Stan
         ],
         3: REFUSED,
     }
+    cluster.answers["topics"] = {}
     out = json.loads(cluster("brokers", "log-dirs", "--topic", "a", "--topic", "c", "--json", code=1)[0])
     assert [tuple(one.values()) for one in out["log_dirs"]] == [
         (1, "/x", 2, 30, 1000, 0, None),

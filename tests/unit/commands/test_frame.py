@@ -300,9 +300,13 @@ def test_tables_stand_apart_and_one_that_is_empty_says_so(capsys: pytest.Capture
     output.show(facts, [{"is_it": True}])
     output.show(rows, [], title="None")
     assert output.finish() == 0
-    output.show(rows, [{"a": "x", "error": "E"}])
+    output.show(rows, [{"a": "x", "n": 0, "error": "E"}])
+    output.show(rows, [{"a": "y", "error": "UNKNOWN_TOPIC_OR_PARTITION"}])
+    output.show(rows, [], title="Of none")
     assert output.finish() == 1
-    assert capsys.readouterr().out.split("\n") == [
+    shown = capsys.readouterr()
+    assert shown.err == "a y: UNKNOWN_TOPIC_OR_PARTITION; `barnabas topics list` shows what there is\n"
+    assert shown.out.split("\n") == [
         "Some",
         "A      N",
         "x      1",
@@ -314,7 +318,7 @@ def test_tables_stand_apart_and_one_that_is_empty_says_so(capsys: pytest.Capture
         "no rows",
         "",
         "A      N  ERROR",
-        "x      -  E",
+        "x      0  E",
         "",
     ]
 

@@ -179,7 +179,7 @@ def test_a_record_that_is_being_written_when_a_signal_comes_counts(
 
     monkeypatch.setattr(consume, "_write", slowly)
     monkeypatch.setattr(consume, "WRITTEN_SECONDS", 1.0)
-    assert run("consume", topic, "-F", "--from", "beginning") == (130, b"a\n", "1 records\n")
+    assert run("consume", topic, "-F", "--from", "beginning") == (130, b"a\n", "1 record\n")
 
 
 @pytest.mark.parametrize(("options", "is_shown"), [(("-q",), False), ((), True)])
@@ -230,7 +230,7 @@ def test_a_consumer_that_is_ended_says_how_many_records_it_printed(
         assert process.stdout.readline() == b"x\n"
         process.send_signal(number)
         _, error = process.communicate(timeout=30)
-    assert (process.returncode, error) == (code, b"1 records\n")
+    assert (process.returncode, error) == (code, b"1 record\n")
 
 
 def test_a_reader_that_has_seen_enough_ends_the_command(broker: KafkaBroker, topic: str) -> None:

@@ -205,15 +205,52 @@ async def test_a_record_is_read_by_the_schemas_that_its_key_and_value_name() -> 
     records = [
         ConsumedRecord("t", 1, 7, 5, b"schema key", b"plain"), ConsumedRecord("t", 1, 8, 5, None, b"schema value"),
     ]  # fmt: skip
-    first, second = await decoding.records(records)
+    (first, second), reasons = await decoding.records(records)
+    assert reasons == []
     assert (first.key, first.value, first.offset) == ('{"ä": "schema key"}'.encode(), b"plain", 7)
     assert (second.key, second.value) == (None, '{"ä": "schema value"}'.encode())
     assert json.loads(json_line(first))["key"] == {"ä": "schema key"}
     assert json.loads(json_line(second))["value"] == {"ä": "schema value"}
     assert asked == [b"schema key", b"plain", b"schema value"]
-    with pytest.raises(CommandError, match=r"^t partition 1 offset 9: no such field$"):
-        await decoding.records([ConsumedRecord("t", 1, 9, 5, None, b"bad")])
     assert Json.of(None) == b"null"
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (SchemaError("no such field"), "no such field"),
+        (RegistryError(404, 40403, "Schema 7 not found"), "Schema 7 not found (40403)"),
+        (RecursionError("too deep"), "too deep"),
+    ],
+)
+async def test_records_around_an_unreadable_one_are_read(failure: Exception, text: str) -> None:
+    async def decode(data: bytes) -> Any:
+        if data == b"bad":
+            raise failure
+        return SimpleNamespace(value=data.decode())
+
+    client: Any = None
+    decoding = Decoding(client)
+    decoding._deserializer = SimpleNamespace(decode=decode)  # type: ignore[assignment]
+    pairs = [(None, b"a"), (None, b"bad"), (b"bad", b"b"), (b"c", None)]
+    records, reasons = await decoding.records(
+        [ConsumedRecord("t", 1, offset, 5, key, value) for offset, (key, value) in enumerate(pairs)]
+    )
+    assert [(record.offset, record.key, record.value) for record in records] == [
+        (0, None, b'"a"'), (3, b'"c"', None),
+    ]  # fmt: skip
+    assert reasons == [f"t partition 1 offset 1: {text}", f"t partition 1 offset 2: {text}"]
+
+
+async def test_a_registry_that_is_not_there_ends_the_reading() -> None:
+    async def decode(data: bytes) -> Any:
+        raise RegistryError(0, 0, "http://r cannot be asked")
+
+    client: Any = None
+    decoding = Decoding(client)
+    decoding._deserializer = SimpleNamespace(decode=decode)  # type: ignore[assignment]
+    with pytest.raises(CommandError, match=r"^t partition 1 offset 9: http://r cannot be asked$"):
+        await decoding.records([ConsumedRecord("t", 1, 9, 5, None, b"x")])
 
 
 # --- the registry --------------------------------------------------------------------------------------------------

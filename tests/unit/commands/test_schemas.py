@@ -115,10 +115,13 @@ def test_what_does_not_fit_is_told_with_its_place(broker: KafkaBroker, run: Run,
     value = "--value-schema", str(tmp_path / "order.avsc")
     code, _, error = run("produce", "poison", '{"id":"a"}', '{"id":7}', *value)
     assert (code, error) == (1, "barnabas produce: record 2: id is no string\n")
-    broker.produce("poison", {"value": {"base64": "AAAAI/8="}})
-    code, _, error = run("consume", "poison", "-q")
-    assert code == 1
-    assert error == "barnabas consume: poison partition 0 offset 1: Schema 9215 not found (40403)\n"
+    broker.produce("poison", {"value": {"base64": "AAAAI/8="}}, "readable")
+    reason = "barnabas consume: poison partition 0 offset 1: Schema 9215 not found (40403)\n"
+    for of_group in ((), ("-g", "readers", "-o", "beginning", "--idle", "3")):
+        code, printed, error = run("consume", "poison", *of_group)
+        assert code == 1
+        assert printed == '{"id": "a", "n": 1}\nreadable\n'
+        assert error == f"{reason}2 records, 1 could not be read\n"
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_time_that_no_calendar_has_is_shown_as_it_is(time_ms: int, text: str) 
     [
         ("a", 5, "5"), ("a", 0, "0"), ("a", False, "no"), ("seen_at_ms", True, "yes"), ("seen_at_ms", "x", "x"),
         ("at_ms", 5, "5"), ("a", {}, "-"), ("a", {"k": 1, "l": True}, "k=1,l=yes"), ("a", frozenset((7,)), "7"),
-        ("a", [None, "ä"], "-,ä"), ("a", "", ""), ("a", "ä\u200b", "\\xe4\\u200b"), ("a", 1.5, "1.5"),
+        ("a", [None, "ä"], "-,ä"), ("a", "", ""), ("a", "ä\u200b", "ä\\u200b"), ("a", 1.5, "1.5"),
     ],
 )  # fmt: skip
 def test_values_are_shown_to_people(name: str, value: object, text: str) -> None:

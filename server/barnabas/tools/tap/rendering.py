@@ -9,6 +9,7 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 
+from barnabas.environment.terminal import visible
 from barnabas.records.compression import CODEC_NAMES, Codec
 from barnabas.tools.inspection import records
 from barnabas.tools.inspection.errors import code_name
@@ -49,9 +50,7 @@ def safe(text: str, most: int = LINE_CHARACTERS_MAX) -> str:
     """Return text that a terminal shows and does not obey: what clients send may hold control characters."""
     if len(text) > most:
         text = f"{text[:most]}..."
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return visible(text)
 
 
 def clock_time(at: float) -> str:

@@ -1,0 +1,263 @@
+"""Common mistakes with every command: names that are not there, addresses with a scheme, names that a terminal obeys."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from barnabas.cli import TOOLS, main
+from barnabas.commands import COMMANDS
+from barnabas.commands.program import Root
+from barnabas.testing import KafkaBroker, start_thread
+from barnabas.testing.running import import_path
+
+from .conftest import Commands
+from .test_frame import ASKING, EVERY, MORE, SERVING, WORDS
+
+HOSTILE = "a\x1b]0;owned\x07\x9b31m\u202eb"
+OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+UNKNOWN_TOPIC = {
+    "produce": ["nothing", "x"], "consume": ["nothing"], "topics alter": ["nothing", "-p", "2"],
+    "topics delete": ["nothing", "--yes"], "topics describe": ["nothing"], "topics list": ["nothing"],
+    "topics offsets": ["nothing"], "topics trim": ["nothing", "--before", "end", "--yes"],
+    "groups reset-offsets": ["g", "-t", "nothing", "--to-latest"], "configs alter": ["topic", "nothing", "--set", "retention.ms=1"],
+    "configs describe": ["topic", "nothing"], "transactions abort": ["nothing:0", "--producer-id", "1", "--yes"],
+    "transactions find-hanging": ["nothing:0"], "transactions producers": ["nothing"], "brokers elect": ["nothing:0", "--yes"],
+    "brokers log-dirs": ["--topic", "nothing"], "brokers reassign start": ["nothing:0=1", "--yes"],
+}  # fmt: skip
+UNKNOWN_GROUP = {
+    "groups delete": ["nothing", "--yes"], "groups delete-offsets": ["nothing", "t", "--yes"],
+    "groups describe": ["nothing"], "groups list": ["nothing"], "groups remove-members": ["nothing", "--all", "--yes"],
+    "groups reset-offsets": ["nothing", "--all-topics", "--to-latest"], "lag": ["nothing"],
+}  # fmt: skip
+NEEDS_NONE = {
+    "topics create": "makes it", "acls create": "an ACL may be there before its topic", "acls delete": "the same",
+    "acls list": "the same", "groups delete-offsets": "the group is looked for first",
+    "consume": "a group begins with its first member", "registry": "makes its topic", "brokers move": "the log dir is looked for first",
+    "brokers reassign cancel": "says that nothing of it is being moved",
+}  # fmt: skip
+"""Commands with a topic or a group that need not be there."""
+
+
+def text_parameters(command: click.Command) -> list[click.Parameter]:
+    return [one for one in command.params if one.type.name not in ("boolean", "integer", "choice", "file")]
+
+
+def words_of(path: tuple[str, ...], text: str) -> list[str]:
+    """Arguments that a command needs, each of them the text where it may be any."""
+    required = [one for one in EVERY[path].params if isinstance(one, click.Argument) and one.required]
+    arguments = [
+        WORDS.get(one.name or "", text) if one.type.name != "topic_partition" else f"{text}:0" for one in required
+    ]
+    yes = ["--yes"] if any(one.name == "yes" for one in EVERY[path].params) else []
+    return [*arguments, *MORE.get(" ".join(path), []), *yes]
+
+
+# --- names of commands ------------------------------------------------------------------------------------------
+
+
+def names_of_commands() -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each word that is a command, after those that lead to it."""
+    yield from (((), name) for name in ("serve", *TOOLS, *COMMANDS))
+    groups = {path[:-1] for path in EVERY if len(path) > 1}
+    for path in EVERY:
+        yield from ((path[:number], path[number]) for number in range(1, len(path)) if path[:number] in groups)
+
+
+@pytest.mark.parametrize(("path", "name"), sorted(set(names_of_commands())), ids=str)
+def test_a_name_in_the_other_number_is_asked_after(
+    path: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = name.removesuffix("s") if name.endswith("s") else f"{name}s"
+    assert main([*path, other]) == 2
+    shown = capsys.readouterr().err
+    assert f"No such command '{other}'." in shown
+    assert "id you mean" in shown
+    assert f"'{name}'" in shown
+    assert len(shown.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "path", [(), *sorted({path[:number] for path in EVERY for number in range(1, len(path))})], ids=str
+)
+def test_a_command_that_lacks_its_command_shows_them(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(path) == 2
+    shown = capsys.readouterr().err
+    assert shown.lower().startswith(f"usage: barnabas {' '.join(path)}".rstrip())
+    for below in EVERY:
+        if below[: len(path)] == path:
+            assert f" {below[len(path)]} " in shown.replace("\n", " \n")
+
+
+def test_a_name_like_none_is_answered_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quotas", "list"]) == 2
+    assert "No such command 'list'. There are alter, describe, resolve.\n" in capsys.readouterr().err
+
+
+# --- addresses --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["http", "https", "PLAINTEXT", "kafka"])
+@pytest.mark.parametrize("path", [*ASKING, *SERVING], ids=" ".join)
+def test_a_scheme_in_the_address_is_what_is_wrong(
+    path: tuple[str, ...], scheme: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = f"{scheme}://127.0.0.1:9"
+    assert main([*path, *words_of(path, "x"), "-b", address]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"bootstrap server '{address}' begins with '{scheme}://': host:port alone is expected" in shown.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["doctor", "{}"], ["probe", "{}"], ["conform", "{}"], ["tap", "{}"], ["replay", "nothing.log", "--to", "{}"]],
+)
+def test_a_scheme_in_an_argument_is_what_is_wrong(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = "http://127.0.0.1:9"
+    try:
+        code = main([argument.format(address) for argument in arguments])
+    except SystemExit as end:  # of argparse
+        code = int(end.code or 0)
+    assert code in (1, 2)
+    assert "begins with 'http://'" in capsys.readouterr().err
+
+
+# --- names that are not there -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", UNKNOWN_TOPIC)
+def test_a_topic_that_is_not_there_is_an_error_of_a_line(path: str, run: Commands) -> None:
+    out, err = run(*path.split(), *UNKNOWN_TOPIC[path], code=1)
+    assert "nothing" in out + err
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in out + err or "there is no topic" in err
+    if not out:
+        (line,) = err.splitlines()
+        assert "`barnabas topics" in line
+
+
+@pytest.mark.parametrize("path", UNKNOWN_GROUP)
+def test_a_group_that_is_not_there_is_an_error_of_a_line(path: str, run: Commands) -> None:
+    out, err = run(*path.split(), *UNKNOWN_GROUP[path], code=1)
+    assert "GROUP_ID_NOT_FOUND" in out or "`barnabas groups list` shows what there is" in err
+    if not out:
+        assert len(err.splitlines()) == 1
+
+
+def test_each_command_with_a_topic_or_a_group_is_tried() -> None:
+    named = {"topic", "topics", "group", "partition", "partitions", "placements"}
+    tried = {*UNKNOWN_TOPIC, *UNKNOWN_GROUP, *NEEDS_NONE}
+    left_out = [
+        " ".join(path)
+        for path in EVERY
+        if any(one.name in named for one in text_parameters(EVERY[path])) and " ".join(path) not in tried
+    ]
+    assert left_out == []
+
+
+def test_a_member_is_told_that_its_topic_is_not_there(run: Commands) -> None:
+    _, err = run("consume", "nothing", "-g", "waits", "--idle", "0.5")
+    assert err.splitlines()[0].endswith("`barnabas topics list` shows what there is; waiting for it to be made")
+
+
+# --- what a terminal would obey -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Iterator[KafkaBroker]:
+    """A broker whose groups, clients, transactions and quotas have names for terminals."""
+    started = start_thread({"group.initial.rebalance.delay.ms": "0"})
+    started.create_topic("t")
+    started.produce("t", {"key": HOSTILE, "value": HOSTILE, "headers": [[HOSTILE, HOSTILE]]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("BARNABAS_BOOTSTRAP", raising=False)
+        for words in (
+            ["produce", "t", "x", "--transactional-id", HOSTILE],
+            ["quotas", "alter", "--name", f"client-id={HOSTILE}", "--set", "producer_byte_rate=1"],
+            ["configs", "alter", "group", HOSTILE, "--set", "share.auto.offset.reset=earliest"],
+        ):
+            assert main([*words, "-b", started.bootstrap]) == 0
+    consumer = Consumer(
+        {"bootstrap.servers": started.bootstrap, "group.id": HOSTILE, "client.id": HOSTILE, "group.instance.id": HOSTILE}
+    )
+    consumer.subscribe(["t"])
+    consumer.poll(5)
+    consumer.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False)
+    yield started
+    consumer.close()
+    started.close()
+
+
+SHOWING = [
+    ["groups", "list"], ["groups", "describe", "-r", ".*"], ["lag", "--partitions"], ["transactions", "list"],
+    ["transactions", "describe", HOSTILE], ["quotas", "describe"], ["configs", "list", "group"],
+    ["configs", "describe", "group", HOSTILE], ["groups", "remove-members", HOSTILE, "--all"], ["groups", "delete", HOSTILE],
+    ["groups", "reset-offsets", HOSTILE, "--all-topics", "--to-latest"], ["quotas", "resolve", "--name", f"client-id={HOSTILE}"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["people", "json"])
+@pytest.mark.parametrize("words", SHOWING, ids=lambda words: " ".join(words).encode("unicode_escape").decode())
+def test_answers_with_names_for_terminals_are_shown_not_obeyed(
+    words: list[str], form: list[str], hostile: KafkaBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, *form, "-b", hostile.bootstrap]) in (0, 1)
+    shown = capsys.readouterr()
+    assert OBEYED.findall(shown.out + shown.err) == []
+    assert "owned" in shown.out + shown.err
+
+
+@pytest.mark.parametrize("path", ASKING, ids=" ".join)
+def test_arguments_for_terminals_are_shown_not_obeyed(
+    path: tuple[str, ...], run: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends = ["--idle", "0.5"] if path == ("consume",) else []
+    options = [[]] + [
+        [one.opts[0], HOSTILE] for one in text_parameters(EVERY[path]) if isinstance(one, click.Option)
+    ]
+    for option in options:
+        if option[:1] == ["--format"] or (path == ("produce",) and option):  # which ask for what they print
+            continue
+        main([*path, *words_of(path, HOSTILE), *option, *ends, "--timeout", "2", "-b", run.address])
+        shown = capsys.readouterr()
+        assert OBEYED.findall(shown.out + shown.err) == [], option
+
+
+@pytest.mark.parametrize("arguments", [["-f", r"%k %s %h\n"], ["--json"]])
+def test_records_at_a_terminal_are_shown_not_obeyed(arguments: list[str], hostile: KafkaBroker) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "barnabas", "consume", "t", "-q", "-n", "1", "-b", hostile.bootstrap, *arguments]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env={**os.environ, "PYTHONPATH": import_path()}
+    ) as process:
+        assert process.wait(30) == 0
+    os.close(theirs)
+    shown = os.read(ours, 10_000).decode().replace("\r\n", "\n")
+    os.close(ours)
+    assert shown.count("owned") == 4
+    assert OBEYED.findall(shown) == []
+
+
+def test_records_that_go_elsewhere_are_the_bytes_they_are(hostile: KafkaBroker) -> None:
+    command = [sys.executable, "-m", "barnabas", "consume", "t", "-q", "-n", "1", "-b", hostile.bootstrap]
+    done = subprocess.run(
+        command, capture_output=True, check=True, timeout=30, env={**os.environ, "PYTHONPATH": import_path()}
+    )
+    assert done.stdout == HOSTILE.encode() + b"\n"
+
+
+def test_every_command_is_among_those_tried() -> None:
+    assert {*ASKING, *SERVING, ("completion",)} == set(EVERY)
+    assert len(Root().list_commands(click.Context(Root()))) == len(COMMANDS)
