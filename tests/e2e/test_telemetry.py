@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -53,6 +55,28 @@ def until(found: Callable[[], bool], step: Callable[[], object]) -> None:
 
 def side(broker: BrokerProcess) -> Side:
     return Side("Barnabas", int(broker.bootstrap.rpartition(":")[2]))
+
+
+PRODUCES = """
+import sys, time
+from confluent_kafka import Producer
+producer = Producer({"bootstrap.servers": sys.argv[1]})
+producer.produce("letters", b"x")
+assert producer.flush(20) == 0
+time.sleep(2)  # telemetry is asked for by a timer
+"""
+
+
+@pytest.mark.parametrize(("option", "is_told"), [("console.listener=127.0.0.1:0", False), ("metrics.listener=127.0.0.1:0", True)])
+def test_a_stock_client_is_silent_unless_metrics_are_asked_for(
+    start_broker: StartBroker, option: str, is_told: bool
+) -> None:
+    """librdkafka prints a line for each broker that gives it an id for telemetry, Apache Kafka's with a receiver too."""
+    command = [sys.executable, "-c", PRODUCES, start_broker(option).bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS)
+    assert ("GETSUBSCRIPTIONS" in done.stderr) == is_told, done.stderr
+    if not is_told:
+        assert done.stderr == ""
 
 
 def test_what_librdkafka_pushes_is_shown(broker: BrokerProcess) -> None:

@@ -104,7 +104,10 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
         option = "--console-token-file"
         given.set("console.token", _secret_of(options.console_token_file, option), option)
     if given.settings.get("console.listener") and not given.settings.get("metrics.listener"):
-        given.set("metrics.listener", "127.0.0.1:0", given.origins["console.listener"])  # which it plots
+        origin = given.origins["console.listener"]
+        given.set("metrics.listener", "127.0.0.1:0", origin)  # which it plots
+        if "telemetry.enable" not in given.settings:  # nobody has asked for clients' metrics
+            given.set("telemetry.enable", "false", origin)
     if not options.ephemeral:
         _place_data(options.data, given)
     return given

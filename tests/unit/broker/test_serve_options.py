@@ -76,9 +76,14 @@ def test_a_state_directory_is_in_the_home_unless_one_is_named(monkeypatch: pytes
 
 def test_a_console_plots_what_it_can_read(usual: dict[str, str]) -> None:
     found = given("--console", ":8080")
-    assert found.settings == {**usual, "console.listener": ":8080", "metrics.listener": "127.0.0.1:0"}
+    implied = {"metrics.listener": "127.0.0.1:0", "telemetry.enable": "false"}
+    assert found.settings == {**usual, "console.listener": ":8080", **implied}
     assert found.origins["metrics.listener"] == "--console"
-    assert given("--console", ":8080", "--metrics", ":9404").settings["metrics.listener"] == ":9404"
+    asked = given("--console", ":8080", "--metrics", ":9404").settings
+    assert asked["metrics.listener"] == ":9404"
+    assert "telemetry.enable" not in asked
+    asked = given("--console", ":8080", "--set", "telemetry.enable=true").settings
+    assert asked["telemetry.enable"] == "true"
 
 
 @pytest.mark.parametrize(
