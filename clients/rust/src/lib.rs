@@ -1,13 +1,52 @@
 //! A Kafka broker for tests: `barnabas test-server`, steered over its control API.
 
 use std::env;
-use std::error::Error;
+use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{json, Value};
 
-pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+/// Why a broker did not start, or refused a request. `?` makes it a `Box<dyn Error>`, and what `anyhow` and the like have.
+pub struct Error(Box<dyn std::error::Error + Send + Sync>);
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl fmt::Display for Error {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(to)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(to) // what `unwrap` and a test that returns it print
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Error(error.into())
+    }
+}
+
+impl From<serde_json::Error> for Error {
+    fn from(error: serde_json::Error) -> Self {
+        Error(error.into())
+    }
+}
+
+impl From<String> for Error {
+    fn from(text: String) -> Self {
+        Error(text.into())
+    }
+}
 
 /// One broker. It ends when this is dropped, and with this process at the latest.
 pub struct Broker {
@@ -53,7 +92,7 @@ impl Broker {
             Err(ureq::Error::Status(_, response)) => {
                 return Err(format!("{method} {path}: {}", response.into_string()?.trim()).into())
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(Error(error.into())),
         };
         Ok(if text.is_empty() { Value::Null } else { serde_json::from_str(&text)? })
     }

@@ -9,6 +9,20 @@ fn values(broker: &Broker) -> Vec<String> {
     records.iter().map(|one| one["value"].as_str().unwrap().to_string()).collect()
 }
 
+fn converts<E: std::error::Error + Send + Sync + 'static>(error: E) -> Box<dyn std::error::Error> {
+    error.into() // as `?` does, also that of anyhow
+}
+
+#[test]
+fn errors_are_those_of_the_usual_signatures() -> Result<(), Box<dyn std::error::Error>> {
+    let broker = Broker::start(&["--topic", "orders"])?;
+    broker.reset()?;
+    let error = broker.restore("none").unwrap_err();
+    assert!(format!("{error:?}").contains("there is no snapshot none"));
+    assert!(converts(error).to_string().contains("/v1/snapshots/none/restore"));
+    Ok(())
+}
+
 #[test]
 fn a_producer_and_a_consumer() {
     let broker = Broker::start(&["--topic", "orders:2"]).unwrap();
