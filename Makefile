@@ -39,7 +39,7 @@ LOCKED := $(shell command -v flock >/dev/null && echo flock $(VENV)/.lock)
 PIP := $(LOCKED) $(BIN)/python -m pip --disable-pip-version-check --quiet install
 REQUIRED := $(PIP) --require-hashes -r
 
-.PHONY: run setup wheel kerberos test as-macos test-clients test-browser test-pipeline pipeline-demo check bench growth compat gallery compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release first-minutes help
+.PHONY: run setup wheel kerberos test as-macos test-clients test-browser test-pipeline pipeline-demo check bench growth compat gallery findings compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release first-minutes help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -103,6 +103,10 @@ site: $(VENV)/.ready-site  ## build the site of the documentation in build/site;
 
 compat: $(VENV)/.ready-test $(WITH_CODE)  ## stock clients against the broker: the matrix (ARGS="--clients a,b")
 	$(CODE) $(BIN)/python -m compat.matrix $(ARGS)
+
+findings:  ## what surprised us in other software, shown without ours, from their registries (ARGS="fastavro-numbers-unchecked ...")
+	@status=0; for name in $(if $(ARGS),$(ARGS),$(basename $(notdir $(wildcard findings/*.sh)))); do \
+	    if findings/$$name.sh; then echo "as seen  $$name"; else echo "CHANGED  $$name"; status=1; fi; done; exit $$status
 
 gallery: $(VENV)/.ready-test $(WITH_CODE)  ## bugs of released clients, each shown from a clean start (ARGS="kafkajs-cut-answer", ARGS=--list)
 	$(CODE) $(BIN)/python -m compat.gallery $(if $(ARGS),$(ARGS),all)
