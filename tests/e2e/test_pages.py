@@ -85,6 +85,8 @@ def test_sessions_are_read_as_commands_with_what_they_print(tmp_path: Path) -> N
 
 
 def test_each_line_of_a_command_that_ends_is_compared() -> None:
+    assert Step("one", ["A    B", "x    1"]).is_told_by("A    B\n\nx    1\n")
+    assert not Step("one", ["A    B", "x    1"]).is_told_by("A  B\nx  1\n")
     step = Step("one", ["A    B", "x ...", "last"])
     assert step.is_told_by("A  B\n\nx 7\nlast\n")
     assert not step.is_told_by("A  B\nx 7\n")

@@ -96,7 +96,8 @@ class Planting:
             if answer.error_code == ErrorCode.NONE:
                 made.add(answer.name)
             elif answer.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise _refused(f"topic {answer.name}", answer.error_code, answer.error_message)
+                where = next(topic.where for topic in topics if topic.name == answer.name)
+                raise _refused(f"topic {answer.name}", answer.error_code, answer.error_message, where)
         return made
 
     async def append(self, topic: str, records: Iterable[SeedRecord]) -> list[tuple[int, int]]:
@@ -111,8 +112,10 @@ class Planting:
             raise _refused(f"records of topic {topic}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         now_ms = self._local.services.clock_ms()
         by_partition: dict[int, list[tuple[int, Record]]] = defaultdict(list)
+        wheres: list[str] = []
         turn = count = 0
         for record in records:
+            wheres.append(record.where)
             partition = record.partition
             if partition is None and record.key is not None:
                 partition = partition_of_key(record.key, len(info.partitions))
@@ -139,7 +142,9 @@ class Planting:
                 )
                 answer = response.responses[0].partition_responses[0]
                 if answer.error_code:
-                    raise _refused(f"records of {topic}-{partition}", answer.error_code, answer.error_message)
+                    first = answer.record_errors[0].batch_index if answer.record_errors else 0
+                    what, where = f"records of {topic}-{partition}", wheres[batch[first][0]]
+                    raise _refused(what, answer.error_code, answer.error_message, where)
                 for delta, (number, _) in enumerate(batch):
                     places[number] = (partition, answer.base_offset + delta)
         return places
@@ -176,7 +181,9 @@ class Planting:
             for partition in topic.partitions:
                 if partition.error_code:
                     what = f"the offset of group {group} for {topic.name}-{partition.partition_index}"
-                    raise _refused(what, partition.error_code, "")
+                    place = topic.name, partition.partition_index
+                    where = next(seed.where for seed in wanted if (seed.topic, seed.partition) == place)
+                    raise _refused(what, partition.error_code, "", where)
 
     async def _offset_of(self, one: SeedOffset) -> int:
         if one.offset not in (EARLIEST, LATEST):
@@ -184,7 +191,7 @@ class Planting:
         log = self._local.services.logs.get(one.topic, one.partition)
         if log is None:
             what = f"the offset of group {one.group} for {one.topic}-{one.partition}"
-            raise _refused(what, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+            raise _refused(what, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "", one.where)
         return log.log_start_offset if one.offset == EARLIEST else log.high_watermark
 
     async def coordinate(self, group: str) -> None:
@@ -225,7 +232,7 @@ class Planting:
         services = self._local.services
         if not has_authorizer(services.config):
             raise SeedError(
-                "acls: this broker has no authorizer; set authorizer.class.name="
+                f"{seeds.acls_where or 'acls'}: this broker has no authorizer; set authorizer.class.name="
                 "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
             )
         await services.metadata.change(
@@ -250,7 +257,7 @@ class Planting:
             response = await self._local.ask(AlterUserScramCredentialsRequest(upsertions=[wanted]), 0)
             (answer,) = response.results
             if answer.error_code:
-                raise _refused(f"user {user.name}", answer.error_code, answer.error_message)
+                raise _refused(f"user {user.name}", answer.error_code, answer.error_message, user.where)
 
     async def _set_quotas(self, seeds: Seeds) -> None:
         from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest as Request
@@ -265,7 +272,7 @@ class Planting:
             response = await self._local.ask(Request(entries=[entry]), 1)
             (answer,) = response.entries
             if answer.error_code:
-                raise _refused(f"quotas of {seed.entity}", answer.error_code, answer.error_message)
+                raise _refused(f"quotas of {seed.entity}", answer.error_code, answer.error_message, seed.where)
 
 
 def _batches(numbered: Sequence[tuple[int, Record]]) -> Iterator[list[tuple[int, Record]]]:
@@ -288,5 +295,6 @@ def error_name(code: int) -> str:
     return _ERROR_NAMES.get(code, str(code))
 
 
-def _refused(what: str, code: int, message: str | None) -> SeedError:
-    return SeedError(f"{what}: {error_name(code)}{f' ({message})' if message else ''}")
+def _refused(what: str, code: int, message: str | None, where: str = "") -> SeedError:
+    reason = f"{what}: {error_name(code)}{f' ({message})' if message else ''}"
+    return SeedError(f"{where}: {reason}" if where else reason)

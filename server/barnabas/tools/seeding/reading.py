@@ -94,6 +94,7 @@ def read_seeds(value: Any, lines: Mapping[Path, int] | None = None, file: str = 
         found.get("acls", ()),
         found.get("users", ()),
         found.get("quotas", ()),
+        root.at("acls").where() if found.get("acls") else "",
     )
 
 
@@ -117,13 +118,23 @@ class _Place:
 
     def error(self, text: str) -> SeedError:
         """Return an error about this place."""
+        line = self.line()
+        return SeedError(": ".join(part for part in (self._file_and_line(line), str(self), text) if part), line)
+
+    def where(self) -> str:
+        """Return file, line and place, for what a broker refuses later; empty where there is no file."""
+        return f"{self._file_and_line(self.line())}: {self}" if self.file else ""
+
+    def _file_and_line(self, line: int | None) -> str:
+        return self.file + (f":{line}" if line is not None and self.file else "")
+
+    def line(self) -> int | None:
+        """Return the line of the place, or of the nearest one around it that has one."""
         path, line = self.path, None
         while line is None and path:
             line = self.lines.get(path)
             path = path[:-1]
-        line = line if line is not None else self.lines.get(())
-        where = self.file + (f":{line}" if line is not None and self.file else "")
-        return SeedError(": ".join(part for part in (where, str(self), text) if part), line)
+        return line if line is not None else self.lines.get(())
 
     def __str__(self) -> str:
         text = ""
@@ -196,9 +207,9 @@ def _shown(value: Any) -> str:
 
 def _topic(name: str, place: _Place) -> SeedTopic:
     if place.value is None:
-        return SeedTopic(name)
+        return SeedTopic(name, where=place.where())
     if isinstance(place.value, int):
-        return SeedTopic(name, place.number(1, 1_000_000))
+        return SeedTopic(name, place.number(1, 1_000_000), where=place.where())
     fields = place.fields(("partitions", "settings", "records"))
     partitions = fields["partitions"].number(1, 1_000_000) if "partitions" in fields else None
     settings = {}
@@ -207,7 +218,7 @@ def _topic(name: str, place: _Place) -> SeedTopic:
     records: tuple[SeedRecord, ...] = ()
     if "records" in fields:
         records = tuple(_record(one, partitions) for one in fields["records"].items())
-    return SeedTopic(name, partitions, settings, records)
+    return SeedTopic(name, partitions, settings, records, place.where())
 
 
 def _setting(place: _Place) -> str:
@@ -223,7 +234,7 @@ def _setting(place: _Place) -> str:
 
 def _record(place: _Place, partitions: int | None) -> SeedRecord:
     if not isinstance(place.value, dict):
-        return SeedRecord(None, _bytes(place))
+        return SeedRecord(None, _bytes(place), where=place.where())
     fields = place.fields(("key", "value", "headers", "timestamp", "partition"))
     headers: tuple[tuple[str, bytes | None], ...] = ()
     if "headers" in fields:
@@ -234,6 +245,7 @@ def _record(place: _Place, partitions: int | None) -> SeedRecord:
         headers,
         _timestamp_ms(fields["timestamp"]) if "timestamp" in fields else None,
         fields["partition"].number(0, (partitions or 1_000_000) - 1) if "partition" in fields else None,
+        place.where(),
     )
 
 
@@ -309,9 +321,9 @@ def _offsets(group: str, place: _Place) -> Iterator[SeedOffset]:
                 if "offset" not in fields:
                     one.fail("the offset is missing")
                 metadata = fields["metadata"].text() if "metadata" in fields else ""
-                yield SeedOffset(group, topic, index, _offset(fields["offset"]), metadata)
+                yield SeedOffset(group, topic, index, _offset(fields["offset"]), metadata, one.where())
             else:
-                yield SeedOffset(group, topic, index, _offset(one))
+                yield SeedOffset(group, topic, index, _offset(one), where=one.where())
 
 
 def _offset(place: _Place) -> int:
@@ -367,7 +379,7 @@ def _user(name: str, place: _Place) -> SeedUser:
     low = max(one.iterations_min for one in MECHANISMS.values())
     high = min(one.iterations_max for one in MECHANISMS.values())
     iterations = fields["iterations"].number(low, high) if "iterations" in fields else low
-    return SeedUser(name, password.value, mechanisms, iterations)
+    return SeedUser(name, password.value, mechanisms, iterations, place.where())
 
 
 def _quota(place: _Place) -> SeedQuota:
@@ -396,4 +408,4 @@ def _quota(place: _Place) -> SeedQuota:
             place.at(name).fail(f"there is no such quota; the quotas here are {', '.join(known)}")
     if not quotas:
         place.fail(f"a quota is missing ({', '.join(known)})")
-    return SeedQuota(entity, quotas)
+    return SeedQuota(entity, quotas, place.where())

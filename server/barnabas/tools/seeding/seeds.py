@@ -33,6 +33,8 @@ class SeedRecord:
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_ms: int | None = None
     partition: int | None = None
+    where: str = field(default="", compare=False, repr=False)
+    """File, line and place of the description, for what the broker refuses; empty where there is no file. So below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class SeedTopic:
     partitions: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     records: tuple[SeedRecord, ...] = ()
+    where: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class SeedOffset:
     partition: int
     offset: int
     metadata: str = ""
+    where: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class SeedUser:
     password: str = field(repr=False)
     mechanisms: tuple[str, ...] = ("SCRAM-SHA-256", "SCRAM-SHA-512")
     iterations: int = 4096
+    where: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ class SeedQuota:
 
     entity: QuotaEntity
     quotas: Mapping[str, float]
+    where: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,7 @@ class Seeds:
     acls: tuple[AclBinding, ...] = ()
     users: tuple[SeedUser, ...] = ()
     quotas: tuple[SeedQuota, ...] = ()
+    acls_where: str = field(default="", compare=False, repr=False)
 
     def __bool__(self) -> bool:
         return any((self.topics, self.offsets, self.acls, self.users, self.quotas))
@@ -98,6 +105,7 @@ class Seeds:
             self.acls + other.acls,
             self.users + other.users,
             self.quotas + other.quotas,
+            self.acls_where or other.acls_where,
         )
 
 

@@ -111,7 +111,7 @@ def test_the_example_of_the_documentation_can_be_followed(tmp_path: Path) -> Non
     text = page.read_text().partition("```yaml\n")[2].partition("```")[0]
     seeds = seeds_of_file(written(tmp_path, text))
     assert [len(part) for part in (seeds.topics, seeds.offsets, seeds.acls, seeds.users, seeds.quotas)] == [
-        1,
+        3,
         3,
         2,
         1,
