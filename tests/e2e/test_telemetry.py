@@ -67,7 +67,9 @@ time.sleep(2)  # telemetry is asked for by a timer
 """
 
 
-@pytest.mark.parametrize(("option", "is_told"), [("console.listener=127.0.0.1:0", False), ("metrics.listener=127.0.0.1:0", True)])
+@pytest.mark.parametrize(
+    ("option", "is_told"), [("console.listener=127.0.0.1:0", False), ("metrics.listener=127.0.0.1:0", True)]
+)
 def test_a_stock_client_is_silent_unless_metrics_are_asked_for(
     start_broker: StartBroker, option: str, is_told: bool
 ) -> None:

@@ -208,3 +208,40 @@ class Shell:
 
 def _differs(step: Step, output: str) -> str:
     return "\n".join([f"$ {step.command}", "the page has", *step.printed, "and it prints", output])
+
+
+# --- what a page shows beside sessions ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code of a page: its language where it is fenced, and its text as it is printed."""
+
+    page: str
+    language: str
+    text: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Its lines that are not empty, those that end with a backslash joined with the next."""
+        joined = re.sub(r" *\\\n *", " ", self.text)
+        return [line.strip() for line in joined.splitlines() if line.strip()]
+
+    @property
+    def is_session(self) -> bool:
+        """True for commands with what they print."""
+        return self.lines[0].startswith(("$ ", CTRL_C))
+
+
+def blocks(page: str) -> list[Block]:
+    """All blocks of code of a page, fenced or indented."""
+    text = _text(page)
+    fence = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.M | re.S)
+    fenced = [Block(page, found[2], found[3]) for found in fence.finditer(text)]
+    indented = re.findall(r"(?:^ {4}.*\n(?:\n+(?= {4}))?)+", fence.sub("", text), re.M)
+    return [*fenced, *(Block(page, "", block) for block in indented)]
+
+
+def typed(line: str) -> str:
+    """Return a line of a block without its comment: what is typed."""
+    return re.split(r"\s+# ", line)[0].strip()

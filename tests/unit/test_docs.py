@@ -15,7 +15,19 @@ ROOT = Path(__file__).resolve().parents[2]
 SERVER = ROOT / "server" / "barnabas"
 DECISIONS = ROOT / "docs" / "decisions"
 # Directories whose files are ours; what tools put beside them (.venv, caches, build outputs) is not.
-PARTS = ("bench", "clients", "codegen", "compat", "deploy", "docs", "findings", "pipeline", "server", "tests", "tools")
+PARTS = (
+    "bench",
+    "clients",
+    "codegen",
+    "compat",
+    "deploy",
+    "docs",
+    "findings",
+    "pipeline",
+    "server",
+    "tests",
+    "tools",
+)
 TEXT = {".md", ".py", ".sh", ".toml", ".yaml", ".go", ".java", ".js", ".rs", ".c", ".h"}
 # Directories in which a page's short paths are looked up, besides the page's own.
 PLACES = ("", "server/barnabas", "docs", "tests", "tests/unit", "server", "pipeline/barnabas_pipeline")

@@ -94,7 +94,9 @@ def parse_bootstrap(text: str) -> list[Endpoint]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         scheme, slashes, _ = part.partition("://")
         if slashes:
-            raise ValueError(f"bootstrap server {part!r} begins with {scheme + slashes!r}: host:port alone is expected")
+            raise ValueError(
+                f"bootstrap server {part!r} begins with {scheme + slashes!r}: host:port alone is expected"
+            )
         host, colon, port = part.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"bootstrap server {part!r} is not host:port")

@@ -55,7 +55,8 @@ def words_of(path: tuple[str, ...], text: str) -> list[str]:
     """Arguments that a command needs, each of them the text where it may be any."""
     required = [one for one in EVERY[path].params if isinstance(one, click.Argument) and one.required]
     arguments = [
-        WORDS.get(one.name or "", text) if one.type.name != "topic_partition" else f"{text}:0" for one in required
+        WORDS.get(one.name or "", text) if one.type.name != "topic_partition" else f"{text}:0"
+        for one in required
     ]
     yes = ["--yes"] if any(one.name == "yes" for one in EVERY[path].params) else []
     return [*arguments, *MORE.get(" ".join(path), []), *yes]
@@ -69,7 +70,9 @@ def names_of_commands() -> Iterator[tuple[tuple[str, ...], str]]:
     yield from (((), name) for name in ("serve", *TOOLS, *COMMANDS))
     groups = {path[:-1] for path in EVERY if len(path) > 1}
     for path in EVERY:
-        yield from ((path[:number], path[number]) for number in range(1, len(path)) if path[:number] in groups)
+        yield from (
+            (path[:number], path[number]) for number in range(1, len(path)) if path[:number] in groups
+        )
 
 
 @pytest.mark.parametrize(("path", "name"), sorted(set(names_of_commands())), ids=str)
@@ -121,7 +124,13 @@ def test_a_scheme_in_the_address_is_what_is_wrong(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["doctor", "{}"], ["probe", "{}"], ["conform", "{}"], ["tap", "{}"], ["replay", "nothing.log", "--to", "{}"]],
+    [
+        ["doctor", "{}"],
+        ["probe", "{}"],
+        ["conform", "{}"],
+        ["tap", "{}"],
+        ["replay", "nothing.log", "--to", "{}"],
+    ],
 )
 def test_a_scheme_in_an_argument_is_what_is_wrong(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
@@ -169,7 +178,9 @@ def test_each_command_with_a_topic_or_a_group_is_tried() -> None:
 
 def test_a_member_is_told_that_its_topic_is_not_there(run: Commands) -> None:
     _, err = run("consume", "nothing", "-g", "waits", "--idle", "0.5")
-    assert err.splitlines()[0].endswith("`barnabas topics list` shows what there is; waiting for it to be made")
+    assert err.splitlines()[0].endswith(
+        "`barnabas topics list` shows what there is; waiting for it to be made"
+    )
 
 
 # --- what a terminal would obey -----------------------------------------------------------------------------------
@@ -190,7 +201,12 @@ def hostile() -> Iterator[KafkaBroker]:
         ):
             assert main([*words, "-b", started.bootstrap]) == 0
     consumer = Consumer(
-        {"bootstrap.servers": started.bootstrap, "group.id": HOSTILE, "client.id": HOSTILE, "group.instance.id": HOSTILE}
+        {
+            "bootstrap.servers": started.bootstrap,
+            "group.id": HOSTILE,
+            "client.id": HOSTILE,
+            "group.instance.id": HOSTILE,
+        }
     )
     consumer.subscribe(["t"])
     consumer.poll(5)
@@ -209,7 +225,9 @@ SHOWING = [
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["people", "json"])
-@pytest.mark.parametrize("words", SHOWING, ids=lambda words: " ".join(words).encode("unicode_escape").decode())
+@pytest.mark.parametrize(
+    "words", SHOWING, ids=lambda words: " ".join(words).encode("unicode_escape").decode()
+)
 def test_answers_with_names_for_terminals_are_shown_not_obeyed(
     words: list[str], form: list[str], hostile: KafkaBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,9 +256,25 @@ def test_arguments_for_terminals_are_shown_not_obeyed(
 @pytest.mark.parametrize("arguments", [["-f", r"%k %s %h\n"], ["--json"]])
 def test_records_at_a_terminal_are_shown_not_obeyed(arguments: list[str], hostile: KafkaBroker) -> None:
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "barnabas", "consume", "t", "-q", "-n", "1", "-b", hostile.bootstrap, *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "consume",
+        "t",
+        "-q",
+        "-n",
+        "1",
+        "-b",
+        hostile.bootstrap,
+        *arguments,
+    ]
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env={**os.environ, "PYTHONPATH": import_path()}
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "PYTHONPATH": import_path()},
     ) as process:
         assert process.wait(30) == 0
     os.close(theirs)

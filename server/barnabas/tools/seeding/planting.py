@@ -272,7 +272,9 @@ class Planting:
             response = await self._local.ask(Request(entries=[entry]), 1)
             (answer,) = response.entries
             if answer.error_code:
-                raise _refused(f"quotas of {seed.entity}", answer.error_code, answer.error_message, seed.where)
+                raise _refused(
+                    f"quotas of {seed.entity}", answer.error_code, answer.error_message, seed.where
+                )
 
 
 def _batches(numbered: Sequence[tuple[int, Record]]) -> Iterator[list[tuple[int, Record]]]:

@@ -119,7 +119,9 @@ class _Place:
     def error(self, text: str) -> SeedError:
         """Return an error about this place."""
         line = self.line()
-        return SeedError(": ".join(part for part in (self._file_and_line(line), str(self), text) if part), line)
+        return SeedError(
+            ": ".join(part for part in (self._file_and_line(line), str(self), text) if part), line
+        )
 
     def where(self) -> str:
         """Return file, line and place, for what a broker refuses later; empty where there is no file."""
