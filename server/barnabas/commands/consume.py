@@ -207,8 +207,8 @@ class Printer:
     async def write(self, records: list[ConsumedRecord]) -> None:
         """Print those records that the filters let through; who reads slowly holds up nobody else.
 
-        What cannot be read by its schema is a line on standard error. Raises OSError; CommandError for a registry that cannot
-        be asked.
+        What cannot be read by its schema is a line on standard error. Raises OSError; CommandError for a registry that
+        cannot be asked.
         """
         if self._decoding is not None:
             records, reasons = await self._decoding.records(records)

@@ -164,7 +164,8 @@ async def _require(session: Session, topic: str) -> None:
     except ResponseError as error:
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise CommandError(
-                f"there is no topic {topic!r}; `barnabas topics create {topic}` makes it, or --auto-create lets the broker do so"
+                f"there is no topic {topic!r}; `barnabas topics create {topic}` makes it, "
+                "or --auto-create lets the broker do so"
             ) from None
         if not error.is_retriable:
             raise

@@ -25,25 +25,44 @@ from .test_frame import ASKING, EVERY, MORE, SERVING, WORDS
 HOSTILE = "a\x1b]0;owned\x07\x9b31m\u202eb"
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 UNKNOWN_TOPIC = {
-    "produce": ["nothing", "x"], "consume": ["nothing"], "topics alter": ["nothing", "-p", "2"],
-    "topics delete": ["nothing", "--yes"], "topics describe": ["nothing"], "topics list": ["nothing"],
-    "topics offsets": ["nothing"], "topics trim": ["nothing", "--before", "end", "--yes"],
-    "groups reset-offsets": ["g", "-t", "nothing", "--to-latest"], "configs alter": ["topic", "nothing", "--set", "retention.ms=1"],
-    "configs describe": ["topic", "nothing"], "transactions abort": ["nothing:0", "--producer-id", "1", "--yes"],
-    "transactions find-hanging": ["nothing:0"], "transactions producers": ["nothing"], "brokers elect": ["nothing:0", "--yes"],
-    "brokers log-dirs": ["--topic", "nothing"], "brokers reassign start": ["nothing:0=1", "--yes"],
-}  # fmt: skip
+    "produce": ["nothing", "x"],
+    "consume": ["nothing"],
+    "topics alter": ["nothing", "-p", "2"],
+    "topics delete": ["nothing", "--yes"],
+    "topics describe": ["nothing"],
+    "topics list": ["nothing"],
+    "topics offsets": ["nothing"],
+    "topics trim": ["nothing", "--before", "end", "--yes"],
+    "groups reset-offsets": ["g", "-t", "nothing", "--to-latest"],
+    "configs alter": ["topic", "nothing", "--set", "retention.ms=1"],
+    "configs describe": ["topic", "nothing"],
+    "transactions abort": ["nothing:0", "--producer-id", "1", "--yes"],
+    "transactions find-hanging": ["nothing:0"],
+    "transactions producers": ["nothing"],
+    "brokers elect": ["nothing:0", "--yes"],
+    "brokers log-dirs": ["--topic", "nothing"],
+    "brokers reassign start": ["nothing:0=1", "--yes"],
+}
 UNKNOWN_GROUP = {
-    "groups delete": ["nothing", "--yes"], "groups delete-offsets": ["nothing", "t", "--yes"],
-    "groups describe": ["nothing"], "groups list": ["nothing"], "groups remove-members": ["nothing", "--all", "--yes"],
-    "groups reset-offsets": ["nothing", "--all-topics", "--to-latest"], "lag": ["nothing"],
-}  # fmt: skip
+    "groups delete": ["nothing", "--yes"],
+    "groups delete-offsets": ["nothing", "t", "--yes"],
+    "groups describe": ["nothing"],
+    "groups list": ["nothing"],
+    "groups remove-members": ["nothing", "--all", "--yes"],
+    "groups reset-offsets": ["nothing", "--all-topics", "--to-latest"],
+    "lag": ["nothing"],
+}
 NEEDS_NONE = {
-    "topics create": "makes it", "acls create": "an ACL may be there before its topic", "acls delete": "the same",
-    "acls list": "the same", "groups delete-offsets": "the group is looked for first",
-    "consume": "a group begins with its first member", "registry": "makes its topic", "brokers move": "the log dir is looked for first",
+    "topics create": "makes it",
+    "acls create": "an ACL may be there before its topic",
+    "acls delete": "the same",
+    "acls list": "the same",
+    "groups delete-offsets": "the group is looked for first",
+    "consume": "a group begins with its first member",
+    "registry": "makes its topic",
+    "brokers move": "the log dir is looked for first",
     "brokers reassign cancel": "says that nothing of it is being moved",
-}  # fmt: skip
+}
 """Commands with a topic or a group that need not be there."""
 
 
@@ -217,11 +236,19 @@ def hostile() -> Iterator[KafkaBroker]:
 
 
 SHOWING = [
-    ["groups", "list"], ["groups", "describe", "-r", ".*"], ["lag", "--partitions"], ["transactions", "list"],
-    ["transactions", "describe", HOSTILE], ["quotas", "describe"], ["configs", "list", "group"],
-    ["configs", "describe", "group", HOSTILE], ["groups", "remove-members", HOSTILE, "--all"], ["groups", "delete", HOSTILE],
-    ["groups", "reset-offsets", HOSTILE, "--all-topics", "--to-latest"], ["quotas", "resolve", "--name", f"client-id={HOSTILE}"],
-]  # fmt: skip
+    ["groups", "list"],
+    ["groups", "describe", "-r", ".*"],
+    ["lag", "--partitions"],
+    ["transactions", "list"],
+    ["transactions", "describe", HOSTILE],
+    ["quotas", "describe"],
+    ["configs", "list", "group"],
+    ["configs", "describe", "group", HOSTILE],
+    ["groups", "remove-members", HOSTILE, "--all"],
+    ["groups", "delete", HOSTILE],
+    ["groups", "reset-offsets", HOSTILE, "--all-topics", "--to-latest"],
+    ["quotas", "resolve", "--name", f"client-id={HOSTILE}"],
+]
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["people", "json"])
