@@ -159,7 +159,7 @@ def _refuse(name: str) -> int:
 
     similar = get_close_matches(name, ["serve", *TOOLS, *COMMANDS])
     hint = f" Did you mean {' or '.join(map(repr, similar))}?" if similar else ""
-    print(f"barnabas: No such command {visible(name)!r}.{hint}\nTry 'barnabas --help'.", file=sys.stderr)
+    print(f"barnabas: No such command {visible(name)!r}.{hint} Try 'barnabas --help'.", file=sys.stderr)
     return USAGE_ERROR
 
 

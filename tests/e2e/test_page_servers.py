@@ -35,7 +35,7 @@ WITH_ACLS = (
     " --set authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     " --set super.users=User:ANONYMOUS"
 )
-"""What ACLs of seeds need, as the page says."""
+"""Settings for the ACLs of seeds, as the page says."""
 
 
 def served() -> list[str]:

@@ -156,9 +156,10 @@ class Planting:
         for one in offsets:
             by_group[one.group].append(one)
         for group, wanted in by_group.items():
-            await self.coordinate(group)
+            where = wanted[0].where
+            await self.coordinate(group, where)
             if self._only_new:
-                known = await self.committed(group)
+                known = await self.committed(group, where)
                 wanted = [one for one in wanted if (one.topic, one.partition) not in known]
             if wanted:
                 await self._commit_of(group, wanted)
@@ -194,7 +195,7 @@ class Planting:
             raise _refused(what, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "", one.where)
         return log.log_start_offset if one.offset == EARLIEST else log.high_watermark
 
-    async def coordinate(self, group: str) -> None:
+    async def coordinate(self, group: str, where: str = "") -> None:
         """Return when the coordinator of a group answers; the topic of groups is made if need be. Raises SeedError."""
         from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
 
@@ -202,10 +203,10 @@ class Planting:
             FindCoordinatorRequest(key=group), 2, lambda one: int(one.error_code)
         )
         if found.error_code:
-            raise _refused(f"group {group}", found.error_code, found.error_message)
-        await self.committed(group)  # which waits until the coordinator has read its partition
+            raise _refused(f"group {group}", found.error_code, found.error_message, where)
+        await self.committed(group, where)  # which waits until the coordinator has read its partition
 
-    async def committed(self, group: str) -> dict[tuple[str, int], int]:
+    async def committed(self, group: str, where: str = "") -> dict[tuple[str, int], int]:
         """Return what a group has committed, by topic and partition. Raises SeedError."""
         from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
 
@@ -213,7 +214,7 @@ class Planting:
             OffsetFetchRequest(group_id=group, topics=None), 7, lambda one: int(one.error_code)
         )
         if response.error_code:
-            raise _refused(f"offsets of group {group}", response.error_code, "")
+            raise _refused(f"offsets of group {group}", response.error_code, "", where)
         return {
             (topic.name, one.partition_index): one.committed_offset
             for topic in response.topics

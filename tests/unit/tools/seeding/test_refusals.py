@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.tools.seeding import local_requests
+from barnabas.tools.seeding.files import seeds_of_file
 from barnabas.tools.seeding.local_requests import LocalRequests
 from barnabas.tools.seeding.looking import Looking, NotThereError
 from barnabas.tools.seeding.planting import Planting, error_name
@@ -191,7 +193,8 @@ def refusing(code: int, message: str | None = "because") -> dict[str, tuple[Any,
     return {
         "CreateTopics": (of(topics=[of(name="t", **error)]), f"topic t: {name}{told}"),
         "Produce": (
-            of(responses=[of(partition_responses=[of(base_offset=0, **error)])]), f"records of t-0: {name}{told}",
+            of(responses=[of(partition_responses=[of(base_offset=0, record_errors=[], **error)])]),
+            f"records of t-0: {name}{told}",
         ),
         "FindCoordinator": (of(**error), f"group g: {name}{told}"),
         "OffsetFetch": (of(error_code=code), f"offsets of group g: {name}"),
@@ -222,6 +225,42 @@ async def test_the_first_refusal_ends_it_with_its_reason(kind, message):
         ("CreateTopics", 5), ("Produce", 8), ("FindCoordinator", 2), ("OffsetFetch", 7), ("OffsetCommit", 8),
         ("AlterUserScramCredentials", 0), ("AlterClientQuotas", 1),
     ]  # fmt: skip
+
+
+LINES = {
+    "CreateTopics": (2, "topics.t"), "Produce": (6, "topics.t.records[1]"), "FindCoordinator": (8, "groups.g.t.0"),
+    "OffsetFetch": (8, "groups.g.t.0"), "OffsetCommit": (8, "groups.g.t.0"), "AlterUserScramCredentials": (10, "users.u"),
+    "AlterClientQuotas": (12, "quotas[0]"),
+}  # fmt: skip
+FILE = """topics:
+  t:
+    partitions: 1
+    records:
+      - {key: a, value: taken}
+      - only a value
+groups:
+  g: {t: {0: 3}}
+users:
+  u: {password: p}
+quotas:
+  - {user: u, producer_byte_rate: 5}
+"""
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+async def test_a_refusal_of_a_file_names_line_and_place(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "seeds.yaml"
+    file.write_text(FILE)
+    answer, told = refusing(CODE)[kind]
+    if kind == "Produce":
+        (part,) = answer.responses[0].partition_responses
+        part.record_errors = [of(batch_index=1)]
+    local = Local(**{**ANSWERS, kind: answer})
+    local.services.metadata.image.topics["t"].partitions.pop()
+    with pytest.raises(SeedError) as caught:
+        await Planting(local).plant(seeds_of_file(file))
+    line, place = LINES[kind]
+    assert str(caught.value).startswith(f"{file}:{line}: {place}: {told.partition('.*')[0]}")
 
 
 def name_in(text: str, message: str | None) -> bool:
