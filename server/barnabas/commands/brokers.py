@@ -21,6 +21,7 @@ from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import key_value, topic_partition
 from barnabas.commands.session import Session, asking, confirm, destructive
+from barnabas.environment.terminal import counted
 
 CLUSTER = Table(
     "cluster",
@@ -350,7 +351,7 @@ async def start(
         wanted |= _read_placements(file)
     if not wanted:
         raise click.UsageError("give TOPIC:PARTITION=BROKER,... or --file")
-    confirm(f"move {len(wanted)} partitions", yes=yes)
+    confirm(f"move {counted(len(wanted), 'partition')}", yes=yes)
     session.output.show(OUTCOMES, _rows(await session.admin.reassign(wanted), "begun"))
 
 

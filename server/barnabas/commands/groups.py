@@ -15,6 +15,7 @@ from barnabas.commands.output import Table
 from barnabas.commands.parsing import topic_partition
 from barnabas.commands.resetting import RESET, TARGETS, Target, chosen_partitions, new_offsets
 from barnabas.commands.session import Session, asking, confirm, destructive, matching, regex
+from barnabas.environment.terminal import counted
 
 GROUPS = Table(
     "groups",
@@ -361,7 +362,7 @@ async def remove_members(
         )
     if not wanted:
         raise CommandError(f"{group} has no members")
-    confirm(f"remove {len(wanted)} of {len(info.members)} members of {group}", yes=yes)
+    confirm(f"remove {len(wanted)} of {counted(len(info.members), 'member')} of {group}", yes=yes)
     outcomes = await session.admin.remove_members(group, wanted)
     session.output.show(
         MEMBER_OUTCOMES,

@@ -20,6 +20,7 @@ from barnabas.commands.errors import CommandError, name_of
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import key_value, moment_ms, topic_partition
 from barnabas.commands.session import Session, asking, confirm, destructive, matching, regex
+from barnabas.environment.terminal import counted
 
 TOPICS = Table(
     "topics",
@@ -213,7 +214,7 @@ async def alter(
     """Add partitions to topics. `configs alter` changes their settings."""
     found = list(await _named(session, names, is_regex=regex, with_internal=False)) if regex else names
     outcomes = await session.admin.create_partitions(dict.fromkeys(found, partitions), only_check=dry_run)
-    done = f"{'would have' if dry_run else 'has'} {partitions} partitions"
+    done = f"{'would have' if dry_run else 'has'} {counted(partitions, 'partition')}"
     session.output.show(OUTCOMES, [outcome_row(name, done, error) for name, error in outcomes.items()])
 
 

@@ -13,6 +13,7 @@ from barnabas.client import ClientError, Connection, Endpoint
 from barnabas.client.admin import MAX_TIMESTAMP, Admin, NewTopic, Resource, TopicInfo, partitions_of
 from barnabas.commands.errors import explain, name_of
 from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
+from barnabas.environment.terminal import counted
 from barnabas.network.transport import is_loopback
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
@@ -89,7 +90,10 @@ async def check_partitions(admin: Admin, findings: Findings) -> None:
             findings.add("partitions", _some(names), PROBLEM, f"{len(names)} of {count} {text}", advice)
     if not (offline or below or behind):
         findings.add(
-            "partitions", f"{len(infos)} topics", OK, f"all {count} have a leader and all replicas in sync"
+            "partitions",
+            counted(len(infos), "topic"),
+            OK,
+            f"all {count} have a leader and all replicas in sync",
         )
 
 
@@ -136,7 +140,7 @@ async def check_log_dirs(admin: Admin, findings: Findings) -> None:
                     "make room, or lower retention",
                 )
             else:
-                findings.add("log dirs", subject, OK, f"{len(one.replicas)} replicas")
+                findings.add("log dirs", subject, OK, counted(len(one.replicas), "replica"))
 
 
 async def check_clock(admin: Admin, findings: Findings, *, writes: bool) -> None:
@@ -157,11 +161,12 @@ async def check_clock(admin: Admin, findings: Findings, *, writes: bool) -> None
         worst = max(ahead, key=ahead.__getitem__)
         findings.add(
             "clock", _some([f"{topic}-{number}" for topic, number in ahead]), PROBLEM,
-            f"the newest records of {len(ahead)} partitions are from the future, by {ahead[worst] / 1000:.0f} s at most",
+            f"the newest records of {counted(len(ahead), 'partition')} are from the future, "
+            f"by {ahead[worst] / 1000:.0f} s at most",
             "set the clocks of this machine, of producers, or of brokers (message.timestamp.type=LogAppendTime) by NTP",
         )  # fmt: skip
     elif times:
-        findings.add("clock", f"{len(times)} partitions", OK, "no record is from the future")
+        findings.add("clock", counted(len(times), "partition"), OK, "no record is from the future")
     else:
         findings.add(
             "clock",

@@ -219,8 +219,8 @@ async def test_records_from_the_future_are_told_by_the_furthest(findings: Findin
 @pytest.mark.parametrize(
     ("newest", "finding"),
     [
-        (OffsetAt(0, NOW_MS + SKEW_MS, 0), ("1 partitions", OK, "no record is from the future")),
-        (OffsetAt(0, NOW_MS + SKEW_MS + 1, 0), ("c-0", PROBLEM, "the newest records of 1 partitions")),
+        (OffsetAt(0, NOW_MS + SKEW_MS, 0), ("1 partition", OK, "no record is from the future")),
+        (OffsetAt(0, NOW_MS + SKEW_MS + 1, 0), ("c-0", PROBLEM, "the newest records of 1 partition")),
         (OffsetAt(-1, NOW_MS + SKEW_MS + 1, 0), ("records", SKIPPED, "there are no records to compare with")),
         (REFUSED, ("records", SKIPPED, "there are no records to compare with")),
     ],

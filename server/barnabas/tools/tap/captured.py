@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
+from barnabas.environment.terminal import counted
 from barnabas.tools.inspection.frames import looks_like_request
 from barnabas.tools.tap.capture_reading import CaptureReader
 from barnabas.tools.tap.capture_writing import FIN, RST, SYN
@@ -44,13 +45,14 @@ class Report:
 
     def lines(self) -> Iterator[str]:
         """Yield what there is to say."""
-        yield f"{self.packets} packets, {self.connections} connections with Kafka brokers"
+        yield f"{counted(self.packets, 'packet')}, {counted(self.connections, 'connection')} with Kafka brokers"
         for reason, count in self.skipped.most_common():
             yield f"{count} {reason}"
         if self.other_segments:
-            yield f"{self.other_segments} TCP segments of other connections"
+            yield f"{counted(self.other_segments, 'TCP segment')} of other connections"
         if self.repeated_bytes or self.early_segments:
-            yield f"{self.repeated_bytes} bytes were sent again, {self.early_segments} segments came out of order"
+            early = counted(self.early_segments, "segment")
+            yield f"{self.repeated_bytes} bytes were sent again, {early} came out of order"
         if self.missing_bytes:
             yield f"{self.missing_bytes} bytes are missing: packets were not captured, or cut off (capture with -s 0)"
         if self.lost_bytes:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
+from barnabas.environment.terminal import counted
 from barnabas.errors import PeerError, RequestError
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import iter_batches
@@ -104,7 +105,7 @@ class _Comparison:
         """
         before, after = dict(_records_of(old)), dict(_records_of(new))
         if before and not after:
-            yield Difference(path, f"{len(before)} records", "none")
+            yield Difference(path, f"{counted(len(before), 'record')}", "none")
             return
         first, last = min(after, default=0), max(after, default=-1)
         for offset in sorted(one for one in before if first <= one <= last):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from barnabas.environment.terminal import counted
 from barnabas.tools.inspection.errors import code_name
 from barnabas.tools.tap.summary import TINY_FETCH_BYTES, Client
 
@@ -56,7 +57,8 @@ def _of_connections(client: Client) -> Iterator[Finding]:
     if client.connections >= CONNECTIONS_MIN and client.connections / seconds > CONNECTIONS_PER_SECOND:
         yield Finding(
             "connection churn",
-            f"{client.connections} connections in {seconds:.0f} s (more than {CONNECTIONS_PER_SECOND:g} per second)",
+            f"{counted(client.connections, 'connection')} in {seconds:.0f} s "
+            f"(more than {CONNECTIONS_PER_SECOND:g} per second)",
             "each connection costs a handshake, a login and ApiVersions: keep producers and consumers, not one per message",
         )
     if client.metadata >= METADATA_MIN and client.metadata / seconds > METADATA_PER_SECOND:
@@ -69,7 +71,7 @@ def _of_connections(client: Client) -> Iterator[Finding]:
     if renewed / seconds * 60 > REAUTHENTICATIONS_PER_MINUTE and renewed > 1:
         yield Finding(
             "frequent reauthentication",
-            f"{renewed} logins were renewed in {seconds:.0f} s",
+            f"{counted(renewed, 'login was', 'logins were')} renewed in {seconds:.0f} s",
             "connections.max.reauth.ms, or the life of tokens, is short: each renewal costs round trips and CPU",
         )
     if client.refused_versions:
@@ -108,7 +110,7 @@ def _of_consumers(client: Client) -> Iterator[Finding]:
     ):
         yield Finding(
             "empty polls",
-            f"{client.empty_fetches} of {client.fetches} fetches were empty, "
+            f"{client.empty_fetches} of {counted(client.fetches, 'fetch', 'fetches')} were empty, "
             f"{client.empty_fetches / seconds:.0f} per second",
             "fetch.max.wait.ms is short: with 500 ms (the default) an idle consumer asks twice a second",
         )
@@ -130,7 +132,7 @@ def _of_producers(client: Client) -> Iterator[Finding]:
     if client.batches >= ENOUGH and _share(client.single_batches, client.batches) > SINGLE_BATCHES_SHARE:
         yield Finding(
             "batches of one record",
-            f"{client.single_batches} of {client.batches} batches hold one record",
+            f"{client.single_batches} of {counted(client.batches, 'batch', 'batches')} hold one record",
             "linger.ms above 0, or not waiting for each send, puts records together: less CPU, better compression",
         )
     if client.uncompressed_bytes >= UNCOMPRESSED_BYTES:
@@ -145,7 +147,8 @@ def _of_producers(client: Client) -> Iterator[Finding]:
     ):
         yield Finding(
             "retries",
-            f"{client.repeated_batches} of {client.batches} batches were sent again with the same sequence number",
+            f"{client.repeated_batches} of {counted(client.batches, 'batch', 'batches')} were sent again "
+            "with the same sequence number",
             "answers are late, or connections break: look at request.timeout.ms and at the latency of Produce",
         )
     if client.unacknowledged:
@@ -167,25 +170,25 @@ def _of_answers(client: Client) -> Iterator[Finding]:
         (api, code), count = client.errors.most_common(1)[0]
         yield Finding(
             "error answers",
-            f"{client.failed} of {client.count} requests had an error in the answer, "
+            f"{client.failed} of {counted(client.count, 'request')} had an error in the answer, "
             f"{count} of them {code_name(code)} to {api}",
             "clients retry most of these quietly: the application sees them as latency",
         )
     if client.unanswered:
         yield Finding(
             "requests without an answer",
-            f"{client.unanswered} requests were not answered before their connection ended",
+            f"{counted(client.unanswered, 'request was', 'requests were')} not answered before their connection ended",
             "the broker closed the connection, or the client gave up waiting (request.timeout.ms)",
         )
     if client.undecoded:
         yield Finding(
             "undecoded",
-            f"{client.undecoded} requests or answers could not be decoded",
+            f"{counted(client.undecoded, 'request or answer', 'requests or answers')} could not be decoded",
             "a version that is newer than this tap, or bytes that are wrong: they are in the output in hex",
         )
     if client.notes:
         yield Finding(
             "odd bytes",
-            f"{client.notes} notes on its connections",
+            f"{counted(client.notes, 'note')} on its connections",
             "bytes that are no frames, frames that are cut short, answers that nobody asked for: they are in the output",
         )

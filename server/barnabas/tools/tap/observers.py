@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from barnabas.environment.terminal import counted
 from barnabas.tools.inspection.records import RecordsView
 from barnabas.tools.tap import rendering
 from barnabas.tools.tap.exchange import Connection, Exchange, Observer
@@ -202,4 +203,4 @@ def left_out_as_json(count: int) -> str:
 
 def left_out_as_text(count: int) -> str:
     """Return the line that stands for lost ones."""
-    return f"... {count} lines are left out: the terminal is slower than the traffic"
+    return f"... {counted(count, 'line is', 'lines are')} left out: the terminal is slower than the traffic"

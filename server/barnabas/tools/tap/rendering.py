@@ -9,7 +9,7 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 
-from barnabas.environment.terminal import visible
+from barnabas.environment.terminal import counted, visible
 from barnabas.records.compression import CODEC_NAMES, Codec
 from barnabas.tools.inspection import records
 from barnabas.tools.inspection.errors import code_name
@@ -90,7 +90,7 @@ def _topics(exchange: Exchange) -> list[str]:
     topics = exchange.topics
     for number, (name, partitions) in enumerate(topics.items()):
         if number == TOPICS_SHOWN:
-            words.append(f"and {len(topics) - TOPICS_SHOWN} more topics")
+            words.append(f"and {counted(len(topics) - TOPICS_SHOWN, 'more topic')}")
             break
         shown = sorted(partitions)
         text = ",".join(map(str, shown[:PARTITIONS_SHOWN]))

@@ -17,6 +17,7 @@ import trio
 from barnabas.client.errors import ClientError
 from barnabas.client.settings import ClientSettings, Endpoint, parse_bootstrap
 from barnabas.ending import DONE, FOUND, failed
+from barnabas.environment.terminal import counted
 from barnabas.errors import leaves
 from barnabas.tools.tap import rendering
 from barnabas.tools.tap.capture_reading import CaptureError
@@ -58,8 +59,9 @@ def main(arguments: Sequence[str]) -> int:
     if not is_done:
         return FAILED
     print(
-        f"barnabas replay: {result.sent} of {recording.count} requests sent on {len(recording.connections)} connections in "
-        f"{result.seconds:.1f} s, {result.compared} answers compared, {len(result.different)} differ",
+        f"barnabas replay: {result.sent} of {counted(recording.count, 'request')} sent on "
+        f"{counted(len(recording.connections), 'connection')} in "
+        f"{result.seconds:.1f} s, {counted(result.compared, 'answer')} compared, {len(result.different)} differ",
         file=sys.stderr,
     )
     return FOUND if result.different else DONE

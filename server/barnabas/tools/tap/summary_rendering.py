@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.environment.terminal import counted
 from barnabas.tools.inspection.errors import code_name
 from barnabas.tools.tap.findings import findings
 from barnabas.tools.tap.summary import CLIENTS_MAX, Client, Summary
@@ -16,19 +17,22 @@ def as_text(summary: Summary) -> list[str]:
         who = ", ".join((*sorted(client.software), *(f"user {user}" for user in sorted(client.users))))
         lines.append(f"{client.name}{f' ({who})' if who else ''}")
         lines.append(
-            f"  {client.count} requests on {client.connections} connections in {client.seconds:.1f} s: {_apis(client)}"
+            f"  {counted(client.count, 'request')} on "
+            f"{counted(client.connections, 'connection')} in {client.seconds:.1f} s: {_apis(client)}"
         )
         if client.batches:
             lines.append(
-                f"  produced {client.records} records in {client.batches} batches, {client.produced_bytes:,} bytes"
+                f"  produced {counted(client.records, 'record')} in "
+                f"{counted(client.batches, 'batch', 'batches')}, {client.produced_bytes:,} bytes"
             )
         if client.fetches:
             lines.append(
-                f"  fetched {client.fetched_bytes:,} bytes in {client.fetches} fetches, {client.empty_fetches} empty"
+                f"  fetched {client.fetched_bytes:,} bytes in "
+                f"{counted(client.fetches, 'fetch', 'fetches')}, {client.empty_fetches} empty"
             )
         if client.commits:
             lines.append(
-                f"  committed {client.commits} times, {client.commits / client.seconds:.1f} per second"
+                f"  committed {counted(client.commits, 'time')}, {client.commits / client.seconds:.1f} per second"
             )
         slow = sorted(client.latencies.items(), key=lambda item: -item[1].max_ms)[:3]
         if slow:
@@ -43,7 +47,8 @@ def as_text(summary: Summary) -> list[str]:
             lines.append(f"  errors: {shown}")
         lines += [f"  unusual: {one.name}: {one.text}; {one.reason}" for one in findings(client)]
     if summary.left_out:
-        lines.append(f"{summary.left_out} events of further clients are not counted: there are {CLIENTS_MAX}")
+        left_out = counted(summary.left_out, "event of further clients is", "events of further clients are")
+        lines.append(f"{left_out} not counted: there are {CLIENTS_MAX}")
     return lines or ["no clients"]
 
 

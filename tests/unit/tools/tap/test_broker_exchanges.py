@@ -215,4 +215,4 @@ async def test_a_broker_that_shows_nothing_yet_answers_all_the_same(
         await tap.around(None)(context(PRODUCE), ProduceRequest(), handler)
     await tap.around(None)(context(PRODUCE), ProduceRequest(), handler)
     assert (tmp_path / "x").read_text().count('"exchange"') == 1
-    assert "  1 requests on 1 connections" in capsys.readouterr().out
+    assert "  1 request on 1 connection" in capsys.readouterr().out

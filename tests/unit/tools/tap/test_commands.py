@@ -38,7 +38,7 @@ def test_a_capture_is_shown_and_what_it_held_is_said(
         "#1.4 other Heartbeat v4 group=g generation=1 member=m",
     ]  # fmt: skip
     assert (len(lines), "connects to" in lines[0], "closed: closed" in lines[-1]) == (6, True, True)
-    assert err.splitlines()[0] == "barnabas tap: 14 packets, 1 connections with Kafka brokers"
+    assert err.splitlines()[0] == "barnabas tap: 14 packets, 1 connection with Kafka brokers"
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ async def test_a_proxy_serves_until_a_signal_and_writes_all_that_it_saw(
         "exchange",
         "closed",
     ]
-    assert ("Metadata v12" in out, "  1 requests on 1 connections" in out) == (True, True)
+    assert ("Metadata v12" in out, "  1 request on 1 connection" in out) == (True, True)
     assert tap("--read", path, "--json", "-") == DONE
     again = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [one["type"] for one in again] == ["opened", "exchange", "closed"]

@@ -60,9 +60,9 @@ def test_a_replay_says_what_was_sent_and_what_differs(
     out, err = capsys.readouterr()
     assert (code, out) == (DONE, "")
     assert err.splitlines()[-1] == (
-        "barnabas replay: 4 of 4 requests sent on 1 connections in 1.2 s, 3 answers compared, 0 differ"
+        "barnabas replay: 4 of 4 requests sent on 1 connection in 1.2 s, 3 answers compared, 0 differ"
     )
-    assert err.splitlines()[0] == "barnabas replay: 14 packets, 1 connections with Kafka brokers"
+    assert err.splitlines()[0] == "barnabas replay: 14 packets, 1 connection with Kafka brokers"
     assert made["endpoints"] == [Endpoint("h", 9), Endpoint("i", 8)]
     assert made["settings"] == made["given"]
     assert made["given"].client_id == "barnabas-replay"
