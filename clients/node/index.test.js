@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { after, before, beforeEach, test } from 'node:test';
 
 import kafkajs from 'kafkajs';
@@ -50,4 +51,11 @@ test('a snapshot is restored', async () => {
 
 test('what is refused says why', async () => {
   await assert.rejects(broker.restore('none'), /there is no snapshot none/);
+});
+
+test('what the types declare is there', async () => {
+  const types = await readFile(new URL('./index.d.ts', import.meta.url), 'utf8');
+  const names = [...types.matchAll(/^  (?:readonly )?(\w+)[<(:]/gm)].map((found) => found[1]);
+  const own = [...Object.keys(broker), ...Object.getOwnPropertyNames(Object.getPrototypeOf(broker))];
+  assert.deepEqual(names.sort(), own.filter((name) => name !== 'constructor').sort());
 });

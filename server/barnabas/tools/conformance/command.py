@@ -15,6 +15,7 @@ import trio
 from barnabas.client.errors import ClientError
 from barnabas.ending import DONE, FAILED, FOUND, USAGE_ERROR
 from barnabas.environment.lazy import import_modules
+from barnabas.environment.terminal import counted, visible, visible_lines
 from barnabas.tools.conformance import reports
 from barnabas.tools.conformance.cases import Case
 from barnabas.tools.conformance.fixture import Fixture, clean_up, open_fixture, set_up
@@ -44,10 +45,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         fixture, results = trio.run(_conform, options, cases, seed)
     except OptionError as error:
-        print(f"barnabas conform: {error}", file=sys.stderr)
+        print(f"barnabas conform: {visible_lines(str(error))}", file=sys.stderr)
         return USAGE_ERROR
     except (ClientError, ExchangeError) as error:
-        print(f"barnabas conform: {error}", file=sys.stderr)
+        print(f"barnabas conform: {visible_lines(str(error))}", file=sys.stderr)
         return FAILED
     _write(options, fixture, results, seed)
     return FOUND if any(one.verdict is Verdict.FAILED for one in results) else DONE
@@ -88,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
 
 async def _conform(options: argparse.Namespace, cases: list[Case], seed: int) -> tuple[Fixture, list[Result]]:
     fixture = await open_fixture(target_of(options), seed)
-    print(f"{fixture.target.endpoint}: {fixture.release}; {len(cases)} cases, seed {seed}")
+    print(f"{fixture.target.endpoint}: {fixture.release}; {counted(len(cases), 'case')}, seed {seed}")
     began = time.perf_counter()
     try:
         if any(case.with_topic for case in cases):
@@ -105,9 +106,9 @@ def _print(options: argparse.Namespace, fixture: Fixture, results: list[Result],
     failures = [one for one in results if one.verdict is Verdict.FAILED]
     if not options.quiet:
         for one in failures[:FAILURES_SHOWN]:
-            print("\n".join(reports.lines_of_failure(one)))
+            print("\n".join(map(visible, reports.lines_of_failure(one))))
     for one in failures[0 if options.quiet else FAILURES_SHOWN :]:
-        print(f"FAILED {one.case.id}: {one.reason}")
+        print(f"FAILED {one.case.id}: {visible_lines(one.reason)}")
     for group, row in counts(results).items():
         if row[Verdict.FAILED]:
             print(f"{group}: {row[Verdict.PASSED]} passed, {row[Verdict.FAILED]} failed")

@@ -11,6 +11,7 @@ import trio
 
 from barnabas.client.errors import ClientError
 from barnabas.ending import DONE, FAILED, USAGE_ERROR
+from barnabas.environment.terminal import visible, visible_lines
 from barnabas.tools.probing.exchanges import ExchangeError
 from barnabas.tools.probing.honoured import Status
 from barnabas.tools.probing.options import OptionError, add_target, target_of
@@ -26,10 +27,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         report = trio.run(_probe, options)
     except OptionError as error:
-        print(f"barnabas probe: {error}", file=sys.stderr)
+        print(f"barnabas probe: {visible_lines(str(error))}", file=sys.stderr)
         return USAGE_ERROR
     except (ClientError, ExchangeError) as error:
-        print(f"barnabas probe: {error}", file=sys.stderr)
+        print(f"barnabas probe: {visible_lines(str(error))}", file=sys.stderr)
         return FAILED
     if options.html:
         pages.write(options.html, card(report))
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(report.as_json(), indent=1))
     else:
         for line in lines_of(report):
-            print(line)
+            print(visible(line))
     return DONE
 
 
