@@ -57,7 +57,7 @@ def texts() -> Iterator[str]:
     """Yield the texts."""
     for kind in TYPES.values():
         for default in DEFAULTS:
-            yield f'{{"type":"record","name":"R","fields":[{{"name":"a","type":{json.dumps(kind)},"default":{default}}}]}}'
+            yield f'{{"type":"record","name":"R","fields":[{{"name":"a","type":{_text(kind)},"default":{default}}}]}}'
     yield from JSON
     for name in NAMES:
         yield _text(_record(name=name))
@@ -125,4 +125,4 @@ def _record(fields: list[Any] | None = None, name: str = "R", **more: Any) -> di
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

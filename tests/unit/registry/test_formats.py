@@ -250,7 +250,7 @@ def test_protobuf_text_is_kept_and_says_the_same_as_its_descriptor() -> None:
     assert "map<string, int32> counts = 3;" in schema.canonical
     assert "optional int64 at = 4;" in schema.canonical
     assert "reserved 20 to max;" in schema.canonical
-    assert '[json_name = "ID", deprecated = true]' in schema.canonical
+    assert 'string id = 1 [\n    deprecated = true,\n    json_name = "ID"\n  ];' in schema.canonical
     from_descriptor = proto(schema.serialized())
     assert from_descriptor.canonical == schema.canonical == from_descriptor.text
 
@@ -347,8 +347,11 @@ def test_protobuf_imports_what_it_refers_to_and_what_everybody_knows() -> None:
         ("a.proto", 'syntax = "proto3"; message A { int32 x = 1; }'),
     )
     assert schema.decode(schema.encode({"a": {"x": 1}, "d": {"day": 2}}))["a"] == {"x": 1}
-    with pytest.raises(SchemaError, match=r"imports 'b\.proto'"):
-        proto('syntax = "proto3"; import "b.proto";')
+    text = 'syntax = "proto3"; import "b.proto"; message M { %s a = 1; }'
+    assert 'import "b.proto";' in proto(text % "string").canonical
+    assert proto(text % "A", ("c.proto", "message A {}")).canonical, "another reference has it"
+    with pytest.raises(SchemaError, match=r"'A'; it imports b\.proto, which is not among its references"):
+        proto(text % "A")
 
 
 def test_protobuf_imports_come_in_any_order() -> None:
