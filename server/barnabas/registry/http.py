@@ -136,7 +136,7 @@ def _body(request: h11.Request, body: bytes) -> Any:
             413, 413, f"a request has at most {JSON_BYTES_MAX} bytes of JSON beside the text of its schema"
         )
     try:
-        return json.loads(body)
+        return json.loads(body) if body.strip() else None
     except (ValueError, RecursionError) as error:
         raise RegistryError(400, 400, f"Unrecognized token, or no JSON: {error}") from None
 

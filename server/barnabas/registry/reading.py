@@ -18,7 +18,7 @@ from barnabas.registry.formats import FORMATS
 from barnabas.registry.parsing import Parsing
 from barnabas.registry.records import Version
 from barnabas.registry.schemas import INT32_MAX
-from barnabas.registry.state import State
+from barnabas.registry.state import DEFAULT_LEVEL, State
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ _DIGITS_MAX = 20
 
 def version_number(text: str) -> int:
     """Return the number of a version, LATEST for the newest one. Raises RegistryError."""
-    if text in ("latest", "-1"):
+    if text.strip().lower() in ("latest", "-1"):
         return LATEST
     number = _whole(text)
     if number is None or number < 1:
@@ -198,13 +198,13 @@ class Reading:
         return [context for context in every if context in seen]
 
     def config(self, subject: str | None, *, default_to_global: bool) -> dict[str, Any]:
-        """Return the settings of a subject, or those that hold for it. Raises RegistryError."""
+        """Return the settings of a subject, or those that hold for it; the level is always there. Raises RegistryError."""
         found = self._state.configs.get(subject)
         if default_to_global or subject is None:
             return self._state.config(subject)
         if found is None:
             raise refusals.no_level(subject)
-        return found
+        return {"compatibilityLevel": DEFAULT_LEVEL, **found}
 
     def mode(self, subject: str | None, *, default_to_global: bool) -> dict[str, Any]:
         """Return the mode of a subject, or that which holds for it. Raises RegistryError."""
@@ -221,11 +221,11 @@ def types() -> list[str]:
 
 
 def number_of(text: str) -> int:
-    """Return an id. Raises RegistryError."""
-    number = _whole(text)
+    """Return an id, which may be one that no schema has. Raises RegistryError for what is no number."""
+    number = _whole(text.removeprefix("-"))
     if number is None:
-        raise RegistryError(404, 404, f"HTTP 404 Not Found: {text[:20]!r} is no id")
-    return number
+        raise RegistryError(404, 404, "HTTP 404 Not Found")
+    return -number if text.startswith("-") else number
 
 
 def _whole(text: str) -> int | None:

@@ -31,7 +31,8 @@ class Version:
 
     def plain(self) -> dict[str, Any]:
         """Return it as clients are answered."""
-        return {"subject": self.subject, "version": self.number, "id": self.id, **self.schema.plain()}
+        place = {"subject": self.subject, "version": self.number, "id": self.id}
+        return {**place, "schemaType": self.schema.format, **self.schema.plain()}
 
 
 @dataclass(frozen=True, slots=True)

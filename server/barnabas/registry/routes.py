@@ -146,7 +146,8 @@ async def _register(registry: Registry, call: Call) -> Any:
     wanted = await _wanted(call)
     found = await registry.registering.register(call.subject, wanted, force=call.has("force"))
     # A client takes this for the schema of the id, and wants it in the spelling that it has sent.
-    return {"id": found.id, "version": found.number, **found.schema.plain(), "schema": wanted.schema.text}
+    shown = {name: value for name, value in found.plain().items() if name != "subject"}
+    return {**shown, "schema": wanted.schema.text}
 
 
 def _version_of(registry: Registry, call: Call) -> Version:
@@ -210,7 +211,10 @@ async def _schema_text(registry: Registry, call: Call) -> Any:
 
 
 async def _with_id_listed(registry: Registry, call: Call) -> list[Version]:
-    found = await _with_id(registry, call)
+    try:
+        found = await _with_id(registry, call)
+    except RegistryError as error:
+        raise refusals.schema_not_found() if error.code == refusals.SCHEMA_NOT_FOUND else error from None
     rest = names.split(call.query.get("subject", ""))[1]
     return [
         one
@@ -237,7 +241,9 @@ async def _check_all(registry: Registry, call: Call) -> Any:
 
 async def _check_one(registry: Registry, call: Call) -> Any:
     versions = registry.store.state.versions(call.subject)
-    if call.version == LATEST and not versions:
+    if not versions:
+        if call.version != LATEST:
+            raise refusals.version_not_found(call.version)
         return await _checked(registry, call, [])
     return await _checked(registry, call, [registry.reading.version(call.subject, call.version)])
 

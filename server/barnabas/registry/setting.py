@@ -5,7 +5,7 @@ The rule: what has no effect here is refused, not kept; what another registry ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from barnabas.registry import names, refusals
@@ -13,7 +13,8 @@ from barnabas.registry.compatibility import LEVELS
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.records import Record, schema_tombstone, subject_record
 from barnabas.registry.refusals import MODES
-from barnabas.registry.state import State
+from barnabas.registry.request_bodies import object_of
+from barnabas.registry.state import DEFAULT_LEVEL, State
 from barnabas.registry.store import Store
 
 FLAGS = ("normalize",)
@@ -35,6 +36,7 @@ class Setting:
             if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
                 raise refusals.wrong_mode(subject, "in read-only")
             value = {**state.configs.get(subject, {}), **given}
+            value = {name: one for name, one in value.items() if one is not None}
             shown = {name: one for name, one in value.items() if name != "compatibilityLevel"}
             if "compatibilityLevel" in value:
                 shown["compatibility"] = value["compatibilityLevel"]
@@ -50,15 +52,15 @@ class Setting:
                 raise refusals.subject_not_found(subject)
             if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
                 raise refusals.wrong_mode(subject, "in read-only")
-            was = state.configs.get(subject) or state.config(subject)
+            was = {"compatibilityLevel": DEFAULT_LEVEL, **(state.configs.get(subject) or {})}
             records = [subject_record("CONFIG", subject, None)] if subject in state.configs else []
-            return records, dict(was)
+            return records, was
 
         return await self._store.write(decide)
 
     async def put_mode(self, subject: str | None, body: Any, *, force: bool) -> dict[str, Any]:
         """Change the mode of a subject, or with None that of all. Raises RegistryError."""
-        mode = str(body.get("mode") if isinstance(body, Mapping) else body).upper()
+        mode = str(object_of(body).get("mode")).upper()
         if mode not in MODES:
             raise refusals.invalid_mode()
         _check_name(subject)
@@ -97,14 +99,13 @@ def _check_name(subject: str | None) -> None:
 
 
 def _config(body: Any) -> dict[str, Any]:
-    """Return settings as they are kept. Raises RegistryError."""
-    if not isinstance(body, Mapping):
-        raise refusals.invalid_level()
+    """Return settings as they are kept, None for those that are taken back. Raises RegistryError."""
     found: dict[str, Any] = {}
-    for name, value in body.items():
+    for name, value in object_of(body).items():
         if value is None:
-            continue
-        if name in ("compatibility", "compatibilityLevel"):
+            if name in ("compatibility", "compatibilityLevel", *FLAGS):
+                found["compatibilityLevel" if name == "compatibility" else name] = None
+        elif name in ("compatibility", "compatibilityLevel"):
             if not isinstance(value, str) or value.upper() not in LEVELS:
                 raise refusals.invalid_level()
             found["compatibilityLevel"] = value.upper()
