@@ -14,7 +14,7 @@ from barnabas.registry import names, refusals
 from barnabas.registry.compatibility import LEVELS, NONE, differences, is_transitive
 from barnabas.registry.formats import Parsed
 from barnabas.registry.parsing import Parsing, pinned
-from barnabas.registry.records import Record, Version, schema_record, schema_tombstone
+from barnabas.registry.records import Record, Version, schema_record
 from barnabas.registry.request_bodies import number_of, schema_of
 from barnabas.registry.schemas import Schema
 from barnabas.registry.state import State
@@ -96,12 +96,13 @@ class Registering:
         schema_id = _id(state, subject, wanted, schema)
         version = Version(subject, number, schema_id, schema)
         replaced = [
-            schema_tombstone(subject, one.number)
+            tombstone
             for one in state.versions(subject, deleted=True)
             if one.is_deleted
             and one.id == schema_id
             and one.number < number
             and not state.referring_to(subject, one.number, deleted=True)
+            for tombstone in state.tombstones("SCHEMA", subject, one.number)
         ]
         return [*replaced, schema_record(version)], version
 

@@ -11,7 +11,7 @@ from typing import Any
 from barnabas.registry import names, refusals
 from barnabas.registry.compatibility import LEVELS
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.records import Record, schema_tombstone, subject_record
+from barnabas.registry.records import Record, subject_record
 from barnabas.registry.refusals import MODES
 from barnabas.registry.request_bodies import object_of
 from barnabas.registry.state import DEFAULT_LEVEL, State
@@ -53,7 +53,7 @@ class Setting:
             if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
                 raise refusals.wrong_mode(subject, "in read-only")
             was = {"compatibilityLevel": DEFAULT_LEVEL, **(state.configs.get(subject) or {})}
-            records = [subject_record("CONFIG", subject, None)] if subject in state.configs else []
+            records = state.tombstones("CONFIG", subject) if subject in state.configs else []
             return records, was
 
         return await self._store.write(decide)
@@ -88,7 +88,7 @@ class Setting:
                     for one in state.modes
                     if one is not None and one != subject and names.context_of(one) == context
                 ]
-            return [subject_record("MODE", one, None) for one in gone], {"mode": was}
+            return [record for one in gone for record in state.tombstones("MODE", one)], {"mode": was}
 
         return await self._store.write(decide)
 
@@ -128,5 +128,5 @@ def _emptied(state: State, subject: str | None) -> list[Record]:
     for one in versions:
         if state.referring_to(one.subject, one.number, deleted=True):
             raise refusals.referred_to(one.subject, one.number)
-    records = [schema_tombstone(one.subject, one.number) for one in versions]
+    records = [record for one in versions for record in state.tombstones("SCHEMA", one.subject, one.number)]
     return [*records, subject_record("CLEAR_SUBJECT", subject, {})]

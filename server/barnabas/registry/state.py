@@ -13,7 +13,8 @@ from hashlib import blake2b
 from typing import Any
 
 from barnabas.registry import names
-from barnabas.registry.records import Key, Version, read_key, read_value, read_version
+from barnabas.registry.records import Key, Record, Version, read_key, read_value, read_version
+from barnabas.registry.records import key_data as written_key
 from barnabas.registry.schemas import Schema
 
 DEFAULT_LEVEL = "BACKWARD"
@@ -43,12 +44,15 @@ class State:
         self._ids: dict[tuple[str, bytes], int] = {}
         self._last_ids: dict[str, int] = {}
         self._referring: dict[Place, dict[Place, None]] = {}
+        self._spellings: dict[Key, dict[bytes, None]] = {}
+        """Keys that others have written in another way than this registry does, with the bytes that they have."""
 
     def apply(self, key_data: bytes | None, value_data: bytes | None) -> None:
         """Take a record."""
         key = read_key(key_data)
-        if key is None:
+        if key is None or key_data is None:
             return
+        self._note_spelling(key, key_data, is_gone=value_data is None)
         if key.kind == "SCHEMA":
             self._apply_version(key, value_data)
         elif key.kind in ("CONFIG", "MODE"):
@@ -62,6 +66,16 @@ class State:
             for version in [*self.versions_below(key.subject)]:
                 if version.is_deleted:
                     self._remove(version)
+
+    def _note_spelling(self, key: Key, data: bytes, *, is_gone: bool) -> None:
+        key = key._replace(subject=key.subject or None)
+        if is_gone:
+            spellings = self._spellings.get(key, {})
+            spellings.pop(data, None)
+            if not spellings:
+                self._spellings.pop(key, None)
+        elif data != written_key(key):
+            self._spellings.setdefault(key, {})[data] = None
 
     def _apply_version(self, key: Key, data: bytes | None) -> None:
         assert key.subject is not None
@@ -132,6 +146,15 @@ class State:
         """Return what makes a schema another one: all that clients get with it."""
         everything = json.dumps([schema.format, schema.plain()], sort_keys=True)
         return context, blake2b(everything.encode(), digest_size=16).digest()
+
+    def tombstones(self, kind: str, subject: str | None, version: int | None = None) -> list[Record]:
+        """Return records that remove what a key has, one for each way in which the key was written.
+
+        Compaction knows keys by their bytes: what another registry has written with its parts in another order would come
+        back once the tombstone is gone.
+        """
+        key = Key(kind, subject, version)
+        return [(data, None) for data in {written_key(key): None, **self._spellings.get(key, {})}]
 
     # --- asked ------------------------------------------------------------------------------------------------
 

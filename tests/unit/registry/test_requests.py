@@ -15,6 +15,7 @@ from barnabas.registry.registering import Registering
 from barnabas.registry.removing import Removing
 from barnabas.registry.routes import ROUTES, Call, Registry, find
 from barnabas.registry.setting import Setting
+from barnabas.registry.state import State
 from tests.support.registries import Written
 
 VERSION_REFUSED = 422, 42202
@@ -188,3 +189,79 @@ async def test_a_list_is_answered_in_parts(asked: Asked) -> None:
     ):
         assert await asked("GET", f"/subjects{query}") == found, query
     assert await asked.refused("GET", "/subjects?limit=x") == (404, 404)
+
+
+# --- records of others ----------------------------------------------------------------------------------------------
+
+
+def spelled(kind: str, subject: str | None, **more: Any) -> bytes:
+    """A key as older registries have written it."""
+    return json.dumps({"subject": subject, **more, "magic": 0, "keytype": kind}, separators=(",", ":")).encode()
+
+
+class Log:
+    """Records of a topic as compaction leaves them: the last one of each key, none once its tombstone is gone."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._before: list[tuple[bytes, bytes | None]] = []
+
+    def write(self, key: bytes, value: Any) -> None:
+        """Write as another registry does."""
+        data = json.dumps(value).encode()
+        self._asked.written.state.apply(key, data)
+        self._before.append((key, data))
+
+    def left(self) -> State:
+        """Return what a registry reads that starts now."""
+        state = State()
+        last = dict([*self._before, *self._asked.written.records])
+        for key, value in [*self._before, *self._asked.written.records]:
+            if value is not None and last[key] is value:
+                state.apply(key, value)
+        return state
+
+
+@pytest.mark.parametrize("path", ["/subjects/old/versions/1", "/subjects/old"])
+async def test_what_is_deleted_for_good_is_so_in_each_spelling_of_its_key(path: str) -> None:
+    asked = Asked()
+    log = Log(asked)
+    version = {"subject": "old", "version": 1, "id": 7, "schema": '"long"', "deleted": False}
+    log.write(spelled("SCHEMA", "old", version=1), version)
+    log.write(spelled("CONFIG", "old"), {"compatibilityLevel": "NONE"})
+    log.write(spelled("MODE", "old"), {"mode": "READWRITE"})
+    await asked("PUT", "/config/old", {"compatibility": "FULL"})
+    await asked("DELETE", path)
+    assert log.left().subjects["old"][1].id == 7, "only marked"
+    await asked("DELETE", f"{path}?permanent=true")
+    left = log.left()
+    assert (left.subjects, left.configs, left.modes) == ({}, {}, {})
+
+
+async def test_settings_are_taken_back_in_each_spelling_of_their_key() -> None:
+    asked = Asked()
+    log = Log(asked)
+    for subject in (None, "old"):
+        log.write(spelled("CONFIG", subject), {"compatibilityLevel": "NONE"})
+        log.write(spelled("MODE", subject), {"mode": "READONLY_OVERRIDE"})
+    for path in ("/mode", "/mode/old", "/config", "/config/old"):
+        await asked("DELETE", path)
+    left = log.left()
+    assert (left.configs, left.modes) == ({}, {})
+    assert len(asked.written.records) == 8, "each in both spellings"
+    await asked("PUT", "/config/old", {"compatibility": "FULL"})
+    await asked("DELETE", "/config/old")
+    assert len(asked.written.records) == 10, "what is gone needs no other tombstone"
+
+
+async def test_an_import_and_a_new_version_leave_no_old_spelling() -> None:
+    asked = Asked()
+    log = Log(asked)
+    for number, text in ((1, '"long"'), (2, '"int"')):
+        version = {"subject": "old", "version": number, "id": number, "schema": text, "deleted": True}
+        log.write(spelled("SCHEMA", "old", version=number), version)
+    await asked("POST", "/subjects/old/versions", {"schema": '"long"'})
+    assert [*log.left().subjects["old"]] == [2, 3], "the new one took the place of the deleted one"
+    await asked("DELETE", "/subjects/old")
+    await asked("PUT", "/mode/old", {"mode": "IMPORT"})
+    assert log.left().subjects == {}
