@@ -29,7 +29,7 @@ def read(text: str, known: dict[str, Type], *, is_new: bool = False) -> Type:
     """Read a schema; types of `known` may be referred to, and those that it defines are added. Raises SchemaError."""
     reading = _Reading(known, is_new=is_new)
     try:
-        value = read_json(text, is_strict=is_new, has_comments=True)
+        value = read_json(text, is_strict=is_new, is_avro=True)
     except SchemaError:
         value = text.strip()  # a name without quotes, which older releases have taken
         if is_new or not _is_name(value):

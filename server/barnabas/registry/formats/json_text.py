@@ -16,11 +16,17 @@ _OPENINGS = re.compile('["/]')
 _WITHIN_TEXT = re.compile(r'["\\]')
 
 
-def read_json(text: str, *, is_strict: bool = True, has_comments: bool = False) -> Any:
-    """Return what is written; `is_strict` refuses NaN and Infinity, which are no JSON. Raises SchemaError."""
+def read_json(text: str, *, is_strict: bool = True, is_avro: bool = False) -> Any:
+    """Return what is written; `is_strict` refuses NaN and Infinity, which are no JSON.
+
+    `is_avro` takes comments, and numbers that are too large for a double as infinite ones, as Avro's own library does.
+    Raises SchemaError.
+    """
     try:
         return json.loads(
-            _without_comments(text) if has_comments else text, parse_constant=_refuse if is_strict else None
+            _without_comments(text) if is_avro else text,
+            parse_constant=_refuse if is_strict else None,
+            parse_float=_finite if is_strict and not is_avro else None,
         )
     except (ValueError, RecursionError):
         raise SchemaError("it is not JSON") from None
@@ -34,6 +40,13 @@ def write_json(value: Any, *, is_sorted: bool = False) -> str:
         )
     except ValueError:
         return write_json(_with_named_numbers(value), is_sorted=is_sorted)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is too large")
+    return number
 
 
 def _refuse(name: str) -> Any:

@@ -150,8 +150,7 @@ class _Printer:
         inner = nested.get(field.type_name.rpartition(".")[2]) if field.type_name else None
         more = []
         if field.HasField("default_value"):
-            is_text = field.type in (_FIELD.TYPE_STRING, _FIELD.TYPE_BYTES)
-            more.append(f"default = {_quoted(field.default_value) if is_text else field.default_value}")
+            more.append(f"default = {_default(field)}")
         if field.HasField("json_name") and field.json_name != _json_name(field.name):
             more.append(f"json_name = {_quoted(field.json_name)}")
         options = self._bracketed(field.options, more)
@@ -170,7 +169,9 @@ class _Printer:
         return _LABELS[field.label]
 
     def _enum(self, one: Any) -> Lines:
-        values = sorted(one.value, key=lambda it: (it.number, it.name)) if self._is_normal else one.value
+        values = list(one.value)
+        if self._is_normal:  # the first is the default, which order may not change
+            values[1:] = sorted(values[1:], key=lambda it: (it.number, it.name))
         lines = self._reserved(one, ENUM_NUMBER_MAX, is_open=False) + self._statements(one.options)
         for value in values:
             lines += f"{value.name} = {value.number}{self._bracketed(value.options, [])};".split("\n")
@@ -288,6 +289,13 @@ def _range(begin: int, end: int, last: int) -> str:
     if begin == end:
         return str(begin)
     return f"{begin} to {'max' if end >= last else end}"
+
+
+def _default(field: Any) -> str:
+    if field.type == _FIELD.TYPE_STRING:
+        return _quoted(field.default_value)
+    value = str(field.default_value)
+    return f'"{value}"' if field.type == _FIELD.TYPE_BYTES else value  # bytes are escaped already
 
 
 def _quoted(text: str) -> str:

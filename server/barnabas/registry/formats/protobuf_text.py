@@ -159,7 +159,7 @@ class _Reading:
             elif isinstance(one, ast.Extension):
                 self._extension(found, found.nested_type, one)
             elif isinstance(one, ast.Reserved):
-                found.reserved_name.extend(one.names)
+                found.reserved_name.extend(map(_text, one.names))
                 for begin, end in _ranges(one.ranges, FIELD_NUMBER_MAX):
                     found.reserved_range.add(start=begin, end=end + 1)
             elif isinstance(one, ast.ExtensionRange):
@@ -246,7 +246,7 @@ class _Reading:
                 for option in element.options:
                     _set_option(value.options, option)
             elif isinstance(element, ast.EnumReserved):
-                found.reserved_name.extend(element.names)
+                found.reserved_name.extend(map(_text, element.names))
                 for begin, end in _ranges(element.ranges, ENUM_NUMBER_MAX):
                     found.reserved_range.add(start=begin, end=end)
             elif isinstance(element, ast.Option):
@@ -301,6 +301,8 @@ def _default(field: Any, value: Any) -> str:
         return "true" if value else "false"
     if field.type == descriptor_pb2.FieldDescriptorProto.TYPE_STRING:
         return _text(value)
+    if field.type == descriptor_pb2.FieldDescriptorProto.TYPE_BYTES and isinstance(value, str):
+        return str(text_encoding.CEscape(text_encoding.CUnescape(_JOINED.sub("", value)), as_utf8=False))
     return str(value)
 
 
