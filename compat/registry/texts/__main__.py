@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 
 from compat.clients.shared.setup import ROOT, Client, python
 from compat.registry.texts import avro, json_schema, protobuf
@@ -83,14 +82,14 @@ def verdicts(peers: Peers) -> dict[str, str]:
     rows = []
     for head, values in groups:
         taken = [value for value, verdict in zip(values, found, strict=False) if verdict]
-        rows.append({"text": head, "taken": taken, "refused": [value for value in values if value not in taken]})
+        rows.append(
+            {"text": head, "taken": taken, "refused": [value for value in values if value not in taken]}
+        )
     files["json_schema_texts.jsonl"] = _lines(rows)
 
     texts = list(dict.fromkeys(protobuf.texts()))
     pairs = zip(texts, peers.protoc(texts), peers.java("wire", texts), strict=True)
-    rows = [
-        {"text": text, "protoc": bool(protoc), "wire": bool(wire)} for text, protoc, wire in pairs
-    ]
+    rows = [{"text": text, "protoc": bool(protoc), "wire": bool(wire)} for text, protoc, wire in pairs]
     files["protobuf_texts.jsonl"] = _lines(rows)
     return files
 
@@ -101,7 +100,9 @@ def _lines(rows: Iterable[object]) -> str:
 
 def main() -> int:
     """Compare, or write."""
-    parser = argparse.ArgumentParser(prog="python -m compat.registry.texts", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m compat.registry.texts", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--write", action="store_true", help="write the verdicts to tests/golden/registry")
     arguments = parser.parse_args()
     differing = 0

@@ -29,16 +29,37 @@ DEFAULTS = [
     '".5"', '"5."', '"1e400"', '"nan"', '"1_0"', '"x"', "-0.0", "01", "1.", ".5", "+1", "'a'",
 ]  # fmt: skip
 NAMES = [
-    "R", "r_1", "_", "1R", "my-rec", "R$x", "Ré", "é", "", " ", "a.b", ".R", "R.", "a..b", "a.1", "a-b.R", "null", "boolean",
+    "R", "r_1", "_", "1R", "my-rec", "R$x", "Ré", "é", "", " ", "a.b", ".R", "R.", "a..b", "a.1", "a-b.R", "null",
+    "boolean",
     "int", "long", "float", "double", "bytes", "string", "record", "enum", "array", "map", "union", "fixed", "error",
     "a.int", "int.a", "a.record", "中", "R\n", "R ", "x" * 1000,
 ]  # fmt: skip
 SPACES = ["", "a", "a.b", "a-b", "1", ".", "a.", ".a", "a..b", "é", "int", " "]
-VALUES: list[Any] = [None, True, 0, 1, -1, 2147483648, 1.5, "", "a", "1", [], ["a"], [1], [None], {}, {"a": 1}]
+VALUES: list[Any] = [
+    None,
+    True,
+    0,
+    1,
+    -1,
+    2147483648,
+    1.5,
+    "",
+    "a",
+    "1",
+    [],
+    ["a"],
+    [1],
+    [None],
+    {},
+    {"a": 1},
+]
 JSON = [
-    "", " ", "{", "}", "5", "null", "true", '""', "int", " int", "int ", '"int"', '"Int"', "'int'", '"int" x', '"int" "long"',
+    "", " ", "{", "}", "5", "null", "true", '""', "int", " int", "int ", '"int"', '"Int"', "'int'", '"int" x',
+    '"int" "long"',
     '{"type":"int",}', '{"type":"int"} ', '{"type":"int"}x', "{'type':'int'}", '{type:"int"}', '/* c */ {"type":"int"}',
-    '// c\n"int"', '"int" // c', '"int" // c\n', '"int" /* c */', '{"type": // c\n"int"}', '{"type":"int" /* c', '"a//b"', '{"type":"string","x":"/*a*/"}', '# c\n"int"', '{"type":"int" /* c */}', '{"type":"int","type":"long"}', '\ufeff"int"',
+    '// c\n"int"', '"int" // c', '"int" // c\n', '"int" /* c */', '{"type": // c\n"int"}', '{"type":"int" /* c',
+    '"a//b"', '{"type":"string","x":"/*a*/"}', '# c\n"int"', '{"type":"int" /* c */}', '{"type":"int","type":"long"}',
+    '\ufeff"int"',
     '{"type":"string","doc":"a\nb"}', '{"type":"string","doc":"\\u00e9\\n\\""}', '{"type":"string","x":"\\q"}',
     '["int",]', "[]", "[", '["int"', "{}", '{"typ":"int"}', '{"type":{}}', '{"type":[]}',
     '{"type":null}', '{"type":5}', '{"type":["int","null"]}', '{"type":{"type":"int"}}', '{"type":{"type":{"type":"int"}}}',
@@ -72,7 +93,11 @@ def texts() -> Iterator[str]:
         yield _text(_record(namespace=space))
         yield _text(_record(namespace=space, name="b.R"))
         yield _text(_record([{"name": "a", "type": Q}, {"name": "b", "type": "Q"}], namespace=space))
-        yield _text(_record([{"name": "a", "type": {**Q, "namespace": space}}, {"name": "b", "type": "Q"}], namespace="n"))
+        yield _text(
+            _record(
+                [{"name": "a", "type": {**Q, "namespace": space}}, {"name": "b", "type": "Q"}], namespace="n"
+            )
+        )
     yield from map(_text, UNIONS)
     for value in VALUES:
         for attribute in ("name", "namespace", "doc", "aliases", "fields", "type"):
@@ -93,18 +118,40 @@ def texts() -> Iterator[str]:
 
 def _others() -> Iterator[Any]:
     a = {"name": "a", "type": "int"}
-    yield from ({"type": "array"}, {"type": "map"}, {"type": "record", "name": "R"}, {"type": "enum", "name": "E"})
-    yield from ({"type": "fixed", "name": "F"}, {"type": "record", "fields": []}, {"type": "enum", "symbols": ["A"]})
-    yield from ({**ENUM, "symbols": ["A", "A"]}, {**ENUM, "symbols": []}, {**ENUM, "default": "Z"}, {**FIXED, "size": 0})
-    yield from (_record([a, a]), _record([a, {**a, "name": "A"}]), _record([{"name": "a"}]), _record([{"type": "int"}]))
+    yield from (
+        {"type": "array"},
+        {"type": "map"},
+        {"type": "record", "name": "R"},
+        {"type": "enum", "name": "E"},
+    )
+    yield from (
+        {"type": "fixed", "name": "F"},
+        {"type": "record", "fields": []},
+        {"type": "enum", "symbols": ["A"]},
+    )
+    yield from (
+        {**ENUM, "symbols": ["A", "A"]},
+        {**ENUM, "symbols": []},
+        {**ENUM, "default": "Z"},
+        {**FIXED, "size": 0},
+    )
+    yield from (
+        _record([a, a]),
+        _record([a, {**a, "name": "A"}]),
+        _record([{"name": "a"}]),
+        _record([{"type": "int"}]),
+    )
     yield from (_record([5]), _record(["int"]), _record([[]]), _record([None]))
     for order in ("ascending", "descending", "ignore", "Ascending", "sideways"):
         yield _record([{**a, "order": order}])
     for other in (
-        Q, {**Q, "doc": "d"}, {**Q, "fields": []}, {**Q, "fields": [{"name": "x", "type": "long"}]}, {**Q, "namespace": "n"},
+        Q, {**Q, "doc": "d"}, {**Q, "fields": []}, {**Q, "fields": [{"name": "x", "type": "long"}]},
+        {**Q, "namespace": "n"},
         {**Q, "aliases": ["P"]}, {**Q, "x": 1}, {**ENUM, "name": "Q"},
     ):  # fmt: skip
-        yield _record([{"name": "a", "type": Q}, {"name": "b", "type": other}])  # a name that is defined twice
+        yield _record(
+            [{"name": "a", "type": Q}, {"name": "b", "type": other}]
+        )  # a name that is defined twice
     yield _record([{"name": "a", "type": ENUM}, {"name": "b", "type": {**ENUM, "symbols": ["B", "A"]}}])
     yield _record([{"name": "a", "type": ENUM}, {"name": "b", "type": ENUM}])
     yield _record([{"name": "a", "type": FIXED}, {"name": "b", "type": {**FIXED, "size": 3}}])

@@ -12,7 +12,8 @@ DRAFTS = {
 }  # fmt: skip
 KEYWORDS = [
     "type", "enum", "const", "multipleOf", "maximum", "exclusiveMaximum", "maxLength", "pattern", "items", "prefixItems",
-    "additionalItems", "unevaluatedItems", "maxItems", "uniqueItems", "contains", "minContains", "maxProperties", "required",
+    "additionalItems", "unevaluatedItems", "maxItems", "uniqueItems", "contains", "minContains", "maxProperties",
+    "required",
     "properties", "patternProperties", "additionalProperties", "dependencies", "dependentRequired", "dependentSchemas",
     "propertyNames", "if", "allOf", "oneOf", "not", "definitions", "$defs", "format", "default", "examples", "title",
     "$comment", "readOnly", "contentEncoding", "unknown",

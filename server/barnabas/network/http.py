@@ -55,9 +55,10 @@ def is_of_another_site(request: h11.Request) -> bool:
         return True
     origin = _header(request, b"origin")
     try:
-        return origin is not None and urlsplit(origin).netloc.lower() != (
-            _header(request, b"host") or ""
-        ).lower()
+        return (
+            origin is not None
+            and urlsplit(origin).netloc.lower() != (_header(request, b"host") or "").lower()
+        )
     except ValueError:
         return True
 

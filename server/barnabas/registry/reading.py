@@ -67,7 +67,9 @@ class Reading:
     ) -> list[str]:
         """Return subjects whose names begin so, `:*:` for those of all contexts."""
         found: list[str] = []
-        async with aclosing(self._subjects(prefix, caller, deleted=deleted, deleted_only=deleted_only)) as some:
+        async with aclosing(
+            self._subjects(prefix, caller, deleted=deleted, deleted_only=deleted_only)
+        ) as some:
             async for subjects in some:
                 found += subjects
                 if page.ends_within(found):

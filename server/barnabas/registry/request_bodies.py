@@ -83,7 +83,9 @@ def _reference(value: Any) -> Reference:
     if version is not None and type(version) is not int:
         raise _wrong("version", "a number", version)
     if not name or not subject or version is None:
-        raise refusals.invalid_schema(f"Invalid schema: a reference has a name, a subject and a version: {value}")
+        raise refusals.invalid_schema(
+            f"Invalid schema: a reference has a name, a subject and a version: {value}"
+        )
     return Reference(name, subject, version)
 
 
@@ -122,12 +124,12 @@ def _checked_rules(value: dict[str, Any]) -> dict[str, Any]:
             raise refusals.invalid_rules(f"Missing rule type: {name}")
         mode = rule.get("mode") or "WRITEREAD"
         if mode not in modes:
-            raise refusals.invalid_rules(f"rule {name} has the mode {mode}: {', '.join(modes)} are possible there")
+            raise refusals.invalid_rules(
+                f"rule {name} has the mode {mode}: {', '.join(modes)} are possible there"
+            )
         for action in ("onSuccess", "onFailure"):
             if "," in (rule.get(action) or "") and mode not in ("WRITEREAD", "UPDOWN"):
-                raise refusals.invalid_rules(
-                    f"Multiple actions only valid with WRITEREAD and UPDOWN: {name}"
-                )
+                raise refusals.invalid_rules(f"Multiple actions only valid with WRITEREAD and UPDOWN: {name}")
     return value
 
 

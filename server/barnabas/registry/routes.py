@@ -102,9 +102,7 @@ class Route(NamedTuple):
 async def _subjects(registry: Registry, call: Call) -> Any:
     deleted, only = call.has("deleted"), call.has("deletedOnly")
     prefix = call.query.get("subjectPrefix", names.ALL)
-    return await registry.reading.subjects(
-        prefix, call.caller, call.page, deleted=deleted, deleted_only=only
-    )
+    return await registry.reading.subjects(prefix, call.caller, call.page, deleted=deleted, deleted_only=only)
 
 
 async def _wanted(call: Call) -> Wanted:
@@ -182,9 +180,7 @@ async def _shown(registry: Registry, call: Call, version: Version) -> dict[str, 
 async def _schemas(registry: Registry, call: Call) -> Any:
     prefix = call.query.get("subjectPrefix", names.ALL)
     deleted, latest = call.has("deleted"), call.has("latestOnly")
-    return await registry.reading.schemas(
-        prefix, call.caller, call.page, deleted=deleted, latest_only=latest
-    )
+    return await registry.reading.schemas(prefix, call.caller, call.page, deleted=deleted, latest_only=latest)
 
 
 async def _types(registry: Registry, call: Call) -> Any:  # noqa: ARG001

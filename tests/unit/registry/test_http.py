@@ -236,7 +236,12 @@ async def test_a_request_of_a_page_of_another_site_is_refused(
     data = request("POST", "/subjects/s/versions", SCHEMA, **sent)
     found = [
         (await answered(data, logins, is_local=is_local))[0]
-        for is_local, logins in ((True, None), (True, Known(Everybody())), (False, None), (False, Known(Everybody())))
+        for is_local, logins in (
+            (True, None),
+            (True, Known(Everybody())),
+            (False, None),
+            (False, Known(Everybody())),
+        )
     ]
     assert found == [local, local_with_logins, open_, with_logins]
 
@@ -249,7 +254,9 @@ async def test_who_has_not_logged_in_is_asked_to() -> None:
 
 async def test_who_may_not_use_a_subject_is_refused_before_it_is_looked_at() -> None:
     async def refused(method: str, path: str, body: bytes = b"") -> str:
-        status, _, content = await answered(request(method, path, body, Authorization="Basic YTpi"), Known(Nobody()))
+        status, _, content = await answered(
+            request(method, path, body, Authorization="Basic YTpi"), Known(Nobody())
+        )
         assert status == 403
         return str(json.loads(content)["message"])
 

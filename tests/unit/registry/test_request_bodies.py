@@ -10,7 +10,24 @@ from barnabas.registry.errors import RegistryError
 from barnabas.registry.request_bodies import RULE_KINDS, RULE_MODES, RULE_SETS, schema_of
 from tests.unit.registry.test_requests import Asked
 
-VALUES: list[Any] = [None, True, 0, 1, 1.5, "", " ", "x", [], [1], ["x"], [{}], {}, {"a": 1}, {"a": {}}, {"a": ["x"]}]
+VALUES: list[Any] = [
+    None,
+    True,
+    0,
+    1,
+    1.5,
+    "",
+    " ",
+    "x",
+    [],
+    [1],
+    ["x"],
+    [{}],
+    {},
+    {"a": 1},
+    {"a": {}},
+    {"a": ["x"]},
+]
 SCHEMA = '"int"'
 WRONG, NULL, INVALID, RULES = (400, 400), (422, 422), (422, 42201), (422, 42210)
 REFERENCE = {"name": "n", "subject": "s", "version": 1}
@@ -102,8 +119,10 @@ def test_a_rule_has_a_mode_of_its_set(rules: str) -> None:
         ({"kind": "NOPE"}, WRONG), ({"kind": "condition"}, WRONG), ({"mode": "NOPE"}, WRONG), ({"mode": 5}, WRONG),
         ({"type": None}, RULES), ({"type": 5}, WRONG), ({"name": None}, RULES), ({"name": ""}, RULES), ({"name": 5}, WRONG),
         ({"name": "1r"}, RULES), ({"name": "-r"}, RULES), ({"name": "a b"}, RULES), ({"name": "r" * 257}, RULES),
-        ({"name": "_r-1"}, None), ({"name": "é"}, None), ({"expr": []}, WRONG), ({"tags": "x"}, WRONG), ({"params": []}, WRONG),
-        ({"disabled": "no"}, WRONG), ({"onFailure": "NONE,DLQ"}, RULES), ({"onFailure": "NONE,DLQ", "mode": "WRITEREAD"}, None),
+        ({"name": "_r-1"}, None), ({"name": "é"}, None), ({"expr": []}, WRONG), ({"tags": "x"}, WRONG),
+        ({"params": []}, WRONG),
+        ({"disabled": "no"}, WRONG), ({"onFailure": "NONE,DLQ"}, RULES),
+        ({"onFailure": "NONE,DLQ", "mode": "WRITEREAD"}, None),
     ],
 )  # fmt: skip
 def test_a_rule_that_makes_no_sense_is_refused(
@@ -150,7 +169,12 @@ async def test_a_mode_of_the_wrong_kind_is_refused(body: Any, expected: tuple[in
 async def test_a_setting_that_is_null_is_taken_back() -> None:
     asked = Asked()
     for body, answered, level, shown in (
-        ({"compatibility": "FULL", "normalize": True}, {"compatibility": "FULL", "normalize": True}, "FULL", True),
+        (
+            {"compatibility": "FULL", "normalize": True},
+            {"compatibility": "FULL", "normalize": True},
+            "FULL",
+            True,
+        ),
         ({}, {"compatibility": "FULL", "normalize": True}, "FULL", True),
         ({"normalize": None}, {"compatibility": "FULL"}, "FULL", None),
         ({"compatibility": None}, {}, "BACKWARD", None),
@@ -170,7 +194,9 @@ async def test_what_is_not_there_has_the_code_that_clients_look_for() -> None:
     await asked("POST", "/subjects/s/versions", body)
     assert (await asked("GET", "/subjects/s/versions/Latest"))["schemaType"] == "AVRO"
     assert await asked.refused("POST", "/compatibility/subjects/none/versions/1", body) == (404, 40402)
-    assert await asked("POST", "/compatibility/subjects/none/versions/latest", body) == {"is_compatible": True}
+    assert await asked("POST", "/compatibility/subjects/none/versions/latest", body) == {
+        "is_compatible": True
+    }
     wide = {"schema": '{"type":"record","name":"R","fields":[]}'}
     assert await asked.refused("POST", "/subjects/s/versions", wide) == (409, 40901)
     for path in ("subjects", "versions"):

@@ -287,7 +287,9 @@ async def test_names_stay_in_order_when_subjects_come_and_go() -> None:
 
 def spelled(kind: str, subject: str | None, **more: Any) -> bytes:
     """A key as older registries have written it."""
-    return json.dumps({"subject": subject, **more, "magic": 0, "keytype": kind}, separators=(",", ":")).encode()
+    return json.dumps(
+        {"subject": subject, **more, "magic": 0, "keytype": kind}, separators=(",", ":")
+    ).encode()
 
 
 class Log:

@@ -84,7 +84,9 @@ JSON_STRICTER = {'{"maximum":1e400}'}
 def test_json_schemas_are_held_to_the_meta_schema_of_their_draft() -> None:
     looser, stricter = set(), set()
     for case in golden("json_schema"):
-        looser |= {text for value in case["refused"] if kept("JSON", text := case["text"] % value) is not None}
+        looser |= {
+            text for value in case["refused"] if kept("JSON", text := case["text"] % value) is not None
+        }
         stricter |= {text for value in case["taken"] if kept("JSON", text := case["text"] % value) is None}
     assert (looser, stricter) == (JSON_LOOSER, JSON_STRICTER)
 

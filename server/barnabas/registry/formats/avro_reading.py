@@ -231,7 +231,14 @@ def _are_equal(one: Type, other: Type) -> bool:
 
 def _essence(of: Type) -> Any:
     fields = [
-        (field.name, _type_essence(field.type), field.has_default, _shown(field.default), field.order, field.properties)
+        (
+            field.name,
+            _type_essence(field.type),
+            field.has_default,
+            _shown(field.default),
+            field.order,
+            field.properties,
+        )
         for field in of.fields
     ]
     return of.kind, of.name, fields, of.symbols, of.size, of.default, of.properties

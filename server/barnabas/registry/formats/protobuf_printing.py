@@ -92,7 +92,9 @@ class _Printer:
         self._maps.append(hidden)
         fields = self._by_number(one.field)
         plain = [field for field in fields if not _is_member(field)]
-        types = [line for inner in one.nested_type if inner.name not in hidden for line in self._message(inner)]
+        types = [
+            line for inner in one.nested_type if inner.name not in hidden for line in self._message(inner)
+        ]
         types += [line for inner in one.enum_type for line in self._enum(inner)]
         sections = [
             self._reserved(one, FIELD_NUMBER_MAX, is_open=True),
@@ -117,7 +119,9 @@ class _Printer:
         return lines + [f"reserved {_quoted(name)};" for name in self._sorted(one.reserved_name)]
 
     def _extension_ranges(self, one: Any) -> Lines:
-        ranges = sorted(one.extension_range, key=lambda it: it.start) if self._is_normal else one.extension_range
+        ranges = (
+            sorted(one.extension_range, key=lambda it: it.start) if self._is_normal else one.extension_range
+        )
         return [
             f"extensions {_range(inner.start, inner.end - 1, FIELD_NUMBER_MAX)}{self._bracketed(inner.options, [])};"
             for inner in ranges
@@ -141,9 +145,7 @@ class _Printer:
             lines += _block(f"oneof {declared.name}", sections)
         return lines
 
-    def _fields(
-        self, fields: Iterable[Any], nested: dict[str, Any], *, is_member: bool = False
-    ) -> Lines:
+    def _fields(self, fields: Iterable[Any], nested: dict[str, Any], *, is_member: bool = False) -> Lines:
         return [line for field in fields for line in self._field(field, nested, is_member=is_member)]
 
     def _field(self, field: Any, nested: dict[str, Any], *, is_member: bool = False) -> Lines:

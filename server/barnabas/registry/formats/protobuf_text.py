@@ -41,7 +41,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""What a number in another base than ten may be mistaken for; matched in one way, so that it takes no longer than a text."""
+"""Numbers in another base than ten, and all that they may be mistaken for; each place is looked at once."""
 _JOINED = re.compile(r"""(["'])\s*\1""")
 
 
