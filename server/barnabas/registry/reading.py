@@ -66,29 +66,29 @@ class Reading:
         self, prefix: str, caller: Caller, page: Page, *, deleted: bool, deleted_only: bool
     ) -> list[str]:
         """Return subjects whose names begin so, `:*:` for those of all contexts."""
-        found: list[str] = []
+        matching: list[str] = []
         async with aclosing(
             self._subjects(prefix, caller, deleted=deleted, deleted_only=deleted_only)
         ) as some:
             async for subjects in some:
-                found += subjects
-                if page.ends_within(found):
+                matching += subjects
+                if page.ends_within(matching):
                     break
-        return page.of(found)
+        return page.of(matching)
 
     async def schemas(
         self, prefix: str, caller: Caller, page: Page, *, deleted: bool, latest_only: bool
     ) -> list[Version]:
         """Return versions of subjects whose names begin so."""
-        found: list[Version] = []
+        matching: list[Version] = []
         async with aclosing(self._subjects(prefix, caller, deleted=deleted, deleted_only=False)) as some:
             async for subjects in some:
                 for subject in subjects:
                     versions = self._state.versions(subject, deleted=deleted)
-                    found += versions[-1:] if latest_only else versions
-                if page.ends_within(found):
+                    matching += versions[-1:] if latest_only else versions
+                if page.ends_within(matching):
                     break
-        return page.of(found)
+        return page.of(matching)
 
     async def _subjects(
         self, prefix: str, caller: Caller, *, deleted: bool, deleted_only: bool
@@ -97,15 +97,15 @@ class Reading:
         every = await self._ordered()
         for at in range(0, len(every), STEP_SUBJECTS):
             await trio.lowlevel.checkpoint()
-            found = []
+            matching = []
             for subject in every[at : at + STEP_SUBJECTS]:
                 versions = self._state.subjects.get(subject, {}).values()
                 is_there = any(not version.is_deleted for version in versions)
                 has_right_state = not is_there if deleted_only else is_there or deleted
                 if versions and has_right_state and _matches(prefix, subject):
-                    found.append(subject)
-            readable = await caller.readable(found)
-            yield [subject for subject in found if subject in readable]
+                    matching.append(subject)
+            readable = await caller.readable(matching)
+            yield [subject for subject in matching if subject in readable]
 
     async def _ordered(self) -> list[str]:
         """Return all subjects in the order of their names; kept until there are others."""

@@ -50,7 +50,7 @@ def schema_of(body: Any) -> Schema:
     return Schema(
         AVRO if format_name is None else format_name,
         text,
-        tuple(_reference(given) for given in references),
+        tuple(_reference(reference) for reference in references),
         None if metadata is None else _metadata(metadata),
         None if rule_set is None else _checked_rules(rule_set),
     )
@@ -69,10 +69,10 @@ def number_of(body: Mapping[str, Any], name: str) -> int | None:
 
 
 def _optional(value: Mapping[str, Any], name: str, kind: type, words: str) -> Any:
-    found = value.get(name)
-    if found is not None and not isinstance(found, kind):
-        raise _wrong(name, words, found)
-    return found
+    part = value.get(name)
+    if part is not None and not isinstance(part, kind):
+        raise _wrong(name, words, part)
+    return part
 
 
 def _reference(value: Any) -> Reference:
@@ -99,7 +99,7 @@ def _metadata(value: dict[str, Any]) -> dict[str, Any]:
             raise _wrong("tags and sensitive", "lists of text", names)
     if properties is None:
         return value
-    return {**value, "properties": {name: _as_text(given) for name, given in properties.items()}}
+    return {**value, "properties": {name: _as_text(content) for name, content in properties.items()}}
 
 
 def _as_text(value: Any) -> str | None:

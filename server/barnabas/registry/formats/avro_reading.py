@@ -100,9 +100,9 @@ class _Reading:
         if name in PRIMITIVES:
             return Type(name)
         full = name if "." in name or not space else f"{space}.{name}"
-        found = self._known.get(full) or self._known.get(name)
-        if found is not None:
-            return found
+        defined = self._known.get(full) or self._known.get(name)
+        if defined is not None:
+            return defined
         if not _is_name(full):
             raise SchemaError(f"Undefined name: {json.dumps(full)}")
         return self._awaited.setdefault(full, Type("", full))
@@ -115,50 +115,50 @@ class _Reading:
         if name in self._open:
             raise SchemaError(f"Can't redefine: {name}")
         before = self._known.get(name)
-        found = self._awaited.pop(name, None) or Type("", name)
-        found.kind, found.doc, found.properties = kind, _text(value, "doc"), properties
-        found.aliases = self._aliases(value, own)
-        self._known[name] = found
+        named = self._awaited.pop(name, None) or Type("", name)
+        named.kind, named.doc, named.properties = kind, _text(value, "doc"), properties
+        named.aliases = self._aliases(value, own)
+        self._known[name] = named
         if kind == "fixed":
             size = value.get("size")
             if type(size) is not int or not 0 <= size <= SIZE_MAX:
                 raise SchemaError(f"Invalid or no size: {_shown(value)}")
-            found.size = size
+            named.size = size
         elif kind == "enum":
-            _enum(found, value)
+            _enum(named, value)
         else:
             self._open.add(name)
-            self._fields(found, value, own)
+            self._fields(named, value, own)
             self._open.discard(name)
         if before is not None:
-            if not _are_equal(before, found):
+            if not _are_equal(before, named):
                 raise SchemaError(f"Can't redefine: {name}")
             self._known[name] = before
             return before
-        return found
+        return named
 
     def _aliases(self, value: dict[str, Any], space: str) -> list[str]:
-        found = []
+        aliases = []
         for alias in self._texts(value, "aliases"):
             full = alias if "." in alias or not space else f"{space}.{alias}"
             if self._is_new and not _NAME.fullmatch(full.rpartition(".")[2]):
                 raise SchemaError(f"Illegal name: {alias}")
-            found.append(full)
-        return list(dict.fromkeys(found))
+            aliases.append(full)
+        return list(dict.fromkeys(aliases))
 
-    def _fields(self, found: Type, value: dict[str, Any], space: str) -> None:
+    def _fields(self, record: Type, value: dict[str, Any], space: str) -> None:
         fields = value.get("fields")
         if not isinstance(fields, list):
             raise SchemaError(f"Record has no fields: {_shown(value)}")
         names = set()
-        for given in fields:
-            field = self._field(given, space)
+        for item in fields:
+            field = self._field(item, space)
             if field.name in names:
-                raise SchemaError(f"Duplicate field {field.name} in record {found.name}")
+                raise SchemaError(f"Duplicate field {field.name} in record {record.name}")
             names.add(field.name)
-            found.fields.append(field)
+            record.fields.append(field)
             if field.has_default:
-                self._defaults.append((found.name, field))
+                self._defaults.append((record.name, field))
 
     def _field(self, value: Any, space: str) -> Field:
         if not isinstance(value, dict) or not isinstance(value.get("name"), str):
@@ -181,10 +181,10 @@ class _Reading:
     def _texts(self, value: dict[str, Any], name: str) -> list[str]:
         if name not in value or (not self._is_new and not value[name]):
             return []
-        found = value[name]
-        if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
-            raise SchemaError(f"{name} is a list of names, not {_shown(found)}")
-        return list(found)
+        texts = value[name]
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise SchemaError(f"{name} is a list of names, not {_shown(texts)}")
+        return list(texts)
 
 
 def _default(of: Type, value: Any) -> Any:
@@ -216,17 +216,17 @@ def has_value(of: Type, value: Any) -> bool:
         return isinstance(value, list) and all(has_value(of.inner, item) for item in value)
     if kind == "map":
         return isinstance(value, dict) and all(has_value(of.inner, item) for item in value.values())
-    return isinstance(value, dict) and all(
-        has_value(field.type, value.get(field.name, field.default))
-        if field.has_default or field.name in value
-        else False
-        for field in of.fields
+    if not isinstance(value, dict):
+        return False
+    present = (field for field in of.fields if field.has_default or field.name in value)
+    return all(field.has_default or field.name in value for field in of.fields) and all(
+        has_value(field.type, value.get(field.name, field.default)) for field in present
     )
 
 
-def _are_equal(one: Type, other: Type) -> bool:
+def _are_equal(before: Type, after: Type) -> bool:
     """Say whether two definitions of a name are the same but for what only describes them."""
-    return _essence(one) == _essence(other)
+    return _essence(before) == _essence(after)
 
 
 def _essence(of: Type) -> Any:
@@ -235,7 +235,7 @@ def _essence(of: Type) -> Any:
             field.name,
             _type_essence(field.type),
             field.has_default,
-            _shown(field.default),
+            json.dumps(field.default, sort_keys=True),
             field.order,
             field.properties,
         )
@@ -275,26 +275,26 @@ def _union(branches: list[Type]) -> Type:
     return Type("union", branches=branches)
 
 
-def _enum(found: Type, value: dict[str, Any]) -> None:
+def _enum(enum: Type, value: dict[str, Any]) -> None:
     symbols = value.get("symbols")
     if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
         raise SchemaError(f"Enum has no symbols: {_shown(value)}")
-    found.symbols = list(symbols)
-    found.default = _text(value, "default")
-    found.properties.pop("default", None)
+    enum.symbols = list(symbols)
+    enum.default = _text(value, "default")
+    enum.properties.pop("default", None)
     for symbol in symbols:
         if not _NAME.fullmatch(symbol):
             raise SchemaError(f"Illegal name: {symbol}")
     if len(set(symbols)) < len(symbols):
         raise SchemaError(f"Duplicate enum symbol: {_shown(symbols)}")
-    if found.default is not None and found.default not in symbols:
-        raise SchemaError(f"The Enum Default: {found.default} is not in the enum symbol set")
+    if enum.default is not None and enum.default not in symbols:
+        raise SchemaError(f"The Enum Default: {enum.default} is not in the enum symbol set")
 
 
 def _text(value: dict[str, Any], name: str) -> str | None:
     """Return an attribute that is text; what is none says nothing."""
-    found = value.get(name)
-    return found if isinstance(found, str) else None
+    text = value.get(name)
+    return text if isinstance(text, str) else None
 
 
 def _shown(value: Any) -> str:

@@ -90,8 +90,8 @@ def _without_comments(text: str) -> str:
 
 def _end_of_text(text: str, at: int) -> int:
     """Return where a text ends whose first letter is at a place."""
-    while found := _WITHIN_TEXT.search(text, at):
-        if found.group() == '"':
-            return found.end()
-        at = found.end() + 1
+    while mark := _WITHIN_TEXT.search(text, at):
+        if mark.group() == '"':
+            return mark.end()
+        at = mark.end() + 1
     return len(text)

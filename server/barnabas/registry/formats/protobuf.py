@@ -97,15 +97,15 @@ def _without(file: Any, missing: Sequence[str]) -> Any:
     """Return a file without imports that are not there."""
     if not missing:
         return file
-    found = type(file).FromString(file.SerializeToString())
+    changed = type(file).FromString(file.SerializeToString())
     for field in ("dependency", "public_dependency", "weak_dependency"):
-        found.ClearField(field)
+        changed.ClearField(field)
     for number, name in enumerate(file.dependency):
         if name not in missing:
             if number in file.public_dependency:
-                found.public_dependency.append(len(found.dependency))
-            found.dependency.append(name)
-    return found
+                changed.public_dependency.append(len(changed.dependency))
+            changed.dependency.append(name)
+    return changed
 
 
 class ProtobufSchema:

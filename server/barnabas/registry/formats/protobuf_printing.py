@@ -52,14 +52,15 @@ class _Printer:
         if file.package:
             head.append(f"package {file.package};")
         groups = _groups(file.extension)
-        types = [line for one in file.message_type if one.name not in groups for line in self._message(one)]
-        types += [line for one in file.enum_type for line in self._enum(one)]
+        messages = [message for message in file.message_type if message.name not in groups]
+        types = [line for message in messages for line in self._message(message)]
+        types += [line for enum in file.enum_type for line in self._enum(enum)]
         sections = [
             self._imports(),
             self._statements(file.options),
             types,
             self._extensions(file.extension, file.message_type),
-            [line for one in file.service for line in self._service(one)],
+            [line for service in file.service for line in self._service(service)],
         ]
         lines = [*head, *_after_blank(sections)] or [_PROTO2]
         return "".join(f"{line}\n" for line in lines)
@@ -82,59 +83,61 @@ class _Printer:
                 plain.append(f"import {word}{_quoted(name)};")
         return [*self._sorted(plain), *self._sorted(public)]
 
-    def _message(self, one: Any, head: str = "") -> Lines:
-        return _block(head or f"message {one.name}", self._body(one))
+    def _message(self, message: Any, head: str = "") -> Lines:
+        return _block(head or f"message {message.name}", self._body(message))
 
-    def _body(self, one: Any) -> list[Lines]:
+    def _body(self, message: Any) -> list[Lines]:
         """Return the sections of a message."""
-        nested = {inner.name: inner for inner in one.nested_type}
-        hidden = _implied(one) | _groups(one.field) | _groups(one.extension)
+        nested = {inner.name: inner for inner in message.nested_type}
+        hidden = _implied(message) | _groups(message.field) | _groups(message.extension)
         self._maps.append(hidden)
-        fields = self._by_number(one.field)
+        fields = self._by_number(message.field)
         plain = [field for field in fields if not _is_member(field)]
         types = [
-            line for inner in one.nested_type if inner.name not in hidden for line in self._message(inner)
+            line for inner in message.nested_type if inner.name not in hidden for line in self._message(inner)
         ]
-        types += [line for inner in one.enum_type for line in self._enum(inner)]
+        types += [line for inner in message.enum_type for line in self._enum(inner)]
         sections = [
-            self._reserved(one, FIELD_NUMBER_MAX, is_open=True),
-            self._statements(one.options),
+            self._reserved(message, FIELD_NUMBER_MAX, is_open=True),
+            self._statements(message.options),
             self._fields((field for field in plain if field.type != _FIELD.TYPE_GROUP), nested),
-            self._one_ofs(one, fields, nested),
+            self._one_ofs(message, fields, nested),
             self._fields((field for field in plain if field.type == _FIELD.TYPE_GROUP), nested),
-            self._extension_ranges(one),
-            self._extensions(one.extension, one.nested_type),
+            self._extension_ranges(message),
+            self._extensions(message.extension, message.nested_type),
             types,
         ]
         self._maps.pop()
         return sections
 
-    def _reserved(self, one: Any, last: int, *, is_open: bool) -> Lines:
+    def _reserved(self, declared: Any, last: int, *, is_open: bool) -> Lines:
         """Return what a message, whose ranges end before their ends, or an enum reserves."""
-        ranges = [(inner.start, inner.end - is_open) for inner in one.reserved_range]
+        ranges = [(inner.start, inner.end - is_open) for inner in declared.reserved_range]
         lines = [
             f"reserved {_range(begin, end, last)};"
             for begin, end in (sorted(ranges) if self._is_normal else ranges)
         ]
-        return lines + [f"reserved {_quoted(name)};" for name in self._sorted(one.reserved_name)]
+        return lines + [f"reserved {_quoted(name)};" for name in self._sorted(declared.reserved_name)]
 
-    def _extension_ranges(self, one: Any) -> Lines:
+    def _extension_ranges(self, message: Any) -> Lines:
         ranges = (
-            sorted(one.extension_range, key=lambda it: it.start) if self._is_normal else one.extension_range
+            sorted(message.extension_range, key=lambda it: it.start)
+            if self._is_normal
+            else message.extension_range
         )
         return [
             f"extensions {_range(inner.start, inner.end - 1, FIELD_NUMBER_MAX)}{self._bracketed(inner.options, [])};"
             for inner in ranges
         ]
 
-    def _one_ofs(self, one: Any, fields: Iterable[Any], nested: dict[str, Any]) -> Lines:
+    def _one_ofs(self, message: Any, fields: Iterable[Any], nested: dict[str, Any]) -> Lines:
         members: dict[int, list[Any]] = {}
         for field in fields:
             if _is_member(field):
                 members.setdefault(field.oneof_index, []).append(field)
         lines: Lines = []
         for number in members if self._is_normal else sorted(members):
-            declared = one.oneof_decl[number]
+            declared = message.oneof_decl[number]
             plain = (field for field in members[number] if field.type != _FIELD.TYPE_GROUP)
             groups = (field for field in members[number] if field.type == _FIELD.TYPE_GROUP)
             sections = [
@@ -170,56 +173,56 @@ class _Printer:
             return "optional " if has_label else ""
         return _LABELS[field.label]
 
-    def _enum(self, one: Any) -> Lines:
-        values = list(one.value)
+    def _enum(self, enum: Any) -> Lines:
+        values = list(enum.value)
         if self._is_normal:  # the first is the default, which order may not change
             values[1:] = sorted(values[1:], key=lambda it: (it.number, it.name))
-        lines = self._reserved(one, ENUM_NUMBER_MAX, is_open=False) + self._statements(one.options)
+        lines = self._reserved(enum, ENUM_NUMBER_MAX, is_open=False) + self._statements(enum.options)
         for value in values:
             lines += f"{value.name} = {value.number}{self._bracketed(value.options, [])};".split("\n")
-        return _block(f"enum {one.name}", [lines])
+        return _block(f"enum {enum.name}", [lines])
 
     def _extensions(self, fields: Iterable[Any], beside: Iterable[Any]) -> Lines:
         nested = {inner.name: inner for inner in beside}
         extended: list[tuple[str, list[Any]]] = []
         for field in fields:
-            same = [found for name, found in extended if name == field.extendee]
+            same = [of_name for name, of_name in extended if name == field.extendee]
             if same and (self._is_normal or extended[-1][0] == field.extendee):
                 same[-1].append(field)
             else:
                 extended.append((field.extendee, [field]))
         return [
             line
-            for name, found in extended
-            for line in _block(f"extend {name}", [self._fields(self._by_number(found), nested)])
+            for name, of_name in extended
+            for line in _block(f"extend {name}", [self._fields(self._by_number(of_name), nested)])
         ]
 
-    def _service(self, one: Any) -> Lines:
+    def _service(self, service: Any) -> Lines:
         methods: Lines = []
-        for method in one.method:
-            taken, given = (
+        for method in service.method:
+            request, response = (
                 f"({'stream ' if streams else ''}{name})"
                 for streams, name in (
                     (method.client_streaming, method.input_type),
                     (method.server_streaming, method.output_type),
                 )
             )
-            head = f"rpc {method.name} {taken} returns {given}"
+            head = f"rpc {method.name} {request} returns {response}"
             options = self._statements(method.options)
             methods += [f"{head} {{", *_indented(options), "};"] if options else [f"{head};"]
-        return _block(f"service {one.name}", [self._statements(one.options), methods])
+        return _block(f"service {service.name}", [self._statements(service.options), methods])
 
     def _by_number(self, fields: Iterable[Any]) -> list[Any]:
         return sorted(fields, key=lambda field: field.number) if self._is_normal else list(fields)
 
     def _statements(self, options: Any) -> Lines:
-        return [line for one in self._options(options) for line in f"option {one};".split("\n")]
+        return [line for text in self._options(options) for line in f"option {text};".split("\n")]
 
     def _bracketed(self, options: Any, more: list[str]) -> str:
-        found = self._options(options, more)
-        if len(found) < 2:
-            return f" [{found[0]}]" if found else ""
-        return " [\n" + ",\n".join(f"{_INDENT}{one}".replace("\n", f"\n{_INDENT}") for one in found) + "\n]"
+        texts = self._options(options, more)
+        if len(texts) < 2:
+            return f" [{texts[0]}]" if texts else ""
+        return " [\n" + ",\n".join(f"{_INDENT}{text}".replace("\n", f"\n{_INDENT}") for text in texts) + "\n]"
 
     def _options(self, options: Any, more: Iterable[str] = ()) -> list[str]:
         found: list[str] = []
@@ -265,12 +268,12 @@ def _implied(message: Any) -> set[str]:
 
     Data names messages by their numbers among all. Compilers put an entry where its field is, so that it may be counted.
     """
-    found = set()
+    names = set()
     for inner in reversed(message.nested_type):
         if not inner.options.map_entry:
             break
-        found.add(inner.name)
-    return found
+        names.add(inner.name)
+    return names
 
 
 def _groups(fields: Iterable[Any]) -> set[str]:
@@ -324,13 +327,13 @@ def _value(field: Any, value: Any) -> str:
     return _quoted(value) if isinstance(value, str) else str(value)
 
 
-def _uninterpreted(one: Any) -> str:
-    name = ".".join(f"({part.name_part})" if part.is_extension else part.name_part for part in one.name)
-    if one.HasField("string_value"):
-        return f"{name} = {_quoted(one.string_value.decode('utf-8', 'replace'))}"
-    if one.HasField("aggregate_value"):
-        return f"{name} = {{ {one.aggregate_value} }}"
+def _uninterpreted(option: Any) -> str:
+    name = ".".join(f"({part.name_part})" if part.is_extension else part.name_part for part in option.name)
+    if option.HasField("string_value"):
+        return f"{name} = {_quoted(option.string_value.decode('utf-8', 'replace'))}"
+    if option.HasField("aggregate_value"):
+        return f"{name} = {{ {option.aggregate_value} }}"
     for field in ("identifier_value", "positive_int_value", "negative_int_value", "double_value"):
-        if one.HasField(field):
-            return f"{name} = {getattr(one, field)}"
+        if option.HasField(field):
+            return f"{name} = {getattr(option, field)}"
     return f"{name} = true"
