@@ -179,6 +179,28 @@ def test_what_is_no_avro_schema_is_refused(text: str, message: str) -> None:
         avro(text)
 
 
+def test_defaults_within_defaults_are_judged_once_each() -> None:
+    """Each record has two fields of the one before, with a default that has their defaults: 2**60 values."""
+    kind: Any = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int", "default": 0}]}
+    for number in range(1, 61):
+        fields = [
+            {"name": "a", "type": kind, "default": {}},
+            {"name": "b", "type": f"R{number - 1}", "default": {}},
+        ]
+        kind = {"type": "record", "name": f"R{number}", "fields": fields}
+    assert avro(json.dumps(kind))
+    with pytest.raises(SchemaError, match=r"R0\.x is no int"):
+        avro(json.dumps(kind).replace('"default": 0', '"default": "0"'))
+
+
+@pytest.mark.parametrize(
+    "text", ['{"type":"record","name":"R","fields":[{"name":"a","type":"R","default":{}}]}']
+)
+def test_a_default_that_has_itself_without_end_is_refused(text: str) -> None:
+    with pytest.raises(SchemaError, match="nested too deeply"):
+        avro(text)
+
+
 def test_avro_refers_to_types_of_other_schemas() -> None:
     city = '{"type":"record","name":"City","namespace":"geo","fields":[{"name":"name","type":"string"}]}'
     schema = avro(

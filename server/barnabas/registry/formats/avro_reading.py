@@ -65,8 +65,9 @@ class _Reading:
 
     def check_defaults(self) -> None:
         """Raise SchemaError for a default that its field does not have."""
+        judge = _Defaults()
         for record, field in self._defaults:
-            if not has_value(field.type, field.default):
+            if not judge.has_value(field.type, field.default):
                 raise SchemaError(
                     f"Default value {_shown(field.default)} of field {record}.{field.name} is no "
                     f"{field.type.name or field.type.kind}"
@@ -196,32 +197,47 @@ def _default(of: Type, value: Any) -> Any:
     return float(value)
 
 
-def has_value(of: Type, value: Any) -> bool:
-    """Say whether a value may be a default of a type: of any branch of a union, with fields that have defaults left out."""
-    kind = of.kind
-    if kind == "union":
-        return any(has_value(branch, value) for branch in of.branches)
-    if kind in ("string", "bytes", "enum", "fixed"):
-        return isinstance(value, str)
-    if kind in ("int", "long"):
-        bits = 31 if kind == "int" else 63
-        return type(value) is int and -(1 << bits) <= value < 1 << bits
-    if kind in ("float", "double"):
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if kind == "null":
-        return value is None
-    if kind == "boolean":
-        return isinstance(value, bool)
-    if kind == "array":
-        return isinstance(value, list) and all(has_value(of.inner, item) for item in value)
-    if kind == "map":
-        return isinstance(value, dict) and all(has_value(of.inner, item) for item in value.values())
-    if not isinstance(value, dict):
-        return False
-    present = (field for field in of.fields if field.has_default or field.name in value)
-    return all(field.has_default or field.name in value for field in of.fields) and all(
-        has_value(field.type, value.get(field.name, field.default)) for field in present
-    )
+class _Defaults:
+    """Judge of defaults: a value fits any branch of a union, and fields that have a default may be left out of a record.
+
+    Each value is judged once as a record of a type: defaults within defaults may name it again without end.
+    """
+
+    def __init__(self) -> None:
+        self._judged: dict[tuple[int, int], bool] = {}
+
+    def has_value(self, of: Type, value: Any) -> bool:
+        """Say whether a value may be a default of a type."""
+        kind = of.kind
+        if kind == "union":
+            return any(self.has_value(branch, value) for branch in of.branches)
+        if kind in ("string", "bytes", "enum", "fixed"):
+            return isinstance(value, str)
+        if kind in ("int", "long"):
+            bits = 31 if kind == "int" else 63
+            return type(value) is int and -(1 << bits) <= value < 1 << bits
+        if kind in ("float", "double"):
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        if kind == "null":
+            return value is None
+        if kind == "boolean":
+            return isinstance(value, bool)
+        if kind == "array":
+            return isinstance(value, list) and all(self.has_value(of.inner, item) for item in value)
+        if kind == "map":
+            return isinstance(value, dict) and all(self.has_value(of.inner, item) for item in value.values())
+        place = id(of), id(value)  # both live as long as the schema is read
+        if place not in self._judged:
+            self._judged[place] = isinstance(value, dict) and self._has_fields(of, value)
+        return self._judged[place]
+
+    def _has_fields(self, of: Type, value: dict[str, Any]) -> bool:
+        for field in of.fields:
+            if not field.has_default and field.name not in value:
+                return False
+            if not self.has_value(field.type, value.get(field.name, field.default)):
+                return False
+        return True
 
 
 def _are_equal(before: Type, after: Type) -> bool:
