@@ -242,7 +242,7 @@ class _Defaults:
 
 def _are_equal(before: Type, after: Type) -> bool:
     """Say whether two definitions of a name are the same but for what only describes them."""
-    return _essence(before) == _essence(after)
+    return bool(_essence(before) == _essence(after))
 
 
 def _essence(of: Type) -> Any:

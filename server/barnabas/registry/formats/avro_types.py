@@ -109,7 +109,7 @@ class Writer:
 
     def _field(self, one: Field, space: str) -> dict[str, Any]:
         found: dict[str, Any] = {"name": one.name, "type": self._value(one.type, space)}
-        if one.doc or (one.doc is not None and not self._is_normal):
+        if one.doc is not None:
             found["doc"] = one.doc
         if one.has_default:
             found["default"] = one.default
