@@ -148,7 +148,7 @@ def refusal() -> str:
         try:
             registry.register_schema(subject, Schema(text_of(breaking), form))
         except SchemaRegistryError as error:
-            assert (error.http_status_code, error.error_code) == (409, 409), error
+            assert (error.http_status_code, error.error_code) == (409, 40901), error
         else:
             raise AssertionError(f"{form}: it was taken")
         try:

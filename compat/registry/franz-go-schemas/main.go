@@ -228,7 +228,7 @@ func refusal() string {
 		assert(!verdict.Is, "%s: checked", end)
 		_, err := asked.CreateSchema(within(), subject, breaking)
 		var refused *sr.ResponseError
-		assert(errors.As(err, &refused) && refused.StatusCode == 409 && refused.ErrorCode == 409, "%s: %v", end, err)
+		assert(errors.As(err, &refused) && refused.StatusCode == 409 && refused.ErrorCode == 40901, "%s: %v", end, err)
 	}
 	return "409 in three formats"
 }

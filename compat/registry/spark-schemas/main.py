@@ -128,7 +128,7 @@ def refusal() -> str:
     try:
         register(subject, "user-breaking.avsc")
     except HTTPError as error:
-        assert (error.code, json.load(error)["error_code"]) == (409, 409)
+        assert (error.code, json.load(error)["error_code"]) == (409, 40901)
         return "409"
     raise AssertionError("it was taken")
 

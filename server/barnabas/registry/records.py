@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.registry.schemas import Schema
 
@@ -31,11 +31,11 @@ class Version:
 
     def plain(self) -> dict[str, Any]:
         """Return it as clients are answered."""
-        return {"subject": self.subject, "version": self.number, "id": self.id, **self.schema.plain()}
+        place = {"subject": self.subject, "version": self.number, "id": self.id}
+        return {**place, "schemaType": self.schema.format, **self.schema.plain()}
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """The key of a record; what its kind does not have is None."""
 
     kind: str
@@ -97,18 +97,12 @@ def schema_record(version: Version) -> Record:
         **version.schema.plain(),
         "deleted": version.is_deleted,
     }
-    return _schema_key(version.subject, version.number), _json(value)
+    return key_data(Key("SCHEMA", version.subject, version.number)), _json(value)
 
 
-def schema_tombstone(subject: str, version: int) -> Record:
-    """Return the record that removes a version for good."""
-    return _schema_key(subject, version), None
-
-
-def subject_record(kind: str, subject: str | None, value: dict[str, Any] | None) -> Record:
-    """Return the record of a subject, or of all with None; without a value it removes what the key has."""
-    key = {"keytype": kind, "subject": subject, "magic": MAGIC[kind]}
-    return _json(key), None if value is None else _json({"subject": subject, **value})
+def subject_record(kind: str, subject: str | None, value: dict[str, Any]) -> Record:
+    """Return the record of a subject, or of all with None."""
+    return key_data(Key(kind, subject)), _json({"subject": subject, **value})
 
 
 def noop_record() -> Record:
@@ -116,8 +110,10 @@ def noop_record() -> Record:
     return _json({"keytype": "NOOP", "magic": MAGIC["NOOP"]}), None
 
 
-def _schema_key(subject: str, version: int) -> bytes:
-    return _json({"keytype": "SCHEMA", "subject": subject, "version": version, "magic": MAGIC["SCHEMA"]})
+def key_data(key: Key) -> bytes:
+    """Return a key as it is written; others have written the same key with its parts in another order."""
+    version = {"version": key.version} if key.kind == "SCHEMA" else {}
+    return _json({"keytype": key.kind, "subject": key.subject, **version, "magic": MAGIC[key.kind]})
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.registry import names
 from barnabas.registry.errors import RegistryError
 
+SCHEMA_NOT_FOUND = 40403
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 
 
@@ -21,7 +22,7 @@ def version_not_found(version: int) -> RegistryError:
 def schema_not_found(schema_id: int | None = None) -> RegistryError:
     """No schema has the id, or the subject does not have the schema."""
     return RegistryError(
-        404, 40403, "Schema not found" if schema_id is None else f"Schema {schema_id} not found"
+        404, SCHEMA_NOT_FOUND, "Schema not found" if schema_id is None else f"Schema {schema_id} not found"
     )
 
 
@@ -66,7 +67,7 @@ def no_mode(subject: str) -> RegistryError:
 def incompatible(subject: str, details: list[str]) -> RegistryError:
     """The schema breaks what the subject's level of compatibility promises."""
     return RegistryError(
-        409, 409,
+        409, 40901,
         f'Schema being registered is incompatible with an earlier schema for subject "{subject}", details: '
         f"[{', '.join(details)}]",
     )  # fmt: skip
@@ -132,6 +133,11 @@ def invalid_subject(subject: str) -> RegistryError:
 def too_large() -> RegistryError:
     """The topic does not take a record of this size."""
     return RegistryError(422, 42209, "Register operation failed because schema is too large")
+
+
+def invalid_rules(text: str) -> RegistryError:
+    """The rules of a schema make no sense."""
+    return RegistryError(422, 42210, text)
 
 
 def store_failed(text: str) -> RegistryError:

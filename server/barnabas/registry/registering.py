@@ -14,8 +14,9 @@ from barnabas.registry import names, refusals
 from barnabas.registry.compatibility import LEVELS, NONE, differences, is_transitive
 from barnabas.registry.formats import Parsed
 from barnabas.registry.parsing import Parsing, pinned
-from barnabas.registry.records import Record, Version, schema_record, schema_tombstone
-from barnabas.registry.schemas import INT32_MAX, Schema
+from barnabas.registry.records import Record, Version, schema_record
+from barnabas.registry.request_bodies import number_of, schema_of
+from barnabas.registry.schemas import Schema
 from barnabas.registry.state import State
 from barnabas.registry.store import Store
 
@@ -34,14 +35,8 @@ class Wanted:
     @classmethod
     def of(cls, body: Any, *, normalize: bool) -> Wanted:
         """Read a request. Raises RegistryError."""
-        try:
-            schema = Schema.of(body)
-        except ValueError as error:
-            raise refusals.invalid_schema(f"Invalid schema: {error}") from None
-        version, schema_id = body.get("version"), body.get("id")
-        for name, value in (("version", version), ("id", schema_id)):
-            if value is not None and (type(value) is not int or not -1 <= value <= INT32_MAX):
-                raise refusals.invalid_schema(f"{name} is a number from 1 to {INT32_MAX}")
+        schema = schema_of(body)
+        version, schema_id = number_of(body, "version"), number_of(body, "id")
         return cls(
             schema,
             normalize,
@@ -101,12 +96,13 @@ class Registering:
         schema_id = _id(state, subject, wanted, schema)
         version = Version(subject, number, schema_id, schema)
         replaced = [
-            schema_tombstone(subject, one.number)
+            tombstone
             for one in state.versions(subject, deleted=True)
             if one.is_deleted
             and one.id == schema_id
             and one.number < number
             and not state.referring_to(subject, one.number, deleted=True)
+            for tombstone in state.tombstones("SCHEMA", subject, one.number)
         ]
         return [*replaced, schema_record(version)], version
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from barnabas.registry import refusals
-from barnabas.registry.records import Record, Version, schema_record, schema_tombstone, subject_record
+from barnabas.registry.records import Record, Version, schema_record, subject_record
 from barnabas.registry.state import State
 from barnabas.registry.store import Store
 
@@ -32,7 +32,7 @@ class Removing:
                 raise refusals.referred_to(subject, version.number)
             if not permanent:
                 return [schema_record(replace(version, is_deleted=True))], version.number
-            records = [schema_tombstone(subject, version.number)]
+            records = state.tombstones("SCHEMA", subject, version.number)
             if len(state.subjects[subject]) == 1:
                 records += _settings_gone(state, subject)
             return records, version.number
@@ -59,7 +59,9 @@ class Removing:
             numbers = [one.number for one in versions]
             if not permanent:
                 return [subject_record("DELETE_SUBJECT", subject, {"version": numbers[-1]})], numbers
-            records = [schema_tombstone(subject, one) for one in reversed(numbers)]
+            records: list[Record] = []
+            for number in reversed(numbers):
+                records += state.tombstones("SCHEMA", subject, number)
             return [*records, *_settings_gone(state, subject)], numbers
 
         return await self._store.write(decide)
@@ -91,5 +93,5 @@ def _version(state: State, subject: str, number: int, *, permanent: bool) -> Ver
 
 
 def _settings_gone(state: State, subject: str) -> list[Record]:
-    kinds = [("CONFIG", state.configs), ("MODE", state.modes)]
-    return [subject_record(kind, subject, None) for kind, kept in kinds if subject in kept]  # type: ignore[operator]
+    config = state.tombstones("CONFIG", subject) if subject in state.configs else []
+    return config + (state.tombstones("MODE", subject) if subject in state.modes else [])

@@ -5,15 +5,16 @@ The rule: what has no effect here is refused, not kept; what another registry ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from barnabas.registry import names, refusals
 from barnabas.registry.compatibility import LEVELS
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.records import Record, schema_tombstone, subject_record
+from barnabas.registry.records import Record, subject_record
 from barnabas.registry.refusals import MODES
-from barnabas.registry.state import State
+from barnabas.registry.request_bodies import object_of
+from barnabas.registry.state import DEFAULT_LEVEL, State
 from barnabas.registry.store import Store
 
 FLAGS = ("normalize",)
@@ -35,6 +36,7 @@ class Setting:
             if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
                 raise refusals.wrong_mode(subject, "in read-only")
             value = {**state.configs.get(subject, {}), **given}
+            value = {name: one for name, one in value.items() if one is not None}
             shown = {name: one for name, one in value.items() if name != "compatibilityLevel"}
             if "compatibilityLevel" in value:
                 shown["compatibility"] = value["compatibilityLevel"]
@@ -50,15 +52,15 @@ class Setting:
                 raise refusals.subject_not_found(subject)
             if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
                 raise refusals.wrong_mode(subject, "in read-only")
-            was = state.configs.get(subject) or state.config(subject)
-            records = [subject_record("CONFIG", subject, None)] if subject in state.configs else []
-            return records, dict(was)
+            was = {"compatibilityLevel": DEFAULT_LEVEL, **(state.configs.get(subject) or {})}
+            records = state.tombstones("CONFIG", subject) if subject in state.configs else []
+            return records, was
 
         return await self._store.write(decide)
 
     async def put_mode(self, subject: str | None, body: Any, *, force: bool) -> dict[str, Any]:
         """Change the mode of a subject, or with None that of all. Raises RegistryError."""
-        mode = str(body.get("mode") if isinstance(body, Mapping) else body).upper()
+        mode = str(object_of(body).get("mode")).upper()
         if mode not in MODES:
             raise refusals.invalid_mode()
         _check_name(subject)
@@ -86,7 +88,7 @@ class Setting:
                     for one in state.modes
                     if one is not None and one != subject and names.context_of(one) == context
                 ]
-            return [subject_record("MODE", one, None) for one in gone], {"mode": was}
+            return [record for one in gone for record in state.tombstones("MODE", one)], {"mode": was}
 
         return await self._store.write(decide)
 
@@ -97,14 +99,13 @@ def _check_name(subject: str | None) -> None:
 
 
 def _config(body: Any) -> dict[str, Any]:
-    """Return settings as they are kept. Raises RegistryError."""
-    if not isinstance(body, Mapping):
-        raise refusals.invalid_level()
+    """Return settings as they are kept, None for those that are taken back. Raises RegistryError."""
     found: dict[str, Any] = {}
-    for name, value in body.items():
+    for name, value in object_of(body).items():
         if value is None:
-            continue
-        if name in ("compatibility", "compatibilityLevel"):
+            if name in ("compatibility", "compatibilityLevel", *FLAGS):
+                found["compatibilityLevel" if name == "compatibility" else name] = None
+        elif name in ("compatibility", "compatibilityLevel"):
             if not isinstance(value, str) or value.upper() not in LEVELS:
                 raise refusals.invalid_level()
             found["compatibilityLevel"] = value.upper()
@@ -127,5 +128,5 @@ def _emptied(state: State, subject: str | None) -> list[Record]:
     for one in versions:
         if state.referring_to(one.subject, one.number, deleted=True):
             raise refusals.referred_to(one.subject, one.number)
-    records = [schema_tombstone(one.subject, one.number) for one in versions]
+    records = [record for one in versions for record in state.tombstones("SCHEMA", one.subject, one.number)]
     return [*records, subject_record("CLEAR_SUBJECT", subject, {})]

@@ -6,13 +6,15 @@ The rule: the same records in the same order lead to the same contents; nothing 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
 from barnabas.registry import names
-from barnabas.registry.records import Key, Version, read_key, read_value, read_version
+from barnabas.registry.records import Key, Record, Version, read_key, read_value, read_version
+from barnabas.registry.records import key_data as written_key
 from barnabas.registry.schemas import Schema
 
 DEFAULT_LEVEL = "BACKWARD"
@@ -25,6 +27,8 @@ class State:
     """Schemas, settings and modes."""
 
     def __init__(self) -> None:
+        self.changes_of_names = 0
+        """Number of times that a subject has come or gone."""
         self.clear()
 
     def clear(self) -> None:
@@ -33,16 +37,22 @@ class State:
         """Versions of each subject in their order, also deleted ones."""
         self.configs: dict[str | None, dict[str, Any]] = {}
         self.modes: dict[str | None, str] = {}
+        self.changes_of_names += 1
+        self._subjects_of: Counter[str] = Counter()
+        """Number of subjects of each context."""
         self._by_id: dict[tuple[str, int], dict[Place, None]] = {}
         self._ids: dict[tuple[str, bytes], int] = {}
         self._last_ids: dict[str, int] = {}
         self._referring: dict[Place, dict[Place, None]] = {}
+        self._spellings: dict[Key, dict[bytes, None]] = {}
+        """Keys that others have written in another way than this registry does, with the bytes that they have."""
 
     def apply(self, key_data: bytes | None, value_data: bytes | None) -> None:
         """Take a record."""
         key = read_key(key_data)
-        if key is None:
+        if key is None or key_data is None:
             return
+        self._note_spelling(key, key_data, is_gone=value_data is None)
         if key.kind == "SCHEMA":
             self._apply_version(key, value_data)
         elif key.kind in ("CONFIG", "MODE"):
@@ -56,6 +66,16 @@ class State:
             for version in [*self.versions_below(key.subject)]:
                 if version.is_deleted:
                     self._remove(version)
+
+    def _note_spelling(self, key: Key, data: bytes, *, is_gone: bool) -> None:
+        key = key._replace(subject=key.subject or None)
+        if is_gone:
+            spellings = self._spellings.get(key, {})
+            spellings.pop(data, None)
+            if not spellings:
+                self._spellings.pop(key, None)
+        elif data != written_key(key):
+            self._spellings.setdefault(key, {})[data] = None
 
     def _apply_version(self, key: Key, data: bytes | None) -> None:
         assert key.subject is not None
@@ -85,13 +105,16 @@ class State:
         known = self.subjects.get(version.subject, {}).get(version.number)
         if known is not None:
             self._remove(known, keeps_subject=True)
+        context = names.context_of(version.subject)
+        if version.subject not in self.subjects:
+            self.changes_of_names += 1
+            self._subjects_of[context] += 1
         versions = self.subjects.setdefault(version.subject, {})
         place = version.subject, version.number
         is_last = not versions or version.number > next(reversed(versions))
         versions[version.number] = version
         if not is_last:
             self.subjects[version.subject] = dict(sorted(versions.items()))
-        context = names.context_of(version.subject)
         self._by_id.setdefault((context, version.id), {})[place] = None
         self._ids.setdefault(self._identity(context, version.schema), version.id)
         self._last_ids[context] = max(self._last_ids.get(context, 0), version.id)
@@ -103,9 +126,11 @@ class State:
         place = version.subject, version.number
         versions = self.subjects[version.subject]
         del versions[version.number]
+        context = names.context_of(version.subject)
         if not versions and not keeps_subject:
             del self.subjects[version.subject]
-        context = names.context_of(version.subject)
+            self.changes_of_names += 1
+            self._subjects_of[context] -= 1
         places = self._by_id[context, version.id]
         del places[place]
         if not places:
@@ -121,6 +146,15 @@ class State:
         """Return what makes a schema another one: all that clients get with it."""
         everything = json.dumps([schema.format, schema.plain()], sort_keys=True)
         return context, blake2b(everything.encode(), digest_size=16).digest()
+
+    def tombstones(self, kind: str, subject: str | None, version: int | None = None) -> list[Record]:
+        """Return records that remove what a key has, one for each way in which the key was written.
+
+        Compaction knows keys by their bytes: what another registry has written with its parts in another order would come
+        back once the tombstone is gone.
+        """
+        key = Key(kind, subject, version)
+        return [(data, None) for data in {written_key(key): None, **self._spellings.get(key, {})}]
 
     # --- asked ------------------------------------------------------------------------------------------------
 
@@ -172,5 +206,5 @@ class State:
 
     def contexts(self) -> list[str]:
         """Return all contexts, the default one first."""
-        found = {names.context_of(subject) for subject in self.subjects}
+        found = {context for context, count in self._subjects_of.items() if count}
         return [names.DEFAULT, *sorted(found - {names.DEFAULT})]

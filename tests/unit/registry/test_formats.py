@@ -80,11 +80,32 @@ def test_a_field_keeps_how_it_is_sorted_unless_that_is_the_usual_way() -> None:
     assert schema.text == text % ",".join([*kept, field % ("a", "")])
 
 
-def test_normal_avro_has_whole_names_and_properties_in_order() -> None:
+def test_normal_avro_has_one_spelling_of_names_and_properties_in_order() -> None:
     one = avro('{"type":"record","name":"R","namespace":"a","b":1,"a":2,"fields":[]}')
     other = avro('{"a":2,"name":"a.R","type":"record","fields":[],"b":1}')
     assert one.text != other.text
-    assert one.normalized() == other.normalized() == '{"type":"record","name":"a.R","fields":[],"a":2,"b":1}'
+    normal = '{"type":"record","name":"R","namespace":"a","fields":[],"a":2,"b":1}'
+    assert one.normalized() == other.normalized() == normal
+    assert avro(normal).normalized() == normal
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        (
+            '{"name":"a.R","type":"record","aliases":["z","a.b"],"doc":"","fields":[{"name":"x","type":"double","default":0}]}',
+            '{"type":"record","name":"R","namespace":"a","fields":[{"name":"x","type":"double","default":0.0}],'
+            '"aliases":["b","z"]}',
+        ),
+        (
+            '{"type":"record","name":"R","fields":[{"name":"x","type":["null","int"],"default":5}]}',
+            '{"type":"record","name":"R","fields":[{"name":"x","type":["null","int"],"default":5}]}',
+        ),
+        ('{"type":"error","name":"X","fields":[]}', '{"type":"record","name":"X","fields":[]}'),
+    ],
+)
+def test_normal_avro_says_the_same_in_one_spelling(text: str, normal: str) -> None:
+    assert avro(text).normalized() == normal
 
 
 def test_avro_goes_through_json() -> None:
@@ -155,6 +176,28 @@ def test_bytes_that_are_no_avro_of_their_schema_are_told(data: bytes) -> None:
 )
 def test_what_is_no_avro_schema_is_refused(text: str, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
+        avro(text)
+
+
+def test_defaults_within_defaults_are_judged_once_each() -> None:
+    """Each record has two fields of the one before, with a default that has their defaults: 2**60 values."""
+    kind: Any = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int", "default": 0}]}
+    for number in range(1, 61):
+        fields = [
+            {"name": "a", "type": kind, "default": {}},
+            {"name": "b", "type": f"R{number - 1}", "default": {}},
+        ]
+        kind = {"type": "record", "name": f"R{number}", "fields": fields}
+    assert avro(json.dumps(kind))
+    with pytest.raises(SchemaError, match=r"R0\.x is no int"):
+        avro(json.dumps(kind).replace('"default": 0', '"default": "0"'))
+
+
+@pytest.mark.parametrize(
+    "text", ['{"type":"record","name":"R","fields":[{"name":"a","type":"R","default":{}}]}']
+)
+def test_a_default_that_has_itself_without_end_is_refused(text: str) -> None:
+    with pytest.raises(SchemaError, match="nested too deeply"):
         avro(text)
 
 
@@ -229,7 +272,7 @@ def test_protobuf_text_is_kept_and_says_the_same_as_its_descriptor() -> None:
     assert "map<string, int32> counts = 3;" in schema.canonical
     assert "optional int64 at = 4;" in schema.canonical
     assert "reserved 20 to max;" in schema.canonical
-    assert '[json_name = "ID", deprecated = true]' in schema.canonical
+    assert 'string id = 1 [\n    deprecated = true,\n    json_name = "ID"\n  ];' in schema.canonical
     from_descriptor = proto(schema.serialized())
     assert from_descriptor.canonical == schema.canonical == from_descriptor.text
 
@@ -326,8 +369,11 @@ def test_protobuf_imports_what_it_refers_to_and_what_everybody_knows() -> None:
         ("a.proto", 'syntax = "proto3"; message A { int32 x = 1; }'),
     )
     assert schema.decode(schema.encode({"a": {"x": 1}, "d": {"day": 2}}))["a"] == {"x": 1}
-    with pytest.raises(SchemaError, match=r"imports 'b\.proto'"):
-        proto('syntax = "proto3"; import "b.proto";')
+    text = 'syntax = "proto3"; import "b.proto"; message M { %s a = 1; }'
+    assert 'import "b.proto";' in proto(text % "string").canonical
+    assert proto(text % "A", ("c.proto", "message A {}")).canonical, "another reference has it"
+    with pytest.raises(SchemaError, match=r"'A'; it imports b\.proto, which is not among its references"):
+        proto(text % "A")
 
 
 def test_protobuf_imports_come_in_any_order() -> None:

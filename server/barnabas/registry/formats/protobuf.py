@@ -24,32 +24,33 @@ OWN_NAME = "default.proto"
 INDEX_MAX = 10_000
 
 
-def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> ProtobufSchema:  # noqa: ARG001
+def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> ProtobufSchema:
     """Understand a schema, which is text or a descriptor in base64. Raises SchemaError."""
-    pool = descriptor_pool.DescriptorPool()
     files = dict(dependencies)
-    added: set[str] = set()
+    pool = _Pool(files)
     for name in files:
-        _add(pool, _file(files[name], name), files, added)
-    names = {*files, OWN_NAME}
+        pool.add(_file(files[name], name))
     own = next(
-        one for one in (OWN_NAME, *(f"{number}.proto" for number in range(len(names)))) if one not in files
+        name for name in (OWN_NAME, *(f"{number}.proto" for number in range(len(files)))) if name not in files
     )
-    file = _file(text, own)
-    _add(pool, file, files, added)
+    file = _file(text, own, is_new=is_new)
+    pool.add(file)
     resolved = descriptor_pb2.FileDescriptorProto()
-    pool.FindFileByName(own).CopyToProto(resolved)
-    return ProtobufSchema(text if _is_text(text) else printed(resolved), resolved, pool)
+    pool.descriptors.FindFileByName(own).CopyToProto(resolved)
+    for field in ("dependency", "public_dependency", "weak_dependency"):  # also those that are not there
+        resolved.ClearField(field)
+        getattr(resolved, field).extend(getattr(file, field))
+    return ProtobufSchema(text if _is_text(text) else printed(resolved), resolved, pool.descriptors)
 
 
 def _is_text(text: str) -> bool:
     return any(letter in text for letter in ' {};"\n')
 
 
-def _file(text: str, name: str) -> Any:
+def _file(text: str, name: str, *, is_new: bool = False) -> Any:
     """Return the descriptor of a file, without what tells where in its source a thing stands."""
     if _is_text(text):
-        return read(text, name)
+        return read(text, name, is_new=is_new)
     try:
         file = descriptor_pb2.FileDescriptorProto.FromString(b64decode(text, validate=True))
     except (binascii.Error, ValueError, DecodeError):
@@ -59,23 +60,52 @@ def _file(text: str, name: str) -> Any:
     return file
 
 
-def _add(pool: Any, file: Any, files: dict[str, str], added: set[str]) -> None:
-    """Add a file to the pool, after those that it imports. Raises SchemaError."""
-    if file.name in added:
-        return
-    added.add(file.name)
-    for name in file.dependency:
-        if name not in added:
-            needed = _file(files[name], name) if name in files else descriptor_of(name)
-            if needed is None:
-                raise SchemaError(
-                    f"it imports {name!r}, which is not there: it has to be among its references"
-                )
-            _add(pool, needed, files, added)
-    try:
-        pool.AddSerializedFile(file.SerializeToString())
-    except (TypeError, ValueError) as error:
-        raise SchemaError(f"{file.name}: {error}") from None
+class _Pool:
+    """Descriptors of files with what they import."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        """`files` are texts by the names under which they may be imported."""
+        self.descriptors = descriptor_pool.DescriptorPool()
+        self._files = files
+        self._added: set[str] = set()
+
+    def add(self, file: Any) -> None:
+        """Add a file, after those that it imports. Raises SchemaError.
+
+        An import that is not there is passed over, as Confluent's registry does: what needs it cannot be resolved, unless
+        a reference under another name has it.
+        """
+        if file.name in self._added:
+            return
+        self._added.add(file.name)
+        missing = []
+        for name in file.dependency:
+            if name not in self._added:
+                needed = _file(self._files[name], name) if name in self._files else descriptor_of(name)
+                if needed is None:
+                    missing.append(name)
+                else:
+                    self.add(needed)
+        try:
+            self.descriptors.AddSerializedFile(_without(file, missing).SerializeToString())
+        except (TypeError, ValueError) as error:
+            hint = f"; it imports {', '.join(missing)}, which is not among its references" if missing else ""
+            raise SchemaError(f"{file.name}: {error}{hint}") from None
+
+
+def _without(file: Any, missing: Sequence[str]) -> Any:
+    """Return a file without imports that are not there."""
+    if not missing:
+        return file
+    changed = type(file).FromString(file.SerializeToString())
+    for field in ("dependency", "public_dependency", "weak_dependency"):
+        changed.ClearField(field)
+    for number, name in enumerate(file.dependency):
+        if name not in missing:
+            if number in file.public_dependency:
+                changed.public_dependency.append(len(changed.dependency))
+            changed.dependency.append(name)
+    return changed
 
 
 class ProtobufSchema:

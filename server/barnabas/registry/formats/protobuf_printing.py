@@ -1,11 +1,11 @@
 """Descriptors as text of .proto files.
 
-The rule: the same descriptor is the same text, whatever its schema was written like; names of types are whole ones.
+The rule: the same descriptor is the same text, whatever its schema was written like; names of types are whole ones. The
+layout is that of Confluent's registry: what is of a kind is together, and stands after a blank line.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,12 +16,24 @@ from barnabas.registry.formats.protobuf_text import ENUM_NUMBER_MAX, FIELD_NUMBE
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _NAMES = {number: name for name, number in SCALARS.items()}
 _LABELS = {_FIELD.LABEL_REQUIRED: "required ", _FIELD.LABEL_REPEATED: "repeated "}
+_PROTO2 = 'syntax = "proto2";'
 _INDENT = "  "
+_ESCAPES = {
+    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", "'": "\\'",
+    '"': '\\"',
+}  # fmt: skip
 
 
 def printed(file: Any, *, is_normal: bool = False) -> str:
-    """Return the text of a file whose types are resolved; `is_normal` has fields by number and options by name."""
-    return "\n".join(_Printer(file, is_normal=is_normal).lines()) + "\n"
+    """Return the text of a file whose types are resolved.
+
+    `is_normal` has fields by number, options by name and each reservation by itself, and does not say that it is proto2,
+    which is what a file is that says nothing.
+    """
+    return _Printer(file, is_normal=is_normal).text()
+
+
+Lines = list[str]
 
 
 class _Printer:
@@ -34,144 +46,186 @@ class _Printer:
         """Names of entries that are printed as maps, in the messages that are being printed."""
         self._is_proto2 = file.syntax in ("", "proto2")
 
-    def lines(self) -> Iterator[str]:
+    def text(self) -> str:
+        file = self._file
+        head = self._syntax()
+        if file.package:
+            head.append(f"package {file.package};")
+        groups = _groups(file.extension)
+        messages = [message for message in file.message_type if message.name not in groups]
+        types = [line for message in messages for line in self._message(message)]
+        types += [line for enum in file.enum_type for line in self._enum(enum)]
+        sections = [
+            self._imports(),
+            self._statements(file.options),
+            types,
+            self._extensions(file.extension, file.message_type),
+            [line for service in file.service for line in self._service(service)],
+        ]
+        lines = [*head, *_after_blank(sections)] or [_PROTO2]
+        return "".join(f"{line}\n" for line in lines)
+
+    def _syntax(self) -> Lines:
         file = self._file
         if file.syntax == "editions":
-            yield f'edition = "{descriptor_pb2.Edition.Name(file.edition).removeprefix("EDITION_")}";'
-        else:
-            yield f'syntax = "{file.syntax or "proto2"}";'
-        if file.package:
-            yield f"package {file.package};"
-        imports = []
-        for number, name in enumerate(file.dependency):
-            word = "public " if number in file.public_dependency else ""
-            imports.append(
-                f"import {word or ('weak ' if number in file.weak_dependency else '')}{_quoted(name)};"
-            )
-        yield from sorted(imports) if self._is_normal else imports
-        yield from self._statements(file.options)
-        groups = _groups(file.extension)
-        for one in file.message_type:
-            if one.name not in groups:
-                yield from self._message(one)
-        for one in file.enum_type:
-            yield from self._enum(one)
-        yield from self._extensions(file.extension, file.message_type)
-        for one in file.service:
-            yield from self._service(one)
+            return [f'edition = "{descriptor_pb2.Edition.Name(file.edition).removeprefix("EDITION_")}";']
+        if self._is_proto2 and self._is_normal:
+            return []
+        return [_PROTO2 if self._is_proto2 else f'syntax = "{file.syntax}";']
 
-    def _message(self, one: Any, head: str = "") -> Iterator[str]:
-        yield f"{head or f'message {one.name}'} {{"
-        yield from _indented(self._body(one))
-        yield "}"
+    def _imports(self) -> Lines:
+        plain, public = [], []
+        for number, name in enumerate(self._file.dependency):
+            if number in self._file.public_dependency:
+                public.append(f"import public {_quoted(name)};")
+            else:
+                word = "weak " if number in self._file.weak_dependency else ""
+                plain.append(f"import {word}{_quoted(name)};")
+        return [*self._sorted(plain), *self._sorted(public)]
 
-    def _body(self, one: Any) -> Iterator[str]:
-        nested = {inner.name: inner for inner in one.nested_type}
-        hidden = _implied(one) | _groups(one.field) | _groups(one.extension)
+    def _message(self, message: Any, head: str = "") -> Lines:
+        return _block(head or f"message {message.name}", self._body(message))
+
+    def _body(self, message: Any) -> list[Lines]:
+        """Return the sections of a message."""
+        nested = {inner.name: inner for inner in message.nested_type}
+        hidden = _implied(message) | _groups(message.field) | _groups(message.extension)
         self._maps.append(hidden)
-        yield from self._statements(one.options)
-        for begin, end in self._sorted_ranges(one.reserved_range):
-            yield f"reserved {_range(begin, end - 1, FIELD_NUMBER_MAX)};"
-        if one.reserved_name:
-            yield f"reserved {', '.join(_quoted(name) for name in self._sorted(one.reserved_name))};"
-        for inner in one.extension_range:
-            options = self._bracketed(inner.options, [])
-            yield f"extensions {_range(inner.start, inner.end - 1, FIELD_NUMBER_MAX)}{options};"
-        begun = set()
-        fields = sorted(one.field, key=lambda field: field.number) if self._is_normal else one.field
-        for field in fields:
-            if not field.HasField("oneof_index") or field.proto3_optional:
-                yield from self._field(field, nested)
-            elif field.oneof_index not in begun:
-                begun.add(field.oneof_index)
-                declared = one.oneof_decl[field.oneof_index]
-                yield f"oneof {declared.name} {{"
-                yield from _indented(self._statements(declared.options))
-                for member in fields:
-                    if member.HasField("oneof_index") and member.oneof_index == field.oneof_index:
-                        yield from _indented(self._field(member, nested, is_member=True))
-                yield "}"
-        for inner in one.nested_type:
-            if inner.name not in hidden:
-                yield from self._message(inner)
-        for inner in one.enum_type:
-            yield from self._enum(inner)
-        yield from self._extensions(one.extension, one.nested_type)
+        fields = self._by_number(message.field)
+        plain = [field for field in fields if not _is_member(field)]
+        types = [
+            line for inner in message.nested_type if inner.name not in hidden for line in self._message(inner)
+        ]
+        types += [line for inner in message.enum_type for line in self._enum(inner)]
+        sections = [
+            self._reserved(message, FIELD_NUMBER_MAX, is_open=True),
+            self._statements(message.options),
+            self._fields((field for field in plain if field.type != _FIELD.TYPE_GROUP), nested),
+            self._one_ofs(message, fields, nested),
+            self._fields((field for field in plain if field.type == _FIELD.TYPE_GROUP), nested),
+            self._extension_ranges(message),
+            self._extensions(message.extension, message.nested_type),
+            types,
+        ]
         self._maps.pop()
+        return sections
 
-    def _field(self, field: Any, nested: dict[str, Any], *, is_member: bool = False) -> Iterator[str]:
+    def _reserved(self, declared: Any, last: int, *, is_open: bool) -> Lines:
+        """Return what a message, whose ranges end before their ends, or an enum reserves."""
+        ranges = [(inner.start, inner.end - is_open) for inner in declared.reserved_range]
+        lines = [
+            f"reserved {_range(begin, end, last)};"
+            for begin, end in (sorted(ranges) if self._is_normal else ranges)
+        ]
+        return lines + [f"reserved {_quoted(name)};" for name in self._sorted(declared.reserved_name)]
+
+    def _extension_ranges(self, message: Any) -> Lines:
+        ranges = (
+            sorted(message.extension_range, key=lambda it: it.start)
+            if self._is_normal
+            else message.extension_range
+        )
+        return [
+            f"extensions {_range(inner.start, inner.end - 1, FIELD_NUMBER_MAX)}{self._bracketed(inner.options, [])};"
+            for inner in ranges
+        ]
+
+    def _one_ofs(self, message: Any, fields: Iterable[Any], nested: dict[str, Any]) -> Lines:
+        members: dict[int, list[Any]] = {}
+        for field in fields:
+            if _is_member(field):
+                members.setdefault(field.oneof_index, []).append(field)
+        lines: Lines = []
+        for number in members if self._is_normal else sorted(members):
+            declared = message.oneof_decl[number]
+            plain = (field for field in members[number] if field.type != _FIELD.TYPE_GROUP)
+            groups = (field for field in members[number] if field.type == _FIELD.TYPE_GROUP)
+            sections = [
+                self._statements(declared.options),
+                self._fields(plain, nested, is_member=True),
+                self._fields(groups, nested, is_member=True),
+            ]
+            lines += _block(f"oneof {declared.name}", sections)
+        return lines
+
+    def _fields(self, fields: Iterable[Any], nested: dict[str, Any], *, is_member: bool = False) -> Lines:
+        return [line for field in fields for line in self._field(field, nested, is_member=is_member)]
+
+    def _field(self, field: Any, nested: dict[str, Any], *, is_member: bool = False) -> Lines:
         inner = nested.get(field.type_name.rpartition(".")[2]) if field.type_name else None
         more = []
         if field.HasField("default_value"):
-            is_text = field.type in (_FIELD.TYPE_STRING, _FIELD.TYPE_BYTES)
-            more.append(f"default = {_quoted(field.default_value) if is_text else field.default_value}")
+            more.append(f"default = {_default(field)}")
         if field.HasField("json_name") and field.json_name != _json_name(field.name):
             more.append(f"json_name = {_quoted(field.json_name)}")
         options = self._bracketed(field.options, more)
         if inner is not None and inner.name in self._maps[-1] and inner.options.map_entry:
             key, value = inner.field
-            yield f"map<{_type(key)}, {_type(value)}> {field.name} = {field.number}{options};"
-            return
+            return f"map<{_type(key)}, {_type(value)}> {field.name} = {field.number}{options};".split("\n")
         label = "" if is_member else self._label(field)
         if field.type == _FIELD.TYPE_GROUP and inner is not None:
-            yield from self._message(inner, f"{label}group {inner.name} = {field.number}")
-            return
-        yield f"{label}{_type(field)} {field.name} = {field.number}{options};"
+            return self._message(inner, f"{label}group {inner.name} = {field.number}")
+        return f"{label}{_type(field)} {field.name} = {field.number}{options};".split("\n")
 
     def _label(self, field: Any) -> str:
         if field.label == _FIELD.LABEL_OPTIONAL:
-            return "optional " if self._is_proto2 or field.proto3_optional else ""
+            has_label = self._is_proto2 or field.proto3_optional or field.type == _FIELD.TYPE_GROUP
+            return "optional " if has_label else ""
         return _LABELS[field.label]
 
-    def _enum(self, one: Any) -> Iterator[str]:
-        yield f"enum {one.name} {{"
-        yield from _indented(self._statements(one.options))
-        for begin, end in self._sorted_ranges(one.reserved_range):
-            yield f"{_INDENT}reserved {_range(begin, end, ENUM_NUMBER_MAX)};"
-        if one.reserved_name:
-            yield f"{_INDENT}reserved {', '.join(_quoted(name) for name in self._sorted(one.reserved_name))};"
-        for value in sorted(one.value, key=lambda it: it.number) if self._is_normal else one.value:
-            yield f"{_INDENT}{value.name} = {value.number}{self._bracketed(value.options, [])};"
-        yield "}"
+    def _enum(self, enum: Any) -> Lines:
+        values = list(enum.value)
+        if self._is_normal:  # the first is the default, which order may not change
+            values[1:] = sorted(values[1:], key=lambda it: (it.number, it.name))
+        lines = self._reserved(enum, ENUM_NUMBER_MAX, is_open=False) + self._statements(enum.options)
+        for value in values:
+            lines += f"{value.name} = {value.number}{self._bracketed(value.options, [])};".split("\n")
+        return _block(f"enum {enum.name}", [lines])
 
-    def _extensions(self, fields: Iterable[Any], beside: Iterable[Any]) -> Iterator[str]:
+    def _extensions(self, fields: Iterable[Any], beside: Iterable[Any]) -> Lines:
         nested = {inner.name: inner for inner in beside}
+        extended: list[tuple[str, list[Any]]] = []
         for field in fields:
-            yield f"extend {field.extendee} {{"
-            yield from _indented(self._field(field, nested))
-            yield "}"
+            same = [of_name for name, of_name in extended if name == field.extendee]
+            if same and (self._is_normal or extended[-1][0] == field.extendee):
+                same[-1].append(field)
+            else:
+                extended.append((field.extendee, [field]))
+        return [
+            line
+            for name, of_name in extended
+            for line in _block(f"extend {name}", [self._fields(self._by_number(of_name), nested)])
+        ]
 
-    def _service(self, one: Any) -> Iterator[str]:
-        yield f"service {one.name} {{"
-        yield from _indented(self._statements(one.options))
-        for method in one.method:
-            taken, given = (
+    def _service(self, service: Any) -> Lines:
+        methods: Lines = []
+        for method in service.method:
+            request, response = (
                 f"({'stream ' if streams else ''}{name})"
                 for streams, name in (
                     (method.client_streaming, method.input_type),
                     (method.server_streaming, method.output_type),
                 )
             )
-            options = list(_indented(self._statements(method.options)))
-            head = f"{_INDENT}rpc {method.name} {taken} returns {given}"
-            if not options:
-                yield f"{head};"
-                continue
-            yield f"{head} {{"
-            yield from _indented(iter(options))
-            yield f"{_INDENT}}}"
-        yield "}"
+            head = f"rpc {method.name} {request} returns {response}"
+            options = self._statements(method.options)
+            methods += [f"{head} {{", *_indented(options), "};"] if options else [f"{head};"]
+        return _block(f"service {service.name}", [self._statements(service.options), methods])
 
-    def _statements(self, options: Any) -> Iterator[str]:
-        for one in self._options(options):
-            yield f"option {one};"
+    def _by_number(self, fields: Iterable[Any]) -> list[Any]:
+        return sorted(fields, key=lambda field: field.number) if self._is_normal else list(fields)
+
+    def _statements(self, options: Any) -> Lines:
+        return [line for text in self._options(options) for line in f"option {text};".split("\n")]
 
     def _bracketed(self, options: Any, more: list[str]) -> str:
-        found = [*more, *self._options(options)]
-        return f" [{', '.join(found)}]" if found else ""
+        texts = self._options(options, more)
+        if len(texts) < 2:
+            return f" [{texts[0]}]" if texts else ""
+        return " [\n" + ",\n".join(f"{_INDENT}{text}".replace("\n", f"\n{_INDENT}") for text in texts) + "\n]"
 
-    def _options(self, options: Any) -> list[str]:
-        found = []
+    def _options(self, options: Any, more: Iterable[str] = ()) -> list[str]:
+        found: list[str] = []
         for field, value in options.ListFields():
             if field.name == "uninterpreted_option":
                 found += [_uninterpreted(one) for one in value]
@@ -182,14 +236,31 @@ class _Printer:
             else:
                 for one in value if field.is_repeated else (value,):
                     found.append(f"{field.name} = {_value(field, one)}")
-        return self._sorted(found)
+        found += more
+        return sorted(found, key=_option_name) if self._is_normal else found
 
     def _sorted(self, texts: Iterable[str]) -> list[str]:
-        return sorted(texts) if self._is_normal else list(texts)
+        return sorted(set(texts)) if self._is_normal else list(texts)
 
-    def _sorted_ranges(self, ranges: Iterable[Any]) -> list[tuple[int, int]]:
-        found = [(one.start, one.end) for one in ranges]
-        return sorted(found) if self._is_normal else found
+
+def _block(head: str, sections: Iterable[Lines]) -> Lines:
+    """Return a head with its sections, which blank lines part, in braces."""
+    lines = _after_blank([*_indented(section)] for section in sections)[1:]
+    return [f"{head} {{", *lines, "}"] if lines else [f"{head} {{}}"]
+
+
+def _after_blank(sections: Iterable[Lines]) -> Lines:
+    """Return the lines of sections that have some, each after a blank line."""
+    return [line for section in sections if section for line in ("", *section)]
+
+
+def _option_name(text: str) -> str:
+    return text.partition(" = ")[0].replace("(", "").replace(")", "")
+
+
+def _is_member(field: Any) -> bool:
+    """Say whether a field is in a oneof of the text."""
+    return bool(field.HasField("oneof_index") and not field.proto3_optional)
 
 
 def _implied(message: Any) -> set[str]:
@@ -197,12 +268,12 @@ def _implied(message: Any) -> set[str]:
 
     Data names messages by their numbers among all. Compilers put an entry where its field is, so that it may be counted.
     """
-    found = set()
+    names = set()
     for inner in reversed(message.nested_type):
         if not inner.options.map_entry:
             break
-        found.add(inner.name)
-    return found
+        names.add(inner.name)
+    return names
 
 
 def _groups(fields: Iterable[Any]) -> set[str]:
@@ -225,8 +296,19 @@ def _range(begin: int, end: int, last: int) -> str:
     return f"{begin} to {'max' if end >= last else end}"
 
 
+def _default(field: Any) -> str:
+    if field.type == _FIELD.TYPE_STRING:
+        return _quoted(field.default_value)
+    value = str(field.default_value)
+    return f'"{value}"' if field.type == _FIELD.TYPE_BYTES else value  # bytes are escaped already
+
+
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return f'"{"".join(_escaped(letter) for letter in text)}"'
+
+
+def _escaped(letter: str) -> str:
+    return _ESCAPES.get(letter) or (f"\\{ord(letter):03o}" if letter < " " else letter)
 
 
 def _json_name(name: str) -> str:
@@ -245,13 +327,13 @@ def _value(field: Any, value: Any) -> str:
     return _quoted(value) if isinstance(value, str) else str(value)
 
 
-def _uninterpreted(one: Any) -> str:
-    name = ".".join(f"({part.name_part})" if part.is_extension else part.name_part for part in one.name)
-    if one.HasField("string_value"):
-        return f"{name} = {_quoted(one.string_value.decode('utf-8', 'replace'))}"
-    if one.HasField("aggregate_value"):
-        return f"{name} = {{ {one.aggregate_value} }}"
+def _uninterpreted(option: Any) -> str:
+    name = ".".join(f"({part.name_part})" if part.is_extension else part.name_part for part in option.name)
+    if option.HasField("string_value"):
+        return f"{name} = {_quoted(option.string_value.decode('utf-8', 'replace'))}"
+    if option.HasField("aggregate_value"):
+        return f"{name} = {{ {option.aggregate_value} }}"
     for field in ("identifier_value", "positive_int_value", "negative_int_value", "double_value"):
-        if one.HasField(field):
-            return f"{name} = {getattr(one, field)}"
+        if option.HasField(field):
+            return f"{name} = {getattr(option, field)}"
     return f"{name} = true"

@@ -1,6 +1,7 @@
 """Text of .proto files as descriptors.
 
-The rule: this reads, and the descriptor pool of the protobuf library says whether names and numbers make sense.
+The rule: this reads as protoc does, and the descriptor pool of the protobuf library says whether names and numbers make
+sense.
 """
 
 from __future__ import annotations
@@ -31,6 +32,16 @@ _LABELS = {
 }
 FIELD_NUMBER_MAX = 536870911
 ENUM_NUMBER_MAX = 2**31 - 1
+_TOKEN = re.compile(
+    r"""
+    (?P<number>0[xX][0-9a-fA-F]+|0[0-7]+)(?![0-9A-Za-z_.])
+    | [0-9A-Za-z_.]+
+    | "(?:[^"\\\n]|\\.)*+"? | '(?:[^'\\\n]|\\.)*+'?
+    | //[^\n]* | /\*(?:.*?\*/|.*)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""Numbers in another base than ten, and all that they may be mistaken for; each place is looked at once."""
 _JOINED = re.compile(r"""(["'])\s*\1""")
 
 
@@ -52,11 +63,14 @@ def _strictly(part: Any) -> None:
     part.addErrorListener(_Errors())
 
 
-def read(text: str, name: str) -> Any:
-    """Return the descriptor of a file; types are named as the text does. Raises SchemaError."""
+def read(text: str, name: str, *, is_new: bool = False) -> Any:
+    """Return the descriptor of a file; types are named as the text does.
+
+    `is_new` refuses fields of proto2 without a label, which were taken for optional ones. Raises SchemaError.
+    """
     try:
-        file = Parser(setup_lexer=_strictly, setup_parser=_strictly).parse(text)
-        return _Reading(file).descriptor(name)
+        file = Parser(setup_lexer=_strictly, setup_parser=_strictly).parse(_with_decimal_numbers(text))
+        return _Reading(file, is_new=is_new).descriptor(name)
     except SchemaError:
         raise
     except (
@@ -68,12 +82,25 @@ def read(text: str, name: str) -> Any:
         raise SchemaError(f"it cannot be read: {error}") from None
 
 
+def _with_decimal_numbers(text: str) -> str:
+    """Return a text whose hexadecimal and octal numbers are decimal ones, which are all that the parser knows."""
+    return _TOKEN.sub(_decimal, text)
+
+
+def _decimal(token: re.Match[str]) -> str:
+    number = token["number"]
+    if number is None:
+        return token[0]
+    return str(int(number, 16 if number[1] in "xX" else 8))
+
+
 class _Reading:
     """One file."""
 
-    def __init__(self, file: ast.File) -> None:
+    def __init__(self, file: ast.File, *, is_new: bool) -> None:
         self._file = file
         self._is_proto3 = file.syntax == "proto3"
+        self._needs_labels = is_new and file.syntax in (None, "proto2") and file.edition is None
 
     def descriptor(self, name: str) -> Any:
         file = self._file
@@ -114,12 +141,14 @@ class _Reading:
         maps: list[Any] = []
         for one in elements:
             if isinstance(one, ast.Field):
+                self._check_label(one)
                 field = self._field(found.field.add(), one)
                 if self._is_proto3 and one.cardinality is ast.FieldCardinality.OPTIONAL:
                     optional.append(field)
             elif isinstance(one, ast.MapField):
                 maps.append(self._map(found, one))
             elif isinstance(one, ast.Group):
+                self._check_label(one)
                 self._group(found.field.add(), found.nested_type, one)
             elif isinstance(one, ast.OneOf):
                 self._one_of(found, one)
@@ -130,7 +159,7 @@ class _Reading:
             elif isinstance(one, ast.Extension):
                 self._extension(found, found.nested_type, one)
             elif isinstance(one, ast.Reserved):
-                found.reserved_name.extend(one.names)
+                found.reserved_name.extend(map(_text, one.names))
                 for begin, end in _ranges(one.ranges, FIELD_NUMBER_MAX):
                     found.reserved_range.add(start=begin, end=end + 1)
             elif isinstance(one, ast.ExtensionRange):
@@ -145,6 +174,10 @@ class _Reading:
             field.proto3_optional = True
             field.oneof_index = len(found.oneof_decl)
             found.oneof_decl.add(name=f"_{field.name}")
+
+    def _check_label(self, one: ast.Field | ast.Group) -> None:
+        if self._needs_labels and one.cardinality is None:
+            raise SchemaError(f"{one.name} of proto2 is required, optional or repeated")
 
     def _field(self, found: Any, one: ast.Field) -> Any:
         found.name, found.number, found.label = one.name, one.number, _LABELS[one.cardinality]
@@ -198,6 +231,8 @@ class _Reading:
 
     def _extension(self, found: Any, beside: Any, one: ast.Extension) -> None:
         for element in one.elements:
+            if isinstance(element, ast.Field | ast.Group):
+                self._check_label(element)
             if isinstance(element, ast.Field):
                 self._field(found.extension.add(extendee=one.typeName), element)
             elif isinstance(element, ast.Group):
@@ -211,7 +246,7 @@ class _Reading:
                 for option in element.options:
                     _set_option(value.options, option)
             elif isinstance(element, ast.EnumReserved):
-                found.reserved_name.extend(element.names)
+                found.reserved_name.extend(map(_text, element.names))
                 for begin, end in _ranges(element.ranges, ENUM_NUMBER_MAX):
                     found.reserved_range.add(start=begin, end=end)
             elif isinstance(element, ast.Option):
@@ -266,6 +301,8 @@ def _default(field: Any, value: Any) -> str:
         return "true" if value else "false"
     if field.type == descriptor_pb2.FieldDescriptorProto.TYPE_STRING:
         return _text(value)
+    if field.type == descriptor_pb2.FieldDescriptorProto.TYPE_BYTES and isinstance(value, str):
+        return str(text_encoding.CEscape(text_encoding.CUnescape(_JOINED.sub("", value)), as_utf8=False))
     return str(value)
 
 

@@ -161,7 +161,7 @@ final class Schemas {
         try {
             client.register(topic + "-value", new AvroSchema(breaking));
         } catch (RestClientException error) {
-            Check.ensure(error.getStatus() == 409 && error.getErrorCode() == 409, error.toString());
+            Check.ensure(error.getStatus() == 409 && error.getErrorCode() == 40901, error.toString());
             return "409, and reasons";
         }
         throw new AssertionError("it was taken");

@@ -1,0 +1,205 @@
+"""Bodies of requests: every part of each kind of value, and what becomes of the few that are taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.request_bodies import RULE_KINDS, RULE_MODES, RULE_SETS, schema_of
+from tests.unit.registry.test_requests import Asked
+
+VALUES: list[Any] = [
+    None,
+    True,
+    0,
+    1,
+    1.5,
+    "",
+    " ",
+    "x",
+    [],
+    [1],
+    ["x"],
+    [{}],
+    {},
+    {"a": 1},
+    {"a": {}},
+    {"a": ["x"]},
+]
+SCHEMA = '"int"'
+WRONG, NULL, INVALID, RULES = (400, 400), (422, 422), (422, 42201), (422, 42210)
+REFERENCE = {"name": "n", "subject": "s", "version": 1}
+RULE = {"name": "r", "kind": "CONDITION", "mode": "WRITE", "type": "CEL"}
+
+
+def answer(body: Any) -> Any:
+    """Return the schema of a body, or status and code of its refusal."""
+    try:
+        return schema_of(body)
+    except RegistryError as error:
+        return error.status, error.code
+
+
+def is_taken(body: Any) -> bool:
+    return not isinstance(answer(body), tuple)
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("schemaType", [None]),
+        ("references", [None, []]),
+        ("metadata", [None, {}, {"a": 1}, {"a": {}}, {"a": ["x"]}]),
+        ("ruleSet", [None, {}, {"a": 1}, {"a": {}}, {"a": ["x"]}]),
+    ],
+)
+def test_a_part_of_the_wrong_kind_is_refused(name: str, taken: list[Any]) -> None:
+    found = [value for value in VALUES if is_taken({"schema": SCHEMA, name: value})]
+    assert found == taken
+
+
+@pytest.mark.parametrize(
+    ("parts", "taken"),
+    [
+        (("metadata", "properties"), [None, {}, {"a": 1}]),
+        (("metadata", "tags"), [None, {}, {"a": ["x"]}]),
+        (("metadata", "sensitive"), [None, [], ["x"]]),
+        *((("ruleSet", rules), [None, []]) for rules in RULE_SETS),
+    ],
+)
+def test_a_part_within_is_of_its_kind_too(parts: tuple[str, str], taken: list[Any]) -> None:
+    found = [value for value in VALUES if is_taken({"schema": SCHEMA, parts[0]: {parts[1]: value}})]
+    assert found == taken
+
+
+@pytest.mark.parametrize("body", VALUES)
+async def test_a_body_without_a_schema_is_refused_by_every_route(body: Any) -> None:
+    asked = Asked()
+    await asked("POST", "/subjects/s/versions", {"schema": SCHEMA})
+    expected = NULL if body is None else INVALID if isinstance(body, dict) else WRONG
+    for path in ("/subjects/s", "/subjects/s/versions", "/compatibility/subjects/s/versions/latest"):
+        assert await asked.refused("POST", path, body) == expected, path
+    assert len(asked.written.records) == 1
+
+
+@pytest.mark.parametrize("text", [None, "", " ", "\n"])
+def test_an_empty_schema_is_refused_in_each_format(text: str | None) -> None:
+    for format_name in (None, "AVRO", "JSON", "PROTOBUF"):
+        assert answer({"schema": text, "schemaType": format_name}) == INVALID
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"name": None}, INVALID), ({"name": ""}, INVALID), ({"name": 5}, WRONG), ({"subject": None}, INVALID),
+        ({"subject": []}, WRONG), ({"version": None}, INVALID), ({"version": "1"}, WRONG), ({"version": 1.5}, WRONG),
+        ({"version": True}, WRONG),
+    ],
+)  # fmt: skip
+def test_a_reference_lacks_nothing(changes: dict[str, Any], expected: tuple[int, int]) -> None:
+    assert is_taken({"schema": SCHEMA, "references": [REFERENCE]})
+    assert answer({"schema": SCHEMA, "references": [{**REFERENCE, **changes}]}) == expected
+
+
+@pytest.mark.parametrize("rules", RULE_SETS)
+def test_a_rule_has_a_mode_of_its_set(rules: str) -> None:
+    for mode in (*RULE_MODES, None):
+        body = {"schema": SCHEMA, "ruleSet": {rules: [{**RULE, "mode": mode}]}}
+        assert is_taken(body) is ((mode or "WRITEREAD") in RULE_SETS[rules]), mode
+    for kind in (*RULE_KINDS, None):
+        body = {"schema": SCHEMA, "ruleSet": {rules: [{**RULE, "kind": kind, "mode": RULE_SETS[rules][0]}]}}
+        assert is_taken(body)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"kind": "NOPE"}, WRONG), ({"kind": "condition"}, WRONG), ({"mode": "NOPE"}, WRONG), ({"mode": 5}, WRONG),
+        ({"type": None}, RULES), ({"type": 5}, WRONG), ({"name": None}, RULES), ({"name": ""}, RULES), ({"name": 5}, WRONG),
+        ({"name": "1r"}, RULES), ({"name": "-r"}, RULES), ({"name": "a b"}, RULES), ({"name": "r" * 257}, RULES),
+        ({"name": "_r-1"}, None), ({"name": "é"}, None), ({"expr": []}, WRONG), ({"tags": "x"}, WRONG),
+        ({"params": []}, WRONG),
+        ({"disabled": "no"}, WRONG), ({"onFailure": "NONE,DLQ"}, RULES),
+        ({"onFailure": "NONE,DLQ", "mode": "WRITEREAD"}, None),
+    ],
+)  # fmt: skip
+def test_a_rule_that_makes_no_sense_is_refused(
+    changes: dict[str, Any], expected: tuple[int, int] | None
+) -> None:
+    found = answer({"schema": SCHEMA, "ruleSet": {"domainRules": [{**RULE, **changes}]}})
+    assert (found if isinstance(found, tuple) else None) == expected
+
+
+def test_a_name_of_a_rule_is_there_once() -> None:
+    twice = {"domainRules": [RULE], "encodingRules": [RULE]}
+    assert answer({"schema": SCHEMA, "ruleSet": twice}) == RULES
+
+
+def test_properties_are_kept_as_text() -> None:
+    properties = {"a": 1, "b": True, "c": "x", "d": None, "e": 1.5}
+    found = schema_of({"schema": SCHEMA, "metadata": {"properties": properties, "more": 1}})
+    assert found.metadata == {
+        "properties": {"a": "1", "b": "true", "c": "x", "d": None, "e": "1.5"},
+        "more": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [(None, NULL), ([], WRONG), (5, WRONG), ("FULL", WRONG), ({"compatibility": 5}, (422, 42203)),
+     ({"compatibility": "x"}, (422, 42203)), ({"normalize": "x"}, (422, 422))],
+)  # fmt: skip
+async def test_settings_of_the_wrong_kind_are_refused(body: Any, expected: tuple[int, int]) -> None:
+    asked = Asked()
+    assert await asked.refused("PUT", "/config/s", body) == expected
+    assert await asked.refused("PUT", "/config", body) == expected
+    assert asked.written.records == []
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [(None, NULL), ([], WRONG), ("READONLY", WRONG), ({}, (422, 42204)), ({"mode": 5}, (422, 42204))],
+)
+async def test_a_mode_of_the_wrong_kind_is_refused(body: Any, expected: tuple[int, int]) -> None:
+    assert await Asked().refused("PUT", "/mode/s", body) == expected
+
+
+async def test_a_setting_that_is_null_is_taken_back() -> None:
+    asked = Asked()
+    for body, answered, level, shown in (
+        (
+            {"compatibility": "FULL", "normalize": True},
+            {"compatibility": "FULL", "normalize": True},
+            "FULL",
+            True,
+        ),
+        ({}, {"compatibility": "FULL", "normalize": True}, "FULL", True),
+        ({"normalize": None}, {"compatibility": "FULL"}, "FULL", None),
+        ({"compatibility": None}, {}, "BACKWARD", None),
+        ({"normalize": False}, {"normalize": False}, "BACKWARD", False),
+    ):
+        assert await asked("PUT", "/config/s", body) == answered
+        for query in ("", "?defaultToGlobal=true"):
+            found = await asked("GET", f"/config/s{query}")
+            assert (found["compatibilityLevel"], found.get("normalize")) == (level, shown)
+    assert await asked("DELETE", "/config/s") == {"compatibilityLevel": "BACKWARD", "normalize": False}
+    assert await asked.refused("GET", "/config/s") == (404, 40408)
+
+
+async def test_what_is_not_there_has_the_code_that_clients_look_for() -> None:
+    asked = Asked()
+    body = {"schema": SCHEMA}
+    await asked("POST", "/subjects/s/versions", body)
+    assert (await asked("GET", "/subjects/s/versions/Latest"))["schemaType"] == "AVRO"
+    assert await asked.refused("POST", "/compatibility/subjects/none/versions/1", body) == (404, 40402)
+    assert await asked("POST", "/compatibility/subjects/none/versions/latest", body) == {
+        "is_compatible": True
+    }
+    wide = {"schema": '{"type":"record","name":"R","fields":[]}'}
+    assert await asked.refused("POST", "/subjects/s/versions", wide) == (409, 40901)
+    for path in ("subjects", "versions"):
+        with pytest.raises(RegistryError, match=r"Schema not found \(40403\)"):
+            await asked("GET", f"/schemas/ids/9/{path}")
+    assert await asked.refused("POST", "/subjects/none", {**body, "schemaType": "XML"}) == INVALID
