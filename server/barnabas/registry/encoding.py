@@ -56,9 +56,7 @@ class Serializer:
     ) -> list[bytes | SchemaError]:
         """Return values, given as JSON, as bytes, and an error in place of one that does not fit. Raises SchemaError."""
         try:
-            results = await self._sandbox.call(
-                work.encode_many, self._source, [*value_texts], owner=owner
-            )
+            results = await self._sandbox.call(work.encode_many, self._source, [*value_texts], owner=owner)
         except SandboxError as error:
             raise SchemaError(f"the value cannot be written: {error}") from None
         return [data if isinstance(data, SchemaError) else self._frame + data for data in results]
