@@ -6,6 +6,7 @@ why. Schemas are parsed and payloads decoded in a sandbox, many at a time.
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from barnabas.registry import work
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import RegistryError, SchemaError
 from barnabas.registry.formats import Parsed, parse
-from barnabas.registry.schemas import Reference, Schema
+from barnabas.registry.references import collecting
+from barnabas.registry.schemas import Schema
 from barnabas.registry.work import Source
 from barnabas.sandbox.messages import SandboxError
 from barnabas.sandbox.pool import Sandbox
@@ -28,6 +30,8 @@ CACHED_MAX = 1_000
 """Schemas that are kept ready for reading."""
 BATCH_BYTES_MAX = 4 << 20
 """Bytes of payloads that are decoded by one call of the sandbox."""
+CHARS_MAX = 1 << 30
+"""Length of a text that is not cut."""
 
 __all__ = ["Decoded", "DecodedText", "Deserializer", "RegistryError", "SchemaError"]
 
@@ -62,11 +66,10 @@ def schema_id_of(data: bytes) -> int | None:
 class Deserializer:
     """Reads keys and values; many at a time may be read by one."""
 
-    def __init__(self, client: RegistryClient, sandbox: Sandbox | None = None) -> None:
+    def __init__(self, client: RegistryClient, sandbox: Sandbox) -> None:
         self._client = client
         self._sandbox = sandbox
         self._sources: dict[int, Source] = {}
-        self._parsed: dict[int, tuple[str, Parsed]] = {}
 
     async def decode_many(
         self, payloads: Sequence[bytes], *, chars_max: int, owner: Hashable = None
@@ -105,7 +108,6 @@ class Deserializer:
         self, source: Source, payloads: list[bytes], chars_max: int, owner: Hashable
     ) -> list[work.Text | SchemaError]:
         """Return what a batch says; a batch that reaches a limit is decoded one by one, so that the culprit is found."""
-        assert self._sandbox is not None
         try:
             return await self._sandbox.call(work.decode_many, source, payloads, chars_max, owner=owner)
         except SandboxError as error:
@@ -128,20 +130,12 @@ class Deserializer:
             self._sources[schema_id] = source
         return source
 
-    async def decode(self, data: bytes) -> Decoded | None:
+    async def decode(self, data: bytes, *, owner: Hashable = None) -> Decoded | None:
         """Return what was written; None for bytes that do not name a schema. Raises SchemaError, RegistryError."""
-        schema_id = schema_id_of(data)
-        if schema_id is None:
-            return None
-        found = self._parsed.get(schema_id)
-        if found is None:
-            schema = await self._client.schema(schema_id)
-            found = schema.format, await parsed_of(self._client, schema)
-            if len(self._parsed) >= CACHED_MAX:
-                del self._parsed[next(iter(self._parsed))]
-            self._parsed[schema_id] = found
-        format_name, parsed = found
-        return Decoded(parsed.decode(data[FRAME.size :]), format_name, schema_id)
+        [text] = await self.decode_many([data], chars_max=CHARS_MAX, owner=owner)
+        if isinstance(text, Exception):
+            raise text
+        return None if text is None else Decoded(json.loads(text.text), text.format, text.schema_id)
 
 
 def _batches(payloads: Sequence[bytes], numbers: Sequence[int]) -> list[list[int]]:
@@ -159,26 +153,20 @@ def _batches(payloads: Sequence[bytes], numbers: Sequence[int]) -> list[list[int
 
 async def source_of(client: RegistryClient, schema: Schema) -> Source:
     """Return a schema together with those that it refers to. Raises SchemaError, RegistryError."""
-    known: dict[str, str] = {}
-    await _collect(client, schema.references, known, set())
-    return Source(schema.format, schema.text, tuple(known.items()))
+    steps = collecting("", schema.references)
+    try:
+        _, reference = next(steps)
+        while True:
+            referred = await client.version(reference.subject, reference.version)
+            _, reference = steps.send((reference.subject, referred.schema))
+    except StopIteration as end:
+        return Source(schema.format, schema.text, tuple(end.value))
 
 
 async def parsed_of(client: RegistryClient, schema: Schema) -> Parsed:
-    """Understand a schema, together with those that it refers to. Raises SchemaError, RegistryError."""
+    """Understand a schema, together with those that it refers to, in a thread. Raises SchemaError, RegistryError.
+
+    For a process that serves nobody else; others work in a sandbox.
+    """
     source = await source_of(client, schema)
-    return await trio.to_thread.run_sync(
-        parse, schema, source.dependencies
-    )  # which takes long for a large one
-
-
-async def _collect(
-    client: RegistryClient, references: Sequence[Reference], known: dict[str, str], within: set[str]
-) -> None:
-    """Add what is referred to, each after what it needs itself. Raises RegistryError."""
-    for one in references:
-        if one.name not in known and one.name not in within:
-            schema = (await client.version(one.subject, one.version)).schema
-            within.add(one.name)
-            await _collect(client, schema.references, known, within)
-            known[one.name] = schema.text
+    return await trio.to_thread.run_sync(parse, schema, source.dependencies)

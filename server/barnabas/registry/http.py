@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Hashable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -50,29 +52,32 @@ class Answering:
         """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
         reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
 
-        async def answer(request: h11.Request, body: bytes) -> bool:
+        async def respond(request: h11.Request, body: bytes) -> bool:
             with visitor.waiting():
-                status, value = await self._answer(request, body)
+                answer = await reader.while_there(partial(self._answer, request, body, visitor))
+            if answer is None:
+                return False
+            status, value = answer
             is_head = request.method == b"HEAD"
             return await _send(reader, status, value, _type(request), head_only=is_head)
 
         async def refuse(status: int, words: str) -> bool:
             return await _send(reader, status, _error(status, words), OWN_TYPE)
 
-        await reader.serve(answer, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX)
+        await reader.serve(respond, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX)
 
-    async def _answer(self, request: h11.Request, body: bytes) -> tuple[int, Any]:
+    async def _answer(self, request: h11.Request, body: bytes, connection: Hashable) -> tuple[int, Any]:
         try:
             if self._refuses_pages and is_of_a_web_page(request, self._addresses):
                 raise RegistryError(403, 403, "requests of web pages are not answered")
-            return 200, await self._called(request, body)
+            return 200, await self._called(request, body, connection)
         except RegistryError as error:
             return error.status, _error(error.code, error.message)
         except Exception:
             log.exception("a request of the registry could not be answered")
             return 500, _error(500, "Internal Server Error")
 
-    async def _called(self, request: h11.Request, body: bytes) -> Any:
+    async def _called(self, request: h11.Request, body: bytes, connection: Hashable) -> Any:
         try:
             target = urlsplit(request.target.decode("ascii"))
             segments = tuple(unquote(one, errors="strict") for one in target.path.split("/") if one)
@@ -87,6 +92,7 @@ class Answering:
                 caller = await stack.enter_async_context(self._logins.caller(authorization))
             route, parts = find("GET" if method == "HEAD" else method, segments)
             call = Call(caller, parts, query, _body(request, body) if method in ("POST", "PUT") else None)
+            call.owner = caller.name or connection
             if "subject" in parts or route.path != "/":
                 await caller.check(route.need, call.scope)
             return await route.handle(self._registry, call)

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from barnabas.network.visitors import Visitor
-from barnabas.registry.access import Logins
+from barnabas.registry.access import Caller, Logins
 from barnabas.registry.http import BODY_BYTES_MAX, OWN_TYPE, Answering
 from tests.unit.registry.test_requests import Asked
 
@@ -115,7 +115,7 @@ async def test_who_has_not_logged_in_is_asked_to() -> None:
 async def test_who_may_not_use_a_subject_is_refused_before_it_is_looked_at() -> None:
     from barnabas.registry.errors import RegistryError
 
-    class Nobody:
+    class Nobody(Caller):
         async def check(self, need: str, subject: str | None) -> None:
             raise RegistryError(403, 40301, f"{need} {subject}")
 

@@ -15,6 +15,7 @@ from barnabas.registry.registering import Registering
 from barnabas.registry.removing import Removing
 from barnabas.registry.routes import ROUTES, Call, Registry, find
 from barnabas.registry.setting import Setting
+from tests.support.inline import Inline
 from tests.support.registries import Written
 
 VERSION_REFUSED = 422, 42202
@@ -38,7 +39,7 @@ class Asked:
     def __init__(self) -> None:
         self.written = Written()
         store: Any = self.written
-        parsing = Parsing()
+        parsing = Parsing(Inline())
         self.registry = Registry(
             store,
             Reading(store.state, parsing),

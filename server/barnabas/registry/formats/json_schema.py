@@ -7,6 +7,7 @@ registered with it, never what a network has.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urldefrag, urljoin
@@ -118,8 +119,10 @@ class JsonSchema:
     def decode(self, payload: bytes) -> Any:
         """Return the document; whether it fits was its writer's affair. Raises SchemaError."""
         try:
-            return json.loads(payload)
-        except (ValueError, RecursionError):
+            return json.loads(payload, parse_constant=_no_constant, parse_float=_finite)
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, SchemaError):
+                raise
             raise SchemaError("the data is not JSON") from None
 
     def encode(self, value: Any) -> bytes:
@@ -132,3 +135,14 @@ class JsonSchema:
         if error is not None:
             raise SchemaError(f"{error.json_path}: {error.message}")
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _no_constant(name: str) -> Any:
+    raise SchemaError(f"the data is not JSON: it has {name}")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise SchemaError(f"the data has a number that is too large: {text[:40]}")
+    return value

@@ -22,6 +22,8 @@ from barnabas.registry.formats.protobuf_text import read
 
 OWN_NAME = "default.proto"
 INDEX_MAX = 10_000
+VALUES_MAX = 1_000_000
+"""Values of a message that is decoded, also those that are not set, which JSON shows too."""
 
 
 def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> ProtobufSchema:  # noqa: ARG001
@@ -86,6 +88,7 @@ class ProtobufSchema:
         self.file = file
         self.pool = pool
         self.canonical = printed(file)
+        self._fields_max: int | None = None
 
     def normalized(self) -> str:
         """Return the text with fields by number and options by name."""
@@ -109,12 +112,42 @@ class ProtobufSchema:
         try:
             message = message_factory.GetMessageClass(self._message(path))()
             message.ParseFromString(rest)
+            self._check_count(message, len(rest))
             return json_format.MessageToDict(
                 message, always_print_fields_with_no_presence=True, preserving_proto_field_name=True,
                 descriptor_pool=self.pool,
             )  # fmt: skip
+        except SchemaError:
+            raise
         except (DecodeError, json_format.Error, TypeError, ValueError, KeyError) as error:
             raise SchemaError(f"the data does not fit its schema: {error or type(error).__name__}") from None
+
+    def _check_count(self, message: Any, size: int) -> None:
+        """Raise SchemaError for a message with very many values, of which those that are not set take no bytes."""
+        if self._fields_max is None:
+            self._fields_max = _fields_max(self.descriptor())
+        if (
+            self._fields_max * (size // 2 + 1) <= VALUES_MAX
+        ):  # a message takes two bytes, its number and its length
+            return
+        count = 0
+        messages = [message]
+        while messages:
+            last = messages.pop()
+            count += len(last.DESCRIPTOR.fields)
+            if count > VALUES_MAX:
+                raise SchemaError(f"the data has more than {VALUES_MAX:,} values, most of which are not set")
+            for field, value in last.ListFields():
+                if field.message_type is None:
+                    continue
+                if not field.is_repeated:
+                    messages.append(value)
+                elif field.message_type.GetOptions().map_entry:
+                    messages += (
+                        value.values() if field.message_type.fields_by_name["value"].message_type else ()
+                    )
+                else:
+                    messages += value
 
     def encode(self, value: Any) -> bytes:
         """Return the file's first message, from JSON. Raises SchemaError."""
@@ -136,6 +169,22 @@ class ProtobufSchema:
             name = f"{name}.{within[number].name}" if name else within[number].name
             within = within[number].nested_type
         return self.pool.FindMessageTypeByName(name)
+
+
+def _fields_max(file: Any) -> int:
+    """Return the largest number of fields that a message has, of a file and of those that it imports."""
+    largest = 0
+    files, seen = [file], {file.name}
+    while files:
+        last = files.pop()
+        messages = list(last.message_types_by_name.values())
+        while messages:
+            message = messages.pop()
+            largest = max(largest, len(message.fields))
+            messages += message.nested_types
+        files += [other for other in last.dependencies if other.name not in seen]
+        seen |= {other.name for other in last.dependencies}
+    return largest
 
 
 def _read_path(payload: bytes) -> tuple[list[int], bytes]:
