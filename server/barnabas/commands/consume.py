@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,8 +181,8 @@ class Printer:
     ) -> None:
         self.printed = 0
         self.is_writing = False
+        self.decoding = decoding
         self._render = render
-        self._decoding = decoding
         self._filters = _filters(options)
         self._count: int | None = options["count"]
 
@@ -202,8 +203,8 @@ class Printer:
 
         Raises OSError; CommandError for one that its schema does not fit.
         """
-        if self._decoding is not None:
-            records = await self._decoding.records(records)
+        if self.decoding is not None:
+            records = await self.decoding.records(records)
         wanted = [one for one in records if all(matches(one) for matches in self._filters)]
         if wanted:
             data = b"".join([self._render(one) for one in wanted])
@@ -251,6 +252,7 @@ async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer
 
     settings = _settings(connecting.properties, options)
     async with (
+        printer.decoding or nullcontext(),
         background() as nursery,
         open_consumer(
             connecting.bootstrap, settings=settings, client_settings=connecting.settings

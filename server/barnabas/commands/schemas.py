@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from barnabas.commands.connection import Connecting
     from barnabas.registry.client import RegistryClient
     from barnabas.registry.client_settings import RegistryAt
-    from barnabas.registry.decoding import Deserializer
+    from barnabas.registry.decoding import DecodedText, Deserializer
     from barnabas.registry.encoding import Serializer
+    from barnabas.sandbox.pool import Sandbox
 
 F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 """Formats of schemas, by the ends of their files' names."""
+TEXT_CHARS_MAX = 1 << 30
+"""Length of a key or value as JSON, which a command prints whole."""
 
 
 class Json(bytes):
@@ -88,39 +91,60 @@ def explained(what: str) -> Iterator[None]:
         raise CommandError(f"{what}: {error}") from None
 
 
+def own_sandbox() -> Sandbox:
+    """Return a sandbox for a command, which has nobody else to serve: its limits are those of a large record."""
+    from barnabas.sandbox.pool import Sandbox
+
+    return Sandbox(memory_bytes=1 << 30, answer_bytes_max=1 << 28, seconds_max=60)
+
+
 class Decoding:
-    """Reads keys and values of records."""
+    """Reads keys and values of records. Lifecycle: `async with`."""
 
     def __init__(self, client: RegistryClient) -> None:
         from barnabas.registry.decoding import Deserializer
 
-        self._deserializer: Deserializer = Deserializer(client)
+        self._sandbox = own_sandbox()
+        self._deserializer: Deserializer = Deserializer(client, self._sandbox)
+
+    async def __aenter__(self) -> Self:
+        await self._sandbox.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._sandbox.__aexit__(*error)
 
     async def records(self, records: Sequence[ConsumedRecord]) -> list[ConsumedRecord]:
         """Return records with JSON where keys and values name a schema; others stay as they are. Raises CommandError."""
-        return [
-            replace(one, key=await self._read(one, one.key), value=await self._read(one, one.value))
-            for one in records
-        ]
+        payloads = [data for record in records for data in (record.key, record.value) if data is not None]
+        texts = iter(await self._deserializer.decode_many(payloads, chars_max=TEXT_CHARS_MAX))
+        read: list[ConsumedRecord] = []
+        for record in records:
+            with explained(f"{record.topic} partition {record.partition} offset {record.offset}"):
+                key, value = (
+                    None if data is None else _read(data, next(texts)) for data in (record.key, record.value)
+                )
+            read.append(replace(record, key=key, value=value))
+        return read
 
-    async def _read(self, record: ConsumedRecord, data: bytes | None) -> bytes | None:
-        if data is None:
-            return None
-        with explained(f"{record.topic} partition {record.partition} offset {record.offset}"):
-            found = await self._deserializer.decode(data)
-        return data if found is None else Json.of(found.value)
+
+def _read(data: bytes, text: DecodedText | Exception | None) -> bytes:
+    """Return a payload, or the JSON that it is by its schema. Raises RegistryError, SchemaError."""
+    if isinstance(text, Exception):
+        raise text
+    return data if text is None else Json.of(json.loads(text.text))
 
 
-async def serializer_of(client: RegistryClient, subject: str, wanted: str) -> Serializer:
+async def serializer_of(client: RegistryClient, subject: str, wanted: str, sandbox: Sandbox) -> Serializer:
     """Return what writes by `latest`, by the schema of an id, or by that of a file. Raises CommandError."""
     from barnabas.registry.encoding import Serializer
 
     with explained(f"schema {wanted} of {subject}"):
         if wanted == "latest":
-            return await Serializer.of_latest(client, subject)
+            return await Serializer.of_latest(client, subject, sandbox)
         if wanted.isdecimal():
-            return await Serializer.of_id(client, int(wanted))
-        return await Serializer.of_schema(client, subject, _schema(wanted))
+            return await Serializer.of_id(client, int(wanted), sandbox)
+        return await Serializer.of_schema(client, subject, _schema(wanted), sandbox)
 
 
 def _schema(name: str) -> Any:
@@ -137,7 +161,7 @@ def _schema(name: str) -> Any:
         raise CommandError(f"{name}: {getattr(error, 'strerror', error)}") from None
 
 
-def encoded(serializer: Serializer, data: bytes) -> bytes:
+async def encoded(serializer: Serializer, data: bytes) -> bytes:
     """Return JSON, or else a text, as the schema has it. Raises ValueError."""
     from barnabas.registry.errors import SchemaError
 
@@ -145,13 +169,13 @@ def encoded(serializer: Serializer, data: bytes) -> bytes:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return serializer.encode(text)
+        return await serializer.encode(json.dumps(text))
     try:
-        return serializer.encode(value)
+        return await serializer.encode(text)
     except SchemaError as error:
         if isinstance(value, str | list | dict):
             raise
         try:
-            return serializer.encode(text)  # a text that looks like a number
+            return await serializer.encode(json.dumps(text))  # a text that looks like a number
         except SchemaError:
             raise error from None
