@@ -21,6 +21,7 @@ from barnabas.registry.client import RegistryClient
 from barnabas.registry.decoding import Deserializer
 from barnabas.registry.formats import parse
 from barnabas.registry.schemas import Schema as Ours
+from barnabas.sandbox.pool import Sandbox
 from tests.e2e.conftest import _start
 
 pytestmark = pytest.mark.e2e
@@ -76,8 +77,9 @@ class Stack:
         """Read values with our own client."""
 
         async def read() -> list[Any]:
-            deserializer = Deserializer(RegistryClient(self.url))
-            return [await deserializer.decode(one) for one in values]
+            async with Sandbox() as sandbox:
+                deserializer = Deserializer(RegistryClient(self.url), sandbox)
+                return [await deserializer.decode(one) for one in values]
 
         return [None if one is None else (one.value, one.format) for one in trio.run(read)]
 

@@ -18,17 +18,23 @@ _PROMOTED = {
 """Types that a reader takes for its own."""
 
 
-def breaks(reader: Type, writer: Type, *, steps_max: int | None = None) -> list[str]:
+def breaks(reader: Type, writer: Type) -> list[str]:
     """Say what cannot be read. Raises SchemaError where that takes too many steps."""
     rules = _Rules()
-    limit = {} if steps_max is None else {"steps_max": steps_max}
-    comparison = Comparison(rules.compare, lambda *pair: (id(pair[0]), id(pair[1])), **limit)
+    comparison = Comparison(rules.compare, lambda *pair: (id(pair[0]), id(pair[1])))
     rules.spend = comparison.spend
-    return messages(comparison.run(reader, writer), _told, once=True)
+    try:
+        return messages(comparison.run(reader, writer), _told, once=True)
+    except _AmbiguousError as error:
+        return [f"Unexpected exception during compatibility check: {error}"]
 
 
 def _told(kind: str, path: str, text: str) -> str:
     return f"{{errorType:'{kind}', description:'{text}', path:'/{path}'}}"
+
+
+class _AmbiguousError(Exception):
+    """A field is several of the writer's, upon which Java's library gives no verdict, and registries refuse."""
 
 
 class _Rules:
@@ -105,9 +111,13 @@ class _Rules:
             fields = self._fields[id(writer)] = {field.name: field for field in writer.fields}
             self.spend(len(fields))
         self.spend(1 + len(reader.aliases))
-        same = next((fields[name] for name in (reader.name, *reader.aliases) if name in fields), None)
-        if same is not None:
-            inner = yield reader.type, same.type
+        same = [fields[name] for name in dict.fromkeys((reader.name, *reader.aliases)) if name in fields]
+        if len(same) > 1:
+            raise _AmbiguousError(
+                f"the reader's field {reader.name} and its aliases name several of the writer's fields"
+            )
+        if same:
+            inner = yield reader.type, same[0].type
             outcome.include(f"{path}/type", inner)
         elif not reader.has_default:
             text = f"the field {reader.name} has no default value and is not among the writer's"

@@ -80,8 +80,6 @@ class Comparison:
         rules: Callable[[Any, Any, Outcome], Rules],
         key: Callable[[Any, Any], Hashable],
         harmless: Collection[str] = (),
-        *,
-        steps_max: int = STEPS_MAX,
     ) -> None:
         """`rules` compare a pair and add to its outcome; pairs of the same `key` are the same pair."""
         self.known: dict[Hashable, Outcome] = {}
@@ -92,7 +90,7 @@ class Comparison:
         self._rules = rules
         self._key = key
         self._harmless = harmless
-        self._steps = steps_max
+        self._steps = STEPS_MAX
 
     def spend(self, steps: int) -> None:
         """Count steps. Raises SchemaError where there are too many."""
@@ -138,10 +136,17 @@ class Comparison:
                     return begun
 
 
-def expand(
-    outcome: Outcome, *, omitted: Collection[str] = (), once: bool = False
-) -> Iterator[tuple[str, str, str]]:
-    """Yield kind, path and text of changes of other kinds than `omitted`; with `once`, those of a pair a single time."""
+def expand(outcome: Outcome) -> Iterator[Change]:
+    """Yield all changes with their whole paths, those of a pair as often as paths lead to it."""
+    for item, place in _walk(outcome, is_whole=True, once=False):
+        yield item.kind, _path(place, item.path)
+
+
+def _walk(outcome: Outcome, *, is_whole: bool, once: bool) -> Iterator[tuple[Item, Any]]:
+    """Yield changes, each with the chain of words that its place is below; unless `is_whole`, those that break something.
+
+    With `once`, those of a pair are yielded a single time.
+    """
     seen: set[int] = set()
     stack: list[tuple[Any, Iterator[Item]]] = [(None, iter(outcome.items))]
     while stack:
@@ -150,9 +155,9 @@ def expand(
         if item is None:
             stack.pop()
         elif item.outcome is None:
-            if item.kind not in omitted:
-                yield item.kind, _path(place, item.path), item.text
-        elif not (omitted and item.outcome.fits) and id(item.outcome) not in seen:
+            if is_whole or item.kind not in outcome.harmless:
+                yield item, place
+        elif (is_whole or not item.outcome.fits) and id(item.outcome) not in seen:
             if once:
                 seen.add(id(item.outcome))
             before = None if item.path.startswith("#") else place
@@ -169,17 +174,18 @@ def _path(place: Any, last: str) -> str:
 
 
 def messages(outcome: Outcome, tell: Callable[[str, str, str], str], *, once: bool = False) -> list[str]:
-    """Return what changes break, as `tell` says it of a kind, a path and a text; at the end, how many more there are."""
+    """Return what changes break, as `tell` says it of a kind, a path and a text; at the end, how many more there are.
+
+    With `once`, changes of a pair are told a single time, whatever number of paths lead to it.
+    """
     told: list[str] = []
     size = 0
-    for kind, path, text in expand(outcome, omitted=outcome.harmless or ("",), once=once):
-        message = tell(kind, _cut(path), _cut(text))
+    changes = _walk(outcome, is_whole=False, once=once)
+    for item, place in changes:
+        message = tell(item.kind, _cut(_path(place, item.path)), _cut(item.text))
         if len(told) == MESSAGES_MAX or size + len(message) > MESSAGES_CHARS_MAX:
-            more = outcome.count - len(told)
-            return [
-                *told,
-                f"and {'many' if once or more >= _COUNT_MAX / 2 else f'{more:,}'} more differences",
-            ]
+            more = 1 + sum(1 for _ in changes) if once else outcome.count - len(told)
+            return [*told, f"and {f'{more:,}' if more < _COUNT_MAX / 2 else 'very many'} more differences"]
         told.append(message)
         size += len(message)
     return told

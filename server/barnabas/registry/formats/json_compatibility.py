@@ -70,7 +70,7 @@ def compare(old: Node, new: Node) -> Outcome:
 
 def changes(old: Node, new: Node) -> list[Change]:
     """Return all changes that matter, or might. Raises Unresolvable, SchemaError."""
-    return [(kind, path) for kind, path, _ in expand(compare(old, new))]
+    return list(expand(compare(old, new)))
 
 
 def fits(found: list[Change]) -> bool:
@@ -168,7 +168,7 @@ class _Rules:
         for member in members:
             self.spend(1)
             contents = self._identities.of(member.node.contents)
-            distinct.setdefault((member.kind, member.criterion, member.is_integer, contents), member)
+            distinct.setdefault((*member.key[1:], contents), member)
         return distinct
 
     def _partners(

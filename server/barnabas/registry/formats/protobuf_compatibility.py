@@ -11,7 +11,6 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor, FileDescriptor
 
 from barnabas.registry.formats.comparing import (
-    STEPS_MAX,
     Change,
     Comparison,
     Outcome,
@@ -39,17 +38,17 @@ _KINDS = {
 """Scalar types by how they are written: those of one kind can be read as each other."""
 
 
-def compare(before: Any, after: Any, *, steps_max: int = STEPS_MAX) -> Outcome:
+def compare(before: Any, after: Any) -> Outcome:
     """Return the outcome of the comparison of two files. Raises SchemaError where that takes too many steps."""
     rules = _Rules()
-    comparison = Comparison(rules.compare, _key, HARMLESS, steps_max=steps_max)
+    comparison = Comparison(rules.compare, _key, HARMLESS)
     rules.spend = comparison.spend
     return comparison.run(before, after)
 
 
 def changes(before: Any, after: Any) -> list[Change]:
     """Return all changes of a file that matter, or might. Raises SchemaError."""
-    return [(kind, path) for kind, path, _ in expand(compare(before, after))]
+    return list(expand(compare(before, after)))
 
 
 def breaks(before: Any, after: Any) -> list[str]:
