@@ -36,10 +36,10 @@ class Everybody:
 class Asked:
     """A registry that is asked by its routes."""
 
-    def __init__(self) -> None:
-        self.written = Written()
+    def __init__(self, sandbox: Any = None, written: Written | None = None) -> None:
+        self.written = written or Written()
         store: Any = self.written
-        parsing = Parsing(Inline())
+        parsing = Parsing(sandbox or Inline())
         self.registry = Registry(
             store,
             Reading(store.state, parsing),

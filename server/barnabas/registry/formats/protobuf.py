@@ -16,14 +16,13 @@ from google.protobuf.message import DecodeError
 from barnabas.registry.errors import SchemaError
 from barnabas.registry.formats import Dependency
 from barnabas.registry.formats.protobuf_compatibility import breaks
+from barnabas.registry.formats.protobuf_counting import ValueCounter
 from barnabas.registry.formats.protobuf_known import descriptor_of
 from barnabas.registry.formats.protobuf_printing import printed
 from barnabas.registry.formats.protobuf_text import read
 
 OWN_NAME = "default.proto"
 INDEX_MAX = 10_000
-VALUES_MAX = 1_000_000
-"""Values of a message that is decoded, also those that are not set, which JSON shows too."""
 
 
 def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> ProtobufSchema:  # noqa: ARG001
@@ -88,7 +87,7 @@ class ProtobufSchema:
         self.file = file
         self.pool = pool
         self.canonical = printed(file)
-        self._fields_max: int | None = None
+        self._counters: dict[str, ValueCounter] = {}
 
     def normalized(self) -> str:
         """Return the text with fields by number and options by name."""
@@ -110,9 +109,12 @@ class ProtobufSchema:
         """Return the message as JSON, by the names of its fields. Raises SchemaError."""
         path, rest = _read_path(payload)
         try:
-            message = message_factory.GetMessageClass(self._message(path))()
+            descriptor = self._message(path)
+            if descriptor.full_name not in self._counters:
+                self._counters[descriptor.full_name] = ValueCounter(descriptor)
+            self._counters[descriptor.full_name].check(rest)
+            message = message_factory.GetMessageClass(descriptor)()
             message.ParseFromString(rest)
-            self._check_count(message, len(rest))
             return json_format.MessageToDict(
                 message, always_print_fields_with_no_presence=True, preserving_proto_field_name=True,
                 descriptor_pool=self.pool,
@@ -121,33 +123,6 @@ class ProtobufSchema:
             raise
         except (DecodeError, json_format.Error, TypeError, ValueError, KeyError) as error:
             raise SchemaError(f"the data does not fit its schema: {error or type(error).__name__}") from None
-
-    def _check_count(self, message: Any, size: int) -> None:
-        """Raise SchemaError for a message with very many values, of which those that are not set take no bytes."""
-        if self._fields_max is None:
-            self._fields_max = _fields_max(self.descriptor())
-        if (
-            self._fields_max * (size // 2 + 1) <= VALUES_MAX
-        ):  # a message takes two bytes, its number and its length
-            return
-        count = 0
-        messages = [message]
-        while messages:
-            last = messages.pop()
-            count += len(last.DESCRIPTOR.fields)
-            if count > VALUES_MAX:
-                raise SchemaError(f"the data has more than {VALUES_MAX:,} values, most of which are not set")
-            for field, value in last.ListFields():
-                if field.message_type is None:
-                    continue
-                if not field.is_repeated:
-                    messages.append(value)
-                elif field.message_type.GetOptions().map_entry:
-                    messages += (
-                        value.values() if field.message_type.fields_by_name["value"].message_type else ()
-                    )
-                else:
-                    messages += value
 
     def encode(self, value: Any) -> bytes:
         """Return the file's first message, from JSON. Raises SchemaError."""
@@ -169,22 +144,6 @@ class ProtobufSchema:
             name = f"{name}.{within[number].name}" if name else within[number].name
             within = within[number].nested_type
         return self.pool.FindMessageTypeByName(name)
-
-
-def _fields_max(file: Any) -> int:
-    """Return the largest number of fields that a message has, of a file and of those that it imports."""
-    largest = 0
-    files, seen = [file], {file.name}
-    while files:
-        last = files.pop()
-        messages = list(last.message_types_by_name.values())
-        while messages:
-            message = messages.pop()
-            largest = max(largest, len(message.fields))
-            messages += message.nested_types
-        files += [other for other in last.dependencies if other.name not in seen]
-        seen |= {other.name for other in last.dependencies}
-    return largest
 
 
 def _read_path(payload: bytes) -> tuple[list[int], bytes]:
