@@ -20,8 +20,9 @@ from barnabas_pipeline.formats.resolve import as_json
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 _ZONED = Field("time", "iso8601")
 EMPTY_ITEMS_MAX = 10_000
-"""More items and fields that take no bytes are not believed, beyond EMPTIES_PER_BYTE."""
-EMPTIES_PER_BYTE = 10
+"""More items that take no bytes are not believed."""
+EMPTY_FIELDS_PER_BYTE = 10
+"""Fields that take no bytes, of which a value may have so many for each of its bytes, and EMPTY_ITEMS_MAX besides."""
 
 
 def _refuse(detail: str) -> RefusedError:
@@ -34,7 +35,8 @@ class Reader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
-        self.budget = EMPTIES_PER_BYTE * len(data) + EMPTY_ITEMS_MAX
+        self.budget = len(data) + EMPTY_ITEMS_MAX
+        self.empties = EMPTY_FIELDS_PER_BYTE * len(data) + EMPTY_ITEMS_MAX
 
     def whole(self, plan: Plan) -> Any:
         """Read a value that takes all the bytes. Raises RefusedError."""
@@ -139,9 +141,9 @@ class Reader:
 
     def _record(self, plan: Plan) -> dict[str, Any]:
         if plan.empties:
-            self.budget -= plan.empties
-            if self.budget < 0:
-                raise _refuse("more values take no bytes than are believed")
+            self.empties -= plan.empties
+            if self.empties < 0:
+                raise _refuse("very many fields take no bytes")
         return {name: self.read(one) for name, one in zip(plan.names, plan.children, strict=True)}
 
     def _null(self, _plan: Plan) -> None:
