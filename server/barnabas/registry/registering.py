@@ -57,7 +57,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """What a decision was prepared upon."""
+    """State of a subject upon which a decision was prepared."""
 
     versions: list[Version]
     """All versions of the subject, also deleted ones."""

@@ -52,7 +52,7 @@ class Call:
     query: Mapping[str, str]
     body: Any
     owner: Hashable = None
-    """Who has one schema worked on at a time."""
+    """User or connection, of which one schema is worked on at a time."""
 
     @property
     def subject(self) -> str:

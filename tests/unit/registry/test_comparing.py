@@ -215,7 +215,7 @@ ONEOF_VERDICTS = {
     "leaves a oneof that goes": (True, True),
     "leaves a oneof that goes, with another": (True, False),
 }
-"""Whether the new schema reads old data, and the old one new data; as Confluent's releases 8.1 to 8.3 have it."""
+"""Verdicts of Confluent's releases 8.1 to 8.3: the new schema reads old data, the old one reads new data."""
 
 
 @pytest.mark.parametrize("change", ONEOFS)

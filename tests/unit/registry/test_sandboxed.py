@@ -71,7 +71,7 @@ def nested(format_name: str, depth: int) -> str:
 @pytest.mark.parametrize("depth", [30, 90, 200, 450, 900, 960, 990, 5_000])
 @pytest.mark.parametrize("format_name", ["AVRO", "JSON", "PROTOBUF"])
 async def test_depth_is_worked_on_or_refused(format_name: str, depth: int) -> None:
-    """What is taken can be compared, printed and looked up afterwards."""
+    """A schema that is taken can be compared, printed and looked up afterwards."""
     body = {"schemaType": format_name, "schema": nested(format_name, depth)}
     async with Sandbox(seconds_max=20) as sandbox:
         registry = asked(sandbox)
@@ -142,7 +142,7 @@ async def test_schemas_registered_at_once_become_versions() -> None:
 
 
 async def test_change_of_the_level_meanwhile_is_obeyed() -> None:
-    """What was prepared under the old level is prepared anew."""
+    """A change that was prepared under the old level is prepared anew."""
     store: Any = Written()
     registry = Asked(Inline(), store)
     await registry("PUT", "/config/s", {"compatibility": "NONE"})

@@ -13,7 +13,7 @@ REFERENCES_MAX = 100
 
 @dataclass(eq=False, slots=True)
 class Memory:
-    """What was worked out of the places of a schema and of those that it refers to, by the identity of their contents."""
+    """Results for places of a schema and of those that it refers to, by the identity of their contents."""
 
     nodes: dict[int, Node] = field(default_factory=dict)
     targets: dict[int, Node] = field(default_factory=dict)
