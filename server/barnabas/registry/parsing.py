@@ -22,6 +22,7 @@ from barnabas.registry.work import Source, Understood
 from barnabas.sandbox.messages import SandboxError
 from barnabas.sandbox.pool import Sandbox
 
+__all__ = ["SCHEMA_CHARACTERS_MAX", "Parsing", "dependencies_of", "pinned", "refused", "source_of"]
 T = TypeVar("T")
 
 KEPT_CHARS_MAX = 32_000_000
@@ -91,12 +92,13 @@ class Parsing:
     ) -> list[bytes | None]:
         """Return the identities of versions, None for one that cannot be understood."""
         sources = [_source_or_none(state, version) for version in versions]
-        results = {source: self._identities[source] for source in sources if source in self._identities}
-        for batch in batches([source for source in sources if source and source not in results]):
+        there = [source for source in sources if source is not None]
+        results = {source: self._identities[source] for source in there if source in self._identities}
+        for batch in batches([source for source in there if source not in results]):
             results |= await self._identities_of(batch, owner)
         return [None if source is None else results.get(source) for source in sources]
 
-    async def _identities_of(self, batch: list[Source], owner: Hashable) -> dict[Source | None, bytes | None]:
+    async def _identities_of(self, batch: list[Source], owner: Hashable) -> dict[Source, bytes | None]:
         try:
             results = await self._sandbox.call(work.identities, batch, owner=owner)
         except SandboxError:
