@@ -79,13 +79,19 @@ class Parsing:
             raise refusals.too_large()
         with refused(schema):
             source = source_of(state, subject, schema)
-            understood = None if is_new else self._understood.get(source)
+            understood = self._understood.get(source)
             if understood is None or (normalizes and understood.normalized is None):
-                understood = await self._sandbox.call(
-                    work.understand, source, is_new, normalizes, owner=owner
-                )
+                understood = await self._sandbox.call(work.understand, source, normalizes, owner=owner)
                 self._understood.put(source, understood)
+            if is_new and understood.objection:
+                raise SchemaError(understood.objection)
             return understood
+
+    def note(self, state: State, version: Version, identity: bytes) -> None:
+        """Remember the identity of a version that was registered."""
+        source = _source_or_none(state, version)
+        if source is not None:
+            self._identities.put(source, identity)
 
     async def identities(
         self, state: State, versions: Sequence[Version], owner: Hashable = None

@@ -94,7 +94,9 @@ class Registering:
                     return known
                 _check_mode(state, subject, wanted.id)
                 ground = self._ground(state, subject, wanted)
-                schema = await self._prepared(state, subject, wanted, ground, force=force, owner=owner)
+                schema, identity = await self._prepared(
+                    state, subject, wanted, ground, force=force, owner=owner
+                )
 
                 async def decide(
                     state: State, ground: _Ground = ground, schema: Schema = schema
@@ -105,6 +107,8 @@ class Registering:
 
                 version = await self._store.write(decide)
                 if version is not None:
+                    if not _normalizes(state, subject, wanted):  # which may change it
+                        self._parsing.note(state, version, identity)
                     return version
         raise refusals.timed_out()
 
@@ -125,24 +129,29 @@ class Registering:
 
     async def _prepared(
         self, state: State, subject: str, wanted: Wanted, ground: _Ground, *, force: bool, owner: Hashable
-    ) -> Schema:
-        """Return a schema as it is kept, if the versions that are there let it follow. Raises RegistryError."""
-        schema, _ = await self._understood(state, subject, wanted, is_new=wanted.id is None, owner=owner)
+    ) -> tuple[Schema, bytes]:
+        """Return a schema as it is kept, and its identity, if the versions that are there let it follow.
+
+        Raises RegistryError.
+        """
+        schema, identity = await self._understood(
+            state, subject, wanted, is_new=wanted.id is None, owner=owner
+        )
         versions = [version for version in ground.versions if not version.is_deleted]
         if ground.mode == "IMPORT":
-            return schema
+            return schema, identity
         if not force:
             details = await self._differences(state, subject, ground.schema, versions, owner)
             if details:
                 raise refusals.incompatible(subject, details)
-        return _inherited(schema, versions[-1].schema) if versions else schema
+        return _inherited(schema, versions[-1].schema) if versions else schema, identity
 
     async def _understood(
         self, state: State, subject: str, wanted: Wanted, *, is_new: bool = False, owner: Hashable
     ) -> tuple[Schema, bytes]:
         """Return a schema as it is kept, and its identity. Raises RegistryError."""
         schema = pinned(state, subject, wanted.schema)
-        normalizes = wanted.normalize or state.config(subject).get("normalize") is True
+        normalizes = _normalizes(state, subject, wanted)
         understood = await self._parsing.understand(
             state, subject, schema, is_new=is_new, normalizes=normalizes, owner=owner
         )
@@ -201,6 +210,10 @@ class Registering:
         version, details = broken
         place = f"{{oldSchemaVersion: {version.number}}}", f"{{oldSchema: '{version.schema.text}'}}"
         return [*details, *place, f"{{compatibility: '{level}'}}"]
+
+
+def _normalizes(state: State, subject: str, wanted: Wanted) -> bool:
+    return wanted.normalize or state.config(subject).get("normalize") is True
 
 
 def _decided(state: State, subject: str, wanted: Wanted, schema: Schema) -> tuple[Sequence[Record], Version]:

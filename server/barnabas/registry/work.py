@@ -43,6 +43,8 @@ class Understood:
 
     text: str
     identity: bytes
+    objection: str = ""
+    """The reason why it is refused if it is new, such as a default that its field does not have; empty without one."""
     normalized: str | None = None
     """The text in which order and spelling that mean nothing are always the same, where that was asked for."""
 
@@ -80,12 +82,19 @@ def prepare(format_name: str) -> None:
 # --- for a registry -------------------------------------------------------------------------------------------------
 
 
-def understand(source: Source, is_new: bool, normalizes: bool) -> Understood:
-    """Return a schema as it is kept; one that is new has to be such that it can be compared later. Raises SchemaError."""
-    schema = parsed(source, is_new=is_new)
-    if is_new:
-        schema.breaks(schema)
-    return Understood(schema.text, _identity(schema), schema.normalized() if normalizes else None)
+def understand(source: Source, normalizes: bool) -> Understood:
+    """Return a schema as it is kept. Raises SchemaError."""
+    objection = ""
+    try:
+        schema = parsed(source, is_new=True)
+        schema.breaks(
+            schema
+        )  # what cannot be compared with itself could not be compared with what follows it
+    except SchemaError as error:
+        objection = str(error)
+        schema = parsed(source)
+    normalized = schema.normalized() if normalizes else None
+    return Understood(schema.text, _identity(schema), objection, normalized)
 
 
 def identities(sources: Sequence[Source]) -> list[bytes | None]:
