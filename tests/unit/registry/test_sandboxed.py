@@ -32,7 +32,7 @@ QUICK = {"schema": '"string"'}
 
 
 def asked(sandbox: Any) -> Asked:
-    return Asked(sandbox)
+    return Asked(sandbox=sandbox)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ async def test_schemas_registered_at_once_become_versions() -> None:
 async def test_change_of_the_level_meanwhile_is_obeyed() -> None:
     """A change that was prepared under the old level is prepared anew."""
     store: Any = Written()
-    registry = Asked(Inline(), store)
+    registry = Asked(sandbox=Inline(), written=store)
     await registry("PUT", "/config/s", {"compatibility": "NONE"})
     await registry("POST", "/subjects/s/versions", QUICK)
     prepared = trio.Event()
@@ -187,7 +187,7 @@ async def register_chain(registry: Asked, length: int) -> None:
 
 
 async def test_chain_of_references_has_a_bound() -> None:
-    registry = Asked(Inline())
+    registry = Asked(sandbox=Inline())
     with pytest.raises(RegistryError, match="in a chain of more than 100") as refused:
         await register_chain(registry, 300)
     assert (refused.value.status, refused.value.code) == (422, 42201)
@@ -211,7 +211,7 @@ async def test_references_have_bounds(
 ) -> None:
     monkeypatch.setattr(references, name, bound)
     with pytest.raises(RegistryError, match=reason):
-        await register_chain(Asked(Inline()), 10)
+        await register_chain(Asked(sandbox=Inline()), 10)
 
 
 async def test_client_holds_a_registry_to_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,10 @@ Pair = tuple[Any, Any]
 Rules = Generator[Pair, "Outcome", None]
 
 
+class TooLargeError(SchemaError):
+    """A comparison takes more steps than it may."""
+
+
 @dataclass(slots=True)
 class Item:
     """A change of a pair, or with `outcome` the changes of a pair that it is made of."""
@@ -93,10 +97,10 @@ class Comparison:
         self._steps = STEPS_MAX
 
     def spend(self, steps: int) -> None:
-        """Count steps. Raises SchemaError where there are too many."""
+        """Count steps. Raises TooLargeError where there are too many."""
         self._steps -= steps
         if self._steps < 0:
-            raise SchemaError("the schemas are too large to be compared")
+            raise TooLargeError("the schemas are too large to be compared")
 
     def forget(self) -> None:
         """Forget outcomes, to compare again under other assumptions; steps go on counting."""
@@ -104,7 +108,7 @@ class Comparison:
         self.has_assumed = False
 
     def run(self, old: Any, new: Any) -> Outcome:
-        """Return the outcome of a pair. Raises SchemaError, and what rules raise."""
+        """Return the outcome of a pair. Raises TooLargeError, and what rules raise."""
         stack: list[tuple[Hashable, Outcome, Rules]] = []
         under_way: set[Hashable] = set()
         pair: Pair | None = (old, new)
