@@ -286,7 +286,7 @@ async def test_few_bytes_of_very_many_values_are_refused(sandbox: Sandbox) -> No
 
 async def test_payload_that_reaches_a_limit_leaves_its_batch() -> None:
     """The others are decoded, whatever one of them costs."""
-    wide = FRAME + b"\3[" + b"[]," * 400_000 + b"[]]"
+    wide = FRAME + b"\3[" + b",".join([b"[" * 400 + b"]" * 400] * 3_000) + b"]"
     payloads = [FRAME + b'\3"a"', wide, FRAME + b'\3"b"']
     async with standin(SCHEMAS) as registry, Sandbox(memory_bytes=48 << 20, seconds_max=30) as sandbox:
         first, costly, last = await deserializer(registry, sandbox).decode_many(payloads, chars_max=10)
