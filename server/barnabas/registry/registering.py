@@ -21,6 +21,8 @@ from barnabas.registry.state import State
 from barnabas.registry.store import Store
 from barnabas.registry.work import Source
 
+STEP_VERSIONS = 500
+"""Versions that are looked at in one step of the loop."""
 PREPARED_SECONDS_MAX = 60.0
 """Time in which a decision has to stand, however often others change what it was prepared upon."""
 
@@ -173,19 +175,18 @@ class Registering:
         if not versions:
             return None
         schema, identity = await self._understood(state, subject, wanted, owner=owner)
-        for version in reversed(versions):
-            if _inherited(schema, version.schema) == version.schema:
+        alike = [version for version in reversed(versions) if _is_alike(schema, version.schema)]
+        for version in alike:
+            if version.schema.text == schema.text:
                 return version
-        alike = [
-            version
-            for version in reversed(versions)
-            if schema.format == version.schema.format
-            and _inherited(replace(schema, text=version.schema.text), version.schema) == version.schema
-        ]
-        others = await self._parsing.identities(state, alike, owner)
-        return next(
-            (version for version, other in zip(alike, others, strict=True) if other == identity), None
-        )
+        for begin in range(0, len(alike), STEP_VERSIONS):
+            await trio.lowlevel.checkpoint()
+            some = alike[begin : begin + STEP_VERSIONS]
+            identities = await self._parsing.identities(state, some, owner)
+            for version, other in zip(some, identities, strict=True):
+                if other == identity:
+                    return version
+        return None
 
     async def check(
         self, state: State, subject: str, wanted: Wanted, versions: Sequence[Version], owner: Hashable = None
@@ -234,6 +235,16 @@ def _decided(state: State, subject: str, wanted: Wanted, schema: Schema) -> tupl
         and not state.referring_to(subject, older.number, deleted=True)
     ]
     return [*replaced, schema_record(version)], version
+
+
+def _is_alike(schema: Schema, other: Schema) -> bool:
+    """Tell whether a schema is another one but for its text; metadata and rules that it does not bring are inherited."""
+    return (
+        schema.format == other.format
+        and schema.references == other.references
+        and (schema.metadata is None or schema.metadata == other.metadata)
+        and (schema.rule_set is None or schema.rule_set == other.rule_set)
+    )
 
 
 def _inherited(schema: Schema, before: Schema) -> Schema:
