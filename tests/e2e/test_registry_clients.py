@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +26,9 @@ from barnabas.registry.client import RegistryClient
 from barnabas.registry.decoding import Deserializer
 from barnabas.registry.formats import parse
 from barnabas.registry.schemas import Schema as Ours
+from barnabas.sandbox.pool import Sandbox
 from tests.e2e.conftest import _start
+from tests.support import odd_schemas
 
 pytestmark = pytest.mark.e2e
 
@@ -76,8 +83,9 @@ class Stack:
         """Read values with our own client."""
 
         async def read() -> list[Any]:
-            deserializer = Deserializer(RegistryClient(self.url))
-            return [await deserializer.decode(one) for one in values]
+            async with Sandbox() as sandbox:
+                deserializer = Deserializer(RegistryClient(self.url), sandbox)
+                return [await deserializer.decode(one) for one in values]
 
         return [None if one is None else (one.value, one.format) for one in trio.run(read)]
 
@@ -198,3 +206,30 @@ def test_the_client_that_administers(stack: Stack) -> None:
     assert client.delete_subject("admin") == [2]
     assert client.delete_subject("admin", permanent=True) == [1, 2]
     assert "admin" not in client.get_subjects()
+
+
+def test_broker_ends_while_schemas_are_worked_on(tmp_path: Path) -> None:
+    """Small schemas that lead to very much hold up neither other requests nor the end."""
+    broker = _start(tmp_path / "data", options=["--registry", "127.0.0.1:0"])
+    slow = odd_schemas.protobuf_union("string", 20_000)
+    body = json.dumps({"schemaType": "PROTOBUF", "schema": slow}).encode()
+
+    def register(subject: str, content: bytes) -> int:
+        url = f"{broker.registry_url}/subjects/{subject}/versions"
+        asking = urllib.request.Request(url, content, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(asking, timeout=60) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(register, f"slow{number}", body) for number in range(3)]
+        time.sleep(1)
+        assert register("quick", b'{"schema": "\\"int\\""}') == 200
+        begin = time.monotonic()
+        assert broker.stop() == 0
+        assert time.monotonic() - begin < 10
+        assert {one.result() for one in asked} <= {0, 422}

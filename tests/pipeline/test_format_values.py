@@ -10,15 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from barnabas.registry.formats import parse
 from barnabas.registry.schemas import Schema
 from barnabas_pipeline.field_types import Array, Decimal, Enum, Field, Map, Record, Type, Union
 from barnabas_pipeline.formats import avro_values
-from barnabas_pipeline.formats.avro_plan import Plan
+from barnabas_pipeline.formats.avro_columns import has_fast_way
+from barnabas_pipeline.formats.avro_plan import Plan, plan_of
 from barnabas_pipeline.formats.avro_values import Reader
 from barnabas_pipeline.formats.base import RefusedError
 from barnabas_pipeline.formats.framing import unframed, view_of
 from barnabas_pipeline.formats.json import JsonDecoder
 from barnabas_pipeline.formats.json_values import Checker, parse_object
+from barnabas_pipeline.formats.protobuf import ProtobufWriter
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
 from tests.pipeline.test_format_schemas import registered
 
@@ -376,6 +379,34 @@ def test_items_come_in_blocks_and_are_not_more_than_the_bytes_make_believable(
 ) -> None:
     assert avro_values.EMPTY_ITEMS_MAX == 10_000
     assert read(data, plan) == expected
+
+
+EMPTIES = {"type": "record", "name": "E", "fields": [{"name": f"n{n}", "type": "null"} for n in range(1_000)]}
+
+
+@pytest.mark.parametrize(
+    "item", [EMPTIES, {**EMPTIES, "fields": [*EMPTIES["fields"], {"name": "b", "type": "boolean"}]}]
+)
+def test_fields_without_bytes_are_not_more_than_the_bytes_allow(item: Any) -> None:
+    schema = json.dumps(
+        {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": item}}]}
+    )
+    plan = plan_of(parse(Schema("AVRO", schema)).root)
+    has_byte = item is not EMPTIES
+    assert len(read(items(zigzag(5) + b"\1" * 5 * has_byte), plan)["a"]) == 5
+    data = items(zigzag(2_000) + b"\1" * 2_000 * has_byte)
+    assert read(data, plan) == ("avro", "very many fields take no bytes")
+    assert not has_fast_way(plan)
+
+
+def test_fields_of_messages_that_are_not_set_are_not_too_many() -> None:
+    fields = " ".join(f"int32 f{n} = {n};" for n in range(1, 1_001))
+    text = f'syntax = "proto3"; message M {{ repeated E e = 1; }} message E {{ {fields} }}'
+    parsed: Any = parse(Schema("PROTOBUF", text))
+    reader = ProtobufWriter(parsed.pool.FindMessageTypeByName("M"), parsed.pool)
+    assert len(reader.read(b"\x0a\0" * 500)[0]["e"]) == 500
+    with pytest.raises(RefusedError, match="more than 1,000,000 values"):
+        reader.read(b"\x0a\0" * 2_000)
 
 
 def test_of_a_key_that_is_there_twice_the_last_value_counts() -> None:

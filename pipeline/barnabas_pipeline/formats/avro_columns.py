@@ -19,10 +19,13 @@ from barnabas_pipeline.formats.json_columns import plain_column
 from barnabas_pipeline.formats.steps import FEW, FEW_ITEMS_MAX, ITEMS_MAX, StepReader
 from barnabas_pipeline.log.columns import NotSureError
 
+EMPTIES_MAX = 16
+"""Fields without bytes of a record that is read in step: each takes memory for all items of a block."""
+
 
 def has_fast_way(plan: Plan) -> bool:
-    """Tell if all of a schema can be read in step: a type in itself cannot."""
-    return not plan.is_recursive and all(map(has_fast_way, plan.children))
+    """Tell if all of a schema can be read in step: a type in itself cannot, nor a record of many fields without bytes."""
+    return not plan.is_recursive and plan.empties <= EMPTIES_MAX and all(map(has_fast_way, plan.children))
 
 
 class ColumnReader(StepReader):

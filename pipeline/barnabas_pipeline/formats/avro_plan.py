@@ -50,6 +50,8 @@ class Plan:
     symbols: tuple[str, ...] = ()
     children: list[Plan] = field(default_factory=list)
     names: tuple[str, ...] = ()
+    empties: int = 0
+    """Of a record: its fields that take no bytes, of which a few bytes could otherwise be very many values."""
     is_recursive: bool = False
     """It contains itself; `type` is json then, and it is read one by one."""
 
@@ -98,6 +100,7 @@ class _Planner:
         made = self.open[id(root)] = Plan("record", "json")
         made.children = [self.plan(one.type, depth) for one in root.fields]
         made.names = tuple(one.name for one in root.fields)
+        made.empties = sum(map(_is_empty, made.children))
         del self.open[id(root)]
         made.is_recursive |= not root.fields  # no column can be without fields
         if not made.is_recursive:
@@ -130,6 +133,13 @@ class _Planner:
             Field(name, one.type) for name, one in zip(names, children, strict=True) if one.kind != "null"
         )
         return Plan("union", Union(fields), children=children, names=tuple(names))
+
+
+def _is_empty(plan: Plan) -> bool:
+    """Tell if a value takes no bytes; of a record within itself, nothing can be read that way."""
+    if plan.kind == "record":
+        return plan.empties == len(plan.children)
+    return plan.kind == "null" or (plan.kind == "fixed" and plan.size == 0)
 
 
 def _short(root: Any) -> str:

@@ -21,6 +21,8 @@ _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 _ZONED = Field("time", "iso8601")
 EMPTY_ITEMS_MAX = 10_000
 """More items that take no bytes are not believed."""
+EMPTY_FIELDS_PER_BYTE = 10
+"""Fields that take no bytes, of which a value may have so many for each of its bytes, and EMPTY_ITEMS_MAX besides."""
 
 
 def _refuse(detail: str) -> RefusedError:
@@ -34,6 +36,7 @@ class Reader:
         self.data = data
         self.at = 0
         self.budget = len(data) + EMPTY_ITEMS_MAX
+        self.empties = EMPTY_FIELDS_PER_BYTE * len(data) + EMPTY_ITEMS_MAX
 
     def whole(self, plan: Plan) -> Any:
         """Read a value that takes all the bytes. Raises RefusedError."""
@@ -137,6 +140,10 @@ class Reader:
         return list(found.items())
 
     def _record(self, plan: Plan) -> dict[str, Any]:
+        if plan.empties:
+            self.empties -= plan.empties
+            if self.empties < 0:
+                raise _refuse("very many fields take no bytes")
         return {name: self.read(one) for name, one in zip(plan.names, plan.children, strict=True)}
 
     def _null(self, _plan: Plan) -> None:

@@ -15,6 +15,7 @@ from google.protobuf import json_format, message_factory
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from barnabas.registry.formats.protobuf_counting import ValueCounter
 from barnabas_pipeline.field_types import DAY_MAX, DAY_MIN, DAY_US
 from barnabas_pipeline.formats.base import RefusedError
 from barnabas_pipeline.formats.protobuf_plan import Message, Part
@@ -29,11 +30,13 @@ class MessageReader:
         self.plan = plan
         self.pool = pool
         self.made = message_factory.GetMessageClass(plan.descriptor)
+        self._counter = ValueCounter(plan.descriptor)
         self.inexact = False
 
     def read(self, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
         """Read one: its fields as Arrow takes them, and what goes into `_extra` beside. Raises RefusedError."""
         try:
+            self._counter.check(payload)
             message = self.made.FromString(payload)
             if not message.IsInitialized():
                 missing = ", ".join(message.FindInitializationErrors())

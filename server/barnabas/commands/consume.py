@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,8 +188,8 @@ class Printer:
         """Keys and values that their schemas do not fit, or whose schema there is not: of none of these records is anything
         printed."""
         self.is_writing = False
+        self.decoding = decoding
         self._render = render
-        self._decoding = decoding
         self._filters = _filters(options)
         self._count: int | None = options["count"]
 
@@ -210,8 +211,8 @@ class Printer:
         What cannot be read by its schema is a line on standard error. Raises OSError; CommandError for a registry that
         cannot be asked.
         """
-        if self._decoding is not None:
-            records, reasons = await self._decoding.records(records)
+        if self.decoding is not None:
+            records, reasons = await self.decoding.records(records)
             self.unread += len(reasons)
             for reason in reasons:
                 print(f"barnabas consume: {visible(reason)}", file=sys.stderr)
@@ -265,6 +266,7 @@ async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer
 
     settings = _settings(connecting.properties, options)
     async with (
+        printer.decoding or nullcontext(),
         background() as nursery,
         open_consumer(
             connecting.bootstrap, settings=settings, client_settings=connecting.settings

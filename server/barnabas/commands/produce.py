@@ -21,7 +21,7 @@ from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Table
 from barnabas.commands.parsing import moment_ms, unescaped
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
-from barnabas.commands.schemas import encoded, registry_of, registry_option, serializer_of
+from barnabas.commands.schemas import encoded, own_sandbox, registry_of, registry_option, serializer_of
 from barnabas.commands.session import Session, asking
 from barnabas.environment.terminal import counted
 from barnabas.records.compression import CODECS_BY_NAME
@@ -133,11 +133,11 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
     """Send records to TOPIC: VALUES, or lines of files or of standard input."""
     reading = _reading(values, options)
     settings = _settings(session.connecting.properties, options)
-    encoding = await _encoding(topic, session.connecting, options)
     if not options["auto_create"]:
         await _require(session, topic)
     sent = Sent(trio.current_time())
     async with AsyncExitStack() as stack:
+        encoding = await _encoding(topic, session.connecting, options, stack)
         if not options["quiet"] and sys.stderr.isatty():
             nursery = await stack.enter_async_context(background())
             nursery.start_soon(_show_progress, sent)
@@ -280,17 +280,18 @@ async def _read(descriptor: int) -> bytes:
 
 
 async def _encoding(
-    topic: str, connecting: Connecting, options: dict[str, Any]
+    topic: str, connecting: Connecting, options: dict[str, Any], stack: AsyncExitStack
 ) -> tuple[Serializer | None, Serializer | None]:
-    """Return what writes keys and values, and does so with the key of all records. Raises CommandError."""
+    """Return what writes keys and values, for as long as the stack is open. Raises CommandError."""
     if options["key_schema"] is None and options["value_schema"] is None:
         return None, None
     registry = registry_of(options["registry"], connecting)
     if registry is None:
         raise click.UsageError("--key-schema and --value-schema need --registry")
     client = registry.client()
+    sandbox = await stack.enter_async_context(own_sandbox())
     key, value = [
-        None if wanted is None else await serializer_of(client, f"{topic}-{part}", wanted)
+        None if wanted is None else await serializer_of(client, f"{topic}-{part}", wanted, sandbox)
         for part, wanted in (("key", options["key_schema"]), ("value", options["value_schema"]))
     ]
     return key, value
@@ -304,10 +305,10 @@ async def _encoded(
     async for record in records:
         number += 1
         try:
-            key, value = (
-                data if serializer is None or data is None else encoded(serializer, data)
+            key, value = [
+                data if serializer is None or data is None else await encoded(serializer, data)
                 for serializer, data in zip(encoding, (record.key, record.value), strict=True)
-            )
+            ]
         except ValueError as error:
             raise CommandError(f"record {number}: {error}") from None
         yield replace(record, key=key, value=value)

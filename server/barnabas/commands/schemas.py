@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from barnabas.commands.connection import Connecting
     from barnabas.registry.client import RegistryClient
     from barnabas.registry.client_settings import RegistryAt
-    from barnabas.registry.decoding import Deserializer
+    from barnabas.registry.decoding import DecodedText, Deserializer
     from barnabas.registry.encoding import Serializer
+    from barnabas.sandbox.pool import Sandbox
 
 F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 """Formats of schemas, by the ends of their files' names."""
+TEXT_CHARS_MAX = 1 << 30
+"""Length of a key or value as JSON, which a command prints whole."""
 OF_RECORDS = (40301, 40401, 40402, 40403)
 """Codes with which a registry refuses what one record names, a schema or one that it refers to, not the whole command."""
 
@@ -90,13 +93,28 @@ def explained(what: str) -> Iterator[None]:
         raise CommandError(f"{what}: {error}") from None
 
 
+def own_sandbox() -> Sandbox:
+    """Return a sandbox for a command, which has nobody else to serve: its limits are those of a large record."""
+    from barnabas.sandbox.pool import Sandbox
+
+    return Sandbox(memory_bytes=1 << 30, answer_bytes_max=1 << 28, seconds_max=60)
+
+
 class Decoding:
-    """Reads keys and values of records."""
+    """Reads keys and values of records. Lifecycle: `async with`."""
 
     def __init__(self, client: RegistryClient) -> None:
         from barnabas.registry.decoding import Deserializer
 
-        self._deserializer: Deserializer = Deserializer(client)
+        self._sandbox = own_sandbox()
+        self._deserializer: Deserializer = Deserializer(client, self._sandbox)
+
+    async def __aenter__(self) -> Self:
+        await self._sandbox.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._sandbox.__aexit__(*error)
 
     async def records(self, records: Sequence[ConsumedRecord]) -> tuple[list[ConsumedRecord], list[str]]:
         """Return records with JSON where keys and values name a schema, others as they are, and what cannot be read.
@@ -106,12 +124,15 @@ class Decoding:
         """
         from barnabas.registry.errors import RegistryError, SchemaError
 
+        payloads = [data for record in records for data in (record.key, record.value) if data is not None]
+        texts = iter(await self._deserializer.decode_many(payloads, chars_max=TEXT_CHARS_MAX))
         readable, reasons = [], []
         for record in records:
             place = f"{record.topic} partition {record.partition} offset {record.offset}"
+            pair = [None if data is None else (data, next(texts)) for data in (record.key, record.value)]
             try:
-                key, value = await self._read(record.key), await self._read(record.value)
-            except (SchemaError, RecursionError) as error:
+                key, value = (None if entry is None else _read(*entry) for entry in pair)
+            except SchemaError as error:
                 reasons.append(f"{place}: {error}")
             except RegistryError as error:
                 if error.code not in OF_RECORDS:
@@ -121,21 +142,24 @@ class Decoding:
                 readable.append(replace(record, key=key, value=value))
         return readable, reasons
 
-    async def _read(self, data: bytes | None) -> bytes | None:
-        decoded = None if data is None else await self._deserializer.decode(data)
-        return data if decoded is None else Json.of(decoded.value)
+
+def _read(data: bytes, text: DecodedText | Exception | None) -> bytes:
+    """Return a payload, or the JSON that it is by its schema. Raises RegistryError, SchemaError."""
+    if isinstance(text, Exception):
+        raise text
+    return data if text is None else Json.of(json.loads(text.text))
 
 
-async def serializer_of(client: RegistryClient, subject: str, wanted: str) -> Serializer:
+async def serializer_of(client: RegistryClient, subject: str, wanted: str, sandbox: Sandbox) -> Serializer:
     """Return what writes by `latest`, by the schema of an id, or by that of a file. Raises CommandError."""
     from barnabas.registry.encoding import Serializer
 
     with explained(f"schema {wanted} of {subject}"):
         if wanted == "latest":
-            return await Serializer.of_latest(client, subject)
+            return await Serializer.of_latest(client, subject, sandbox)
         if wanted.isdecimal():
-            return await Serializer.of_id(client, int(wanted))
-        return await Serializer.of_schema(client, subject, _schema(wanted))
+            return await Serializer.of_id(client, int(wanted), sandbox)
+        return await Serializer.of_schema(client, subject, _schema(wanted), sandbox)
 
 
 def _schema(name: str) -> Any:
@@ -152,7 +176,7 @@ def _schema(name: str) -> Any:
         raise CommandError(f"{name}: {getattr(error, 'strerror', error)}") from None
 
 
-def encoded(serializer: Serializer, data: bytes) -> bytes:
+async def encoded(serializer: Serializer, data: bytes) -> bytes:
     """Return JSON, or else a text, as the schema has it. Raises ValueError."""
     from barnabas.registry.errors import SchemaError
 
@@ -160,13 +184,13 @@ def encoded(serializer: Serializer, data: bytes) -> bytes:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return serializer.encode(text)
+        return await serializer.encode(json.dumps(text))
     try:
-        return serializer.encode(value)
+        return await serializer.encode(text)
     except SchemaError as error:
         if isinstance(value, str | list | dict):
             raise
         try:
-            return serializer.encode(text)  # a text that looks like a number
+            return await serializer.encode(json.dumps(text))  # a text that looks like a number
         except SchemaError:
             raise error from None

@@ -56,6 +56,9 @@ def topic_of(subject: str) -> str:
 class Caller:
     """Sender of a request, who may do all: there are no users."""
 
+    name = ""
+    """The user's name; empty without one."""
+
     async def check(self, need: str, subject: str | None) -> None:
         """Raise RegistryError unless a subject, or with None the settings of all, may be used so."""
 
@@ -67,8 +70,9 @@ class Caller:
 class User(Caller):
     """Sender of a request, as a user of the broker's."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, name: str = "") -> None:
         self._client = client
+        self.name = name
 
     async def check(self, need: str, subject: str | None) -> None:
         """Raise RegistryError unless a subject, or with None the settings of all, may be used so."""
@@ -157,7 +161,7 @@ class Logins:
                     await client.any_connection()
                 except AuthenticationError:
                     raise _refused() from None
-                yield User(client)
+                yield User(client, user)
         except ClientError as error:
             raise RegistryError(500, 50001, f"the broker cannot be asked: {error}") from None
 

@@ -1,29 +1,39 @@
 """Keys and values of records read by the schemas that they name: a byte of 0, the id in four bytes, and the data.
 
 The rule: bytes that are not framed so are none of its business; those that are and cannot be read are an error that says
-why.
+why. Schemas are parsed and payloads decoded in a sandbox, many at a time.
 """
 
 from __future__ import annotations
 
+import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import trio
 
+from barnabas.registry import work
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import RegistryError, SchemaError
 from barnabas.registry.formats import Parsed, parse
-from barnabas.registry.schemas import Reference, Schema
+from barnabas.registry.references import collecting
+from barnabas.registry.schemas import Schema
+from barnabas.registry.work import Source
+from barnabas.sandbox.messages import SandboxError
+from barnabas.sandbox.pool import Sandbox
 
 FRAME = struct.Struct(">bI")
 MAGIC = 0
 CACHED_MAX = 1_000
 """Schemas that are kept ready for reading."""
+BATCH_BYTES_MAX = 4 << 20
+"""Bytes of payloads that are decoded by one call of the sandbox."""
+CHARS_MAX = 1 << 30
+"""Length of a text that is not cut."""
 
-__all__ = ["Decoded", "Deserializer", "RegistryError", "SchemaError"]
+__all__ = ["Decoded", "DecodedText", "Deserializer", "RegistryError", "SchemaError"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,16 @@ class Decoded:
     """A key or value as JSON has it, the format (`AVRO`, `JSON`, `PROTOBUF`) and the id of its schema."""
 
     value: Any
+    format: str
+    schema_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedText:
+    """A key or value as JSON, perhaps cut, the format (`AVRO`, `JSON`, `PROTOBUF`) and the id of its schema."""
+
+    text: str
+    is_cut: bool
     format: str
     schema_id: int
 
@@ -46,40 +66,107 @@ def schema_id_of(data: bytes) -> int | None:
 class Deserializer:
     """Reads keys and values; many at a time may be read by one."""
 
-    def __init__(self, client: RegistryClient) -> None:
+    def __init__(self, client: RegistryClient, sandbox: Sandbox) -> None:
         self._client = client
-        self._parsed: dict[int, tuple[str, Parsed]] = {}
+        self._sandbox = sandbox
+        self._sources: dict[int, Source] = {}
 
-    async def decode(self, data: bytes) -> Decoded | None:
+    async def decode_many(
+        self, payloads: Sequence[bytes], *, chars_max: int, owner: Hashable = None
+    ) -> list[DecodedText | SchemaError | RegistryError | None]:
+        """Return payloads as JSON, each cut to so many characters; None for bytes that do not name a schema.
+
+        In place of a payload that cannot be decoded, or whose schema cannot be had, its error is returned. `owner` has one
+        call at a time, see `Sandbox.call`.
+        """
+        results: list[DecodedText | SchemaError | RegistryError | None] = [None] * len(payloads)
+        places: dict[int, list[int]] = {}
+        for place, payload in enumerate(payloads):
+            schema_id = schema_id_of(payload)
+            if schema_id is not None:
+                places.setdefault(schema_id, []).append(place)
+        for schema_id, numbers in places.items():
+            try:
+                source = await self._source(schema_id)
+            except (RegistryError, SchemaError) as error:
+                for number in numbers:
+                    results[number] = error
+                continue
+            for batch in _batches(payloads, numbers):
+                datas = [payloads[number][FRAME.size :] for number in batch]
+                for number, text in zip(
+                    batch, await self._decoded(source, datas, chars_max, owner), strict=True
+                ):
+                    results[number] = (
+                        text
+                        if isinstance(text, SchemaError)
+                        else DecodedText(text.text, text.is_cut, source.format, schema_id)
+                    )
+        return results
+
+    async def _decoded(
+        self, source: Source, payloads: list[bytes], chars_max: int, owner: Hashable
+    ) -> list[work.Text | SchemaError]:
+        """Return what a batch says; a batch that reaches a limit is decoded one by one, so that the culprit is found."""
+        try:
+            return await self._sandbox.call(work.decode_many, source, payloads, chars_max, owner=owner)
+        except SandboxError as error:
+            if len(payloads) == 1:
+                return [SchemaError(f"the data cannot be decoded: {error}")]
+        except SchemaError as error:
+            return [error] * len(payloads)
+        half = len(payloads) // 2
+        return [
+            *await self._decoded(source, payloads[:half], chars_max, owner),
+            *await self._decoded(source, payloads[half:], chars_max, owner),
+        ]
+
+    async def _source(self, schema_id: int) -> Source:
+        source = self._sources.get(schema_id)
+        if source is None:
+            source = await source_of(self._client, await self._client.schema(schema_id))
+            if len(self._sources) >= CACHED_MAX:
+                del self._sources[next(iter(self._sources))]
+            self._sources[schema_id] = source
+        return source
+
+    async def decode(self, data: bytes, *, owner: Hashable = None) -> Decoded | None:
         """Return what was written; None for bytes that do not name a schema. Raises SchemaError, RegistryError."""
-        schema_id = schema_id_of(data)
-        if schema_id is None:
-            return None
-        found = self._parsed.get(schema_id)
-        if found is None:
-            schema = await self._client.schema(schema_id)
-            found = schema.format, await parsed_of(self._client, schema)
-            if len(self._parsed) >= CACHED_MAX:
-                del self._parsed[next(iter(self._parsed))]
-            self._parsed[schema_id] = found
-        format_name, parsed = found
-        return Decoded(parsed.decode(data[FRAME.size :]), format_name, schema_id)
+        [text] = await self.decode_many([data], chars_max=CHARS_MAX, owner=owner)
+        if isinstance(text, Exception):
+            raise text
+        return None if text is None else Decoded(json.loads(text.text), text.format, text.schema_id)
+
+
+def _batches(payloads: Sequence[bytes], numbers: Sequence[int]) -> list[list[int]]:
+    """Split places of payloads into those that are decoded together."""
+    batches: list[list[int]] = [[]]
+    size = 0
+    for number in numbers:
+        if batches[-1] and size + len(payloads[number]) > BATCH_BYTES_MAX:
+            batches.append([])
+            size = 0
+        batches[-1].append(number)
+        size += len(payloads[number])
+    return batches
+
+
+async def source_of(client: RegistryClient, schema: Schema) -> Source:
+    """Return a schema together with those that it refers to. Raises SchemaError, RegistryError."""
+    steps = collecting("", schema.references)
+    try:
+        _, reference = next(steps)
+        while True:
+            referred = await client.version(reference.subject, reference.version)
+            _, reference = steps.send((reference.subject, referred.schema))
+    except StopIteration as end:
+        return Source(schema.format, schema.text, tuple(end.value))
 
 
 async def parsed_of(client: RegistryClient, schema: Schema) -> Parsed:
-    """Understand a schema, together with those that it refers to. Raises SchemaError, RegistryError."""
-    known: dict[str, str] = {}
-    await _collect(client, schema.references, known, set())
-    return await trio.to_thread.run_sync(parse, schema, [*known.items()])  # which takes long for a large one
+    """Understand a schema, together with those that it refers to, in a thread. Raises SchemaError, RegistryError.
 
-
-async def _collect(
-    client: RegistryClient, references: Sequence[Reference], known: dict[str, str], within: set[str]
-) -> None:
-    """Add what is referred to, each after what it needs itself. Raises RegistryError."""
-    for one in references:
-        if one.name not in known and one.name not in within:
-            schema = (await client.version(one.subject, one.version)).schema
-            within.add(one.name)
-            await _collect(client, schema.references, known, within)
-            known[one.name] = schema.text
+    For a process that serves nobody else; others work in a sandbox.
+    """
+    source = await source_of(client, schema)
+    return await trio.to_thread.run_sync(parse, schema, source.dependencies)

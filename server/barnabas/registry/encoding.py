@@ -1,39 +1,62 @@
-"""Keys and values of records written by a schema: a byte of 0, the id in four bytes, and the data."""
+"""Keys and values of records written by a schema: a byte of 0, the id in four bytes, and the data.
+
+The rule: a value comes as the text of its JSON, and is read and written in a sandbox, as the schema is.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable, Sequence
 
+from barnabas.registry import work
 from barnabas.registry.client import RegistryClient
-from barnabas.registry.decoding import FRAME, MAGIC, parsed_of
-from barnabas.registry.formats import Parsed
+from barnabas.registry.decoding import FRAME, MAGIC, source_of
+from barnabas.registry.errors import SchemaError
 from barnabas.registry.schemas import Schema
+from barnabas.registry.work import Source
+from barnabas.sandbox.messages import SandboxError
+from barnabas.sandbox.pool import Sandbox
 
 
 class Serializer:
     """Writes values by one schema."""
 
-    def __init__(self, schema_id: int, parsed: Parsed) -> None:
+    def __init__(self, schema_id: int, source: Source, sandbox: Sandbox) -> None:
         self._frame = FRAME.pack(MAGIC, schema_id)
-        self._parsed = parsed
+        self._source = source
+        self._sandbox = sandbox
 
     @classmethod
-    async def of_id(cls, client: RegistryClient, schema_id: int) -> Serializer:
+    async def of_id(cls, client: RegistryClient, schema_id: int, sandbox: Sandbox) -> Serializer:
         """Return what writes by the schema of an id. Raises RegistryError, SchemaError."""
-        return cls(schema_id, await parsed_of(client, await client.schema(schema_id)))
+        return cls(schema_id, await source_of(client, await client.schema(schema_id)), sandbox)
 
     @classmethod
-    async def of_latest(cls, client: RegistryClient, subject: str) -> Serializer:
+    async def of_latest(cls, client: RegistryClient, subject: str, sandbox: Sandbox) -> Serializer:
         """Return what writes by the newest schema of a subject. Raises RegistryError, SchemaError."""
-        found = await client.latest(subject)
-        return cls(found.id, await parsed_of(client, found.schema))
+        latest = await client.latest(subject)
+        return cls(latest.id, await source_of(client, latest.schema), sandbox)
 
     @classmethod
-    async def of_schema(cls, client: RegistryClient, subject: str, schema: Schema) -> Serializer:
+    async def of_schema(
+        cls, client: RegistryClient, subject: str, schema: Schema, sandbox: Sandbox
+    ) -> Serializer:
         """Register a schema with a subject, and return what writes by it. Raises RegistryError, SchemaError."""
         schema_id = await client.register(subject, schema)
-        return cls(schema_id, await parsed_of(client, schema))
+        return cls(schema_id, await source_of(client, schema), sandbox)
 
-    def encode(self, value: Any) -> bytes:
-        """Return a value, made of what JSON has, as bytes. Raises SchemaError for one that does not fit."""
-        return self._frame + self._parsed.encode(value)
+    async def encode(self, value_text: str, *, owner: Hashable = None) -> bytes:
+        """Return a value, given as JSON, as bytes. Raises SchemaError for one that does not fit."""
+        data = (await self.encode_many([value_text], owner=owner))[0]
+        if isinstance(data, SchemaError):
+            raise data
+        return data
+
+    async def encode_many(
+        self, value_texts: Sequence[str], *, owner: Hashable = None
+    ) -> list[bytes | SchemaError]:
+        """Return values, given as JSON, as bytes, and an error in place of one that does not fit. Raises SchemaError."""
+        try:
+            results = await self._sandbox.call(work.encode_many, self._source, [*value_texts], owner=owner)
+        except SandboxError as error:
+            raise SchemaError(f"the value cannot be written: {error}") from None
+        return [data if isinstance(data, SchemaError) else self._frame + data for data in results]

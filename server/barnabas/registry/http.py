@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -62,9 +62,12 @@ class Answering:
         """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
         reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
 
-        async def answer(request: h11.Request, body: bytes) -> bool:
+        async def respond(request: h11.Request, body: bytes) -> bool:
             with visitor.waiting():
-                status, value = await self._answer(request, body)
+                answer = await reader.while_there(partial(self._answer, request, body, visitor))
+            if answer is None:
+                return False
+            status, value = answer
             is_head = request.method == b"HEAD"
             return await _send(reader, status, value, _type(request), head_only=is_head)
 
@@ -72,7 +75,7 @@ class Answering:
             return await _send(reader, status, _error(status, words), OWN_TYPE)
 
         await reader.serve(
-            answer, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=self._body_bytes_max
+            respond, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=self._body_bytes_max
         )
 
     def _body_bytes_max(self, request: h11.Request) -> int:
@@ -81,11 +84,11 @@ class Answering:
             return SMALL_BYTES_MAX
         return BODY_BYTES_MAX if request.method == b"POST" else JSON_BYTES_MAX
 
-    async def _answer(self, request: h11.Request, body: bytes) -> tuple[int, Any]:
+    async def _answer(self, request: h11.Request, body: bytes, connection: Hashable) -> tuple[int, Any]:
         try:
             if refusal := self._refusal(request):
                 raise RegistryError(403, 403, refusal)
-            return 200, await self._called(request, body)
+            return 200, await self._called(request, body, connection)
         except RegistryError as error:
             return error.status, _error(error.code, error.message)
         except Exception:
@@ -104,7 +107,7 @@ class Answering:
             return "this host name is none of the registry's: use its address"
         return ""
 
-    async def _called(self, request: h11.Request, body: bytes) -> Any:
+    async def _called(self, request: h11.Request, body: bytes, connection: Hashable) -> Any:
         try:
             target = urlsplit(request.target.decode("ascii"))
             segments = tuple(unquote(one, errors="strict") for one in target.path.split("/") if one)
@@ -118,7 +121,7 @@ class Answering:
                 authorization = dict(request.headers).get(b"authorization", b"")
                 caller = await stack.enter_async_context(self._logins.caller(authorization))
             route, parts = find("GET" if method == "HEAD" else method, segments)
-            call = Call(caller, parts, query, None)
+            call = Call(caller, parts, query, None, caller.name or connection)
             if route.path != "/":
                 await caller.check(route.need, call.scope)
             if method in ("POST", "PUT"):

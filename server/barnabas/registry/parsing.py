@@ -1,107 +1,224 @@
-"""Schemas understood, with what they refer to in the registry.
+"""Schemas understood and compared, with what they refer to in the registry.
 
-The rule: understanding and comparing takes as long as a schema is large, so it happens in a thread; what was understood is
-kept for a while.
+The rule: what a schema of others may make long or large happens in a sandbox (`work`); this process keeps texts and
+verdicts alone. What could not be understood or compared later is refused when it comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import trio
-
-from barnabas.registry import names, refusals
+from barnabas.registry import names, refusals, work
 from barnabas.registry.errors import SchemaError
-from barnabas.registry.formats import FORMATS, Dependency, Parsed, parse
+from barnabas.registry.formats import FORMATS
 from barnabas.registry.records import Version
-from barnabas.registry.schemas import Reference, Schema
+from barnabas.registry.references import Dependency, collecting
+from barnabas.registry.schemas import SCHEMA_CHARACTERS_MAX, Reference, Schema
 from barnabas.registry.state import State
+from barnabas.registry.work import Source, Understood
+from barnabas.sandbox.messages import SandboxError
+from barnabas.sandbox.pool import Sandbox
 
+__all__ = ["SCHEMA_CHARACTERS_MAX", "Parsing", "dependencies_of", "pinned", "refused", "source_of"]
 T = TypeVar("T")
 
-KEPT_MAX = 1_000
-SCHEMA_CHARACTERS_MAX = 1024 * 1024
-"""Length of a schema; Kafka's limit for a record keeps most topics from larger ones."""
-THREADS_MAX = 2
-"""Schemas that are understood or compared at a time: the interpreter has to do other things."""
+KEPT_CHARS_MAX = 32_000_000
+"""Characters of schemas whose results are kept."""
+BATCH_MAX = 100
+"""Versions that one call of the sandbox looks at."""
+BATCH_CHARS_MAX = SCHEMA_CHARACTERS_MAX
 LATEST = -1
 """A version that a reference may have, for the newest one."""
 
 
+class Kept(dict[Source, T]):
+    """Results for schemas, the oldest of which are dropped."""
+
+    def __init__(self, chars_max: int = KEPT_CHARS_MAX) -> None:
+        super().__init__()
+        self._chars_max = chars_max
+        self._chars = 0
+
+    def put(self, source: Source, result: T) -> None:
+        """Keep a result."""
+        self._chars += 0 if source in self else source.size
+        self[source] = result
+        while self._chars > self._chars_max and len(self) > 1:
+            oldest = next(iter(self))
+            self._chars -= oldest.size
+            del self[oldest]
+
+
 class Parsing:
-    """Understands schemas, and remembers those that it has understood."""
+    """Understands schemas, and remembers what it has understood."""
 
-    def __init__(self) -> None:
-        self._limiter = trio.CapacityLimiter(THREADS_MAX)
-        self._kept: dict[tuple[str, str, tuple[Dependency, ...]], Parsed] = {}
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._understood: Kept[Understood] = Kept()
+        self._identities: Kept[bytes | None] = Kept()
 
-    async def parse(self, state: State, subject: str, schema: Schema, *, is_new: bool = False) -> Parsed:
+    async def prepare(self) -> None:
+        """Have the sandbox ready for the first schema."""
+        await self._sandbox.call(work.prepare, "AVRO")
+
+    async def understand(
+        self,
+        state: State,
+        subject: str,
+        schema: Schema,
+        *,
+        is_new: bool = False,
+        normalizes: bool = False,
+        owner: Hashable = None,
+    ) -> Understood:
         """Understand a schema of a subject. Raises RegistryError."""
         if len(schema.text) > SCHEMA_CHARACTERS_MAX:
             raise refusals.too_large()
+        with refused(schema):
+            source = source_of(state, subject, schema)
+            understood = self._understood.get(source)
+            if understood is None or (normalizes and understood.normalized is None):
+                understood = await self._sandbox.call(work.understand, source, normalizes, owner=owner)
+                self._understood.put(source, understood)
+            if is_new and understood.objection:
+                raise SchemaError(understood.objection)
+            return understood
+
+    def note(self, state: State, version: Version, identity: bytes) -> None:
+        """Remember the identity of a version that was registered."""
+        source = _source_or_none(state, version)
+        if source is not None:
+            self._identities.put(source, identity)
+
+    async def identities(
+        self, state: State, versions: Sequence[Version], owner: Hashable = None
+    ) -> list[bytes | None]:
+        """Return the identities of versions, None for one that cannot be understood."""
+        sources = [_source_or_none(state, version) for version in versions]
+        there = [source for source in sources if source is not None]
+        results = {source: self._identities[source] for source in there if source in self._identities}
+        for batch in batches([source for source in there if source not in results]):
+            results |= await self._identities_of(batch, owner)
+        return [None if source is None else results.get(source) for source in sources]
+
+    async def _identities_of(self, batch: list[Source], owner: Hashable) -> dict[Source, bytes | None]:
         try:
-            dependencies = tuple(dependencies_of(state, subject, schema.references))
-            place = schema.format, schema.text, dependencies
-            found = None if is_new else self._kept.get(place)
-            if found is None:
-                found = await self.beside(partial(parse, schema, dependencies, is_new=is_new))
-                if len(self._kept) >= KEPT_MAX:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[place] = found
-            return found
-        except SchemaError as error:
-            known = "" if schema.format in FORMATS else f"; there are {', '.join(FORMATS)}"
-            references = (
-                f" with refs {[one.plain() for one in schema.references]}" if schema.references else ""
-            )
-            raise refusals.invalid_schema(
-                f"Invalid schema{references} of type {schema.format}, details: {error}{known}"
-            ) from None
+            results = await self._sandbox.call(work.identities, batch, owner=owner)
+        except SandboxError:
+            if len(batch) == 1:
+                return {}
+            halves = batch[: len(batch) // 2], batch[len(batch) // 2 :]
+            return {
+                **await self._identities_of(halves[0], owner),
+                **await self._identities_of(halves[1], owner),
+            }
+        for source, identity in zip(batch, results, strict=True):
+            self._identities.put(source, identity)
+        return dict(zip(batch, results, strict=True))
 
-    async def beside(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Do work that takes as long as a schema is large, in a thread."""
-        return await trio.to_thread.run_sync(work, *arguments, limiter=self._limiter)
+    async def differences(
+        self,
+        state: State,
+        level: str,
+        subject: str,
+        schema: Schema,
+        versions: Sequence[Version],
+        owner: Hashable = None,
+    ) -> tuple[Version, list[str]] | None:
+        """Return the first of these versions to which a schema breaks the promise of a level, and why; None without one.
 
-    async def of_version(self, state: State, version: Version) -> Parsed:
-        """Understand a version that is there. Raises RegistryError."""
-        return await self.parse(state, version.subject, version.schema)
+        Raises RegistryError.
+        """
+        with refused(schema):
+            new = source_of(state, subject, schema)
+            others = [source_of(state, version.subject, version.schema) for version in versions]
+            begin = 0
+            for batch in batches(others):
+                place, reasons = await self._sandbox.call(work.differences, level, new, batch, owner=owner)
+                if reasons:
+                    return versions[begin + place], reasons
+                begin += len(batch)
+        return None
+
+    async def written(
+        self, state: State, version: Version, output_format: str, owner: Hashable = None
+    ) -> str:
+        """Return the text of a version in a format, see `work.written`. Raises RegistryError."""
+        with refused(version.schema):
+            source = source_of(state, version.subject, version.schema)
+            return await self._sandbox.call(work.written, source, output_format, owner=owner)
+
+
+@contextmanager
+def refused(schema: Schema) -> Iterator[None]:
+    """Raise RegistryError for what a schema is, or for work on it that reaches a limit."""
+    try:
+        yield
+    except (SchemaError, SandboxError) as error:
+        hint = "" if schema.format in FORMATS else f"; there are {', '.join(FORMATS)}"
+        plain = [reference.plain() for reference in schema.references]
+        references = f" with refs {plain}" if plain else ""
+        raise refusals.invalid_schema(
+            f"Invalid schema{references} of type {schema.format}, details: {error}{hint}"
+        ) from None
+
+
+def batches(sources: Sequence[Source]) -> Iterator[list[Source]]:
+    """Split schemas into those that one call of the sandbox looks at."""
+    batch: list[Source] = []
+    size = 0
+    for source in sources:
+        if batch and (len(batch) == BATCH_MAX or size + source.size > BATCH_CHARS_MAX):
+            yield batch
+            batch, size = [], 0
+        batch.append(source)
+        size += source.size
+    if batch:
+        yield batch
 
 
 def pinned(state: State, subject: str, schema: Schema) -> Schema:
     """Return a schema whose references name their versions."""
-    if all(one.version != LATEST for one in schema.references):
+    if all(reference.version != LATEST for reference in schema.references):
         return schema
-    found = []
-    for one in schema.references:
-        versions = state.versions(names.beside(subject, one.subject))
-        is_latest = one.version == LATEST and versions
-        found.append(replace(one, version=versions[-1].number) if is_latest else one)
-    return replace(schema, references=tuple(found))
+    references = []
+    for reference in schema.references:
+        versions = state.versions(names.beside(subject, reference.subject))
+        is_latest = reference.version == LATEST and versions
+        references.append(replace(reference, version=versions[-1].number) if is_latest else reference)
+    return replace(schema, references=tuple(references))
+
+
+def source_of(state: State, subject: str, schema: Schema) -> Source:
+    """Return a schema of a subject with what it refers to. Raises SchemaError."""
+    return Source(schema.format, schema.text, tuple(dependencies_of(state, subject, schema.references)))
+
+
+def _source_or_none(state: State, version: Version) -> Source | None:
+    try:
+        return source_of(state, version.subject, version.schema)
+    except SchemaError:
+        return None
 
 
 def dependencies_of(state: State, subject: str, references: Sequence[Reference]) -> list[Dependency]:
-    """Return what a schema of a subject refers to, each after what it needs itself. Raises SchemaError."""
-    known: dict[str, str] = {}
-    _collect(state, subject, references, known, set())
-    return list(known.items())
+    """Return what a schema of a subject refers to, each after what it needs itself.
 
-
-def _collect(
-    state: State, subject: str, references: Sequence[Reference], known: dict[str, str], within: set[str]
-) -> None:
-    for one in references:
-        if one.name in known or one.name in within:
-            continue
-        referred = names.beside(subject, one.subject)
-        version = state.subjects.get(referred, {}).get(one.version)
-        if version is None:
-            raise SchemaError(
-                f'No schema reference found for subject "{one.subject}" and version {one.version}'
-            )
-        within.add(one.name)
-        _collect(state, referred, version.schema.references, known, within)
-        within.discard(one.name)
-        known[one.name] = version.schema.text
+    Raises SchemaError, also where there are too many of them, their texts are too long, or the chain that they form.
+    """
+    steps = collecting(subject, references)
+    try:
+        referring, reference = next(steps)
+        while True:
+            referred = names.beside(referring, reference.subject)
+            version = state.subjects.get(referred, {}).get(reference.version)
+            if version is None:
+                place = f'subject "{reference.subject}" and version {reference.version}'
+                raise SchemaError(f"No schema reference found for {place}")
+            referring, reference = steps.send((referred, version.schema))
+    except StopIteration as end:
+        dependencies: list[Dependency] = end.value
+        return dependencies

@@ -5,7 +5,7 @@ The rule: what is deleted is told only to who asks for it, but for the schema of
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Hashable, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple, TypeVar
 
@@ -173,15 +173,11 @@ class Reading:
             raise refusals.schema_not_found(schema_id)
         return sorted(found, key=lambda one: (one.subject != names.join(context, rest), one.is_deleted))
 
-    async def schema(self, version: Version, output_format: str) -> dict[str, Any]:
+    async def schema(self, version: Version, output_format: str, owner: Hashable = None) -> dict[str, Any]:
         """Return a version as it is answered: `serialized` has Protobuf as a descriptor, `resolved` Avro in one piece."""
         found = version.plain()
-        if output_format in ("serialized", "resolved"):
-            parsed: Any = await self._parsing.of_version(self._state, version)
-            if output_format == "serialized" and version.schema.format == "PROTOBUF":
-                found["schema"] = parsed.serialized()
-            elif output_format == "resolved" and version.schema.format == "AVRO":
-                found["schema"] = parsed.resolved()
+        if (output_format, version.schema.format) in (("serialized", "PROTOBUF"), ("resolved", "AVRO")):
+            found["schema"] = await self._parsing.written(self._state, version, output_format, owner)
         return found
 
     def last_id(self, subject: str) -> int:

@@ -6,19 +6,26 @@ same schema has elsewhere in its context, or a new one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import trio
+
 from barnabas.registry import names, refusals
-from barnabas.registry.compatibility import LEVELS, NONE, differences, is_transitive
-from barnabas.registry.formats import Parsed
-from barnabas.registry.parsing import Parsing, pinned
+from barnabas.registry.compatibility import LEVELS, NONE, is_transitive
+from barnabas.registry.parsing import Parsing, pinned, refused, source_of
 from barnabas.registry.records import Record, Version, schema_record
 from barnabas.registry.request_bodies import number_of, schema_of
 from barnabas.registry.schemas import Schema
 from barnabas.registry.state import State
 from barnabas.registry.store import Store
+from barnabas.registry.work import Source
+
+STEP_VERSIONS = 500
+"""Versions that are looked at in one step of the loop."""
+PREPARED_SECONDS_MAX = 60.0
+"""Time in which a decision has to stand, however often others change what it was prepared upon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,20 @@ class Wanted:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """State of a subject upon which a decision was prepared."""
+
+    versions: list[Version]
+    """All versions of the subject, also deleted ones."""
+    config: dict[str, Any]
+    mode: str
+    schema: Schema
+    """The schema, its references with their versions."""
+    source: Source
+    """The same with what it refers to."""
+
+
 class Registering:
     """Requests with a schema."""
 
@@ -52,115 +73,174 @@ class Registering:
         self._store = store
         self._parsing = parsing
 
-    async def register(self, subject: str, wanted: Wanted, *, force: bool = False) -> Version:
-        """Return the version of a subject that has a schema, a new one if none has. Raises RegistryError."""
+    async def register(
+        self, subject: str, wanted: Wanted, *, force: bool = False, owner: Hashable = None
+    ) -> Version:
+        """Return the version of a subject that has a schema, a new one if none has. Raises RegistryError.
+
+        A schema is understood and compared before the store decides, which others wait for; the decision stands if nothing
+        that it was prepared upon has changed meanwhile.
+        """
         if not names.is_valid(subject):
             raise refusals.invalid_subject(subject)
         state = self._store.state
-        found = await self._known(state, subject, wanted)
-        if found is not None:  # as nearly always: each producer asks when it starts
-            return found
-        _check_mode(state, subject, wanted.id)
+        with trio.move_on_after(PREPARED_SECONDS_MAX):
+            while True:
+                known = await self._known(state, subject, wanted, owner)
+                if known is not None:  # as nearly always: each producer asks when it starts
+                    return known
+                _check_mode(state, subject, wanted.id)
+                ground = self._ground(state, subject, wanted)
+                schema, identity = await self._prepared(
+                    state, subject, wanted, ground, force=force, owner=owner
+                )
 
-        async def decide(state: State) -> tuple[Sequence[Record], Version]:
-            return await self._decide(state, subject, wanted, force=force)
+                async def decide(
+                    state: State, ground: _Ground = ground, schema: Schema = schema
+                ) -> tuple[Sequence[Record], Version | None]:
+                    if ground != self._ground(state, subject, wanted):
+                        return [], None
+                    return _decided(state, subject, wanted, schema)
 
-        return await self._store.write(decide)
+                version = await self._store.write(decide)
+                if version is not None:
+                    if not _normalizes(state, subject, wanted):  # which may change it
+                        self._parsing.note(state, version, identity)
+                    return version
+        raise refusals.timed_out()
 
-    async def _known(self, state: State, subject: str, wanted: Wanted) -> Version | None:
-        found = await self.lookup(state, subject, wanted)
+    @staticmethod
+    def _ground(state: State, subject: str, wanted: Wanted) -> _Ground:
+        """Return what a decision about a schema depends on. Raises RegistryError."""
+        schema = pinned(state, subject, wanted.schema)
+        with refused(schema):
+            source = source_of(state, subject, schema)
+        versions = state.versions(subject, deleted=True)
+        return _Ground(versions, state.config(subject), state.mode(subject), schema, source)
+
+    async def _known(self, state: State, subject: str, wanted: Wanted, owner: Hashable) -> Version | None:
+        found = await self.lookup(state, subject, wanted, owner=owner)
         if found is None or (wanted.id is not None and wanted.id != found.id):
             return None
         return found if wanted.version in (0, found.number) else None
 
-    async def _decide(
-        self, state: State, subject: str, wanted: Wanted, *, force: bool
-    ) -> tuple[Sequence[Record], Version]:
-        found = await self._known(state, subject, wanted)
-        if found is not None:
-            return [], found
-        _check_mode(state, subject, wanted.id)
-        imports = state.mode(subject) == "IMPORT"
-        schema, parsed = await self._understood(state, subject, wanted, is_new=wanted.id is None)
-        versions = state.versions(subject)
-        if versions and not imports:
-            schema = _inherited(schema, versions[-1].schema)
-        if not imports and not force:
-            details = await self.differences(state, subject, parsed, versions)
+    async def _prepared(
+        self, state: State, subject: str, wanted: Wanted, ground: _Ground, *, force: bool, owner: Hashable
+    ) -> tuple[Schema, bytes]:
+        """Return a schema as it is kept, and its identity, if the versions that are there let it follow.
+
+        Raises RegistryError.
+        """
+        schema, identity = await self._understood(
+            state, subject, wanted, is_new=wanted.id is None, owner=owner
+        )
+        versions = [version for version in ground.versions if not version.is_deleted]
+        if ground.mode == "IMPORT":
+            return schema, identity
+        if not force:
+            details = await self._differences(state, subject, ground.schema, versions, owner)
             if details:
                 raise refusals.incompatible(subject, details)
-        following = max((one.number for one in state.versions(subject, deleted=True)), default=0) + 1
-        number = wanted.version or following
-        if number != following and not imports:
-            raise refusals.invalid_schema("Version is not one more than previous version")
-        schema_id = _id(state, subject, wanted, schema)
-        version = Version(subject, number, schema_id, schema)
-        replaced = [
-            tombstone
-            for one in state.versions(subject, deleted=True)
-            if one.is_deleted
-            and one.id == schema_id
-            and one.number < number
-            and not state.referring_to(subject, one.number, deleted=True)
-            for tombstone in state.tombstones("SCHEMA", subject, one.number)
-        ]
-        return [*replaced, schema_record(version)], version
+        return _inherited(schema, versions[-1].schema) if versions else schema, identity
 
     async def _understood(
-        self, state: State, subject: str, wanted: Wanted, *, is_new: bool = False
-    ) -> tuple[Schema, Parsed]:
-        """Return a schema as it is kept. Raises RegistryError."""
+        self, state: State, subject: str, wanted: Wanted, *, is_new: bool = False, owner: Hashable
+    ) -> tuple[Schema, bytes]:
+        """Return a schema as it is kept, and its identity. Raises RegistryError."""
         schema = pinned(state, subject, wanted.schema)
-        parsed = await self._parsing.parse(state, subject, schema, is_new=is_new)
-        if wanted.normalize or state.config(subject).get("normalize") is True:
+        normalizes = _normalizes(state, subject, wanted)
+        understood = await self._parsing.understand(
+            state, subject, schema, is_new=is_new, normalizes=normalizes, owner=owner
+        )
+        if normalizes:
             references = sorted(
-                dict.fromkeys(schema.references), key=lambda one: (one.name, one.subject, one.version)
+                dict.fromkeys(schema.references),
+                key=lambda reference: (reference.name, reference.subject, reference.version),
             )
-            text = await self._parsing.beside(parsed.normalized)
-            return replace(schema, text=text, references=tuple(references)), parsed
-        return replace(schema, text=parsed.text), parsed
+            schema = replace(schema, text=understood.normalized or "", references=tuple(references))
+        else:
+            schema = replace(schema, text=understood.text)
+        return schema, understood.identity
 
     async def lookup(
-        self, state: State, subject: str, wanted: Wanted, *, deleted: bool = False
+        self, state: State, subject: str, wanted: Wanted, *, deleted: bool = False, owner: Hashable = None
     ) -> Version | None:
         """Return the newest version of a subject that has a schema; None if none has. Raises RegistryError."""
         versions = state.versions(subject, deleted=deleted)
-        schema, parsed = await self._understood(state, subject, wanted)
         if not versions:
             return None
-        for one in reversed(versions):
-            if _inherited(schema, one.schema) == one.schema:
-                return one
-        for one in reversed(versions):
-            is_like = _inherited(replace(schema, text=one.schema.text), one.schema) == one.schema
-            if is_like and schema.format == one.schema.format:
-                other = await self._parsing.of_version(state, one)
-                if other.canonical == parsed.canonical:
-                    return one
+        schema, identity = await self._understood(state, subject, wanted, owner=owner)
+        alike = [version for version in reversed(versions) if _is_alike(schema, version.schema)]
+        for version in alike:
+            if version.schema.text == schema.text:
+                return version
+        for begin in range(0, len(alike), STEP_VERSIONS):
+            await trio.lowlevel.checkpoint()
+            some = alike[begin : begin + STEP_VERSIONS]
+            identities = await self._parsing.identities(state, some, owner)
+            for version, other in zip(some, identities, strict=True):
+                if other == identity:
+                    return version
         return None
 
     async def check(
-        self, state: State, subject: str, wanted: Wanted, versions: Sequence[Version]
+        self, state: State, subject: str, wanted: Wanted, versions: Sequence[Version], owner: Hashable = None
     ) -> list[str]:
         """Say why a schema does not fit versions of a subject; empty where it does. Raises RegistryError."""
-        _, parsed = await self._understood(state, subject, wanted, is_new=True)
-        return await self.differences(state, subject, parsed, versions)
+        await self._understood(state, subject, wanted, is_new=True, owner=owner)
+        return await self._differences(state, subject, pinned(state, subject, wanted.schema), versions, owner)
 
-    async def differences(
-        self, state: State, subject: str, parsed: Parsed, versions: Sequence[Version]
+    async def _differences(
+        self, state: State, subject: str, schema: Schema, versions: Sequence[Version], owner: Hashable
     ) -> list[str]:
         """Say what breaks the level of compatibility of a subject. Raises RegistryError."""
         level = str(state.config(subject).get("compatibilityLevel", "")).upper()
         if level not in LEVELS or level == NONE:
             return []
         compared = versions if is_transitive(level) else versions[-1:]
-        for one in reversed(compared):
-            other = await self._parsing.of_version(state, one)
-            details = await self._parsing.beside(differences, level, parsed, other)
-            if details:
-                place = f"{{oldSchemaVersion: {one.number}}}", f"{{oldSchema: '{one.schema.text}'}}"
-                return [*details, *place, f"{{compatibility: '{level}'}}"]
-        return []
+        broken = await self._parsing.differences(
+            state, level, subject, schema, list(reversed(compared)), owner
+        )
+        if broken is None:
+            return []
+        version, details = broken
+        place = f"{{oldSchemaVersion: {version.number}}}", f"{{oldSchema: '{version.schema.text}'}}"
+        return [*details, *place, f"{{compatibility: '{level}'}}"]
+
+
+def _normalizes(state: State, subject: str, wanted: Wanted) -> bool:
+    return wanted.normalize or state.config(subject).get("normalize") is True
+
+
+def _decided(state: State, subject: str, wanted: Wanted, schema: Schema) -> tuple[Sequence[Record], Version]:
+    """Return the version that a schema becomes, and the records that make it so. Raises RegistryError."""
+    every = state.versions(subject, deleted=True)
+    following = max((version.number for version in every), default=0) + 1
+    number = wanted.version or following
+    if number != following and state.mode(subject) != "IMPORT":
+        raise refusals.invalid_schema("Version is not one more than previous version")
+    schema_id = _id(state, subject, wanted, schema)
+    version = Version(subject, number, schema_id, schema)
+    replaced = [
+        tombstone
+        for older in every
+        if older.is_deleted
+        and older.id == schema_id
+        and older.number < number
+        and not state.referring_to(subject, older.number, deleted=True)
+        for tombstone in state.tombstones("SCHEMA", subject, older.number)
+    ]
+    return [*replaced, schema_record(version)], version
+
+
+def _is_alike(schema: Schema, other: Schema) -> bool:
+    """Tell whether a schema is another one but for its text; metadata and rules that it does not bring are inherited."""
+    return (
+        schema.format == other.format
+        and schema.references == other.references
+        and (schema.metadata is None or schema.metadata == other.metadata)
+        and (schema.rule_set is None or schema.rule_set == other.rule_set)
+    )
 
 
 def _inherited(schema: Schema, before: Schema) -> Schema:

@@ -5,7 +5,7 @@ The rule: a row is all there is to a route; who may not use the subject is refus
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,6 +51,8 @@ class Call:
     parts: Mapping[str, str]
     query: Mapping[str, str]
     body: Any
+    owner: Hashable = None
+    """User or connection, of which one schema is worked on at a time."""
 
     @property
     def subject(self) -> str:
@@ -119,7 +121,7 @@ async def _lookup(registry: Registry, call: Call) -> Any:
     state = registry.store.state
     if not state.versions(call.subject, deleted=deleted):
         raise refusals.subject_not_found(call.subject)
-    found = await registry.registering.lookup(state, call.subject, wanted, deleted=deleted)
+    found = await registry.registering.lookup(state, call.subject, wanted, deleted=deleted, owner=call.owner)
     if found is None:
         raise refusals.schema_not_found()
     return await _shown(registry, call, found)
@@ -142,7 +144,9 @@ async def _versions(registry: Registry, call: Call) -> Any:
 
 async def _register(registry: Registry, call: Call) -> Any:
     wanted = await _wanted(call)
-    found = await registry.registering.register(call.subject, wanted, force=call.has("force"))
+    found = await registry.registering.register(
+        call.subject, wanted, force=call.has("force"), owner=call.owner
+    )
     # A client takes this for the schema of the id, and wants it in the spelling that it has sent.
     shown = {name: value for name, value in found.plain().items() if name != "subject"}
     return {**shown, "schema": wanted.schema.text}
@@ -171,7 +175,7 @@ async def _delete_version(registry: Registry, call: Call) -> Any:
 
 
 async def _shown(registry: Registry, call: Call, version: Version) -> dict[str, Any]:
-    return await registry.reading.schema(version, call.query.get("format", ""))
+    return await registry.reading.schema(version, call.query.get("format", ""), call.owner)
 
 
 # --- schemas --------------------------------------------------------------------------------------------------------
@@ -247,7 +251,9 @@ async def _check_one(registry: Registry, call: Call) -> Any:
 async def _checked(registry: Registry, call: Call, versions: list[Version]) -> Any:
     wanted = await _wanted(call)
     try:
-        found = await registry.registering.check(registry.store.state, call.subject, wanted, versions)
+        found = await registry.registering.check(
+            registry.store.state, call.subject, wanted, versions, call.owner
+        )
     except RegistryError as error:
         if not call.has("verbose"):
             raise

@@ -10,6 +10,8 @@ from typing import Any
 
 AVRO = "AVRO"
 INT32_MAX = 2**31 - 1
+SCHEMA_CHARACTERS_MAX = 1024 * 1024
+"""Length of a schema; Kafka's limit for a record keeps most topics from larger ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from barnabas.registry.removing import Removing
 from barnabas.registry.routes import Registry
 from barnabas.registry.setting import Setting
 from barnabas.registry.store import TOPIC_NAME, Store
+from barnabas.sandbox.pool import Sandbox
 
 if TYPE_CHECKING:
     from barnabas.client import ClientSettings, Endpoint
@@ -70,17 +71,18 @@ class RegistryServer:
         With `logins`, users log in to the broker. Raises RegistryError, ClientError.
         """
         try:
-            store = Store(bootstrap, settings, topic)
-            parsing = Parsing()
-            registry = Registry(
-                store,
-                Reading(store.state, parsing),
-                Registering(store, parsing),
-                Removing(store),
-                Setting(store),
-            )
-            answering = Answering(registry, logins, self._site.hosts, is_local=self._site.is_local)
-            async with trio.open_nursery() as nursery:
+            async with Sandbox() as sandbox, trio.open_nursery() as nursery:
+                store = Store(bootstrap, settings, topic)
+                parsing = Parsing(sandbox)
+                registry = Registry(
+                    store,
+                    Reading(store.state, parsing),
+                    Registering(store, parsing),
+                    Removing(store),
+                    Setting(store),
+                )
+                answering = Answering(registry, logins, self._site.hosts, is_local=self._site.is_local)
+                nursery.start_soon(parsing.prepare)
                 await nursery.start(store.run)
                 await nursery.start(self._site.serve, CONNECTIONS_MAX, answering.serve)
                 task_status.started()

@@ -31,6 +31,8 @@ IDLE_MAX = 1
 """Children that are kept between calls; each holds the libraries of the formats, some 40 MB."""
 MEMORY_BYTES = 256 << 20
 ANSWER_BYTES_MAX = 16 << 20
+START_SECONDS = 0.05
+"""Time that a call waits for a child that others use before another one is started, which takes as long."""
 SECONDS_MAX = 5.0
 SHARE_SECONDS = 1.0
 """Time that a call has while others wait; also the time after which a waiting call ends the oldest one."""
@@ -136,6 +138,8 @@ class Sandbox:
         self._seconds_max = seconds_max
         self._free = trio.Semaphore(processes_max)
         self._idle: list[_Child] = []
+        self._waiting = trio.lowlevel.ParkingLot()
+        """Calls that wait for a child which others use."""
         self._running: list[_Running] = []
         self._turns: dict[Hashable, _Turn] = {}
 
@@ -206,6 +210,10 @@ class Sandbox:
             oldest.scope.cancel()
 
     async def _child(self) -> _Child:
+        if not self._idle and len(self._running) > 1:
+            with trio.move_on_after(START_SECONDS):
+                while not self._idle:
+                    await self._waiting.park()
         while self._idle:
             child = self._idle.pop()
             if child.is_running:
@@ -222,10 +230,13 @@ class Sandbox:
         except EOFError:
             raise SandboxError(_cause(await child.wait())) from None
         finally:
-            if is_reusable and len(self._idle) < IDLE_MAX:
+            if is_reusable:
                 self._idle.append(child)
+                self._waiting.unpark()
             else:
                 await child.kill()
+            while len(self._idle) > IDLE_MAX + len(self._waiting):
+                await self._idle.pop().kill()
         if result.error is not None:
             raise result.error
         return result.value

@@ -15,6 +15,7 @@ from barnabas.registry.removing import Removing
 from barnabas.registry.schemas import Schema
 from barnabas.registry.setting import Setting
 from barnabas.registry.state import State
+from tests.support.inline import Inline
 from tests.support.registries import Written
 
 SUBJECTS = ["a", "b", ":.c:a"]
@@ -50,7 +51,7 @@ steps = st.lists(
 @given(steps)
 async def test_compaction_changes_nothing(given_steps: list[Any]) -> None:
     store: Any = Written()
-    registering, removing, setting = Registering(store, Parsing()), Removing(store), Setting(store)
+    registering, removing, setting = Registering(store, Parsing(Inline())), Removing(store), Setting(store)
     given_ids: dict[tuple[bool, str], int] = {}
     for what, subject, value in given_steps:
         try:

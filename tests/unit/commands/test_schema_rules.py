@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +19,12 @@ from barnabas.commands.produce import _encoded, _encoding
 from barnabas.commands.records_in import Parsed
 from barnabas.commands.records_out import json_line
 from barnabas.commands.schemas import Decoding, Json, encoded, explained, registry_of, serializer_of
+from barnabas.registry.client import RegistryClient
+from barnabas.registry.decoding import DecodedText
 from barnabas.registry.encoding import Serializer
 from barnabas.registry.errors import RegistryError, SchemaError
 from tests.support.certificates import signed
+from tests.support.registries import standin
 
 
 class Takes:
@@ -30,7 +33,8 @@ class Takes:
     def __init__(self, *types: type) -> None:
         self.types = types
 
-    def encode(self, value: Any) -> bytes:
+    async def encode(self, text: str) -> bytes:
+        value = json.loads(text)
         if type(value) not in self.types:
             raise SchemaError(f"{value!r} is no {self.types[0].__name__}")
         return json.dumps(value).encode()
@@ -49,11 +53,11 @@ class Takes:
         ((str,), b"[" * 200_000, json.dumps("[" * 200_000).encode()),
     ],
 )
-def test_what_is_no_json_or_does_not_fit_as_such_is_a_text(
+async def test_what_is_no_json_or_does_not_fit_as_such_is_a_text(
     types: tuple[type, ...], data: bytes, written: bytes
 ) -> None:
     taker: Any = Takes(*types)
-    assert encoded(taker, data) == written
+    assert await encoded(taker, data) == written
 
 
 @pytest.mark.parametrize(
@@ -67,10 +71,12 @@ def test_what_is_no_json_or_does_not_fit_as_such_is_a_text(
         ((str,), b"\xff", "can't decode"),
     ],
 )
-def test_what_does_not_fit_is_told_as_it_was_meant(types: tuple[type, ...], data: bytes, said: str) -> None:
+async def test_what_does_not_fit_is_told_as_it_was_meant(
+    types: tuple[type, ...], data: bytes, said: str
+) -> None:
     taker: Any = Takes(*types)
     with pytest.raises(ValueError, match=said):
-        encoded(taker, data)
+        await encoded(taker, data)
 
 
 @pytest.mark.parametrize("error", [RegistryError(404, 40401, "gone"), SchemaError("gone")])
@@ -106,13 +112,14 @@ async def test_a_schema_is_the_latest_or_that_of_an_id_or_of_a_file(
     made: list[tuple[Any, ...]], tmp_path: Path, suffix: str, kind: str
 ) -> None:
     client: Any = object()
-    await serializer_of(client, "t-value", "latest")
-    await serializer_of(client, "t-value", "12")
+    sandbox: Any = object()
+    await serializer_of(client, "t-value", "latest", sandbox)
+    await serializer_of(client, "t-value", "12", sandbox)
     file = tmp_path / f"schema{suffix}"
     file.write_text("the schema")
-    await serializer_of(client, "t-value", str(file))
-    assert made[:2] == [("of_latest", client, "t-value"), ("of_id", client, 12)]
-    name, asked, subject, schema = made[2]
+    await serializer_of(client, "t-value", str(file), sandbox)
+    assert made[:2] == [("of_latest", client, "t-value", sandbox), ("of_id", client, 12, sandbox)]
+    name, asked, subject, schema, _ = made[2]
     assert (name, asked, subject, schema.format, schema.text) == (
         "of_schema",
         client,
@@ -125,12 +132,12 @@ async def test_a_schema_is_the_latest_or_that_of_an_id_or_of_a_file(
 async def test_a_file_that_is_no_schema_is_named(tmp_path: Path) -> None:
     client: Any = None
     with pytest.raises(CommandError, match=r"^x\.xsd: a schema's file ends with \.avsc, \.json, \.proto"):
-        await serializer_of(client, "s", "x.xsd")
+        await serializer_of(client, "s", "x.xsd", client)
     with pytest.raises(CommandError, match=r"gone\.json: No such file or directory$"):
-        await serializer_of(client, "s", str(tmp_path / "gone.json"))
+        await serializer_of(client, "s", str(tmp_path / "gone.json"), client)
     (tmp_path / "odd.json").write_bytes(b"\xff")
     with pytest.raises(CommandError, match=r"odd\.json: .*can't decode"):
-        await serializer_of(client, "s", str(tmp_path / "odd.json"))
+        await serializer_of(client, "s", str(tmp_path / "odd.json"), client)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +152,7 @@ async def test_a_file_that_is_no_schema_is_named(tmp_path: Path) -> None:
 async def test_keys_and_values_have_schemas_of_their_own(
     options: dict[str, str], subjects: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def of(client: Any, subject: str, wanted: str) -> str:
+    async def of(client: Any, subject: str, wanted: str, _: Any) -> str:
         assert client == "client"
         return f"{subject} {wanted}"
 
@@ -153,13 +160,14 @@ async def test_keys_and_values_have_schemas_of_their_own(
     monkeypatch.setattr(produce, "registry_of", lambda *_: SimpleNamespace(client=lambda: "client"))
     connecting: Any = None
     given = {"registry": "r", "key_schema": None, "value_schema": None, **options}
-    assert list(await _encoding("t", connecting, given)) == subjects
-    monkeypatch.setattr(produce, "registry_of", lambda *_: None)
-    if options:
-        with pytest.raises(click.UsageError, match="--key-schema and --value-schema need --registry"):
-            await _encoding("t", connecting, given)
-    else:
-        assert await _encoding("t", connecting, given) == (None, None)
+    async with AsyncExitStack() as stack:
+        assert list(await _encoding("t", connecting, given, stack)) == subjects
+        monkeypatch.setattr(produce, "registry_of", lambda *_: None)
+        if options:
+            with pytest.raises(click.UsageError, match="--key-schema and --value-schema need --registry"):
+                await _encoding("t", connecting, given, stack)
+        else:
+            assert await _encoding("t", connecting, given, stack) == (None, None)
 
 
 async def encoding(records: list[Parsed], key: Any, value: Any) -> list[Parsed]:
@@ -191,27 +199,27 @@ async def test_a_record_that_does_not_fit_its_schema_is_numbered() -> None:
 
 
 async def test_a_record_is_read_by_the_schemas_that_its_key_and_value_name() -> None:
-    asked: list[bytes] = []
-
-    async def decode(data: bytes) -> Any:
-        asked.append(data)
-        if data == b"bad":
-            raise SchemaError("no such field")
-        return SimpleNamespace(value={"ä": data.decode()}) if data.startswith(b"schema") else None
-
-    client: Any = None
-    decoding = Decoding(client)
-    decoding._deserializer = SimpleNamespace(decode=decode)  # type: ignore[assignment]
+    schema_id = b"\0\0\0\0\1"
     records = [
-        ConsumedRecord("t", 1, 7, 5, b"schema key", b"plain"), ConsumedRecord("t", 1, 8, 5, None, b"schema value"),
-    ]  # fmt: skip
-    (first, second), reasons = await decoding.records(records)
-    assert reasons == []
-    assert (first.key, first.value, first.offset) == ('{"ä": "schema key"}'.encode(), b"plain", 7)
-    assert (second.key, second.value) == (None, '{"ä": "schema value"}'.encode())
-    assert json.loads(json_line(first))["key"] == {"ä": "schema key"}
-    assert json.loads(json_line(second))["value"] == {"ä": "schema value"}
-    assert asked == [b"schema key", b"plain", b"schema value"]
+        ConsumedRecord("t", 1, 7, 5, schema_id + b"\x06key", b"plain"),
+        ConsumedRecord("t", 1, 8, 5, None, schema_id + b"\x0avalue"),
+        ConsumedRecord("t", 1, 9, 5, schema_id + b"\x06k", schema_id + b"\x02v"),
+        ConsumedRecord("t", 1, 10, 5, schema_id + b"\x02k", b"plain"),
+    ]
+    schema = {"schema": '{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}'}
+    async with (
+        standin({"/schemas/ids/1": schema}) as registry,
+        Decoding(RegistryClient(registry.url)) as decoding,
+    ):
+        (first, second, last), reasons = await decoding.records(records)
+    assert (first.key, first.value, first.offset) == (b'{"a": "key"}', b"plain", 7)
+    assert (second.key, second.value) == (None, b'{"a": "value"}')
+    assert (last.key, last.value, last.offset) == (b'{"a": "k"}', b"plain", 10)
+    assert json.loads(json_line(first))["key"] == {"a": "key"}
+    assert json.loads(json_line(second))["value"] == {"a": "value"}
+    assert len(reasons) == 1
+    assert reasons[0].startswith("t partition 1 offset 9: the data does not fit its schema")
+    assert Json.of("ä") == '"ä"'.encode()
     assert Json.of(None) == b"null"
 
 
@@ -220,18 +228,19 @@ async def test_a_record_is_read_by_the_schemas_that_its_key_and_value_name() -> 
     [
         (SchemaError("no such field"), "no such field"),
         (RegistryError(404, 40403, "Schema 7 not found"), "Schema 7 not found (40403)"),
-        (RecursionError("too deep"), "too deep"),
     ],
 )
 async def test_records_around_an_unreadable_one_are_read(failure: Exception, text: str) -> None:
-    async def decode(data: bytes) -> Any:
-        if data == b"bad":
-            raise failure
-        return SimpleNamespace(value=data.decode())
+    async def decode_many(payloads: list[bytes], *, chars_max: int) -> Any:
+        texts = (
+            DecodedText(json.dumps(data.decode()), is_cut=False, format="AVRO", schema_id=1)
+            for data in payloads
+        )
+        return [failure if data == b"bad" else text for data, text in zip(payloads, texts, strict=True)]
 
     client: Any = None
     decoding = Decoding(client)
-    decoding._deserializer = SimpleNamespace(decode=decode)  # type: ignore[assignment]
+    decoding._deserializer = SimpleNamespace(decode_many=decode_many)  # type: ignore[assignment]
     pairs = [(None, b"a"), (None, b"bad"), (b"bad", b"b"), (b"c", None)]
     records, reasons = await decoding.records(
         [ConsumedRecord("t", 1, offset, 5, key, value) for offset, (key, value) in enumerate(pairs)]
@@ -243,12 +252,12 @@ async def test_records_around_an_unreadable_one_are_read(failure: Exception, tex
 
 
 async def test_a_registry_that_is_not_there_ends_the_reading() -> None:
-    async def decode(data: bytes) -> Any:
-        raise RegistryError(0, 0, "http://r cannot be asked")
+    async def decode_many(payloads: list[bytes], *, chars_max: int) -> Any:
+        return [RegistryError(0, 0, "http://r cannot be asked") for _ in payloads]
 
     client: Any = None
     decoding = Decoding(client)
-    decoding._deserializer = SimpleNamespace(decode=decode)  # type: ignore[assignment]
+    decoding._deserializer = SimpleNamespace(decode_many=decode_many)  # type: ignore[assignment]
     with pytest.raises(CommandError, match=r"^t partition 1 offset 9: http://r cannot be asked$"):
         await decoding.records([ConsumedRecord("t", 1, 9, 5, None, b"x")])
 

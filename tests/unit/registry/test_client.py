@@ -12,6 +12,7 @@ from barnabas.registry.client import RegistryClient
 from barnabas.registry.decoding import Decoded, Deserializer, RegistryError, SchemaError, schema_id_of
 from barnabas.registry.encoding import Serializer
 from barnabas.registry.schemas import Reference, Registered, Schema
+from tests.support.inline import Inline
 from tests.support.registries import standin
 
 USER = '{"type":"record","name":"User","fields":[{"name":"name","type":"string"}]}'
@@ -32,6 +33,9 @@ def test_a_frame_is_a_byte_of_0_and_an_id(data: bytes, schema_id: int | None) ->
     assert schema_id_of(data) == schema_id
 
 
+sandbox: Any = Inline()
+
+
 async def test_records_are_read_by_the_schemas_that_they_name() -> None:
     answers = {
         "/schemas/ids/1": {"schema": USER},
@@ -49,7 +53,7 @@ async def test_records_are_read_by_the_schemas_that_they_name() -> None:
     }
     async with standin(answers) as registry:
         client = RegistryClient(registry.url)
-        deserializer = Deserializer(client)
+        deserializer = Deserializer(client, sandbox)
         assert await deserializer.decode(b"\0\0\0\0\x01\x06ann") == Decoded({"name": "ann"}, "AVRO", 1)
         assert await deserializer.decode(b"\0\0\0\0\x02\x06ann") == Decoded(
             {"lead": {"name": "ann"}}, "AVRO", 2
@@ -62,8 +66,8 @@ async def test_records_are_read_by_the_schemas_that_they_name() -> None:
             await deserializer.decode(b"\0\0\0\0\x09")
         assert (error.value.status, error.value.code) == (404, 40403)
         assert len(registry.asked) == 5
-        serializer = await Serializer.of_id(client, 1)
-        assert serializer.encode({"name": "ann"}) == b"\0\0\0\0\x01\x06ann"
+        serializer = await Serializer.of_id(client, 1, sandbox)
+        assert await serializer.encode('{"name": "ann"}') == b"\0\0\0\0\x01\x06ann"
         assert len(registry.asked) == 5
 
 
@@ -107,7 +111,7 @@ async def test_references_that_lead_in_a_circle_end() -> None:
     }
     async with standin(answers) as registry:
         with pytest.raises(SchemaError):
-            await Deserializer(RegistryClient(registry.url)).decode(b"\0\0\0\0\x01x")
+            await Deserializer(RegistryClient(registry.url), sandbox).decode(b"\0\0\0\0\x01x")
 
 
 async def test_what_is_sent_and_asked() -> None:

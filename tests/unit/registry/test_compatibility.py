@@ -21,6 +21,10 @@ def cases(name: str) -> list[Any]:
     return [pytest.param(one, id=name) for one, name in zip(found, ids, strict=True)]
 
 
+def avro_cases() -> list[Any]:
+    return [json.loads(line) for line in (TABLES / "avro.jsonl").read_text().splitlines()]
+
+
 def parsed(format_name: str, case: Any, side: str) -> Any:
     text = case[side] if isinstance(case[side], str) and format_name != "JSON" else json.dumps(case[side])
     return parse(Schema(format_name, text), [*case.get(f"{side}_imports", {}).items()], is_new=True)
@@ -101,6 +105,17 @@ def test_protobuf_schemas(case: Any) -> None:
     found = protobuf_compatibility.changes(old.descriptor(), new.descriptor())
     assert sorted(f"{kind} {path}" for kind, path in found) == case["changes"]
     assert (not new.breaks(old)) == case["fits"]
+
+
+@pytest.mark.parametrize("case", avro_cases())
+def test_avro_pair_has_the_verdict_of_java(case: Any) -> None:
+    reader, writer = (
+        parse(Schema("AVRO", json.dumps(case[side])), is_new=True) for side in ("reader", "writer")
+    )
+    reasons = reader.breaks(writer)
+    assert (not reasons) == case["fits"]
+    kinds = {reason.partition("errorType:'")[2].partition("'")[0] for reason in reasons}
+    assert sorted(kinds) == case["kinds"]
 
 
 F1 = '{"name":"f1","type":"string"}'

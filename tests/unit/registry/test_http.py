@@ -13,7 +13,7 @@ import trio.testing
 
 from barnabas.network.bodies import SMALL_BYTES_MAX
 from barnabas.network.visitors import Visitor
-from barnabas.registry.access import Logins
+from barnabas.registry.access import Caller, Logins
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.http import BODY_BYTES_MAX, JSON_BYTES_MAX, OWN_TYPE, Answering
 from barnabas.registry.parsing import SCHEMA_CHARACTERS_MAX
@@ -24,7 +24,7 @@ from tests.unit.registry.test_requests import Asked, Everybody
 SCHEMA = json.dumps({"schemaType": "JSON", "schema": "{}"}).encode()
 
 
-class Nobody:
+class Nobody(Caller):
     """A caller who may do nothing."""
 
     async def check(self, need: str, subject: str | None) -> None:

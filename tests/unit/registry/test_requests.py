@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import trio
 
+from barnabas.registry.access import Caller
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.parsing import Parsing
 from barnabas.registry.reading import STEP_SUBJECTS, Reading
@@ -19,13 +20,14 @@ from barnabas.registry.routes import ROUTES, Call, Registry, find
 from barnabas.registry.schemas import Schema
 from barnabas.registry.setting import Setting
 from barnabas.registry.state import State
+from tests.support.inline import Inline
 from tests.support.registries import Written
 
 VERSION_REFUSED = 422, 42202
 NUMBERS = ["0", "2147483648", "1.0", "+1", "٣", "one", "", "-2", "9" * 5000]
 
 
-class Everybody:
+class Everybody(Caller):
     """A caller who may do everything."""
 
     async def check(self, need: str, subject: str | None) -> None:
@@ -51,11 +53,11 @@ class Watched(Everybody):
 class Asked:
     """A registry that is asked by its routes."""
 
-    def __init__(self, caller: Any = None) -> None:
+    def __init__(self, caller: Any = None, sandbox: Any = None, written: Written | None = None) -> None:
         self.caller: Any = caller or Everybody()
-        self.written = Written()
+        self.written = written or Written()
         store: Any = self.written
-        parsing = Parsing()
+        parsing = Parsing(sandbox or Inline())
         self.registry = Registry(
             store,
             Reading(store.state, parsing),

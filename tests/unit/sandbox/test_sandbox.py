@@ -129,3 +129,19 @@ async def test_owner_has_one_call_at_a_time(sandbox):
             nursery.start_soon(call)
     times.sort()
     assert all(end <= begin for (_, end), (begin, _) in pairwise(times))
+
+
+async def test_calls_at_once_share_a_child_that_is_quick() -> None:
+    """A child takes longer to start than most calls take: a call waits a moment for one that others use."""
+    processes: list[int] = []
+    async with Sandbox() as sandbox:
+        await sandbox.call(os.getpid)
+
+        async def call() -> None:
+            processes.append(await sandbox.call(os.getpid))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(call)
+    assert len(processes) == 20
+    assert len(set(processes)) < 4

@@ -12,10 +12,12 @@ from typing import Any, Protocol
 
 from barnabas.environment.extras import explain
 from barnabas.registry.errors import SchemaError
+from barnabas.registry.references import Dependency
 from barnabas.registry.schemas import Schema
 
 FORMATS = {"JSON": "json_schema", "PROTOBUF": "protobuf", "AVRO": "avro"}
 """Formats and their modules, in the order in which a registry lists them."""
+__all__ = ["FORMATS", "Dependency", "Parsed", "check_installed", "parse"]
 _LIBRARIES = ("fastavro", "jsonschema", "proto_schema_parser")
 
 
@@ -41,10 +43,6 @@ class Parsed(Protocol):
 
     def encode(self, value: Any) -> bytes:
         """Return what stands behind the id of the schema. Raises SchemaError for a value that does not fit."""
-
-
-Dependency = tuple[str, str]
-"""A schema that is referred to: its name there, and its text."""
 
 
 def check_installed() -> None:

@@ -17,6 +17,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from barnabas.registry.errors import SchemaError
 from barnabas.registry.formats import Dependency
 from barnabas.registry.formats.avro_compatibility import breaks
+from barnabas.registry.formats.avro_counting import EmptyValues
 from barnabas.registry.formats.avro_reading import read
 from barnabas.registry.formats.avro_types import Type, Writer
 
@@ -41,6 +42,7 @@ class AvroSchema:
         self.text = Writer(referred).text(root)
         self.canonical = self.text
         self._fast: Any = None
+        self._empty: EmptyValues | None = None
 
     def normalized(self) -> str:
         """Return the schema with properties and aliases by name."""
@@ -56,6 +58,10 @@ class AvroSchema:
 
     def decode(self, payload: bytes) -> Any:
         """Return what was written. Raises SchemaError."""
+        if self._empty is None:
+            self._empty = EmptyValues(self.root)
+        if self._empty.there_are_any:
+            self._empty.check(self.root, payload)
         source = io.BytesIO(payload)
         try:
             value = fastavro.schemaless_reader(source, self._codec(), None)

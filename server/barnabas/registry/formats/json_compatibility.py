@@ -7,13 +7,15 @@ what it does not name is open, and what is added to it can refuse what was writt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from fractions import Fraction
 from typing import Any
 
 from barnabas.registry.errors import SchemaError
+from barnabas.registry.formats import comparing
+from barnabas.registry.formats.comparing import Change, Comparison, Outcome, Pair, Rules, expand
 from barnabas.registry.formats.json_kinds import View, view
-from barnabas.registry.formats.json_nodes import Node
+from barnabas.registry.formats.json_nodes import Identities, Node
 
 HARMLESS = {
     "ID_CHANGED", "DESCRIPTION_CHANGED", "TITLE_CHANGED", "DEFAULT_CHANGED", "SCHEMA_REMOVED", "TYPE_EXTENDED",
@@ -43,25 +45,32 @@ HARMLESS = {
     ),
 }  # fmt: skip
 """Changes after which old documents still fit."""
-PAIRS_MAX = 100_000
-"""Pairs of schemas that a comparison looks at, at most."""
+PATTERN_STEPS = 10
+"""Steps that a pattern counts for which a name is looked for in."""
 _CAPITAL = re.compile("(?=[A-Z])")
-Change = tuple[str, str]
-"""A kind of change, and its place below the schemas that are compared."""
+Compared = Generator[Pair, Outcome, Outcome]
+"""Has a pair compared, and returns its outcome."""
+
+
+def compare(old: Node, new: Node) -> Outcome:
+    """Return the outcome of a comparison. Raises Unresolvable, SchemaError."""
+    rules = _Rules()
+    comparison = Comparison(rules.compare, lambda before, after: (before.key, after.key), HARMLESS)
+    rules.spend = comparison.spend
+    while True:
+        # A pair that is met again within itself is taken to fit. Where it turns out not to, what was built upon that is
+        # found by another turn, until no more pairs turn out so.
+        outcome = comparison.run(view(old), view(new))
+        again = {pair: other for pair, other in comparison.known.items() if not other.fits}
+        if not comparison.has_assumed or again.keys() == comparison.assumed.keys():
+            return outcome
+        comparison.assumed = again
+        comparison.forget()
 
 
 def changes(old: Node, new: Node) -> list[Change]:
     """Return all changes that matter, or might. Raises Unresolvable, SchemaError."""
-    refuted: dict[tuple[Any, Any], list[Change]] = {}
-    while True:
-        # A pair that is met again within itself is taken to fit. Where it turns out not to, what was built upon that is
-        # found by another turn, until no more pairs turn out so.
-        comparing = _Comparing(refuted)
-        found = comparing.schemas(old, new)
-        again = {pair: one for pair, one in comparing.known.items() if not fits(one)}
-        if not comparing.has_assumed or again.keys() == refuted.keys():
-            return found
-        refuted = again
+    return list(expand(compare(old, new)))
 
 
 def fits(found: list[Change]) -> bool:
@@ -71,11 +80,12 @@ def fits(found: list[Change]) -> bool:
 
 def breaks(new: Node, old: Node) -> list[str]:
     """Say which changes keep old documents from fitting."""
-    return [
-        f"{{errorType:'{kind}', description:'{kind.capitalize().replace('_', ' ')}', path:'{shown(path)}'}}"
-        for kind, path in changes(old, new)
-        if kind not in HARMLESS
-    ]
+    return comparing.messages(compare(old, new), _told)
+
+
+def _told(kind: str, path: str, _: str) -> str:
+    sentence = kind.capitalize().replace("_", " ")
+    return f"{{errorType:'{kind}', description:'{sentence}', path:'{shown(path)}'}}"
 
 
 def shown(path: str) -> str:
@@ -83,104 +93,137 @@ def shown(path: str) -> str:
     return f"#/{path}"
 
 
-def _below(word: str, found: list[Change]) -> list[Change]:
-    return [(kind, f"{word}/{path}".rstrip("/")) for kind, path in found]
+class _Rules:
+    """Rules of one comparison, whose pairs are views."""
 
+    def __init__(self) -> None:
+        self.spend: Callable[[int], None] = lambda _: None
+        self._identities = Identities()
 
-class _Comparing:
-    """One turn of a comparison."""
-
-    def __init__(self, refuted: dict[tuple[Any, Any], list[Change]]) -> None:
-        self.known: dict[tuple[Any, Any], list[Change]] = {}
-        self.has_assumed = False
-        self._refuted = refuted
-        self._under_way: set[tuple[Any, Any]] = set()
-
-    def schemas(self, old: Node | None, new: Node | None) -> list[Change]:
-        """Return the changes from one schema to another, of which either may be absent."""
-        if old is None or new is None:
-            return [] if old is new else [("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED", "")]
-        return self.views(view(old), view(new))
-
-    def views(self, old: View, new: View) -> list[Change]:
-        """Return the changes of schemas whose kinds are known, from memory if they were compared before."""
-        pair = old.key, new.key
-        if pair in self.known:
-            return self.known[pair]
-        if pair in self._under_way:
-            self.has_assumed = self.has_assumed or pair not in self._refuted
-            return self._refuted.get(pair, [])
-        if len(self.known) > PAIRS_MAX:
-            raise SchemaError("the schemas are too large to be compared")
-        self._under_way.add(pair)
-        found = self._compare(old, new)
-        self._under_way.discard(pair)
-        self.known[pair] = found
-        return found
-
-    def _compare(self, old: View, new: View) -> list[Change]:
-        found = self._with_one_of_many(old, new)
-        if found is not None:
-            return found
+    def compare(self, old: View, new: View, outcome: Outcome) -> Rules:
+        """Compare schemas whose kinds are known."""
+        if (yield from self._is_one_of_many(old, new, outcome)):
+            return
         if old.kind != new.kind:
-            if old.kind == "false" or new.kind == "empty" or (old.is_connect_bytes and new.is_connect_bytes):
-                return []
-            return [("TYPE_CHANGED", "")]
-        found = list(_descriptions(old, new))
-        compare = _BY_KIND.get(old.kind)
-        return [*found, *compare(self, old, new)] if compare is not None else found
+            if not (
+                old.kind == "false" or new.kind == "empty" or (old.is_connect_bytes and new.is_connect_bytes)
+            ):
+                outcome.add("TYPE_CHANGED")
+            return
+        _descriptions(old, new, outcome)
+        if old.kind in _RULES:
+            yield from _RULES[old.kind](self, old, new, outcome)
 
-    def _with_one_of_many(self, old: View, new: View) -> list[Change] | None:
-        """Return the changes from or to one of several schemas where that fits; None where it has to be said otherwise."""
+    def _schemas(self, old: Node | None, new: Node | None) -> Compared:
+        """Return the outcome of two schemas, of which either may be absent."""
+        if old is None or new is None:
+            outcome = Outcome(HARMLESS)
+            if old is not new:
+                outcome.add("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED")
+            return outcome
+        return (yield view(old), view(new))
+
+    def _is_one_of_many(self, old: View, new: View, outcome: Outcome) -> Generator[Pair, Outcome, bool]:
+        """Add the changes from or to one of several schemas where that fits; false where it has to be said otherwise."""
         if (old.kind == "combined") == (new.kind == "combined"):
-            return None
+            return False
         many = new if new.kind == "combined" else old
         is_wider = many is new and many.criterion != "allOf"
-        if len(many.members) > 1 and not is_wider and not (many is old and many.criterion == "allOf"):
-            return None
-        for one in many.members:
-            found = self.views(old, one) if many is new else self.views(one, new)
-            if fits(found):
-                if len(many.members) == 1:
-                    return found
-                return [*found, ("SUM_TYPE_EXTENDED" if is_wider else "PRODUCT_TYPE_NARROWED", "")]
-        return None
+        if len(many.parts) > 1 and not is_wider and not (many is old and many.criterion == "allOf"):
+            return False
+        for member in many.members:
+            inner = yield (old, member) if many is new else (member, new)
+            if inner.fits:
+                outcome.include("", inner)
+                if len(many.parts) > 1:
+                    outcome.add("SUM_TYPE_EXTENDED" if is_wider else "PRODUCT_TYPE_NARROWED")
+                return True
+        return False
 
-    def combined(self, old: View, new: View) -> Iterator[Change]:
-        """Yield changes of schemas of which all, any or one have to fit."""
+    def combined(self, old: View, new: View, outcome: Outcome) -> Rules:
+        """Compare schemas of which all, any or one have to fit."""
         if old.criterion != new.criterion:
-            singles = [len(one.members) == 1 for one in (old, new)]
+            singles = [len(side.parts) == 1 for side in (old, new)]
             is_wider = (
                 new.criterion == "anyOf" or all(singles) or (singles[0] and new.criterion == "oneOf")
                 or (singles[1] and old.criterion == "allOf")
             )  # fmt: skip
-            yield "COMBINED_TYPE_EXTENDED" if is_wider else "COMBINED_TYPE_CHANGED", ""
+            outcome.add("COMBINED_TYPE_EXTENDED" if is_wider else "COMBINED_TYPE_CHANGED")
             if not is_wider:
                 return
-        before, after = _distinct(old.members), _distinct(new.members)
+        before, after = self._distinct(old.members), self._distinct(new.members)
         if len(before) < len(after):
-            yield "PRODUCT_TYPE_EXTENDED" if new.criterion == "allOf" else "SUM_TYPE_EXTENDED", ""
+            outcome.add("PRODUCT_TYPE_EXTENDED" if new.criterion == "allOf" else "SUM_TYPE_EXTENDED")
         elif len(before) > len(after):
-            yield "PRODUCT_TYPE_NARROWED" if old.criterion == "allOf" else "SUM_TYPE_NARROWED", ""
-        edges: list[dict[int, list[Change]]] = []
-        for one in before:
-            found = {number: self.views(one, other) for number, other in enumerate(after)}
-            edges.append({number: changed for number, changed in found.items() if fits(changed)})
-        partners = _matching(edges)
-        for number, partner in sorted(partners.items()):
-            yield from _below(f"{old.criterion}/{number}", edges[number][partner])
+            outcome.add("PRODUCT_TYPE_NARROWED" if old.criterion == "allOf" else "SUM_TYPE_NARROWED")
+        partners = yield from self._partners(before, after)
+        for number, inner in sorted(partners.items()):
+            outcome.include(f"{old.criterion}/{number}", inner)
         if len(partners) < min(len(before), len(after)):
-            yield "COMBINED_TYPE_SUBSCHEMAS_CHANGED", ""
+            outcome.add("COMBINED_TYPE_SUBSCHEMAS_CHANGED")
 
-    def negation(self, old: View, new: View) -> Iterator[Change]:
-        """Yield changes of what must not fit."""
-        found = self.schemas(new.sub("not"), old.sub("not"))
-        yield "NOT_TYPE_NARROWED" if fits(found) else "NOT_TYPE_EXTENDED", "not"
+    def _distinct(self, members: list[View]) -> dict[Any, View]:
+        """Return members by what they say, each once."""
+        distinct: dict[Any, View] = {}
+        for member in members:
+            self.spend(1)
+            contents = self._identities.of(member.node.contents)
+            distinct.setdefault((*member.key[1:], contents), member)
+        return distinct
 
-    def objects(self, old: View, new: View) -> Iterator[Change]:
-        """Yield changes of objects."""
+    def _partners(
+        self, before: dict[Any, View], after: dict[Any, View]
+    ) -> Generator[Pair, Outcome, dict[int, Outcome]]:
+        """Pair as many of the one side with one each of the other that they fit as can be (augmenting paths).
+
+        A pair is compared when it is tried, and the same schema on the other side is tried first.
+        """
+        others = list(after.values())
+        places = {key: place for place, key in enumerate(after)}
+        rows = [(member, places.get(key)) for key, member in before.items()]
+        taken: dict[int, tuple[int, Outcome]] = {}
+
+        def candidates(row: int) -> Iterator[int]:
+            same = rows[row][1]
+            if same is not None:
+                yield same
+            yield from (place for place in range(len(others)) if place != same)
+
+        for first in range(len(rows)):
+            tried: set[int] = set()
+            trail: list[tuple[int, Iterator[int]]] = [(first, candidates(first))]
+            steps: list[tuple[int, Outcome]] = []
+            while trail:
+                row, places_left = trail[-1]
+                place = next((place for place in places_left if place not in tried), None)
+                if place is None:
+                    trail.pop()
+                    if steps:
+                        steps.pop()
+                    continue
+                inner = yield rows[row][0], others[place]
+                if not inner.fits:
+                    continue
+                tried.add(place)
+                steps.append((place, inner))
+                if place in taken:
+                    trail.append((taken[place][0], candidates(taken[place][0])))
+                    continue
+                for (row, _), (place, inner) in zip(trail, steps, strict=True):
+                    taken[place] = row, inner
+                break
+        return dict(taken.values())
+
+    def negation(self, old: View, new: View, outcome: Outcome) -> Rules:
+        """Compare what must not fit."""
+        inner = yield from self._schemas(new.sub("not"), old.sub("not"))
+        outcome.add("NOT_TYPE_NARROWED" if inner.fits else "NOT_TYPE_EXTENDED", "not")
+
+    def objects(self, old: View, new: View, outcome: Outcome) -> Rules:
+        """Compare objects."""
         before, after = old.properties, new.properties
         required = old.texts("required"), new.texts("required")
+        self.spend(len(before) + len(after) + len(required[0]) + len(required[1]))
         for name in before:
             if name in after and (name in required[0]) != (name in required[1]):
                 added = (
@@ -188,218 +231,222 @@ class _Comparing:
                     if after[name].has_default
                     else "REQUIRED_ATTRIBUTE_ADDED"
                 )
-                yield "REQUIRED_ATTRIBUTE_REMOVED" if name in required[0] else added, f"required/{name}"
+                outcome.add(
+                    "REQUIRED_ATTRIBUTE_REMOVED" if name in required[0] else added, f"required/{name}"
+                )
         for name in {**before, **after}:
-            where = f"properties/{name}"
             if name not in after:
-                yield from _below(where, self._removed("PROPERTY", before[name], new, name))
+                inner = yield from self._removed("PROPERTY", before[name], new, name)
             elif name not in before:
-                yield from _below(
-                    where, self._added_property(after[name], old, name, is_required=name in required[1])
+                inner = yield from self._added_property(
+                    after[name], old, name, is_required=name in required[1]
                 )
             else:
-                yield from _below(where, self.schemas(before[name].node, after[name].node))
-        yield from self._dependencies(old, new)
-        yield from self._rest(old, new, "additionalProperties", "ADDITIONAL_PROPERTIES")
-        yield from self._unevaluated(old, new, "unevaluatedProperties", "UNEVALUATED_PROPERTIES")
-        for word in ("maxProperties", "minProperties"):
-            yield from _bound(old, new, word)
+                inner = yield from self._schemas(before[name].node, after[name].node)
+            outcome.include(f"properties/{name}", inner)
+        yield from self._dependencies(old, new, outcome)
+        yield from self._rest(old, new, outcome, "additionalProperties", "ADDITIONAL_PROPERTIES")
+        yield from self._unevaluated(old, new, outcome, "unevaluatedProperties", "UNEVALUATED_PROPERTIES")
+        _bounds(old, new, outcome, "maxProperties", "minProperties")
 
-    def _removed(self, what: str, gone: View, new: View, name: str) -> list[Change]:
+    def _covering(self, side: View, name: str) -> Node | None:
+        """Return the schema that a property, or item, has that is not named."""
+        patterns = side.get("patternProperties") if side.kind == "object" else None
+        self.spend(1 + PATTERN_STEPS * len(patterns or ()))
+        return side.covering(name)
+
+    def _removed(self, what: str, gone: View, new: View, name: str) -> Compared:
         """Return what it means that a property, or an item, is no longer named."""
+        outcome = Outcome(HARMLESS)
         if new.is_open:
-            return [(f"{what}_REMOVED_FROM_OPEN_CONTENT_MODEL", "")]
-        covering = new.covering(name)
+            outcome.add(f"{what}_REMOVED_FROM_OPEN_CONTENT_MODEL")
+            return outcome
+        covering = self._covering(new, name)
         if covering is not None:
-            found = self.schemas(gone.node, covering)
-            verdict = "IS" if fits(found) else "NOT"
-            return [*found, (f"{what}_REMOVED_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", "")]
-        if view(gone.node).kind == "false":
-            return [(f"{what}_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL", "")]
-        return [(f"{what}_REMOVED_FROM_CLOSED_CONTENT_MODEL", "")]
+            inner = yield from self._schemas(gone.node, covering)
+            outcome.include("", inner)
+            verdict = "IS" if inner.fits else "NOT"
+            outcome.add(f"{what}_REMOVED_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+        elif view(gone.node).kind == "false":
+            outcome.add(f"{what}_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")
+        else:
+            outcome.add(f"{what}_REMOVED_FROM_CLOSED_CONTENT_MODEL")
+        return outcome
 
-    def _added_property(self, added: View, old: View, name: str, *, is_required: bool) -> list[Change]:
+    def _added_property(self, added: View, old: View, name: str, *, is_required: bool) -> Compared:
+        outcome = Outcome(HARMLESS)
         how = "OPTIONAL_PROPERTY"
         if is_required:
             how = "REQUIRED_PROPERTY_WITH_DEFAULT" if added.has_default else "REQUIRED_PROPERTY"
         if old.is_open:
             if view(added.node).kind == "empty":
-                return [("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL", "")]
-            return [(f"{how}_ADDED_TO_OPEN_CONTENT_MODEL", "")]
-        found = self._added_to_covered("PROPERTY", added, old, name)
-        return [*found, (f"{how}_ADDED_TO_UNOPEN_CONTENT_MODEL", "")]
+                how = "PROPERTY_WITH_EMPTY_SCHEMA"
+            outcome.add(f"{how}_ADDED_TO_OPEN_CONTENT_MODEL")
+            return outcome
+        outcome.include("", (yield from self._added_to_covered("PROPERTY", added, old, name)))
+        outcome.add(f"{how}_ADDED_TO_UNOPEN_CONTENT_MODEL")
+        return outcome
 
-    def _added_to_covered(self, what: str, added: View, old: View, name: str) -> list[Change]:
-        covering = old.covering(name)
-        if covering is None:
-            return []
-        found = self.schemas(covering, added.node)
-        verdict = "IS" if fits(found) else "NOT"
-        return [*found, (f"{what}_ADDED_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", "")]
+    def _added_to_covered(self, what: str, added: View, old: View, name: str) -> Compared:
+        outcome = Outcome(HARMLESS)
+        covering = self._covering(old, name)
+        if covering is not None:
+            inner = yield from self._schemas(covering, added.node)
+            outcome.include("", inner)
+            verdict = "IS" if inner.fits else "NOT"
+            outcome.add(f"{what}_ADDED_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+        return outcome
 
-    def _dependencies(self, old: View, new: View) -> Iterator[Change]:
+    def _dependencies(self, old: View, new: View, outcome: Outcome) -> Rules:
         before, after = old.dependent_names, new.dependent_names
+        self.spend(sum(len(names) for side in (before, after) for names in side.values()))
         for name in {**before, **after}:
             where = f"dependencies/{name}"
             if name not in after:
-                yield "DEPENDENCY_ARRAY_REMOVED", where
+                outcome.add("DEPENDENCY_ARRAY_REMOVED", where)
             elif name not in before:
-                yield "DEPENDENCY_ARRAY_ADDED", where
+                outcome.add("DEPENDENCY_ARRAY_ADDED", where)
             elif before[name] != after[name]:
                 more, less = before[name] < after[name], before[name] > after[name]
-                yield f"DEPENDENCY_ARRAY_{'EXTENDED' if more else 'NARROWED' if less else 'CHANGED'}", where
+                how = "EXTENDED" if more else "NARROWED" if less else "CHANGED"
+                outcome.add(f"DEPENDENCY_ARRAY_{how}", where)
         was, now = old.dependent_schemas, new.dependent_schemas
         for name in {**was, **now}:
             where = f"dependencies/{name}"
             if name not in now:
-                yield "DEPENDENCY_SCHEMA_REMOVED", where
+                outcome.add("DEPENDENCY_SCHEMA_REMOVED", where)
             elif name not in was:
-                yield "DEPENDENCY_SCHEMA_ADDED", where
+                outcome.add("DEPENDENCY_SCHEMA_ADDED", where)
             else:
-                yield from _below(where, self.schemas(was[name], now[name]))
+                outcome.include(where, (yield from self._schemas(was[name], now[name])))
 
-    def _rest(self, old: View, new: View, word: str, what: str) -> Iterator[Change]:
-        """Yield changes of what holds for all that is not named."""
+    def _rest(self, old: View, new: View, outcome: Outcome, word: str, what: str) -> Rules:
+        """Compare what holds for all that is not named."""
         before, after = old.rest, new.rest
-        refused = [one is not None and one.contents is False for one in (before, after)]
+        refused = [side is not None and side.contents is False for side in (before, after)]
         if refused[0] != refused[1]:
-            yield f"{what}_{'ADDED' if refused[0] else 'REMOVED'}", word
+            outcome.add(f"{what}_{'ADDED' if refused[0] else 'REMOVED'}", word)
             return
-        kept = [None if one is None or isinstance(one.contents, bool) else one for one in (before, after)]
+        kept = [None if side is None or isinstance(side.contents, bool) else side for side in (before, after)]
         if kept[0] is None and kept[1] is not None:
-            yield f"{what}_NARROWED", word
+            outcome.add(f"{what}_NARROWED", word)
         elif kept[0] is not None and kept[1] is None:
-            yield f"{what}_EXTENDED", word
+            outcome.add(f"{what}_EXTENDED", word)
         else:
-            yield from _below(word, self.schemas(kept[0], kept[1]))
+            outcome.include(word, (yield from self._schemas(kept[0], kept[1])))
 
-    def _unevaluated(self, old: View, new: View, word: str, what: str) -> Iterator[Change]:
-        """Yield changes of what holds for all that nothing else has judged."""
+    def _unevaluated(self, old: View, new: View, outcome: Outcome, word: str, what: str) -> Rules:
+        """Compare what holds for all that nothing else has judged."""
         nodes = [old.unevaluated, new.unevaluated]
         if nodes[0] is None and nodes[1] is None:
             return
-        kinds = ["absent" if one is None else view(one).kind for one in nodes]
+        kinds = ["absent" if node is None else view(node).kind for node in nodes]
         if (kinds[0] == "false") != (kinds[1] == "false"):
-            yield f"{what}_{'ADDED' if kinds[0] == 'false' else 'REMOVED'}", word
+            outcome.add(f"{what}_{'ADDED' if kinds[0] == 'false' else 'REMOVED'}", word)
         elif kinds[0] == "absent" or (kinds[0] == "empty" and kinds[1] not in ("empty", "absent")):
-            yield f"{what}_NARROWED", word
+            outcome.add(f"{what}_NARROWED", word)
         elif kinds[1] == "absent" or (kinds[1] == "empty" and kinds[0] != "empty"):
-            yield f"{what}_EXTENDED", word
+            outcome.add(f"{what}_EXTENDED", word)
         else:
-            yield from _below(word, self.schemas(nodes[0], nodes[1]))
+            outcome.include(word, (yield from self._schemas(nodes[0], nodes[1])))
 
-    def arrays(self, old: View, new: View) -> Iterator[Change]:
-        """Yield changes of arrays."""
-        yield from _below("items", self.schemas(old.all_items, new.all_items))
+    def arrays(self, old: View, new: View, outcome: Outcome) -> Rules:
+        """Compare arrays."""
+        outcome.include("items", (yield from self._schemas(old.all_items, new.all_items)))
         before, after = old.items, new.items
+        self.spend(len(before) + len(after))
         for number in range(max(len(before), len(after))):
             where = f"items/{number}"
             if number >= len(after):
-                yield from _below(where, self._removed("ITEM", before[number], new, ""))
+                outcome.include(where, (yield from self._removed("ITEM", before[number], new, "")))
             elif number < len(before):
-                yield from _below(where, self.schemas(before[number].node, after[number].node))
+                outcome.include(where, (yield from self._schemas(before[number].node, after[number].node)))
             elif old.is_open:
                 is_empty = view(after[number].node).kind == "empty"
-                yield f"ITEM_{'WITH_EMPTY_SCHEMA_' if is_empty else ''}ADDED_TO_OPEN_CONTENT_MODEL", where
+                outcome.add(
+                    f"ITEM_{'WITH_EMPTY_SCHEMA_' if is_empty else ''}ADDED_TO_OPEN_CONTENT_MODEL", where
+                )
             else:
-                found = self._added_to_covered("ITEM", after[number], old, "")
-                yield from _below(where, found or [("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL", "")])
-        yield from self._rest(old, new, "additionalItems", "ADDITIONAL_ITEMS")
-        yield from self._unevaluated(old, new, "unevaluatedItems", "UNEVALUATED_ITEMS")
-        for word in ("maxItems", "minItems"):
-            yield from _bound(old, new, word)
-        unique = [one.get("uniqueItems") is True for one in (old, new)]
+                inner = yield from self._added_to_covered("ITEM", after[number], old, "")
+                if not inner.items:
+                    inner.add("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")
+                outcome.include(where, inner)
+        yield from self._rest(old, new, outcome, "additionalItems", "ADDITIONAL_ITEMS")
+        yield from self._unevaluated(old, new, outcome, "unevaluatedItems", "UNEVALUATED_ITEMS")
+        _bounds(old, new, outcome, "maxItems", "minItems")
+        unique = [side.get("uniqueItems") is True for side in (old, new)]
         if unique[0] != unique[1]:
-            yield f"UNIQUE_ITEMS_{'REMOVED' if unique[0] else 'ADDED'}", "uniqueItems"
-        for word in ("maxContains", "minContains"):
-            yield from _bound(old, new, word)
+            outcome.add(f"UNIQUE_ITEMS_{'REMOVED' if unique[0] else 'ADDED'}", "uniqueItems")
+        _bounds(old, new, outcome, "maxContains", "minContains")
+
+    def values(self, old: View, new: View, outcome: Outcome) -> Rules:
+        """Compare the values of which one has to be."""
+        word = "const" if old.kind == "const" else "enum"
+        sides = [sorted(map(self._identities.of, side.choices)) for side in (old, new)]
+        self.spend(len(sides[0]) + len(sides[1]))
+        if sides[0] != sides[1]:
+            before, after = map(set, sides)
+            how = "EXTENDED" if before <= after else "NARROWED" if after <= before else "CHANGED"
+            outcome.add(f"ENUM_ARRAY_{how}", word)
+        yield from ()
+
+    def strings(self, old: View, new: View, outcome: Outcome) -> Rules:
+        """Compare texts."""
+        _bounds(old, new, outcome, "maxLength", "minLength")
+        before, after = old.get("pattern"), new.get("pattern")
+        if before != after:
+            how = "ADDED" if before is None else "REMOVED" if after is None else "CHANGED"
+            outcome.add(f"PATTERN_{how}", "pattern")
+        yield from ()
+
+    def numbers(self, old: View, new: View, outcome: Outcome) -> Rules:
+        """Compare numbers."""
+        _bounds(old, new, outcome, "maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum")
+        before, after = (_fraction(side.get("multipleOf")) for side in (old, new))
+        if before != after:
+            how = "CHANGED"
+            if before is None or after is None:
+                how = "ADDED" if before is None else "REMOVED"
+            elif before and (after / before).denominator == 1:
+                how = "EXPANDED"
+            elif after and (before / after).denominator == 1:
+                how = "REDUCED"
+            outcome.add(f"MULTIPLE_OF_{how}", "multipleOf")
+        if old.is_integer != new.is_integer:
+            outcome.add("TYPE_EXTENDED" if old.is_integer else "TYPE_NARROWED")
+        yield from ()
 
 
-def _descriptions(old: View, new: View) -> Iterator[Change]:
+def _descriptions(old: View, new: View, outcome: Outcome) -> None:
     if old.is_part or new.is_part:
         return
     if (old.get("$id") or old.get("id")) != (new.get("$id") or new.get("id")):
-        yield "ID_CHANGED", ""
+        outcome.add("ID_CHANGED")
     for word in ("title", "description", "default"):
         if old.get(word) != new.get(word):
-            yield f"{word.upper()}_CHANGED", ""
-
-
-def _strings(_: _Comparing, old: View, new: View) -> Iterator[Change]:
-    for word in ("maxLength", "minLength"):
-        yield from _bound(old, new, word)
-    before, after = old.get("pattern"), new.get("pattern")
-    if before != after:
-        yield f"PATTERN_{'ADDED' if before is None else 'REMOVED' if after is None else 'CHANGED'}", "pattern"
-
-
-def _numbers(_: _Comparing, old: View, new: View) -> Iterator[Change]:
-    for word in ("maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum"):
-        yield from _bound(old, new, word)
-    before, after = (_fraction(one.get("multipleOf")) for one in (old, new))
-    if before != after:
-        how = "CHANGED"
-        if before is None or after is None:
-            how = "ADDED" if before is None else "REMOVED"
-        elif before and (after / before).denominator == 1:
-            how = "EXPANDED"
-        elif after and (before / after).denominator == 1:
-            how = "REDUCED"
-        yield f"MULTIPLE_OF_{how}", "multipleOf"
-    if old.is_integer != new.is_integer:
-        yield "TYPE_EXTENDED" if old.is_integer else "TYPE_NARROWED", ""
+            outcome.add(f"{word.upper()}_CHANGED")
 
 
 def _fraction(value: Any) -> Fraction | None:
-    return None if value is None else Fraction(str(value))
+    try:
+        return None if value is None else Fraction(str(value))
+    except (ValueError, OverflowError):
+        raise SchemaError("multipleOf is out of range") from None
 
 
-def _bound(old: View, new: View, word: str) -> Iterator[Change]:
-    """Yield the change of a limit."""
-    before, after = old.limit(word), new.limit(word)
-    if before == after:
-        return
-    how = "ADDED" if before is None else "REMOVED" if after is None else ""
-    if before is not None and after is not None:
-        how = "INCREASED" if before < after else "DECREASED"
-    yield f"{_CAPITAL.sub('_', word).upper()}_{how}", word
+def _bounds(old: View, new: View, outcome: Outcome, *words: str) -> None:
+    """Add the changes of limits."""
+    for word in words:
+        before, after = old.limit(word), new.limit(word)
+        if before == after:
+            continue
+        how = "ADDED" if before is None else "REMOVED" if after is None else ""
+        if before is not None and after is not None:
+            how = "INCREASED" if before < after else "DECREASED"
+        outcome.add(f"{_CAPITAL.sub('_', word).upper()}_{how}", word)
 
 
-def _values(_: _Comparing, old: View, new: View) -> Iterator[Change]:
-    word = "const" if old.kind == "const" else "enum"
-    before, after = ([repr(one) for one in side.choices] for side in (old, new))
-    if sorted(before) != sorted(after):
-        more, less = set(before) <= set(after), set(after) <= set(before)
-        yield f"ENUM_ARRAY_{'EXTENDED' if more else 'NARROWED' if less else 'CHANGED'}", word
-
-
-def _distinct(members: list[View]) -> list[View]:
-    found: list[View] = []
-    for one in members:
-        if not any(one.is_same(other) for other in found):
-            found.append(one)
-    return found
-
-
-def _matching(edges: list[dict[int, list[Change]]]) -> dict[int, int]:
-    """Pair as many of the one side with one each of the other as can be (augmenting paths)."""
-    taken: dict[int, int] = {}
-
-    def place(number: int, tried: set[int]) -> bool:
-        for partner in edges[number]:
-            if partner not in tried:
-                tried.add(partner)
-                if partner not in taken or place(taken[partner], tried):
-                    taken[partner] = number
-                    return True
-        return False
-
-    for number in range(len(edges)):
-        place(number, set())
-    return {number: partner for partner, number in taken.items()}
-
-
-_BY_KIND: dict[str, Callable[[_Comparing, View, View], Iterator[Change]]] = {
-    "string": _strings, "number": _numbers, "const": _values, "enum": _values, "combined": _Comparing.combined,
-    "not": _Comparing.negation, "object": _Comparing.objects, "array": _Comparing.arrays,
+_RULES: dict[str, Callable[[_Rules, View, View, Outcome], Rules]] = {
+    "string": _Rules.strings, "number": _Rules.numbers, "const": _Rules.values, "enum": _Rules.values,
+    "combined": _Rules.combined, "not": _Rules.negation, "object": _Rules.objects, "array": _Rules.arrays,
 }  # fmt: skip

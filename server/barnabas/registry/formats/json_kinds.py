@@ -31,7 +31,7 @@ _CRITERIA = ("allOf", "anyOf", "oneOf")
 _EXCLUSIVE = {"maximum": "exclusiveMaximum", "minimum": "exclusiveMinimum"}
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class View:
     """A schema, or what it says about one kind of values."""
 
@@ -43,17 +43,19 @@ class View:
     is_integer: bool = False
     is_part: bool = False
     """True for one of several things that a schema says."""
+    is_of_types: bool = False
+    """True for a combination of several types, which stands beside one of schemas."""
 
     @property
     def members(self) -> list[View]:
         """The schemas of a combination."""
-        return [one if isinstance(one, View) else view(one) for one in self.parts]
+        return [part if isinstance(part, View) else view(part) for part in self.parts]
 
     @property
-    def key(self) -> tuple[int, str, str, bool]:
+    def key(self) -> tuple[int, str, str, bool, bool]:
         """The same for the same schema, as long as its document is there."""
         contents = self.node.contents
-        return id(contents), self.kind, self.criterion, self.is_integer
+        return id(contents), self.kind, self.criterion, self.is_integer, self.is_of_types
 
     def get(self, word: str) -> Any:
         """Return what a keyword has; None where it is not there."""
@@ -84,11 +86,6 @@ class View:
         if word in _EXCLUSIVE and self.get(_EXCLUSIVE[word]) is True:
             return None
         return found if isinstance(found, int | float) else None
-
-    def is_same(self, other: View) -> bool:
-        """Say whether two schemas say the same."""
-        mine = self.kind, self.criterion, self.is_integer, repr(self.node.contents)
-        return mine == (other.kind, other.criterion, other.is_integer, repr(other.node.contents))
 
     @property
     def has_default(self) -> bool:
@@ -179,6 +176,15 @@ class View:
 
 def view(node: Node) -> View:
     """Return a schema by its kind, that which is referred to where it refers to another. Raises Unresolvable."""
+    seen: View | None = node.memory.views.get(id(node.contents))
+    if seen is None:
+        seen = _view(node)
+        if not isinstance(node.contents, bool):
+            node.memory.views[id(node.contents)] = seen
+    return seen
+
+
+def _view(node: Node) -> View:
     is_new = node.specification.name not in ("draft-03", "draft-04", "draft-06", "draft-07")
     contents = node.contents
     if isinstance(contents, dict) and "$ref" in contents:
@@ -208,7 +214,7 @@ def _parts(node: Node) -> list[View]:
     given = contents.get("type")
     if isinstance(given, list):
         typed = [_typed(one, node) for one in given]
-        found.append(typed[0] if len(typed) == 1 else View("combined", node, "anyOf", [*typed], is_part=True))
+        found.append(typed[0] if len(typed) == 1 else _of_types(typed, node))
     elif isinstance(given, str):
         found.append(_typed(given, node))
     else:
@@ -224,6 +230,10 @@ def _parts(node: Node) -> list[View]:
     if "if" in contents:
         found.append(View("conditional", node, is_part=True))
     return found
+
+
+def _of_types(typed: list[View], node: Node) -> View:
+    return View("combined", node, "anyOf", [*typed], is_part=True, is_of_types=True)
 
 
 def _typed(name: str, node: Node) -> View:

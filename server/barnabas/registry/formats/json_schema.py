@@ -7,6 +7,7 @@ registered with it, never what a network has.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urldefrag, urljoin
@@ -19,6 +20,7 @@ from referencing.jsonschema import specification_with
 
 from barnabas.registry.errors import SchemaError
 from barnabas.registry.formats import Dependency
+from barnabas.registry.formats.comparing import TooLargeError
 from barnabas.registry.formats.json_compatibility import breaks
 from barnabas.registry.formats.json_nodes import Node
 from barnabas.registry.formats.json_patterns import check, check_patterns, checking
@@ -103,6 +105,8 @@ class JsonSchema:
         """Say why data of `writer` may not fit."""
         try:
             return breaks(self.node(), writer.node())
+        except TooLargeError:
+            raise
         except (Unresolvable, SchemaError) as error:
             return [f"Unexpected exception during compatibility check: {error}"]
 
@@ -116,8 +120,10 @@ class JsonSchema:
     def decode(self, payload: bytes) -> Any:
         """Return the document; whether it fits was its writer's affair. Raises SchemaError."""
         try:
-            return json.loads(payload)
-        except (ValueError, RecursionError):
+            return json.loads(payload, parse_constant=_no_constant, parse_float=_finite)
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, SchemaError):
+                raise
             raise SchemaError("the data is not JSON") from None
 
     def encode(self, value: Any) -> bytes:
@@ -127,3 +133,14 @@ class JsonSchema:
         except Unresolvable as wrong:
             raise SchemaError(f"the schema refers to what is not there: {wrong}") from None
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _no_constant(name: str) -> Any:
+    raise SchemaError(f"the data is not JSON: it has {name}")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise SchemaError(f"the data has a number that is too large: {text[:40]}")
+    return value

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from barnabas.registry.errors import SchemaError
 from barnabas.registry.formats import Dependency
 from barnabas.registry.formats.protobuf_compatibility import breaks
+from barnabas.registry.formats.protobuf_counting import ValueCounter
 from barnabas.registry.formats.protobuf_known import descriptor_of
 from barnabas.registry.formats.protobuf_printing import printed
 from barnabas.registry.formats.protobuf_text import read
@@ -116,6 +117,7 @@ class ProtobufSchema:
         self.file = file
         self.pool = pool
         self.canonical = printed(file)
+        self._counters: dict[str, ValueCounter] = {}
 
     def normalized(self) -> str:
         """Return the text with fields by number and options by name."""
@@ -137,12 +139,18 @@ class ProtobufSchema:
         """Return the message as JSON, by the names of its fields. Raises SchemaError."""
         path, rest = _read_path(payload)
         try:
-            message = message_factory.GetMessageClass(self._message(path))()
+            descriptor = self._message(path)
+            if descriptor.full_name not in self._counters:
+                self._counters[descriptor.full_name] = ValueCounter(descriptor)
+            self._counters[descriptor.full_name].check(rest)
+            message = message_factory.GetMessageClass(descriptor)()
             message.ParseFromString(rest)
             return json_format.MessageToDict(
                 message, always_print_fields_with_no_presence=True, preserving_proto_field_name=True,
                 descriptor_pool=self.pool,
             )  # fmt: skip
+        except SchemaError:
+            raise
         except (DecodeError, json_format.Error, TypeError, ValueError, KeyError) as error:
             raise SchemaError(f"the data does not fit its schema: {error or type(error).__name__}") from None
 

@@ -5,10 +5,19 @@ The rule: fields are their numbers; names are free. Verdicts and their names are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable
 from typing import Any
 
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor, FileDescriptor
+
+from barnabas.registry.formats.comparing import (
+    Change,
+    Comparison,
+    Outcome,
+    Rules,
+    expand,
+    messages,
+)
 
 HARMLESS = {
     "MESSAGE_ADDED", "MESSAGE_MOVED", "ENUM_ADDED", "ENUM_REMOVED", "ENUM_CONST_ADDED", "ENUM_CONST_CHANGED",
@@ -27,149 +36,184 @@ _KINDS = {
     FieldDescriptor.TYPE_FLOAT: "float", FieldDescriptor.TYPE_DOUBLE: "double",
 }  # fmt: skip
 """Scalar types by how they are written: those of one kind can be read as each other."""
-Change = tuple[str, str]
-"""A kind of change, and its place."""
+
+
+def compare(before: Any, after: Any) -> Outcome:
+    """Return the outcome of the comparison of two files. Raises SchemaError where that takes too many steps."""
+    rules = _Rules()
+    comparison = Comparison(rules.compare, _key, HARMLESS)
+    rules.spend = comparison.spend
+    return comparison.run(before, after)
 
 
 def changes(before: Any, after: Any) -> list[Change]:
-    """Return all changes of a file that matter, or might."""
-    found = [] if before.package == after.package else [("PACKAGE_CHANGED", "#/")]
-    messages = [list(one.message_types_by_name.values()) for one in (before, after)]
-    enums = [list(one.enum_types_by_name.values()) for one in (before, after)]
-    return [*found, *_Comparing().types((messages[0], messages[1]), (enums[0], enums[1]), "#")]
+    """Return all changes of a file that matter, or might. Raises SchemaError."""
+    return list(expand(compare(before, after)))
 
 
 def breaks(before: Any, after: Any) -> list[str]:
     """Say which changes keep old data from being read."""
-    return [
-        f"{{errorType:'{kind}', description:'{_sentence(kind)}', path:'{path}'}}"
-        for kind, path in changes(before, after)
-        if kind not in HARMLESS
-    ]
+    return messages(compare(before, after), _told)
 
 
-def _sentence(kind: str) -> str:
-    return kind.capitalize().replace("_", " ")
+def _told(kind: str, path: str, _: str) -> str:
+    sentence = kind.capitalize().replace("_", " ")
+    return f"{{errorType:'{kind}', description:'{sentence}', path:'{path}'}}"
 
 
-class _Comparing:
-    """One comparison; a pair of messages that is being compared is not looked at again within itself."""
+def _key(old: Any, new: Any) -> Hashable:
+    return (old.full_name, new.full_name) if hasattr(old, "full_name") else None
+
+
+class _Rules:
+    """Rules of one comparison, whose pairs are messages, and at first the files."""
 
     def __init__(self) -> None:
-        self._pairs: set[tuple[str, str]] = set()
+        self.spend: Callable[[int], None] = lambda _: None
+        self._same_files: dict[tuple[str, str], bool] = {}
 
-    def types(
-        self, messages: tuple[list[Any], list[Any]], enums: tuple[list[Any], list[Any]], path: str
-    ) -> Iterator[Change]:
-        """Yield changes of messages and enums that stand beside each other."""
+    def compare(self, old: Any, new: Any, outcome: Outcome) -> Rules:
+        """Compare two messages with what is declared in them, or two files."""
+        if isinstance(old, FileDescriptor):
+            if old.package != new.package:
+                outcome.add("PACKAGE_CHANGED", "#/")
+            messages = [list(side.message_types_by_name.values()) for side in (old, new)]
+            enums = [list(side.enum_types_by_name.values()) for side in (old, new)]
+        else:
+            yield from self._fields(old, new, outcome)
+            messages = [list(side.nested_types) for side in (old, new)]
+            enums = [list(side.enum_types) for side in (old, new)]
+        root = "#/" if isinstance(old, FileDescriptor) else ""
+        yield from self._types(messages, enums, outcome, root)
+
+    def _types(self, messages: list[Any], enums: list[Any], outcome: Outcome, root: str) -> Rules:
+        """Compare messages and enums that stand beside each other."""
+        self.spend(sum(map(len, [*messages, *enums])))
         old, new = ({one.name: one for one in side if not _is_entry(one)} for side in messages)
         places = [{name: number for number, name in enumerate(side)} for side in (old, new)]
-        for name in [*old, *(one for one in new if one not in old)]:
-            where = f"{path}/{name}"
+        for name in {**old, **new}:
+            where = f"{root}{name}"
             if name not in new:
-                yield "MESSAGE_REMOVED", where
+                outcome.add("MESSAGE_REMOVED", where)
             elif name not in old:
-                yield "MESSAGE_ADDED", where
+                outcome.add("MESSAGE_ADDED", where)
             else:
-                yield from self.messages(old[name], new[name], where)
+                outcome.include(where, (yield old[name], new[name]))
                 if places[0][name] != places[1][name]:
-                    yield "MESSAGE_MOVED", where
+                    outcome.add("MESSAGE_MOVED", where)
         before, after = ({one.name: one for one in side} for side in enums)
-        for name in [*before, *(one for one in after if one not in before)]:
-            where = f"{path}/{name}"
+        for name in {**before, **after}:
+            where = f"{root}{name}"
             if name not in after:
-                yield "ENUM_REMOVED", where
+                outcome.add("ENUM_REMOVED", where)
             elif name not in before:
-                yield "ENUM_ADDED", where
+                outcome.add("ENUM_ADDED", where)
             else:
-                yield from _enum(before[name], after[name], where)
+                self._enum(before[name], after[name], outcome, where)
 
-    def messages(self, old: Any, new: Any, path: str) -> Iterator[Change]:
-        """Yield changes of a message and of what is declared in it."""
-        pair = old.full_name, new.full_name
-        if pair in self._pairs:
-            return
-        self._pairs.add(pair)
-        yield from self._fields(old, new, path)
-        nested = list(old.nested_types), list(new.nested_types)
-        yield from self.types(nested, (list(old.enum_types), list(new.enum_types)), path)
-        self._pairs.discard(pair)
-
-    def _fields(self, old: Any, new: Any, path: str) -> Iterator[Change]:
-        before, after = (
-            {field.number: (field, _one_of(field)) for field in side.fields} for side in (old, new)
-        )
-        groups = [dict.fromkeys(one for _, one in side.values() if one) for side in (before, after)]
-        yield from _exclusions(before, after, path)
+    def _fields(self, old: Any, new: Any, outcome: Outcome) -> Rules:
+        before, after = _fields_of(old), _fields_of(new)
+        self.spend(len(before) + len(after))
+        groups = [
+            dict.fromkeys(group for _, group in side.values() if group is not None)
+            for side in (before, after)
+        ]
+        _exclusions(before, after, outcome)
         for name in sorted({*groups[0], *groups[1]}):
             if name not in groups[1]:
-                yield "ONEOF_REMOVED", f"{path}/{name}"
+                outcome.add("ONEOF_REMOVED", name)
             elif name not in groups[0]:
-                yield "ONEOF_ADDED", f"{path}/{name}"
-        gone = {
-            name
-            for name in groups[0]
-            if name not in groups[1]
-            and not any(one == name and number in after for number, (_, one) in before.items())
-        }
+                outcome.add("ONEOF_ADDED", name)
+        kept = {group for number, (_, group) in before.items() if number in after}
+        gone = {name for name in groups[0] if name not in groups[1] and name not in kept}
         for number in sorted({*before, *after}):
             if number not in after:
                 field, group = before[number]
                 if group is None:
-                    kind = "REQUIRED_FIELD_REMOVED" if field.is_required else "FIELD_REMOVED"
-                    yield kind, f"{path}/{number}"
+                    outcome.add(
+                        "REQUIRED_FIELD_REMOVED" if field.is_required else "FIELD_REMOVED", str(number)
+                    )
                 elif group not in gone:
-                    yield "ONEOF_FIELD_REMOVED", f"{path}/{group}/{number}"
+                    outcome.add("ONEOF_FIELD_REMOVED", f"{group}/{number}")
             elif number not in before:
                 field, group = after[number]
                 if group is not None:
-                    yield "ONEOF_FIELD_ADDED", f"{path}/{group}/{number}"
+                    outcome.add("ONEOF_FIELD_ADDED", f"{group}/{number}")
                 else:
-                    kind = "REQUIRED_FIELD_ADDED" if field.is_required else "FIELD_ADDED"
-                    yield kind, f"{path}/{number}"
+                    outcome.add("REQUIRED_FIELD_ADDED" if field.is_required else "FIELD_ADDED", str(number))
             else:
                 (field, was), (other, group) = before[number], after[number]
-                where = f"{path}/{number}" if group is None else f"{path}/{group}/{number}"
+                where = str(number) if group is None else f"{group}/{number}"
+                if was is not None and was != group and was in groups[1]:
+                    outcome.add("ONEOF_FIELD_REMOVED", f"{was}/{number}")
                 if was is not None and group is None:
-                    yield "ONEOF_FIELD_MOVED_TO_TOP_LEVEL", where
+                    outcome.add("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", where)
                 if field.name != other.name:
-                    yield "FIELD_NAME_CHANGED", where
-                yield from self._type(field, other, where)
+                    outcome.add("FIELD_NAME_CHANGED", where)
+                yield from self._type(field, other, outcome, where)
 
-    def _type(self, old: Any, new: Any, path: str, *, is_of_map: bool = False) -> Iterator[Change]:
+    def _type(self, old: Any, new: Any, outcome: Outcome, path: str, *, is_of_map: bool = False) -> Rules:
         kinds = [_kind(one) for one in (old, new)]
         if kinds[0] != kinds[1]:
-            yield "FIELD_KIND_CHANGED", path
+            outcome.add("FIELD_KIND_CHANGED", path)
         elif kinds[0] == "map":
             for name in ("key", "value"):
                 inner = [one.message_type.fields_by_name[name] for one in (old, new)]
-                yield from self._type(inner[0], inner[1], path, is_of_map=True)
+                yield from self._type(inner[0], inner[1], outcome, path, is_of_map=True)
         elif kinds[0] == "scalar":
             ways = [_KINDS[one.type] for one in (old, new)]
             if ways[0] != ways[1]:
-                yield "FIELD_SCALAR_KIND_CHANGED", path
+                outcome.add("FIELD_SCALAR_KIND_CHANGED", path)
             elif not is_of_map and _label(old) != _label(new) and None not in (_label(old), _label(new)):
                 is_text = ways[0] == _TEXT
-                yield f"FIELD_{'STRING_OR_BYTES' if is_text else 'NUMERIC'}_LABEL_CHANGED", path
+                outcome.add(f"FIELD_{'STRING_OR_BYTES' if is_text else 'NUMERIC'}_LABEL_CHANGED", path)
         else:
-            yield from self._named(old.message_type, new.message_type, path)
+            yield from self._named(old.message_type, new.message_type, outcome, path)
 
-    def _named(self, old: Any, new: Any, path: str) -> Iterator[Change]:
+    def _named(self, old: Any, new: Any, outcome: Outcome, path: str) -> Rules:
         names = [_local(one) for one in (old, new)]
         if names[0] != names[1]:
-            yield "FIELD_NAMED_TYPE_CHANGED", path
+            outcome.add("FIELD_NAMED_TYPE_CHANGED", path)
             return
-        is_elsewhere = [one.file.name for one in (old, new)]
-        if is_elsewhere[0] == is_elsewhere[1] and old.file.serialized_pb == new.file.serialized_pb:
+        if self._are_in_same_file(old.file, new.file):
             return
-        found = list(self.messages(old, new, f"#/{names[0].replace('.', '/')}"))
-        if any(kind not in HARMLESS for kind, _ in found):
-            yield from found
-            yield "FIELD_NAMED_TYPE_CHANGED", path
+        inner = yield old, new
+        if not inner.fits:
+            outcome.include(f"#/{names[0].replace('.', '/')}", inner)
+            outcome.add("FIELD_NAMED_TYPE_CHANGED", path)
+
+    def _are_in_same_file(self, old: Any, new: Any) -> bool:
+        """Say whether two messages stand in files of one name that say the same."""
+        names = old.name, new.name
+        if names not in self._same_files:
+            is_same = old.name == new.name and bool(old.serialized_pb == new.serialized_pb)
+            self._same_files[names] = is_same
+        return self._same_files[names]
+
+    def _enum(self, old: Any, new: Any, outcome: Outcome, path: str) -> None:
+        before, after = ({value.number: value.name for value in side.values} for side in (old, new))
+        self.spend(len(before) + len(after))
+        for number in sorted({*before, *after}):
+            if number not in after:
+                outcome.add("ENUM_CONST_REMOVED", f"{path}/{number}")
+            elif number not in before:
+                outcome.add("ENUM_CONST_ADDED", f"{path}/{number}")
+            elif before[number] != after[number]:
+                outcome.add("ENUM_CONST_CHANGED", f"{path}/{number}")
 
 
-def _exclusions(before: dict[int, Any], after: dict[int, Any], path: str) -> Iterator[Change]:
-    """Yield where fields that could be set together no longer can."""
+def _fields_of(message: Any) -> dict[int, tuple[Any, str | None]]:
+    """Return the fields of a message by number, each with the oneof that the text puts it into."""
+    fields = {field.number: (field, None) for field in message.fields}
+    for group in message.oneofs:
+        members = list(group.fields)
+        if len(members) > 1 or group.name != f"_{members[0].name}":
+            fields |= {field.number: (field, str(group.name)) for field in members}
+    return {number: fields[number] for number in (field.number for field in message.fields)}
+
+
+def _exclusions(before: dict[int, Any], after: dict[int, Any], outcome: Outcome) -> None:
+    """Add where fields that could be set together no longer can."""
     groups: dict[str, list[int]] = {}
     for number, (_, group) in after.items():
         if group is not None:
@@ -180,33 +224,13 @@ def _exclusions(before: dict[int, Any], after: dict[int, Any], path: str) -> Ite
         origins = {before[number][1] for number in there if before[number][1] is not None}
         if len(origins) + len(alone) > 1:
             is_many = len(alone) > 1
-            yield (
-                "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if is_many else "FIELD_MOVED_TO_EXISTING_ONEOF",
-                f"{path}/{name}",
+            outcome.add(
+                "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if is_many else "FIELD_MOVED_TO_EXISTING_ONEOF", name
             )
-
-
-def _enum(old: Any, new: Any, path: str) -> Iterator[Change]:
-    before, after = ({value.number: value.name for value in one.values} for one in (old, new))
-    for number in sorted({*before, *after}):
-        if number not in after:
-            yield "ENUM_CONST_REMOVED", f"{path}/{number}"
-        elif number not in before:
-            yield "ENUM_CONST_ADDED", f"{path}/{number}"
-        elif before[number] != after[number]:
-            yield "ENUM_CONST_CHANGED", f"{path}/{number}"
 
 
 def _is_entry(message: Any) -> bool:
     return bool(message.GetOptions().map_entry)
-
-
-def _one_of(field: Any) -> str | None:
-    """Return the oneof that the text puts a field into."""
-    group = field.containing_oneof
-    if group is None or (len(group.fields) == 1 and group.name == f"_{field.name}"):
-        return None
-    return str(group.name)
 
 
 def _kind(field: Any) -> str:
@@ -220,7 +244,9 @@ def _label(field: Any) -> str | None:
         return "repeated"
     if field.is_required:
         return "required"
-    return "optional" if field.has_presence and _one_of(field) is None else None
+    group = field.containing_oneof
+    is_alone = group is None or (group.name == f"_{field.name}" and len(group.fields) == 1)
+    return "optional" if field.has_presence and is_alone else None
 
 
 def _local(message: Any) -> str:

@@ -1,0 +1,62 @@
+"""Schemas that a schema refers to, and those that these refer to, in the order in which they are read.
+
+The rule: how many there are, how long they are and how long a chain they form has bounds, to which a registry holds new
+schemas and a client the registry; what cannot be read later is not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+
+from barnabas.registry.errors import SchemaError
+from barnabas.registry.schemas import SCHEMA_CHARACTERS_MAX, Reference, Schema
+
+REFERENCES_MAX = 1_000
+"""Schemas that a schema may refer to, itself or through others."""
+REFERENCES_DEPTH_MAX = 100
+"""Longest chain of references."""
+REFERENCES_CHARS_MAX = 4 * SCHEMA_CHARACTERS_MAX
+"""Length of all that a schema refers to."""
+Dependency = tuple[str, str]
+"""A schema that is referred to: its name there, and its text."""
+Place = tuple[str, Reference]
+"""A subject, and a reference of one of its schemas."""
+
+
+def collecting(
+    subject: str, references: Sequence[Reference]
+) -> Generator[Place, tuple[str, Schema], list[Dependency]]:
+    """Return what a schema of a subject refers to by names, each after what it needs itself.
+
+    Yields what has to be looked up, and is sent the subject and the schema that are meant. A name is looked up once, and
+    one that leads back to itself is left out there. Raises SchemaError where a bound is passed.
+    """
+    dependencies: dict[str, str] = {}
+    chain: dict[str, str] = {}
+    """Names, with their texts, each referred to by the one before."""
+    pending: list[tuple[str, Iterator[Reference]]] = [(subject, iter(references))]
+    size = 0
+    while pending:
+        referring, others = pending[-1]
+        reference = next(others, None)
+        if reference is None:
+            pending.pop()
+            if chain:
+                name, text = chain.popitem()
+                dependencies[name] = text
+        elif reference.name not in dependencies and reference.name not in chain:
+            referred, schema = yield referring, reference
+            chain[reference.name] = schema.text
+            size += len(schema.text)
+            _check(len(dependencies) + len(chain), len(chain), size)
+            pending.append((referred, iter(schema.references)))
+    return list(dependencies.items())
+
+
+def _check(count: int, depth: int, size: int) -> None:
+    if count > REFERENCES_MAX:
+        raise SchemaError(f"it refers to more than {REFERENCES_MAX:,} schemas, itself or through others")
+    if depth > REFERENCES_DEPTH_MAX:
+        raise SchemaError(f"it refers to others in a chain of more than {REFERENCES_DEPTH_MAX}")
+    if size > REFERENCES_CHARS_MAX:
+        raise SchemaError(f"what it refers to has more than {REFERENCES_CHARS_MAX:,} characters")
