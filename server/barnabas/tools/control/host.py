@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -146,7 +147,10 @@ class Host:
             intercept = self._watcher.around(intercept)
         seams = Seams(interceptor=intercept, sender=faulting.send, doorkeeper=faulting.meet)
         self._scope = trio.CancelScope()
-        async with assembled(self.config, environment, budget=budget, seams=seams) as broker:
+        async with (
+            AsyncExitStack() as ending,
+            assembled(self.config, environment, budget=budget, seams=seams) as broker,
+        ):
             faulting.attach(broker)
             if recorder is not None:
                 recorder.attach(broker)
@@ -166,6 +170,9 @@ class Host:
                         task_status.started(self)
                         if self._is_stopped or self._pending is not None:  # asked for meanwhile
                             broker.stop()
+                        await broker.stopping.wait()
+                        if self.clock is not None:
+                            ending.enter_context(self.clock.passing())
                 finally:
                     self.has_failed = broker.stopping.has_failed
                     self.broker = None
