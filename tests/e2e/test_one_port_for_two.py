@@ -24,7 +24,18 @@ def test_a_port_that_is_given_twice_is_one_line(first: str, second: str) -> None
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     listen = () if first == "--listen" else ("--listen", "127.0.0.1:0")
-    command = [sys.executable, "-m", "barnabas", "serve", "--ephemeral", *listen, first, address, second, address]
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "serve",
+        "--ephemeral",
+        *listen,
+        first,
+        address,
+        second,
+        address,
+    ]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         env={**os.environ, "PYTHONPATH": import_path(ROOT)},

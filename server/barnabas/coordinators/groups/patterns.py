@@ -13,8 +13,8 @@ from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 
 PROGRAM_BYTES_MAX: Final = 1 << 20
-"""Of programs that are this large one name takes 10 ms at most, compiling one 20 ms, and 256 of them 256 MiB. It is as many
-as 10,000 characters need; RE2's own limit of 8 MiB has a name take 60 ms and a compilation 150 ms under the interpreter's lock."""
+"""Of programs that are this large one name takes 10 ms at most, compiling one 20 ms, and 256 of them 256 MiB. It is what
+10,000 characters need. With RE2's own limit of 8 MiB a name takes up to 60 ms, and a compilation 150 ms of the loop's."""
 
 
 @lru_cache(maxsize=256)
