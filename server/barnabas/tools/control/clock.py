@@ -74,7 +74,7 @@ class VirtualClock(trio.abc.Clock):
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Let time pass at least as fast as it really does, also where the clock stands still: for what comes to its end."""
+        """Let time pass at least as fast as it really does, also where the clock stands still: for what is to end."""
         self._settle()
         self._ends += 1
         try:
