@@ -50,6 +50,9 @@ WRITE_SECONDS_MAX = 60.0
 TRIES_MAX = 20
 """Times that a change is decided upon, while other registries change something."""
 AGAIN_SECONDS = 1.0
+APPLIED_BYTES = 100_000
+RECORD_BYTES = 1_000
+"""So many bytes of records, each of which counts for so many more, are taken before others may run: 3 ms' worth."""
 DEADLINE_MS = 15_000
 _TAKEN = (
     ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE,
@@ -169,13 +172,13 @@ class Store:
                         consumer.seek_to_beginning(self._place)
                         ends = await consumer.end_offsets([self._place])
                         while records := await consumer.receive_until(ends):
-                            self._apply(records)
+                            await self._apply(records)
                         consumer.resume(self._place)
                     if not has_started:
                         has_started = True
                         task_status.started()
                     while True:
-                        self._apply(await consumer.receive_batch())
+                        await self._apply(await consumer.receive_batch())
             except (OffsetOutOfRangeError, LogTruncatedError) as error:
                 log.warning("topic %s is not what it was: %s; it is read anew", self.topic, error)
                 self.state.clear()
@@ -186,10 +189,16 @@ class Store:
                 log.warning("topic %s cannot be read: %s; trying again", self.topic, error)
                 await trio.sleep(AGAIN_SECONDS)
 
-    def _apply(self, records: Sequence[ConsumedRecord]) -> None:
-        for one in records:
-            self.state.apply(one.key, one.value)
-            self._read = one.offset
+    async def _apply(self, records: Sequence[ConsumedRecord]) -> None:
+        """Take records, with others in turns: what is seen meanwhile is what was there once."""
+        size = 0
+        for record in records:
+            self.state.apply(record.key, record.value)
+            self._read = record.offset
+            size += RECORD_BYTES + len(record.value or b"")
+            if size >= APPLIED_BYTES:
+                size = 0
+                await trio.lowlevel.checkpoint()
         self._moved.set()
         self._moved = trio.Event()
 
