@@ -89,7 +89,12 @@ class _Copy:
 
 def merge(copies: Sequence[tuple[str, bytes]]) -> Content:
     """Read (path, bytes) of all copies as one; the one that goes furthest counts, the others fill its gaps."""
-    read = [_Copy(path, data) for path, data in copies]
+    read: list[_Copy] = []
+    for path, data in copies:
+        if not any(
+            data == copy.data for copy in read
+        ):  # as nearly always: what is read once need not be read again
+            read.append(_Copy(path, data))
     if not read:
         return Content()
     newer = [place for copy in read for place in copy.newer]
