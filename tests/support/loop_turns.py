@@ -12,7 +12,6 @@ import struct
 import sys
 import tempfile
 import time
-from functools import partial
 
 import trio
 
@@ -184,7 +183,7 @@ async def drive(directory: str, chosen: list[str]) -> dict[str, dict[str, object
         transactional_ids=200 * effort,
         now_ms=int(time.time() * 1000),
     )
-    assembly.LoopBudget = partial(LoopBudget, clock=METER.clock)  # type: ignore[misc, assignment]
+    assembly.LoopBudget = lambda **_: LoopBudget(clock=METER.clock)  # type: ignore[misc, assignment]
     settings = {name.replace(".", "_"): value for name, value in {**SETTINGS, **ASKING}.items()}
     found: dict[str, dict[str, object]] = {}
     async with running([directory], **settings) as client:

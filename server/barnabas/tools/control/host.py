@@ -187,7 +187,8 @@ class Host:
             environment.disk, self.faulting.faults, clock_ms=lambda: time.monotonic() * 1000
         )
         # A turn of the event loop takes real time, whatever the clock says.
-        return environment._replace(network=self._network, disk=self._disk), LoopBudget(clock=time.monotonic)
+        budget = LoopBudget(clock=time.monotonic, cpu_clock=time.thread_time)
+        return environment._replace(network=self._network, disk=self._disk), budget
 
     def stop(self) -> None:
         """Stop cleanly; `run` returns then."""
