@@ -134,9 +134,9 @@ class LoopMeter(trio.abc.Instrument):
         )
         fullmatch = re2._Regexp.fullmatch
 
-        def counted(pattern: Any, name: str) -> Any:
+        def counted(pattern: Any, name: str, *positions: int) -> Any:
             self.add(pattern.programsize * len(name) // INSTRUCTIONS_PER_LINE)
-            return fullmatch(pattern, name)
+            return fullmatch(pattern, name, *positions)
 
         re2._Regexp.fullmatch = counted
 

@@ -231,6 +231,11 @@ class LoopBudget:
         """Seconds that the running step has taken so far."""
         return self._clock() - self._step_began
 
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds for which the running thread has had a processor, since any moment; asking takes a microsecond."""
+        return self._cpu_clock()
+
     def begin_counting(self) -> TaskTime:
         """Count the time of the task that runs, from now on."""
         task = trio.lowlevel.current_task()

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import trio
 
-from barnabas.coordinators.groups.patterns import compile_pattern
 from barnabas.handlers.shared import expressions
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.serving.loop_budget import LoopBudget
@@ -17,8 +16,6 @@ from tests.support.broker import ask_for_topic, broker_to_ask
 from tests.support.plain_requests import DenyNamed, ask
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "group.consumer.assignment.interval.ms": "0"}
-SLOW = "((.?){10}){90}x"
-"""An expression whose program is nearly as large as it may be."""
 
 
 class Clock:
@@ -91,7 +88,7 @@ async def test_an_expression_that_takes_too_long_is_refused(asked, clock):
     clock.look_seconds = 2 * expressions.SECONDS_MAX
     answer = await heartbeat(asked, "[tu]+")
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert "takes more than 1 s" in answer.error_message
+    assert "takes more than 1 s of CPU" in answer.error_message
 
 
 async def test_the_next_expression_of_a_group_waits_ten_times_as_long(asked, clock, autojump_clock):
@@ -138,14 +135,3 @@ async def test_members_that_bring_the_same_expression_match_it_once(asked, clock
             nursery.start_soon(join, f"m{number}")
     assert [answer.error_code for answer in answers] == [0] * 5
     assert sorted(name for _, kind, name in authorizer.asked if kind == ResourceType.TOPIC) == ["t", "u"]
-
-
-@pytest.mark.parametrize("expression", ["[\\pL]{1000}", "(?i)[\\pL\\pN]{300}"])
-async def test_a_program_that_is_too_large_is_refused(asked, expression):
-    answer = await heartbeat(asked, expression)
-    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert "pattern too large" in answer.error_message
-
-
-def test_the_largest_program_has_ten_thousand_instructions():
-    assert 5_000 < compile_pattern(SLOW).programsize < 11_000

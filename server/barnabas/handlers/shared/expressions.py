@@ -1,7 +1,7 @@
 """Subscriptions by expression, looked up among all topics: in short steps, bounded, and at a pace for each group.
 
-The rule: a client chooses what an expression costs, so its steps are measured. One that takes too long is refused, and the
-group that has used so much time waits ten times as long for the next expression that it did not have before.
+The rule: a client chooses what an expression costs, so the CPU time of its steps is measured. One that takes too much is
+refused, and the group that has used so much waits ten times as long for the next expression that it did not have before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.serving.loop_budget import LoopBudget
 
 SECONDS_MAX: Final = 1.0
-"""Longer than this no expression is matched: a plain one takes 2 us for each topic, so 500,000 topics."""
+"""CPU time that an expression may take: a plain one takes 2 us for each topic, so 500,000 topics."""
 REST_FACTOR: Final = 10
 REST_SECONDS_MAX: Final = 10.0
 """The longest time that a group waits for its next expression, as in Kafka, whose groups always wait so long."""
@@ -75,6 +75,7 @@ class ExpressionMatcher:
         while self._turns and next(iter(self._turns.values())).is_over:
             self._turns.popitem(last=False)
         turn = self._turns.setdefault(group_id, _Turn())
+        self._turns.move_to_end(group_id)
         async with turn.lock:
             await trio.sleep_until(turn.free_at)
             if await is_known():
@@ -99,15 +100,15 @@ class ExpressionMatcher:
         steps = _steps(expression, topics, may_describe, described)
         is_done = False
         while not is_done:
-            began = budget.step_seconds
+            began = budget.cpu_seconds
             try:
                 is_done = next(steps, True)
             finally:
-                turn.seconds += budget.step_seconds - began
+                turn.seconds += budget.cpu_seconds - began
             if turn.seconds > SECONDS_MAX:
                 raise RequestError(
                     ErrorCode.INVALID_REGULAR_EXPRESSION,
-                    f"matching the regular expression with {len(topics):,} topics takes more than {SECONDS_MAX:g} s",
+                    f"matching the regular expression with {len(topics):,} topics takes more than {SECONDS_MAX:g} s of CPU",
                 )
             await budget.checkpoint()
         matched = matching(expression, topics)

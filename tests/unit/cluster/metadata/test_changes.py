@@ -230,8 +230,8 @@ def test_many_changes_at_once_are_the_same_as_one_by_one() -> None:
         changes: list[Any] = []
         for number in range(random.randrange(1, 20)):
             name = random.choice(("t", "u", "v"))
-            known = now.topics.get(name)
-            there = known is not None
+            topic_before = now.topics.get(name)
+            there = topic_before is not None
             change = random.choice([
                 EpochBegun(now.latest_epoch + random.randrange(1, 4)),
                 EpochBegun(now.latest_epoch + 1),
