@@ -280,9 +280,9 @@ class Draft:
         self.partitions: dict[str, list[PartitionInfo]] = {}
         """Those of topics whose partitions have changed; use `partitions_of`."""
         self._begins = self._begun_epoch = 0
-        """How often all partitions have begun an epoch, and the last of these epochs."""
+        """Number of epochs that all partitions have begun, and the last of them."""
         self._begins_of: dict[str, int] = {}
-        """How many of these the partitions of a topic have obeyed, or need not: it came later."""
+        """Number of these epochs that the partitions of a topic have begun, or need not: it came later."""
         self.topics = Copied(image.topics)
         self.names = Copied(image.names_by_id)
         self.configs = Copied(image.configs)

@@ -1,7 +1,8 @@
 """Subscriptions by expression, looked up among all topics: in short steps, bounded, and at a pace for each group.
 
 The rule: a client chooses what an expression costs, so the CPU time of its steps is measured. One that takes too much is
-refused, and the group that has used so much waits ten times as long for the next expression that it did not have before.
+refused, and the group that has used so much waits ten times as long for the next expression that it did not have before
+(docs/decisions/0650-expressions-rest-as-long-as-they-took.md).
 """
 
 from __future__ import annotations
@@ -39,16 +40,17 @@ class Matches(NamedTuple):
 
 
 class _Turn:
-    """The turn of a group: whose expression is matched, and when the next one may be."""
+    """Turn of a group: one expression at a time, and none before the time `free_at`."""
 
     def __init__(self) -> None:
         self.lock = trio.Lock()
         self.free_at = -math.inf
         self.seconds = 0.0
-        """How long the steps of its expression in hand have taken."""
+        """CPU time that the steps of the expression in hand have taken."""
 
     @property
     def is_over(self) -> bool:
+        """True if no expression is matched, and the next one need not wait."""
         return not self.lock.locked() and self.free_at <= trio.current_time()
 
 
