@@ -171,6 +171,21 @@ def test_the_clock_is_moved(start_broker: StartBroker) -> None:
     assert broker.stop() == 0
 
 
+@pytest.mark.parametrize(("path", "body"), [("freeze", None), ("speed", {"factor": 0.001})])
+def test_a_stop_needs_no_time_of_the_virtual_clock(
+    start_broker: StartBroker, path: str, body: dict[str, float] | None
+) -> None:
+    broker = start_broker(options=(*OPTIONS, "--virtual-clock"))
+    assert produced(broker, b"1") == [None]
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "fetch.wait.max.ms": 60_000})
+    consumer.assign([TopicPartition("t", 0, 1)])
+    consumer.poll(0)
+    call(broker, "POST", f"/v1/clock/{path}", body)
+    assert call(broker, "POST", "/v1/broker/restart")[0] == 200
+    assert broker.stop() == 0
+    consumer.close()
+
+
 def test_the_document_names_every_route(control_broker: BrokerProcess) -> None:
     document = call(control_broker, "GET", "/openapi.json")[1]
     assert document["openapi"].startswith("3.1")

@@ -50,6 +50,7 @@ class Asked:
     def __init__(self, broker: Broker, clock: Clock) -> None:
         self.broker = broker
         self.services = broker.services
+        self.handlers = Handlers(self.services)
         self.clock = clock
         self.connection = new_connection()
         self.client_id = "test"
@@ -69,7 +70,7 @@ class Asked:
         shared = Shared(self.broker.memory, self.log_limit, self.authorizer)
         context = RequestContext(shared, self.connection, api.key, version, 1, self.client_id, NOW_MS)
         try:
-            response = await Handlers(self.services).answer(api, context, received)
+            response = await self.handlers.answer(api, context, received)
         except RequestError as error:
             response = error_response(api, context, received, error.code, error.message)
         self.is_closed = context.close_after_response

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
+import re2
 import trio
 
+from barnabas.records.codecs.pieces import Parts
 from barnabas.records.errors import DecompressedTooLargeError
 
 LINES_MAX = 200_000
@@ -25,6 +27,8 @@ LINE_SECONDS = 100e-9
 """Longest time of an interpreted line: 57 to 79 ns were measured for decoders of requests (CPython 3.11)."""
 DECOMPRESSED_BYTES_PER_LINE = 100
 CHECKSUM_BYTES_PER_LINE = 1_000
+INSTRUCTIONS_PER_LINE = 25
+"""Of RE2's program for each character of a name: 4 ns at the worst, where its states do not fit its memory."""
 SAMPLE_MASK = 255
 GIVE_UP_LINES = 250_000
 """Lines in one turn after which a step is counted no further: it has failed, and counting is slow."""
@@ -116,7 +120,7 @@ class LoopMeter(trio.abc.Instrument):
         sys.settrace(None)
 
     def count_calls_into_c(self) -> None:
-        """Have decompression and checksums of records counted, for the rest of this process.
+        """Have decompression, checksums of records and matches by RE2 counted, for the rest of this process.
 
         Before anything else of the broker is imported: modules hold the functions by name.
         """
@@ -124,22 +128,36 @@ class LoopMeter(trio.abc.Instrument):
         from barnabas.records.codecs import gzip, lz4, snappy, zstd
 
         for module in (gzip, lz4, snappy, zstd):
-            module.decompress = self._counted(  # type: ignore[attr-defined]
-                module.decompress, lambda given, made: len(made) // DECOMPRESSED_BYTES_PER_LINE
-            )
+            module.decompress = self._decompressing(module.decompress)  # type: ignore[attr-defined]
         crc.crc32c = self._counted(  # type: ignore[attr-defined]
             crc.crc32c, lambda given, made: len(given) // CHECKSUM_BYTES_PER_LINE
         )
+        fullmatch = re2._Regexp.fullmatch
+
+        def counted(pattern: Any, name: str, *positions: int) -> Any:
+            self.add(pattern.programsize * len(name) // INSTRUCTIONS_PER_LINE)
+            return fullmatch(pattern, name, *positions)
+
+        re2._Regexp.fullmatch = counted
 
     def _counted(self, call: Callable[..., Any], lines: Callable[[Any, Any], int]) -> Callable[..., Any]:
         def counted(*arguments: Any, **options: Any) -> Any:
-            try:
-                made = call(*arguments, **options)
-            except DecompressedTooLargeError:
-                bytes_max: int = options.get("bytes_max", arguments[-1])
-                self.add(bytes_max // DECOMPRESSED_BYTES_PER_LINE)
-                raise
+            made = call(*arguments, **options)
             self.add(lines(arguments[0], made))
             return made
+
+        return counted
+
+    def _decompressing(self, decompress: Callable[..., Parts]) -> Callable[..., Parts]:
+        """Return a codec's function that counts its result, or as much as it may have where that is too large."""
+
+        def counted(data: Any, bytes_max: int, **options: Any) -> Parts:
+            try:
+                body = yield from decompress(data, bytes_max, **options)
+            except DecompressedTooLargeError:
+                self.add(bytes_max // DECOMPRESSED_BYTES_PER_LINE)
+                raise
+            self.add(len(body) // DECOMPRESSED_BYTES_PER_LINE)
+            return body
 
         return counted

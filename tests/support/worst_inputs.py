@@ -394,6 +394,29 @@ for _heartbeat, _describe, _values in (
     row(_heartbeat, _describe)(subscribed(_heartbeat, 1, _values, _describe))
 
 
+EXPRESSIONS = {
+    "every topic": ".*",
+    "no topic": "(none|of|these)*",
+    "a program as large as it may be": "((.?){10}){90}x",
+    "a program that is too large": "[\\pL]{1000}",
+}
+
+
+@row("ConsumerGroupHeartbeat")
+def expressions(state: State) -> Cases:
+    """Members of groups that subscribe to an expression, stay after topics have come, and change it."""
+    for number, (label, expression) in enumerate(EXPRESSIONS.items()):
+        stays = {"GroupId": f"expression-{number}", "MemberId": "member", "MemberEpoch": 2}
+        joins = stays | {"MemberEpoch": 0, "RebalanceTimeoutMs": 60_000, "TopicPartitions": []}
+        yield case("ConsumerGroupHeartbeat", 1, joins | {"SubscribedTopicRegex": expression}, label)
+        topic = {"Name": f"topic-for-{number}", "NumPartitions": 1, "ReplicationFactor": 1}
+        yield case("CreateTopics", 4, {"Topics": [topic], "timeoutMs": 60_000}, "one more", succeeds=True)
+        yield case("ConsumerGroupHeartbeat", 1, stays, f"{label}, and one more")
+        yield case(
+            "ConsumerGroupHeartbeat", 1, stays | {"SubscribedTopicRegex": expression + "?"}, f"{label}?"
+        )
+
+
 @row("DescribeConfigs")
 def describe_configs(state: State) -> Cases:
     """Every setting of very many topics."""

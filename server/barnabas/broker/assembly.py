@@ -6,6 +6,7 @@ later. What only some brokers need is made by the first who asks for it (`lazy.L
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -100,7 +101,10 @@ async def assembled(
     async with AsyncExitStack() as stack:
         for listener in listeners:
             stack.callback(listener.close)
-        budget, stopping = budget or LoopBudget(clock=environment.monotonic), Stopping()
+        budget, stopping = (
+            budget or LoopBudget(clock=environment.monotonic, cpu_clock=time.thread_time),
+            Stopping(),
+        )
         endpoints = advertised_endpoints(config, environment.network, listeners)
         metrics_address = _metrics_address(config)
         if metrics_address is not None:

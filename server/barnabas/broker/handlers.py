@@ -90,7 +90,9 @@ def _deferred(
 
 def services_of(handler: type[Any]) -> tuple[str, ...]:
     """Return the names of the services that a handler needs."""
-    return tuple(field.name for field in fields(handler)) if hasattr(handler, "__dataclass_fields__") else ()
+    if not hasattr(handler, "__dataclass_fields__"):
+        return ()
+    return tuple(field.name for field in fields(handler) if field.init)
 
 
 def _load(api: apis.Api, services: Services) -> None:

@@ -36,6 +36,8 @@ REMOVE_INTERVAL_SECONDS = 5.0
 FLUSH_INTERVAL_SECONDS = 1.0
 PRESENCE_INTERVAL_SECONDS = 1.0
 """Longest time until a removed log dir is noticed; a single partition's directory: at the next checkpoints."""
+LOOKED_AT_ONCE = 500
+"""So many logs are looked at before others may run, where there is nothing to do for them."""
 SEGMENTS_AT_ONCE = 8
 """So many segments are renamed, with four files each, before others may run: on ext4 that takes some 10 ms."""
 
@@ -122,7 +124,11 @@ class Housekeeping:
 
     async def flush_due(self) -> None:
         """Force the logs to the medium whose flush is due, one after the other."""
-        for partition_log in self._logs:
+        for number, partition_log in enumerate(self._logs, 1):
+            if partition_log.is_flushed:  # as most of very many logs are, each second
+                if number % LOOKED_AT_ONCE == 0:
+                    await self._budget.checkpoint()
+                continue
             try:
                 task = partition_log.begin_due_flush(self._now_ms())
                 if task is not None:

@@ -6,8 +6,10 @@ in slices, so that a change of ten thousand partitions holds up nobody.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.storage_parts import LogConfigs
 from barnabas.cluster.metadata.image import BROKER, CLIENT_METRICS, TOPIC
 from barnabas.config import broker as settings
 
@@ -41,6 +43,7 @@ class ImageFollower:
         now_ms: Callable[[], int],
     ) -> None:
         self._config = config
+        self._log_configs = LogConfigs(config)
         self._broker_id = broker_id
         self._logs = logs
         self._replicas = replicas
@@ -51,17 +54,7 @@ class ImageFollower:
 
     async def prepare(self, delta: Delta) -> None:
         """Make the logs of new partitions."""
-        default: LogConfig | None = None
-
-        def config_for(topic: str) -> LogConfig:
-            nonlocal default
-            if delta.new.settings_of(TOPIC, topic):
-                return self._log_config(topic, delta)
-            if default is None:
-                default = self._log_config(topic, delta)
-            return default
-
-        await self._replicas.prepare(delta, config_for, self._now_ms())
+        await self._replicas.prepare(delta, partial(self._log_config, delta), self._now_ms())
 
     def publish(self, delta: Delta) -> None:
         """Obey settings of the broker that have changed; lead what is new."""
@@ -88,9 +81,7 @@ class ImageFollower:
             changed = list(delta.new.topics)
         else:
             changed = [name for resource_type, name in delta.configs if resource_type == TOPIC]
-        await self._replicas.reconfigure(changed, lambda topic: self._log_config(topic, delta))
+        await self._replicas.reconfigure(changed, partial(self._log_config, delta))
 
-    def _log_config(self, topic: str, delta: Delta) -> LogConfig:
-        from barnabas.log.config import LogConfig  # there are logs
-
-        return LogConfig.of(self._config.topic_values(delta.new.settings_of(TOPIC, topic)))
+    def _log_config(self, delta: Delta, topic: str) -> LogConfig:
+        return self._log_configs.of(delta.new.settings_of(TOPIC, topic))

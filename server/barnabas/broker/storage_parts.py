@@ -5,8 +5,8 @@ The rule: nothing here belongs to one of the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from barnabas.broker.open_files import allow_open_files, open_segments_max
 from barnabas.cluster.metadata.image import TOPIC, ClusterImage, Delta
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.log.config import LogConfig
+
+CONFIGS_SHARED_MAX: Final = 1_000
+"""More different settings of topics than these are not remembered."""
 
 
 class AlterPartitionTask(AlterPartition[Any], Protocol):
@@ -87,15 +90,32 @@ def new_log_manager(
     )
 
 
-def log_configs(config: BrokerConfig, store: MetadataStore) -> Callable[[str], LogConfig]:
-    """The settings of a topic's logs, as the newest image has them."""
+class LogConfigs:
+    """Settings of logs. Topics whose own settings are the same share one object: most have none."""
 
-    def config_for(topic: str) -> LogConfig:
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._revision = config.revision
+        self._shared: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+
+    def of(self, overrides: Mapping[str, str]) -> LogConfig:
+        """Return the settings of the logs of a topic that has these of its own. Raises SettingError."""
         from barnabas.log.config import LogConfig  # not on the way of a start without logs
 
-        return LogConfig.of(config.topic_values(store.image.settings_of(TOPIC, topic)))
+        if self._revision != self._config.revision or len(self._shared) >= CONFIGS_SHARED_MAX:
+            self._revision = self._config.revision
+            self._shared.clear()
+        key = tuple(sorted(overrides.items()))
+        shared = self._shared.get(key)
+        if shared is None:
+            shared = self._shared[key] = LogConfig.of(self._config.topic_values(overrides))
+        return shared
 
-    return config_for
+
+def log_configs(config: BrokerConfig, store: MetadataStore) -> Callable[[str], LogConfig]:
+    """The settings of a topic's logs, as the newest image has them."""
+    configs = LogConfigs(config)
+    return lambda topic: configs.of(store.image.settings_of(TOPIC, topic))
 
 
 async def follow_first(

@@ -42,6 +42,7 @@ class BrokerConfig:
         "is_node_id_set",
         "kept_for_all",
         "release",
+        "revision",
         "sources",
         "unknown",
     )
@@ -54,6 +55,8 @@ class BrokerConfig:
         Raises SettingError for a value that cannot be used.
         """
         self._static: dict[str, Any] = {}
+        self.revision = 0
+        """Number of times that dynamic settings were applied: what was made of the values before is to be made again."""
         self.release = (settings or {}).get(broker.KAFKA_VERSION.name, "")
         """The release of Kafka that is followed, empty for the newest; limits and defaults are its own."""
         self._limits = releases.limits_of(self.release) if self.release in releases.NAMES else {}
@@ -124,6 +127,7 @@ class BrokerConfig:
         What takes a restart has no effect: names that Kafka no longer has can be set, and are kept.
         """
         of_all = {**self.kept_for_all, **of_all}
+        self.revision += 1
         self._values = {**self._defaults, **self._static}
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
         for settings, source in ((of_all, DYNAMIC_DEFAULT_BROKER_CONFIG), (of_this, DYNAMIC_BROKER_CONFIG)):

@@ -26,6 +26,13 @@ ONE_COPY = (
 """Each asks for copies of records when it is set to more than 1, which needs a cluster; their defaults do not ask, since a
 broker that is alone must work."""
 
+OF_REGISTRY = (
+    broker.INTER_BROKER_LISTENER_NAME.name,
+    broker.SECURITY_INTER_BROKER_PROTOCOL.name,
+    broker.SASL_MECHANISM_INTER_BROKER_PROTOCOL.name,
+)
+"""They say also how a registry beside a broker that is alone connects to it, unless a listener has no logins."""
+
 ROLES = "process.roles"
 VOTERS = "controller.quorum.voters"
 CONTROLLERS = "controller.quorum.bootstrap.servers"
@@ -48,6 +55,7 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
     """Return what the settings ask for that is not here; `origins` says where each was set."""
     verdict = Verdict()
     in_cluster = is_clustered(config)
+    is_told_to_registry = _registry_logs_in(config)
     controllers = {name.lower() for name in config.controller_listener_names()}
     for name, origin in origins.items():
         row = tables.find(name)
@@ -56,6 +64,8 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
                 verdict.ignored.append(name)
             continue
         if in_cluster and (row.acts_in_cluster or name in ONE_COPY):
+            continue
+        if is_told_to_registry and name in OF_REGISTRY:
             continue
         value = config.value_of(name)
         if in_cluster and name == ZOOKEEPER_SOCKET and _is_zookeeper_socket(config, value):
@@ -72,6 +82,18 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
         except SettingError as error:
             verdict.refusals.append(str(error))
     return verdict
+
+
+def _registry_logs_in(config: BrokerConfig) -> bool:
+    """Say whether a registry is served beside the broker that must log in there."""
+    if not config.get(broker.REGISTRY_LISTENER):
+        return False
+    try:
+        protocols = config.listener_security_protocols()
+    except SettingError:
+        return False  # the start says what is wrong
+    names = [text.partition("://")[0].strip().upper() for text in config.listeners()]
+    return all(protocols.get(name, name) != "PLAINTEXT" for name in names)
 
 
 def _is_zookeeper_socket(config: BrokerConfig, name: str) -> bool:

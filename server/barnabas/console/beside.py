@@ -11,6 +11,7 @@ from barnabas.broker.startup import StartupError
 from barnabas.config import broker as settings
 from barnabas.console.log_lines import Lines
 from barnabas.console.server import DEFAULT_PORT, WHAT, ConsoleServer
+from barnabas.errors import leaves
 from barnabas.network.visitors import AddressError, read_address
 from barnabas.registry.addresses import has_login
 from barnabas.registry.client_settings import CONSOLE_PREFIX, PREFIX, URL, USER_INFO, RegistryAt
@@ -116,10 +117,12 @@ class ConsoleBeside:
             self._inside.attach(broker)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled."""
+        """Serve until cancelled. Raises StartupError."""
         assert self._server is not None
         logging.getLogger().addHandler(self._lines)
         try:
             await self._server.run(task_status=task_status)
+        except* AddressError as group:
+            raise StartupError(str(leaves(group)[0])) from None
         finally:
             logging.getLogger().removeHandler(self._lines)

@@ -6,19 +6,20 @@ v0 lets the coordinator make the member id; v1 wants one from the member (KIP-10
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.store import MetadataStore
 from barnabas.coordinators.groups.consumer.membership import Heartbeat, check_heartbeat
-from barnabas.coordinators.groups.consumer.regex import match_in_steps, matching
+from barnabas.coordinators.groups.patterns import compile_pattern
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.topics import hash_size
 from barnabas.coordinators.runtime.groups import GroupCoordinator
 from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.environment import Entropy
 from barnabas.errors import RequestError
+from barnabas.handlers.shared.expressions import ExpressionMatcher
 from barnabas.handlers.shared.topic_sizes import NAMES_PER_CHECKPOINT, size_of_few, size_of_topics
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.serving.deferred import Deferred
@@ -46,6 +47,10 @@ class ConsumerGroupHeartbeat:
     group_coordinator: GroupCoordinator
     budget: LoopBudget
     entropy: Entropy
+    _matcher: ExpressionMatcher = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._matcher = ExpressionMatcher(self.budget)
 
     def handle(
         self, context: RequestContext, request: ConsumerGroupHeartbeatRequest
@@ -100,7 +105,8 @@ class ConsumerGroupHeartbeat:
         if names:
             await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, names, self.budget)
         check_heartbeat(request, context.api_version, coordinator.settings)
-        names = await self._matched(names, request.subscribed_topic_regex)
+        if request.subscribed_topic_regex and request.member_epoch >= 0:
+            names = await self._match(beat, names)
         size_of_names = await size_of_topics(names, hash_size, self.metadata, self.budget)
         return await coordinator.write(
             request.group_id,
@@ -111,21 +117,34 @@ class ConsumerGroupHeartbeat:
             ),
         )
 
-    async def _matched(self, names: Collection[str], regex: str | None) -> Collection[str]:
-        """Return the topics of a subscription; an expression is matched with all topics before the group asks for it.
+    async def _match(self, beat: Heartbeat, names: Collection[str]) -> Collection[str]:
+        """Return the topics of a subscription with an expression, which is matched before the group asks for it.
 
-        An expression that is wrong is the group's to refuse.
+        A group knows the topics of its own expressions already. An expression that is wrong is the group's to refuse.
+        Raises INVALID_REGULAR_EXPRESSION where matching takes too long.
         """
-        if not regex:
-            return names
-        topics = self.metadata.image.topics
+        request, image = beat.request, self.metadata.image
+        expression = request.subscribed_topic_regex or ""
         try:
-            for _ in match_in_steps(regex, topics):
-                await self.budget.checkpoint()
-            return frozenset(names) | matching(regex, topics)
+            compile_pattern(expression)
         except RequestError as error:
-            log.debug("%r: %s", regex, error)
-        return names
+            log.debug("%r: %s", expression, error)
+            return names
+
+        async def is_known() -> bool:
+            return await self.group_coordinator.read(
+                request.group_id, lambda shard: shard.has_matched(request.group_id, expression)
+            )
+
+        if await is_known():
+            return names
+        matches = await self._matcher.match(
+            request.group_id, is_known, expression, image.topics, beat.may_describe
+        )
+        if matches is None:
+            return names
+        beat.may_describe = matches.may_describe
+        return matches.topics.union(names)
 
 
 def _says_more(request: ConsumerGroupHeartbeatRequest) -> bool:

@@ -90,6 +90,11 @@ class DurableLog(ReadableLog):
         return self.appended_messages - self._flushed_messages
 
     @property
+    def is_flushed(self) -> bool:
+        """True if there is nothing that another flush would make last, or the log is closed."""
+        return self.log_end_offset <= self.recovery_point or self.is_closed
+
+    @property
     def wants_flush(self) -> bool:
         """True if flush.messages asks for a flush now, before anybody is told that the records are safe."""
         return self.unflushed_messages >= self.config.flush_after_messages
@@ -100,9 +105,7 @@ class DurableLog(ReadableLog):
 
         Raises StorageError.
         """
-        if self.log_end_offset <= self.recovery_point or self.is_closed:
-            return None
-        return self._plan_flush()
+        return None if self.is_flushed else self._plan_flush()
 
     @guarded
     def begin_due_flush(self, now_ms: int) -> FlushTask | None:
@@ -111,7 +114,7 @@ class DurableLog(ReadableLog):
         After a roll it is of the segments before the active one, as in Kafka: a write to a file waits for a sync of it.
         The one that flush.messages asks for is due with the append (`wants_flush`).
         """
-        if self.log_end_offset <= self.recovery_point or self.is_closed:
+        if self.is_flushed:
             return None
         is_whole = now_ms - self.last_flush_ms >= self.config.flush_ms
         if not is_whole and self.active.base_offset <= self.recovery_point:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,15 +42,31 @@ def bind(host: str, port: int, what: str, *, unguarded: str = "") -> list[socket
     AddressError.
     """
     where = url_address(host, port)
-    try:
+    with _explained(what, where):
         sockets = bind_sockets(host, port)
-    except OSError as error:
-        raise AddressError(f"cannot serve {what} on {where}: {error.strerror or error}") from error
     if unguarded and not all(is_loopback(sock.getsockname()[0]) for sock in sockets):
         for sock in sockets:
             sock.close()
         raise AddressError(unguarded.format(where))
     return sockets
+
+
+def listen(sockets: Iterable[socket], what: str) -> None:
+    """Have bound sockets accept for `what` from now on.
+
+    Raises AddressError: another listener may have the same port, which only the second to listen finds out.
+    """
+    for sock in sockets:
+        with _explained(what, url_address(*sock.getsockname()[:2])):
+            sock.listen(BACKLOG)
+
+
+@contextmanager
+def _explained(what: str, where: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise AddressError(f"cannot serve {what} on {where}: {error.strerror or error}") from error
 
 
 def url_of(sockets: Sequence[socket], scheme: str = "http") -> str:
@@ -135,9 +151,8 @@ class Site:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Let visitors in until cancelled; closes the sockets then."""
-        for sock in self.sockets:
-            sock.listen(BACKLOG)
+        """Let visitors in until cancelled; closes the sockets then. Raises AddressError."""
+        listen(self.sockets, self._what)
         task_status.started()
         await Visitors(self._what, count_max, answer, self._tls).serve(self.sockets)
 

@@ -164,8 +164,11 @@ class State:
 
     def versions_below(self, name: str | None) -> Iterator[Version]:
         """Yield all versions of a subject, of a context (a name without a subject), or of the default one (None)."""
+        context, rest = names.split(name or "")
+        if rest and name != names.GLOBAL:
+            yield from self.subjects.get(name or "", {}).values()
+            return
         for subject, versions in self.subjects.items():
-            context, rest = names.split(name or "")
             if subject == name or (not rest and names.context_of(subject) == context) or name == names.GLOBAL:
                 yield from versions.values()
 

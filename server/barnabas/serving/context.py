@@ -20,6 +20,7 @@ from barnabas.security.authorizer import (
 )
 from barnabas.serving.memory import Reservation
 from barnabas.wire import registry
+from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.security.authorizer import Authorizer
@@ -289,8 +290,16 @@ class RequestContext:
             self.connection.requester, operation, resource_type
         )
 
-    def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
-        """Raise the resource type's error, as GROUP_AUTHORIZATION_FAILED, unless the operation is allowed."""
+    def require(self, operation: Operation, resource_type: ResourceType, name: str | None) -> None:
+        """Raise the resource type's error, as GROUP_AUTHORIZATION_FAILED, unless the operation is allowed.
+
+        Raises INVALID_REQUEST where a name is null, as some may be on the wire: there is no such resource.
+        """
+        if name is None:
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"the name of a resource of type {type_name(resource_type)} is null",
+            )
         if not self.authorizes(operation, resource_type, name):
             raise RequestError(
                 REFUSALS[resource_type], f"{operation.name} on {resource_type.name} {name!r} is denied"

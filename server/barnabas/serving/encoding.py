@@ -12,6 +12,7 @@ import trio
 
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.serving.meter import count_error_codes
+from barnabas.wire.errors import EncodeError
 from barnabas.wire.extent import entries_of, has_more_entries
 from barnabas.wire.framing import PRODUCE
 from barnabas.wire.headers import encode_into, encode_response
@@ -111,16 +112,36 @@ class CodecWorker:
         """Encode a large response, and count its error codes. Raises EncodeError."""
 
         def encoded() -> tuple[list[Chunk], dict[int, int]]:
-            key, version = context.api_key, context.api_version
-            if not has_more_entries(response, ENTRIES_PER_JOIN):
-                chunks = encode_response(key, version, context.correlation_id, response)
-                return chunks, count_error_codes(response)
-            chunks = JoinedChunks(response_codec(key).joined)
-            encode_into(chunks, key, version, context.correlation_id, response)
-            chunks.join()
-            return chunks, count_error_codes(response)
+            return encode_with_texts_cut(context, response, _encode_joined), count_error_codes(response)
 
         return await self._threads.run(encoded, limiter=self._limiter)
+
+
+def encode_with_texts_cut(
+    context: RequestContext,
+    response: Any,
+    encode: Callable[[int, int, int, Any], list[Chunk]] = encode_response,
+) -> list[Chunk]:
+    """Encode a response; where a string is too long, again with its error texts cut. Raises EncodeError."""
+    arguments = context.api_key, context.api_version, context.correlation_id, response
+    try:
+        return encode(*arguments)
+    except EncodeError:
+        from barnabas.serving.error_texts import cut_error_texts
+
+        if not cut_error_texts(response):
+            raise
+    return encode(*arguments)
+
+
+def _encode_joined(key: int, version: int, correlation_id: int, response: Any) -> list[Chunk]:
+    """Encode a large response into few chunks."""
+    if not has_more_entries(response, ENTRIES_PER_JOIN):
+        return encode_response(key, version, correlation_id, response)
+    chunks = JoinedChunks(response_codec(key).joined)
+    encode_into(chunks, key, version, correlation_id, response)
+    chunks.join()
+    return chunks
 
 
 def _is_of_brokers(api: Api, context: RequestContext) -> bool:

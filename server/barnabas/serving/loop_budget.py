@@ -46,6 +46,9 @@ CROWD_SECONDS: Final = 0.5
 UNKNOWN: Final = 1 << 30
 STALL_SECONDS: Final = 0.2
 """From this length on a turn is reported, not only counted."""
+CPU_ASKED_SECONDS: Final = 0.02
+"""Turns that begin sooner after another do not ask for the thread's CPU time, which takes a microsecond: that since then is
+an upper bound, too."""
 
 BOUNDS_SECONDS = (0.005, 0.02, 0.05, 0.2, 1.0)
 
@@ -59,9 +62,13 @@ _Queue = OrderedDict[trio.lowlevel.Task, None]
 
 
 class Stall(NamedTuple):
-    """A turn that was too long: its steps, and the longest of these with its task."""
+    """A turn that was too long: its steps, and the longest of these with its task.
+
+    `cpu_seconds` are those for which the loop's thread had a processor in it, at most.
+    """
 
     seconds: float
+    cpu_seconds: float
     steps: int
     step_seconds: float
     task: trio.lowlevel.Task | None
@@ -105,11 +112,18 @@ class LoopBudget:
         *,
         budget_seconds: float = BUDGET_SECONDS,
         clock: Callable[[], float] = time.perf_counter,
+        cpu_clock: Callable[[], float] | None = None,
         measures: bool = True,
     ) -> None:
-        """Without `measures` nothing is measured inside of `with` either."""
+        """Without `measures` nothing is measured inside of `with` either.
+
+        `cpu_clock` says for how long the running thread has had a processor; without one that is all of the time.
+        """
         self._measures = measures
         self._clock = clock
+        self._cpu_clock = cpu_clock or clock
+        self._cpu_asked = -math.inf
+        self._cpu_then = 0.0
         self._budget_seconds = budget_seconds
         self._ends = self._long_work_ends = clock() + budget_seconds
         self._is_measured = False
@@ -197,6 +211,9 @@ class LoopBudget:
         self._longest_task = self._task = None
         self._steps = 0
         self._has_run.clear()
+        if now - self._cpu_asked >= CPU_ASKED_SECONDS:
+            self._cpu_asked = now
+            self._cpu_then = self._cpu_clock()
 
     def _end_long_turn(self, seconds: float, last_step: float) -> None:
         if last_step > self._longest_step:
@@ -204,7 +221,8 @@ class LoopBudget:
             self._longest_task = self._task
         self.longest_seconds = max(self.longest_seconds, seconds)
         self.long_turns[bisect_right(BOUNDS_SECONDS, seconds) - 1] += 1
-        self.on_long_turn(Stall(seconds, self._steps, self._longest_step, self._longest_task))
+        cpu_seconds = min(self._cpu_clock() - self._cpu_then, seconds)
+        self.on_long_turn(Stall(seconds, cpu_seconds, self._steps, self._longest_step, self._longest_task))
 
     # --- the time of one task -------------------------------------------------------------------------------
 
@@ -212,6 +230,11 @@ class LoopBudget:
     def step_seconds(self) -> float:
         """Seconds that the running step has taken so far."""
         return self._clock() - self._step_began
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds for which the running thread has had a processor, since any moment; asking takes a microsecond."""
+        return self._cpu_clock()
 
     def begin_counting(self) -> TaskTime:
         """Count the time of the task that runs, from now on."""

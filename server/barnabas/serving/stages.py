@@ -22,7 +22,7 @@ from barnabas.network.sockets import in_memory
 from barnabas.serving import apis
 from barnabas.serving.context import shown_client
 from barnabas.serving.deferred import Deferred, Future
-from barnabas.serving.encoding import INLINE_BYTES_MAX, INLINE_ENTRIES_MAX
+from barnabas.serving.encoding import INLINE_BYTES_MAX, INLINE_ENTRIES_MAX, encode_with_texts_cut
 from barnabas.serving.last_request import AFTER_CORRELATION_ID, BYTES_MAX, LastRequest
 from barnabas.serving.login import answer_token, out_of_turn, wait_after_failure
 from barnabas.serving.meter import count_error_codes
@@ -264,9 +264,7 @@ def encode(request: Request) -> Deferred[None] | None:
     if has_more_entries(response, INLINE_ENTRIES_MAX):
         return Deferred(partial(encode_aside, request))
     try:
-        request.chunks = encode_response(
-            request.api_key, request.api_version, request.correlation_id, response
-        )
+        request.chunks = encode_with_texts_cut(request, response)
     except Exception:
         encode_failure(request)
     else:
@@ -304,7 +302,7 @@ def encode_failure(request: Request) -> None:
     if response is None:
         request.end(is_alive=False)
         return
-    request.chunks = encode_response(request.api_key, request.api_version, request.correlation_id, response)
+    request.chunks = encode_with_texts_cut(request, response)
     if request.parts.meter is not None:
         request.codes = count_error_codes(response)
 

@@ -1,6 +1,7 @@
 """Turns of the event loop that are too long: which request held it, counted by API and written to the log.
 
-The rule: a turn is laid at the door of the task whose step was the longest in it.
+The rule: a turn is laid at the door of the task whose step was the longest in it, unless the loop did not have a processor
+for most of it: then it waited for the machine, and no request is to blame.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ COUNTED_SECONDS = 0.02
 BACKGROUND = "background"
 """Name counted instead of an API's where the longest step was not that of a connection with a request."""
 
+MACHINE = "machine"
+"""Name counted instead where the loop had a processor for less than half of the turn."""
+
 KIND, SOURCE = "stalls of the event loop", "all clients"
 
 
@@ -48,23 +52,31 @@ class StallMeter:
         connection = self.connections.get(stall.task) if stall.task is not None else None
         request = connection.request if connection is not None else None
         name = registry.name_of(request.api_key) if request is not None else BACKGROUND
+        has_waited = stall.cpu_seconds < stall.seconds / 2
+        if has_waited:
+            name = MACHINE
         self.counts[name] = self.counts.get(name, 0) + 1
         if stall.seconds < STALL_SECONDS:
             return
         culprit: object = (
             request or connection or (stall.task.name if stall.task is not None else "input and output")
         )
-        self._log_limit.log(
-            log,
-            logging.WARNING,
-            KIND,
-            SOURCE,
-            "the event loop was held up for %d ms in %d steps, the longest of %d ms: %s",
-            round(stall.seconds * 1000),
-            stall.steps,
-            round(stall.step_seconds * 1000),
-            culprit,
+        seconds, cpu, longest = (
+            round(each * 1000) for each in (stall.seconds, stall.cpu_seconds, stall.step_seconds)
         )
+        if has_waited:
+            self._log_limit.log(
+                log, logging.WARNING, KIND, SOURCE,
+                "the event loop was held up for %d ms, and had a processor for %d ms of these: the machine is busy, or a "
+                "disk is slow (in %d steps, the longest of %d ms: %s)",
+                seconds, cpu, stall.steps, longest, culprit,
+            )  # fmt: skip
+        else:
+            self._log_limit.log(
+                log, logging.WARNING, KIND, SOURCE,
+                "the event loop was held up for %d ms in %d steps, the longest of %d ms: %s",
+                seconds, stall.steps, longest, culprit,
+            )  # fmt: skip
 
     def _is_serving(self) -> bool:
         self._has_served = self._has_served or bool(self.connections)

@@ -132,3 +132,5 @@ async def open_bench(
             yield bench
         finally:
             bench.stop()
+            if clock is not None:
+                clock.let_go()

@@ -247,3 +247,22 @@ def test_an_authorizer_that_is_not_there_and_wrong_super_users_stop_the_start(ca
     (line,) = capsys.readouterr().err.splitlines()
     assert setting.partition("=")[0] in line
     assert expected in line
+
+
+PEERS = {"security.inter.broker.protocol": "SASL_SSL", "sasl.mechanism.inter.broker.protocol": "PLAIN"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_ignored"),
+    [
+        ({"registry.listener": "127.0.0.1:1", "listeners": "SASL_SSL://h:1"}, False),
+        ({"registry.listener": "127.0.0.1:1", "listeners": "SASL_SSL://h:1,PLAINTEXT://h:2"}, True),
+        ({"registry.listener": "127.0.0.1:1", "listeners": "A://h:1", "listener.security.protocol.map": "A:SSL"}, False),
+        ({"registry.listener": "127.0.0.1:1", "listeners": "A://h:1", "listener.security.protocol.map": "A"}, True),
+        ({"listeners": "SASL_SSL://h:1"}, True),
+    ],
+)  # fmt: skip
+def test_a_registry_that_logs_in_obeys_settings_of_peers(settings, is_ignored):
+    verdict = judged({**settings, **PEERS})
+    assert verdict.refusals == []
+    assert sorted(set(verdict.ignored) & set(PEERS)) == (sorted(PEERS) if is_ignored else [])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -145,3 +147,61 @@ async def test_a_change_is_tried_again_while_another_registry_writes_and_told_ot
     assert (change.error.status, change.error.code) == (status, code)
     abandoned = stores._Change(nothing, is_abandoned=True)
     assert await store._after(error, abandoned) is None
+
+
+class OneBatch:
+    """Stands for a consumer: a single batch that has all records."""
+
+    def __init__(self, records: list[Any]) -> None:
+        self.batches = [records, []]
+
+    def assign(self, places: list[Any]) -> None:
+        """Be given the partition."""
+
+    seek_to_beginning = resume = assign
+
+    async def end_offsets(self, places: list[Any]) -> dict[Any, int]:
+        """Return where the partition ends."""
+        return dict.fromkeys(places, len(self.batches[0]))
+
+    async def receive_until(self, ends: dict[Any, int]) -> list[Any]:
+        """Return all, then nothing."""
+        return self.batches.pop(0)
+
+    async def receive_batch(self) -> list[Any]:
+        """Wait for what does not come."""
+        await trio.sleep_forever()
+        raise AssertionError
+
+
+async def test_others_run_while_very_many_records_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 2_000
+    records = [
+        SimpleNamespace(
+            key=json.dumps({"keytype": "CONFIG", "subject": f"s{n}", "magic": 0}).encode(),
+            value=b'{"compatibilityLevel":"NONE"}',
+            offset=n,
+        )
+        for n in range(count)
+    ]
+
+    @asynccontextmanager
+    async def consumer(*_: Any, **__: Any) -> AsyncIterator[OneBatch]:
+        yield OneBatch(records)
+
+    monkeypatch.setattr(stores, "open_consumer", consumer)
+    store = Store([], ClientSettings(), "kept")
+    sizes = [0]
+
+    async def watch() -> None:
+        while True:
+            sizes.append(len(store.state.configs))
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        await nursery.start(store._follow)
+        assert len(store.state.configs) == count
+        nursery.cancel_scope.cancel()
+    taken = max(after - before for before, after in pairwise(sizes))  # in one turn, or at the ends of two
+    assert taken * stores.RECORD_BYTES <= 2 * stores.APPLIED_BYTES

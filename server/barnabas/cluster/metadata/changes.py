@@ -31,7 +31,7 @@ class TopicCreated(Change):
     def apply(self, draft: Draft) -> None:
         """Add the topic, its id, and its name among those that are similar."""
         name = self.topic.name
-        draft.partitions.pop(name, None)
+        draft.forget_partitions(name)
         before = draft.topics.now.get(name)
         if before is not None and before.id != self.topic.id:
             draft.names.put(before.id, None)
@@ -100,13 +100,7 @@ class EpochBegun(Change):
 
     def apply(self, draft: Draft) -> None:
         """Give each partition the epoch."""
-        draft.latest_epoch = self.epoch
-        for name in tuple(draft.topics.now):
-            partitions = draft.partitions_of(name)
-            partitions[:] = [
-                info._replace(leader_epoch=self.epoch, partition_epoch=info.partition_epoch + 1)
-                for info in partitions
-            ]
+        draft.begin_epoch(self.epoch)
 
 
 class TopicDeleted(Change):
@@ -120,7 +114,7 @@ class TopicDeleted(Change):
     def apply(self, draft: Draft) -> None:
         """Remove the topic, its id and its settings."""
         name = self.name
-        draft.partitions.pop(name, None)
+        draft.forget_partitions(name)
         draft.names.put(draft.topics.now[name].id, None)
         draft.topics.put(name, None)
         draft.configs.put((TOPIC, name), None)

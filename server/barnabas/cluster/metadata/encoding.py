@@ -3,13 +3,16 @@
 A line is `{"crc":"<CRC-32C in hex>","n":<number>,"change":...}`, with `"more":true` after the number if what belongs
 together goes on in the next line. The checksum is over what follows it and its comma, without the newline. Lines
 without a checksum, as they were written first, begin with `{"change":`.
+
+The rule: what an older version could not do without is a kind of its own, not a field more of one that it knows. A line
+whose checksum is right is as it was written: if it cannot be read, a newer version has written it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas.cluster.metadata.change_codec import ChangeCodec
 from barnabas.cluster.metadata.changes import (
@@ -29,6 +32,11 @@ from barnabas.records.crc import crc32c
 _CRC = b'{"crc":"'
 _BODY_AT = len(_CRC) + 10
 _OLD = b'{"change":'
+KIND_SHOWN: Final = 100
+
+
+class NewerLineError(ValueError):
+    """A line is whole, and of a kind or form that this version does not know."""
 
 
 class Line(NamedTuple):
@@ -48,7 +56,8 @@ def encode_line(number: int, change: Change, *, has_more: bool = False) -> bytes
 
 
 def decode_line(data: bytes) -> Line:
-    """Return the line in these bytes, with its newline. Raises ValueError unless it is sound.
+    """Return the line in these bytes, with its newline. Raises ValueError unless it is sound, NewerLineError if it is and
+    cannot be read.
 
     Where nothing but the newline is damaged, the checksum shows that the rest is sound.
     """
@@ -65,8 +74,19 @@ def decode_line(data: bytes) -> Line:
         found = json.loads(text)
         whole = data[:-1] + b"\n"
         return Line(found.get("n", -1), _change(found), found.get("more", False), whole)
-    except (KeyError, TypeError, AttributeError, RequestError) as error:
-        raise ValueError(f"a line that nobody wrote: {error!r}") from error
+    except (KeyError, TypeError, AttributeError, ValueError, RequestError) as error:
+        if is_old:
+            raise ValueError(f"a line that nobody wrote: {error!r}") from error
+        raise NewerLineError(_kind_in(text)) from error
+
+
+def _kind_in(text: bytes) -> str:
+    """Return the kind of change that a line names, as it is shown."""
+    try:
+        kind = json.loads(text)["change"]
+    except (ValueError, KeyError, TypeError):
+        return "unknown"
+    return repr(kind)[:KIND_SHOWN]
 
 
 def encode(change: Change) -> str:

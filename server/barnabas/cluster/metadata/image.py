@@ -251,6 +251,9 @@ class Draft:
     __slots__ = (
         "_acls",
         "_before",
+        "_begins",
+        "_begins_of",
+        "_begun_epoch",
         "_count",
         "brokers",
         "configs",
@@ -276,6 +279,10 @@ class Draft:
         self._acls: AclsDraft | None = None
         self.partitions: dict[str, list[PartitionInfo]] = {}
         """Those of topics whose partitions have changed; use `partitions_of`."""
+        self._begins = self._begun_epoch = 0
+        """Number of epochs that all partitions have begun, and the last of them."""
+        self._begins_of: dict[str, int] = {}
+        """Number of these epochs that the partitions of a topic have begun, or need not: it came later."""
         self.topics = Copied(image.topics)
         self.names = Copied(image.names_by_id)
         self.configs = Copied(image.configs)
@@ -308,10 +315,34 @@ class Draft:
         found = self.partitions.get(name)
         if found is None:
             found = self.partitions[name] = list(self.topics.now[name].partitions)
+        if self._begins:
+            missed = self._begins - self._begins_of.get(name, 0)
+            if missed:
+                self._begins_of[name] = self._begins
+                found[:] = [
+                    info._replace(
+                        leader_epoch=self._begun_epoch, partition_epoch=info.partition_epoch + missed
+                    )
+                    for info in found
+                ]
         return found
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Have all partitions that there are begin a leader epoch; of many in a row each is gone through once."""
+        self.latest_epoch = self._begun_epoch = epoch
+        self._begins += 1
+
+    def forget_partitions(self, name: str) -> None:
+        """Forget the partitions of a topic that is gone, or is made now."""
+        self.partitions.pop(name, None)
+        if self._begins:
+            self._begins_of[name] = self._begins
 
     def image(self) -> ClusterImage:
         """Return the image after the changes so far; nothing is added afterwards."""
+        if self._begins:
+            for name in tuple(self.topics.now):
+                self.partitions_of(name)
         for name, partitions in self.partitions.items():
             self.topics.put(name, self.topics.now[name]._replace(partitions=tuple(partitions)))
         return ClusterImage(

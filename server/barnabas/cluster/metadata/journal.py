@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from errno import EIO
+from typing import Final
 
 from barnabas.cluster.metadata import encoding
 from barnabas.cluster.metadata.image import Change
@@ -22,22 +23,25 @@ JOURNAL = "barnabas-metadata.jsonl"
 COPY = "barnabas-metadata.copy.jsonl"
 DAMAGED = "barnabas-metadata.damaged.jsonl"
 """Copy of a damaged journal as it was before it was repaired."""
+LINE_END: Final = b"\n"
 
 
 class Content:
     """Content of a journal, as all of its copies together say it.
 
     `lost` describes each damage that no copy could repair; `data` is what every copy should hold, None if the changes
-    must be written again. `version` is the number of the last line.
+    must be written again. `version` is the number of the last line. `newer` names the places of lines that a newer version
+    has written: without what they say nothing may be done.
     """
 
-    __slots__ = ("changes", "data", "lost", "version")
+    __slots__ = ("changes", "data", "lost", "newer", "version")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.version = 0
         self.data: bytes | None = b""
         self.lost: list[str] = []
+        self.newer: list[str] = []
 
 
 class _Copy:
@@ -47,11 +51,14 @@ class _Copy:
         self.path, self.data = path, data
         self.lines: list[tuple[int, encoding.Line]] = []
         self.damaged: list[tuple[int, int]] = []
+        self.newer: list[str] = []
         start = 0
         while start < len(data):
             end = data.find(b"\n", start) + 1 or len(data)
             try:
                 self.lines.append((start, encoding.decode_line(data[start:end])))
+            except encoding.NewerLineError as error:
+                self.newer.append(f"{error} in line {data.count(LINE_END, 0, start) + 1} of {path}")
             except ValueError:
                 if self.damaged and self.damaged[-1][1] == start:
                     start = self.damaged.pop()[0]
@@ -82,9 +89,19 @@ class _Copy:
 
 def merge(copies: Sequence[tuple[str, bytes]]) -> Content:
     """Read (path, bytes) of all copies as one; the one that goes furthest counts, the others fill its gaps."""
-    read = [_Copy(path, data) for path, data in copies]
+    read: list[_Copy] = []
+    for path, data in copies:
+        if not any(
+            data == copy.data for copy in read
+        ):  # as nearly always: what is read once need not be read again
+            read.append(_Copy(path, data))
     if not read:
         return Content()
+    newer = [place for copy in read for place in copy.newer]
+    if newer:
+        content = Content()
+        content.newer = newer
+        return content
     best = max(read, key=lambda copy: copy.version)  # the first of those that are equally far
     content = Content()
     parts = [(start, [line]) for start, line in best.lines]
@@ -139,7 +156,10 @@ class Journal:
         self._found: dict[str, bytes] = {}
 
     def read(self) -> Content:
-        """Read and merge all copies, also those that were left under another order of the dirs."""
+        """Read and merge all copies, also those that were left under another order of the dirs.
+
+        Raises StorageError also where a newer version has written what this one cannot read.
+        """
         found = {}
         for directory in self._dirs:
             for name in (JOURNAL, COPY):
@@ -153,7 +173,17 @@ class Journal:
                         raise StorageError(directory, error) from error
                     log.warning("%s cannot be read: %s", path, error)
         self._found = found
-        return merge(list(found.items()))
+        content = merge(list(found.items()))
+        if content.newer:
+            more = f" and {len(content.newer) - 1} more" if len(content.newer) > 1 else ""
+            raise StorageError(
+                self._dirs[0],
+                OSError(
+                    "a newer version of Barnabas has written here: this version does not know the change "
+                    f"{content.newer[0]}{more}, which may be an ACL. Start the newer version; nothing was changed"
+                ),
+            )
+        return content
 
     def settle(self, content: Content) -> None:
         """Have every copy hold just this. `content.data` of None is replaced by what is written."""

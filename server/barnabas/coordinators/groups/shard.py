@@ -148,7 +148,13 @@ class GroupShard:
         if not says_more and group.is_at_rest(member_id, self.metadata.image.topics):
             return 0
         size: int = group.size_for(member_id)
+        if group.kind == ConsumerGroup.kind and self._is_behind(group):
+            size += len(self.metadata.image.topics)
         return size
+
+    def _is_behind(self, group: ConsumerGroup) -> bool:
+        """Say whether the next event of a group matches its expressions again, as topics have come or gone."""
+        return bool(group.regexes) and group.topics_seen is not self.metadata.image.topics
 
     def subscription_size(self, group_id: str) -> int:
         """Return about how much is gone through to know what the members of a classic group read."""
@@ -172,6 +178,15 @@ class GroupShard:
         """Say whether a heartbeat says nothing and finds nothing new; `consumer_heartbeat`, at once, need not ask again."""
         group = self.find(beat.request.group_id, ConsumerGroup)
         return group is not None and is_up_to_date(group, beat, self.metadata.image, now_ms)
+
+    def has_matched(self, group_id: str, expression: str) -> bool:
+        """Say whether a consumer group knows the topics of an expression as they are now."""
+        group = self.find(group_id, ConsumerGroup)
+        return (
+            group is not None
+            and group.topics_seen is self.metadata.image.topics
+            and expression in group.regexes
+        )
 
     def consumer_heartbeat(
         self, beat: Heartbeat, now_ms: int, out: Decision

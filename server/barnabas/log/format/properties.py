@@ -4,14 +4,13 @@ mark.
 The rule: keys that are not known here are kept as they are; a broker of another make may need them.
 """
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
 from collections.abc import Mapping
 from string import hexdigits
 from types import MappingProxyType
 from typing import NamedTuple
 
 from barnabas.log.format import CorruptFileError
+from barnabas.wire.ids import parse_uuid, uuid_text
 
 UUID_SIZE = 16
 DAMAGED_CHARACTERS_MAX = 4
@@ -21,18 +20,15 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def encode_uuid(uuid: bytes) -> str:
     """Write a raw 16 byte uuid as Kafka does: 22 characters of URL-safe base64."""
     assert len(uuid) == UUID_SIZE
-    return urlsafe_b64encode(uuid).decode().rstrip("=")
+    return uuid_text(uuid)
 
 
 def decode_uuid(text: str) -> bytes:
-    """Read what `encode_uuid` writes. Raises CorruptFileError."""
+    """Return the uuid in a file. Raises CorruptFileError."""
     try:
-        uuid = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (Base64Error, ValueError):
-        uuid = b""
-    if len(uuid) != UUID_SIZE:
-        raise CorruptFileError(f"{text!r} is no uuid")
-    return uuid
+        return parse_uuid(text)
+    except ValueError:
+        raise CorruptFileError(f"{text!r} is no uuid") from None
 
 
 class MetaProperties(NamedTuple):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import trio
 
@@ -32,6 +33,7 @@ class VirtualClock(trio.abc.Clock):
         self._real = monotonic
         self._factor = 1.0
         self._is_frozen = False
+        self._ends = 0
         self._real_s = self._virtual_s = monotonic()
         self._wall_ms = wall_ns() / 1e6 - self._virtual_s * 1000
         self._begun_s = self._virtual_s
@@ -43,16 +45,22 @@ class VirtualClock(trio.abc.Clock):
 
     def current_time(self) -> float:
         """Return the time in seconds."""
-        if self._is_frozen:
-            return self._virtual_s
-        return self._virtual_s + (self._real() - self._real_s) * self._factor
+        speed = self._speed
+        return self._virtual_s + (self._real() - self._real_s) * speed if speed else self._virtual_s
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Return for how many real seconds to sleep until a deadline."""
         left_s = deadline - self.current_time()
         if left_s <= 0:
             return 0.0
-        return math.inf if self._is_frozen else left_s / self._factor
+        speed = self._speed
+        return left_s / speed if speed else math.inf
+
+    @property
+    def _speed(self) -> float:
+        """Speed of the clock, 0 while it stands still."""
+        speed = 0.0 if self._is_frozen else self._factor
+        return max(speed, 1.0) if self._ends else speed
 
     # --- as the broker wants it ---------------------------------------------------------------------------------
 
@@ -63,6 +71,17 @@ class VirtualClock(trio.abc.Clock):
     def wall_clock_ms(self) -> int:
         """Return milliseconds since 1970."""
         return int(self._wall_ms + self.current_time() * 1000)
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Let time pass at least as fast as it really does, also where the clock stands still: for what is to end."""
+        self._settle()
+        self._ends += 1
+        try:
+            yield
+        finally:
+            self._settle()
+            self._ends -= 1
 
     # --- as a test wants it -------------------------------------------------------------------------------------
 
@@ -97,6 +116,11 @@ class VirtualClock(trio.abc.Clock):
         """Run again."""
         self._settle()
         self._is_frozen = False
+
+    def let_go(self) -> None:
+        """Run as the system's clock does from now on: all that used it comes to its end."""
+        self.resume()
+        self.run_at(1.0)
 
     def run_at(self, factor: float) -> None:
         """Run `factor` times as fast as real time. Raises ValueError."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -146,7 +147,10 @@ class Host:
             intercept = self._watcher.around(intercept)
         seams = Seams(interceptor=intercept, sender=faulting.send, doorkeeper=faulting.meet)
         self._scope = trio.CancelScope()
-        async with assembled(self.config, environment, budget=budget, seams=seams) as broker:
+        async with (
+            AsyncExitStack() as ending,
+            assembled(self.config, environment, budget=budget, seams=seams) as broker,
+        ):
             faulting.attach(broker)
             if recorder is not None:
                 recorder.attach(broker)
@@ -166,6 +170,9 @@ class Host:
                         task_status.started(self)
                         if self._is_stopped or self._pending is not None:  # asked for meanwhile
                             broker.stop()
+                        await broker.stopping.wait()
+                        if self.clock is not None:
+                            ending.enter_context(self.clock.passing())
                 finally:
                     self.has_failed = broker.stopping.has_failed
                     self.broker = None
@@ -180,7 +187,8 @@ class Host:
             environment.disk, self.faulting.faults, clock_ms=lambda: time.monotonic() * 1000
         )
         # A turn of the event loop takes real time, whatever the clock says.
-        return environment._replace(network=self._network, disk=self._disk), LoopBudget(clock=time.monotonic)
+        budget = LoopBudget(clock=time.monotonic, cpu_clock=time.thread_time)
+        return environment._replace(network=self._network, disk=self._disk), budget
 
     def stop(self) -> None:
         """Stop cleanly; `run` returns then."""

@@ -161,4 +161,6 @@ async def _run_host(host: Host, stopper: Stopper, companions: Companions, words:
 async def _run(host: Host, beside: trio.CancelScope, *, task_status: trio.TaskStatus[Host]) -> None:
     """Run until the host is stopped, and then end what runs beside it."""
     await host.run(task_status=task_status)
+    if host.clock is not None:
+        host.clock.let_go()
     beside.cancel()

@@ -14,7 +14,6 @@ import trio
 from barnabas.broker.startup import StartupError
 from barnabas.environment.lazy import Lazy
 from barnabas.network import visitors
-from barnabas.network.sockets import BACKLOG
 from barnabas.network.visitors import AddressError, Visitors
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.tools.control.http import Answering
 
 CONNECTIONS_MAX = 256
+WHAT = "the control API"
 
 
 def bind(host: str, port: int, *, token: str = "") -> list[socket]:
@@ -37,7 +37,7 @@ def bind(host: str, port: int, *, token: str = "") -> list[socket]:
         "machine alone (127.0.0.1)"
     )
     try:
-        return visitors.bind(host, port, "the control API", unguarded="" if token else unguarded)
+        return visitors.bind(host, port, WHAT, unguarded="" if token else unguarded)
     except AddressError as error:
         raise StartupError(str(error)) from error
 
@@ -49,7 +49,7 @@ async def serve(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve the API of one broker until cancelled; closes the sockets then."""
+    """Serve the API of one broker until cancelled; closes the sockets then. Raises StartupError."""
     own = {sock.getsockname()[0] for sock in sockets}
 
     def make() -> Answering:
@@ -62,8 +62,10 @@ async def serve(
     async def answer(visitor: Visitor) -> None:
         await (await answering.ready()).serve(visitor)
 
-    for sock in sockets:
-        sock.listen(BACKLOG)
+    try:
+        visitors.listen(sockets, WHAT)
+    except AddressError as error:
+        raise StartupError(str(error)) from error
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Visitors("the control API", CONNECTIONS_MAX, answer).serve, sockets)
+        nursery.start_soon(Visitors(WHAT, CONNECTIONS_MAX, answer).serve, sockets)
         task_status.started()

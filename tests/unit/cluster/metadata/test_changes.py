@@ -32,6 +32,7 @@ from barnabas.cluster.metadata.protocol_version import ProtocolVersion
 from barnabas.cluster.metadata.replay import replay
 from barnabas.cluster.zookeeper.missed_elections import later_leaders
 from barnabas.wire.generated.metadata import MetadataResponse
+from tests.support.effort import drawing
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
 LED = PartitionInfo(1, (1, 2), (1, 2), 5, 7)
@@ -217,3 +218,34 @@ def test_only_what_is_led_here_and_later_elsewhere_is_taken_over(
     now = image(topic(LED, LED._replace(leader=2)))
     expected = [PartitionChanged("t", 0, PartitionInfo(2, (1, 2), (2,), 6, -1))] if is_later else []
     assert later_leaders(now, response, 1) == expected
+
+
+# --- many changes at once -------------------------------------------------------------------------------------------
+
+
+def test_many_changes_at_once_are_the_same_as_one_by_one() -> None:
+    random = drawing()
+    for _ in range(200):
+        now = base = image()
+        changes: list[Any] = []
+        for number in range(random.randrange(1, 20)):
+            name = random.choice(("t", "u", "v"))
+            topic_before = now.topics.get(name)
+            there = topic_before is not None
+            change = random.choice([
+                EpochBegun(now.latest_epoch + random.randrange(1, 4)),
+                EpochBegun(now.latest_epoch + 1),
+                TopicDeleted(name) if there else TopicCreated(topic(LED, LED, name=name, id=bytes([number]) * 16)),
+                PartitionsAdded(name, (LED,)) if there else EpochBegun(now.latest_epoch + 1),
+                PartitionChanged(name, 1, LED._replace(leader_epoch=random.randrange(40)))
+                if there else TopicCreated(topic(LED, LED, name=name, id=bytes([number]) * 16)),
+            ])  # fmt: skip
+            changes.append(change)
+            now = now.apply([change])
+        assert base.apply(changes) == now
+
+
+def test_epochs_in_a_row_go_through_each_partition_once() -> None:
+    now = image(topic()).apply([EpochBegun(epoch) for epoch in range(10, 60)])
+    info = now.partition("t", 0)
+    assert info == LED._replace(leader_epoch=59, partition_epoch=LED.partition_epoch + 50)

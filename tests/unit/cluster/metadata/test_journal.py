@@ -28,6 +28,7 @@ from barnabas.cluster.metadata.single_node_store import REWRITE_LINES_MIN, Embed
 from barnabas.environment.real import OsThreads
 from barnabas.errors import StorageError
 from barnabas.log.disk import OsDisk
+from barnabas.records.crc import crc32c
 from barnabas.testing.memory_disk import MemoryDisk
 
 MAIN, SECOND = f"/a/{JOURNAL}", f"/a/{COPY}"
@@ -148,6 +149,48 @@ async def test_a_journal_of_an_older_version_is_read_and_gets_checksums():
     assert same(store.image, (await written())[1])
     for path in (MAIN, SECOND):
         assert all(line.startswith(b'{"crc":"') for line in disk.read(path).splitlines())
+
+
+def sealed(body):
+    """Return a line with this object, without its brace, as any version writes it."""
+    return b'{"crc":"%08x",%s\n' % (crc32c(body), body)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'"n":%d,"change":"OfANewerBuild","epoch":1}', "'OfANewerBuild'"),
+        (b'"n":%d,"change":"TopicCreated","name":"in a new form"}', "'TopicCreated'"),
+        (b'"n":%d,"change":["TopicCreated"]}', "['TopicCreated']"),
+        (b'"n":%d,"changes":[]}', "unknown"),
+        (b'"n":%d,"change":' + b"[" * 100, "unknown"),
+        (b"\x00%d", "unknown"),
+    ],
+)
+@pytest.mark.parametrize("places", [(MAIN,), (SECOND,), (MAIN, SECOND)])
+@pytest.mark.parametrize("is_last", [False, True])
+async def test_a_line_of_a_newer_version_ends_the_start(body, kind, places, is_last):
+    disk, _ = await written()
+    for path in places:
+        lines = disk.read(path).splitlines(keepends=True)
+        lines.insert(len(lines) if is_last else 2, sealed(body % (len(lines) + 1)))
+        disk.replace(path, b"".join(lines), sync=True)
+    before = {path: disk.read(path) for path in (MAIN, SECOND)}
+    with pytest.raises(StorageError) as caught:
+        await opened(disk)
+    line = len(lines) if is_last else 3
+    assert "a newer version of Barnabas has written here" in str(caught.value)
+    assert f"{kind} in line {line} of {places[0]}" in str(caught.value)
+    assert {path: disk.read(path) for path in (MAIN, SECOND)} == before
+    assert DAMAGED not in [entry.name for entry in disk.list("/a")]
+
+
+async def test_a_line_of_a_newer_version_that_is_damaged_is_damage(caplog):
+    disk, _ = await written()
+    line = sealed(b'"n":8,"change":"OfANewerBuild"}').replace(b"Newer", b"newer")
+    disk.replace(MAIN, disk.read(MAIN) + line, sync=True)
+    assert "last" in (await opened(disk)).image.topics
+    assert "damaged" in caplog.text
 
 
 async def test_each_log_dir_has_a_copy_and_any_of_them_will_do():

@@ -66,6 +66,43 @@ def test_it_stands_still_and_goes_on(clock: VirtualClock, system: System) -> Non
     assert clock.ahead_ms == -48_000
 
 
+@pytest.mark.parametrize("factor", [0.001, 1.0, 50.0])
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_time_passes_at_least_as_in_reality_for_an_end(
+    clock: VirtualClock, system: System, factor: float, is_frozen: bool
+) -> None:
+    clock.run_at(factor)
+    if is_frozen:
+        clock.freeze()
+    with clock.passing():
+        system.now_s += 2
+        speed = 1 if is_frozen else max(factor, 1)
+        assert clock.current_time() == 100 + 2 * speed
+        assert clock.deadline_to_sleep_time(clock.current_time() + 10 * speed) == pytest.approx(10)
+    at = clock.current_time()
+    system.now_s += 10
+    assert clock.current_time() == pytest.approx(at if is_frozen else at + 10 * factor)
+    assert (clock.is_frozen, clock.factor) == (is_frozen, factor)
+
+
+def test_several_ends_need_time_until_the_last(clock: VirtualClock, system: System) -> None:
+    clock.freeze()
+    with clock.passing():
+        with clock.passing():
+            system.now_s += 1
+        system.now_s += 1
+    system.now_s += 1
+    assert clock.current_time() == 102
+
+
+def test_a_clock_that_is_let_go_runs_as_the_systems(clock: VirtualClock, system: System) -> None:
+    clock.run_at(0.01)
+    clock.freeze()
+    clock.let_go()
+    system.now_s += 3
+    assert (clock.current_time(), clock.is_frozen, clock.factor) == (103, False, 1.0)
+
+
 def test_it_runs_faster(clock: VirtualClock, system: System) -> None:
     clock.run_at(60)
     system.now_s += 2

@@ -32,6 +32,8 @@ class _Matched:
 _MATCHED_MAX = 256
 NAMES_AT_ONCE = 200
 """So many names are matched before others may run: less than a millisecond's worth."""
+WORK_AT_ONCE = 1_000_000
+"""Instructions of the program for each character of the names that are matched before others may run: 4 ms at the worst."""
 _matched: OrderedDict[str, _Matched] = OrderedDict()
 """Last matches by expression: of another mapping of topics only the difference is looked at."""
 
@@ -44,11 +46,13 @@ def matching(text: str, names: Mapping[str, object]) -> frozenset[str]:
 
 
 def match_in_steps(text: str, names: Mapping[str, object]) -> Iterator[None]:
-    """Let `matching` have its answer ready: a step for each `NAMES_AT_ONCE` names that were not looked at before.
+    """Let `matching` have its answer ready: a step for each `NAMES_AT_ONCE` names that were not looked at before, or for
+    fewer where each may take long.
 
     Raises INVALID_REGULAR_EXPRESSION.
     """
-    match = compile_pattern(text).fullmatch
+    pattern = compile_pattern(text)
+    match, size = pattern.fullmatch, pattern.programsize
     known = _matched.get(text)
     if known is not None and known.among is names:
         _matched.move_to_end(text)
@@ -58,13 +62,16 @@ def match_in_steps(text: str, names: Mapping[str, object]) -> Iterator[None]:
     if known is not None:
         before = frozenset(name for name in known.topics if name in names)
         new = [name for name in names if name not in known.among]
-    found = []
-    for number, name in enumerate(new):
+    matches = []
+    work, work_of_name = 0, WORK_AT_ONCE // NAMES_AT_ONCE
+    for name in new:
         if match(name):
-            found.append(name)
-        if number % NAMES_AT_ONCE == NAMES_AT_ONCE - 1:
+            matches.append(name)
+        work += max(size * len(name), work_of_name)
+        if work >= WORK_AT_ONCE:
+            work = 0
             yield
-    _matched[text] = _Matched(names, before.union(found))
+    _matched[text] = _Matched(names, before.union(matches))
     _matched.move_to_end(text)
     if len(_matched) > _MATCHED_MAX:
         _matched.popitem(last=False)

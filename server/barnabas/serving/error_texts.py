@@ -1,0 +1,38 @@
+"""Error texts in a response that are longer than a string may be: cut, wherever they stand.
+
+The rule: a text may repeat a name of the client's, which may be as long as a string may be, and says more besides. What is
+cut is the text, never the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+from barnabas.wire.primitives import STRING_BYTES_MAX
+
+SHOWN: Final = 1_000
+"""So many characters of a text that is too long are kept."""
+_FIELD_SUFFIXES: Final = ("error_message", "status_detail")
+
+
+def cut_error_texts(response: Any) -> bool:
+    """Cut each error text in a response that is too long for a string; return whether there was one."""
+    is_cut = False
+    structs = [response]
+    while structs:
+        struct = structs.pop()
+        for field in fields(struct):
+            value = getattr(struct, field.name)
+            if isinstance(value, list):
+                structs += [entry for entry in value if is_dataclass(entry)]
+            elif is_dataclass(value):
+                structs.append(value)
+            elif isinstance(value, str) and field.name.endswith(_FIELD_SUFFIXES) and _is_too_long(value):
+                setattr(struct, field.name, f"{value[:SHOWN]}... ({len(value):,} characters)")
+                is_cut = True
+    return is_cut
+
+
+def _is_too_long(text: str) -> bool:
+    return len(text.encode(errors="surrogatepass")) > STRING_BYTES_MAX
