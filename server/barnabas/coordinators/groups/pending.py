@@ -27,17 +27,21 @@ class PendingOffsets:
         value: OffsetCommitValue | None,
     ) -> None:
         """A transaction has committed an offset; None takes it back."""
-        self._groups.setdefault(producer_id, set()).add(group_id)
-        offsets = self._by_group.setdefault(group_id, {}).setdefault(producer_id, {})
-        if value is None:
-            offsets.pop(topic_partition, None)
-        else:
+        if value is not None:
+            self._groups.setdefault(producer_id, set()).add(group_id)
+            offsets = self._by_group.setdefault(group_id, {}).setdefault(producer_id, {})
             offsets[topic_partition] = value
+        elif producer_id in (producers := self._by_group.get(group_id, {})):
+            producers[producer_id].pop(topic_partition, None)
+            self._forget_empty(group_id)
 
     def overrule(self, group_id: str, topic_partition: TopicPartition) -> None:
         """A plain commit or a removal came after them."""
-        for offsets in self._by_group.get(group_id, {}).values():
-            offsets.pop(topic_partition, None)
+        producers = self._by_group.get(group_id)
+        if producers:
+            for offsets in producers.values():
+                offsets.pop(topic_partition, None)
+            self._forget_empty(group_id)
 
     def overrule_all(self, group_id: str, committed: Mapping[TopicPartition, OffsetCommitValue]) -> None:
         """As `overrule`, for all of these; what others have is looked through where that is less."""
@@ -45,6 +49,19 @@ class PendingOffsets:
             fewer, more = sorted((offsets, committed), key=len)
             for topic_partition in [one for one in fewer if one in more]:
                 del offsets[topic_partition]
+        self._forget_empty(group_id)
+
+    def _forget_empty(self, group_id: str) -> None:
+        """Forget the transactions that have no offset of a group left: their end does not concern it any more."""
+        producers = self._by_group.get(group_id, {})
+        for producer_id in [number for number, offsets in producers.items() if not offsets]:
+            del producers[producer_id]
+            groups = self._groups[producer_id]
+            groups.discard(group_id)
+            if not groups:
+                del self._groups[producer_id]
+        if not producers:
+            self._by_group.pop(group_id, None)
 
     def end(self, producer_id: int) -> Iterator[tuple[str, dict[TopicPartition, OffsetCommitValue]]]:
         """The transaction of a producer has ended: what it had committed, by group."""
@@ -57,7 +74,17 @@ class PendingOffsets:
 
     def has(self, group_id: str) -> bool:
         """Say whether a group's offsets may change when a transaction ends."""
-        return any(self._by_group.get(group_id, {}).values())
+        return group_id in self._by_group
+
+    def of(self, group_id: str, topic_partition: TopicPartition) -> list[OffsetCommitValue]:
+        """Return what open transactions have committed for a partition."""
+        producers = self._by_group.get(group_id, {}).values()
+        return [offsets[topic_partition] for offsets in producers if topic_partition in offsets]
+
+    def each(self, group_id: str) -> Iterator[TopicPartition]:
+        """Go through the partitions of which a group's offset may change, once for each transaction."""
+        for offsets in self._by_group.get(group_id, {}).values():
+            yield from offsets
 
     def groups(self) -> set[str]:
         """The groups that have such offsets."""
@@ -65,8 +92,4 @@ class PendingOffsets:
 
     def topic_partitions(self, group_id: str) -> set[TopicPartition]:
         """Return the partitions of which a group's offset may change when a transaction ends."""
-        return {
-            topic_partition
-            for offsets in self._by_group.get(group_id, {}).values()
-            for topic_partition in offsets
-        }
+        return set(self.each(group_id))
