@@ -131,6 +131,7 @@ compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, quotas, 
 	$(CODE) $(BIN)/python -m compat.telemetry.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.security.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.security.mechanisms $(ARGS)
+	$(CODE) $(BIN)/python -m compat.security.networks
 	$(CODE) $(BIN)/python -m compat.releases
 
 conform: $(VENV)/.ready-test $(WITH_CODE)  ## the wire suite against Apache Kafka 4.3 and 3.9, ours, librdkafka's mock and kfake; writes docs/conformance (needs a JDK; ARGS="barnabas kafka-4")

@@ -106,10 +106,17 @@ def normal_ip(text: str) -> str | None:
     return str(mapped or address)
 
 
-def altered(entity: QuotaEntity, before: Quotas, operations: Sequence[tuple[str, float | None]]) -> Quotas:
+def altered(
+    entity: QuotaEntity,
+    before: Quotas,
+    operations: Sequence[tuple[str, float | None]],
+    *,
+    finite_only: bool = False,
+) -> Quotas:
     """Return the quotas of an entity after these operations, a value that is set, None to remove it, in Kafka's order.
 
     Raises INVALID_REQUEST: a quota that such an entity cannot have, a value that it cannot have, a quota named twice.
+    With `finite_only` a quota has a number, as since Kafka 4.4.
     """
     after = dict(before)
     named = set()
@@ -121,6 +128,8 @@ def altered(entity: QuotaEntity, before: Quotas, operations: Sequence[tuple[str,
             after.pop(name, None)
         else:
             check_value(entity, name, value)
+            if finite_only and math.isinf(value):
+                raise _invalid(f"the quota {name} must be a finite number")
             after[name] = value
     return {name: after[name] for name in _in_order_of_a_map(before, after)}
 

@@ -1,4 +1,4 @@
-"""What members write for each other is read as Kafka reads it: as far as it must be, whatever comes after that."""
+"""Subscriptions and assignments of members are read as Kafka reads them: as far as they must be, whatever comes after that."""
 
 from types import SimpleNamespace
 
