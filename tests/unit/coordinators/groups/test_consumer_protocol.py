@@ -1,4 +1,4 @@
-"""Subscriptions and assignments of members are read as Kafka reads them: as far as they must be, whatever comes after that."""
+"""Subscriptions and assignments of members are read as Kafka reads them: as far as they must be, whatever follows."""
 
 from types import SimpleNamespace
 
