@@ -1,0 +1,127 @@
+"""Offsets that are forgotten while something holds them: an open transaction, a member whose subscription is odd."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from compat.groups.classic import TOPIC, end, stable_alone, subscription
+from compat.groups.offsets import OTHER, committing, look, place, topics_of
+from compat.groups.transaction_states import empty, producer, settle
+from compat.kit.scenarios import Scenario, ScenarioRun
+from compat.kit.wire import Values
+
+OWNED = struct.pack(">i", 0)
+GENERATION = struct.pack(">i", 3)
+RACK = struct.pack(">h", 4) + b"rack"
+VERSIONS = (-1, 0, 1, 2, 3, 4, 32767)
+TAILS = {
+    "nothing": b"",
+    "owned": OWNED,
+    "generation": OWNED + GENERATION,
+    "rack": OWNED + GENERATION + RACK,
+    "more": OWNED + GENERATION + RACK + b"more",
+    "half": OWNED[:2],
+}
+"""What follows the user data in a subscription, by what is the last of it."""
+
+
+def subscribed(version: int, tail: bytes) -> bytes:
+    """A subscription to `TOPIC` that says to be of a version."""
+    return struct.pack(">h", version) + subscription(TOPIC)[2:] + tail
+
+
+def delete_of_subscribed(metadata: bytes, run: ScenarioRun) -> None:
+    """Delete offsets of topics that a member with this subscription reads, and of others."""
+    ids = topics_of(run)
+    protocols = [{"Name": "range", "Metadata": metadata}]
+    fixture = stable_alone(run, Protocols=protocols)
+    run.ask("commit", "OffsetCommit", "anna", version=9,
+            **committing(fixture, "anna", place(ids, TOPIC, 0), place(ids, OTHER, 0)))  # fmt: skip
+    topics = [{"Name": name, "Partitions": [{"PartitionIndex": 0}]} for name in (TOPIC, OTHER)]
+    run.ask("asked", "OffsetDelete", GroupId=fixture.group, Topics=topics)
+    look(run, "then fetched", fixture.group)
+    end(run, fixture)
+
+
+def _delete_group(run: ScenarioRun, group: str, topic: str) -> None:
+    run.ask("asked", "DeleteGroups", GroupsNames=[group])
+
+
+def _delete_offset(run: ScenarioRun, group: str, topic: str) -> None:
+    topics = [{"Name": topic, "Partitions": [{"PartitionIndex": 0}]}]
+    run.ask("asked", "OffsetDelete", GroupId=group, Topics=topics)
+
+
+def _delete_topic(run: ScenarioRun, group: str, topic: str) -> None:
+    run.ask("asked", "DeleteTopics", version=5, TopicNames=[topic], TimeoutMs=9_000)
+
+
+FORGETTING: dict[str, Callable[[ScenarioRun, str, str], None]] = {
+    "the group": _delete_group,
+    "the offset": _delete_offset,
+    "the topic": _delete_topic,
+}
+
+
+def _committed(group: str, topic: str, who: Values, offset: int) -> Values:
+    partitions = [{"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": ""}]
+    return who | {"GroupId": group, "Topics": [{"Name": topic, "Partitions": partitions}]}
+
+
+def forget_pending(
+    forget: Callable[[ScenarioRun, str, str], None], before: bool, is_commit: bool, run: ScenarioRun
+) -> None:
+    """Delete a group, an offset or a topic while a transaction has committed an offset, then end the transaction."""
+    topic = f"{run.group}-of-its-own"
+    run.topic(topic)
+    fixture = empty(run)
+    group = fixture.group
+    if before:
+        run.ask(
+            "commit before",
+            "OffsetCommit",
+            version=7,
+            **_committed(group, topic, {"GenerationIdOrMemberEpoch": -1}, 5),
+        )
+    run.ask("add offsets", "AddOffsetsToTxn", version=3, **producer(fixture), GroupId=group)
+    run.ask("commit", "TxnOffsetCommit", version=3, **_committed(group, topic, producer(fixture), 10))
+    forget(run, group, topic)
+
+    def is_there(answer: Values) -> bool:
+        """Say whether an answer is the last one: the offsets of a topic go some time after it."""
+        offset: int = answer["Groups"][0]["Topics"][0]["Partitions"][0]["CommittedOffset"]
+        return forget is not _delete_topic or offset < 0
+
+    def fetched(label: str) -> None:
+        topics = [{"Name": topic, "PartitionIndexes": [0]}]
+        groups: list[dict[str, Any]] = [{"GroupId": group, "Topics": topics}]
+        run.until(label, "OffsetFetch", is_there, version=8, Groups=groups, RequireStable=False)
+        listed = [one["GroupState"] for one in run.look("ListGroups", 5)["Groups"] if one["GroupId"] == group]
+        run.note(f"{label}: listed", listed)
+
+    if forget is not _delete_topic:
+        fetched("then fetched")
+    run.ask("end", "EndTxn", version=3, **producer(fixture), Committed=is_commit)
+    settle(run, fixture, "ended")
+    fetched("at last fetched")
+    run.look("DeleteTopics", 5, TopicNames=[topic], TimeoutMs=9_000)
+    run.look("DeleteGroups", 1, GroupsNames=[group])
+
+
+def scenarios() -> Iterator[Scenario]:
+    """Each version with each tail, and each way to forget an offset of a transaction."""
+    for version in VERSIONS:
+        for name, tail in TAILS.items():
+            act = partial(delete_of_subscribed, subscribed(version, tail))
+            yield Scenario(f"subscription v{version} up to {name}: OffsetDelete", act)
+    for name, forget in FORGETTING.items():
+        for before in (False, True):
+            for is_commit in (True, False):
+                how = f"{'over another' if before else 'alone'}, {'committed' if is_commit else 'aborted'}"
+                yield Scenario(
+                    f"pending offset {how}: {name} is deleted",
+                    partial(forget_pending, forget, before, is_commit),
+                )
