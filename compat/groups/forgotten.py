@@ -25,7 +25,7 @@ TAILS = {
     "more": OWNED + GENERATION + RACK + b"more",
     "half": OWNED[:2],
 }
-"""What follows the user data in a subscription, by what is the last of it."""
+"""Bytes after the user data of a subscription, by the last field that is in them."""
 
 
 def subscribed(version: int, tail: bytes) -> bytes:
