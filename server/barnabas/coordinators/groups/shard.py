@@ -420,9 +420,8 @@ class GroupShard:
 
         It may be very much: whole mappings are merged, which takes no step of Python for each offset.
         """
-        for group_id, offsets in self.pending.end(producer_id):
-            if committed:
-                self.pending.overrule_all(group_id, offsets)
+        for group_id, offsets in self.pending.end(producer_id, committed=committed):
+            if committed and offsets:
                 self.offsets.setdefault(group_id, {}).update(offsets)
             elif not loading:
                 self._keep_empty(group_id)
@@ -438,13 +437,14 @@ class GroupShard:
     def _replay_offset(
         self, group_id: str, topic_partition: TopicPartition, value: OffsetCommitValue | None
     ) -> None:
-        self.pending.overrule(group_id, topic_partition)
         offsets = self.offsets.setdefault(group_id, {})
         if value is None:
+            self.pending.forget(group_id, topic_partition)
             offsets.pop(topic_partition, None)
             if not offsets:
                 del self.offsets[group_id]
         else:
+            self.pending.overrule(group_id, topic_partition)
             offsets[topic_partition] = value
 
     def loaded(self, now_ms: int, out: Decision) -> None:
