@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 from compat.groups.classic import TOPIC, end, stable_alone, subscription
 from compat.groups.offsets import OTHER, committing, look, place, topics_of
-from compat.groups.transaction_states import empty, producer, settle
+from compat.groups.transaction_states import TransactionFixture, empty, initializing, producer, settle
 from compat.kit.scenarios import Scenario, ScenarioRun
 from compat.kit.wire import Values
 
@@ -111,8 +112,45 @@ def forget_pending(
     run.look("DeleteGroups", 1, GroupsNames=[group])
 
 
+def overrule(commits: str, ends: str, are_commits: tuple[bool, bool], run: ScenarioRun) -> None:
+    """Commit an offset for one place in transactions A and B and by nobody (`p`), then end both; look after each end."""
+    group = f"{run.group}-group"
+    run.topic(TOPIC)
+    fixtures = {name: TransactionFixture(f"{run.group}-{name}") for name in "AB"}
+    for name, fixture in fixtures.items():
+        answer = run.until(
+            f"{name} begins", "InitProducerId", lambda found: not found["ErrorCode"], **initializing(fixture)
+        )
+        fixture.producer_id, fixture.epoch = answer["ProducerId"], answer["ProducerEpoch"]
+        run.ask(f"{name} adds offsets", "AddOffsetsToTxn", version=3, **producer(fixture), GroupId=group)
+    for number, name in enumerate(commits):
+        if name == "p":
+            asked = _committed(group, TOPIC, {"GenerationIdOrMemberEpoch": -1}, number)
+            run.ask("commit of nobody", "OffsetCommit", version=7, **asked)
+        else:
+            asked = _committed(group, TOPIC, producer(fixtures[name]), number)
+            run.ask(f"{name} commits", "TxnOffsetCommit", version=3, **asked)
+    for name, is_commit in zip(ends, are_commits, strict=True):
+        run.ask(f"{name} ends", "EndTxn", version=3, **producer(fixtures[name]), Committed=is_commit)
+        settle(run, fixtures[name], f"{name} has ended")
+        groups = [{"GroupId": group, "Topics": [{"Name": TOPIC, "PartitionIndexes": [0]}]}]
+        for stable in (False, True):
+            label = f"fetched after {name}" + (", stable" if stable else "")
+            run.ask(label, "OffsetFetch", version=8, Groups=groups, RequireStable=stable)
+    run.look("DeleteGroups", 1, GroupsNames=[group])
+
+
+COMMITS = ("AB", "ABA", "ABp", "ApB", "pAB", "ABpA", "Ap")
+"""Orders in which transactions A and B, and nobody (`p`), commit."""
+
+
 def scenarios() -> Iterator[Scenario]:
-    """Each version with each tail, and each way to forget an offset of a transaction."""
+    """Each version with each tail, each way to forget an offset of a transaction, each order of commits and ends."""
+    for commits, ends in product(COMMITS, ("AB", "BA")):
+        for are_commits in product((True, False), repeat=2):
+            how = " ".join("commits" if is_commit else "aborts" for is_commit in are_commits)
+            act = partial(overrule, commits, ends, (are_commits[0], are_commits[1]))
+            yield Scenario(f"offset of {commits}, ends {ends} {how}", act)
     for version in VERSIONS:
         for name, tail in TAILS.items():
             act = partial(delete_of_subscribed, subscribed(version, tail))
