@@ -10,7 +10,7 @@ import re
 import sys
 import time
 
-from compat.groups import classic, members, offsets, transactions
+from compat.groups import classic, forgotten, members, offsets, sequences, transactions
 from compat.groups.known_differences import KNOWN
 from compat.kafka import KafkaError
 from compat.kit import examples
@@ -21,8 +21,10 @@ from compat.kit.sides import Side, StartError, both
 SUBJECTS = {
     "classic": classic.scenarios,
     "offsets": offsets.scenarios,
+    "forgotten": forgotten.scenarios,
     "members": members.scenarios,
     "transactions": transactions.scenarios,
+    "sequences": sequences.scenarios,
 }
 SETTINGS = {
     "num.partitions": "3",

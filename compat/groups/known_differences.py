@@ -389,7 +389,11 @@ KNOWN: tuple[KnownDifference, ...] = (
     ),
     # --- transactions
     KnownDifference(
-        (".*: Produce .*: asked.*", "filters: producers of unknown partition"),
+        (
+            ".*: Produce .*: asked.*",
+            "transaction of version [12]: sequences .*: sequence .*",
+            "filters: producers of unknown partition",
+        ),
         (".*/PartitionResponses/0/ErrorMessage", "/Topics/0/Partitions/[01]/ErrorMessage"),
         "words for people, of a partition, where Kafka has none",
         accepts=all_of(pair(None, "words"), words_of_an_error),

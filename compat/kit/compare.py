@@ -28,6 +28,8 @@ KEYS = (
 """Fields that tell the entries of a list apart, where order means nothing."""
 SETS = ("SubscribedTopicNames", "SourceTopics", "TopicPartitions")
 """Lists whose order means nothing; that of topics is that of their random ids."""
+IN_ORDER = ("Values",)
+"""Lists whose order counts though their entries can be told apart: clients' own tests rest on that of quotas."""
 READS = ("Describe", "List", "Metadata", "Find")
 SETTLE_S = 10.0
 """Time that a change may take until it is seen: Kafka's brokers learn of it from their controller."""
@@ -97,10 +99,10 @@ def _normal(value: Any, forms: Forms, name: str = "") -> Any:
     if isinstance(value, list) and name in SETS:
         return sorted((_normal(item, forms) for item in value), key=repr)
     if isinstance(value, list):
-        if value and all(isinstance(item, dict) for item in value):
-            for fields in KEYS:
-                marks = [" ".join(str(item.get(field)) for field in fields) for item in value]
-                if all(fields[0] in item for item in value) and len(set(marks)) == len(marks):
-                    return {mark: _normal(item, forms) for mark, item in zip(marks, value, strict=True)}
+        are_structs = bool(value) and all(isinstance(item, dict) for item in value)
+        for fields in KEYS if are_structs and name not in IN_ORDER else ():
+            marks = [" ".join(str(item.get(field)) for field in fields) for item in value]
+            if all(fields[0] in item for item in value) and len(set(marks)) == len(marks):
+                return {mark: _normal(item, forms) for mark, item in zip(marks, value, strict=True)}
         return [_normal(item, forms, name) for item in value]
     return forms.of(name, value)

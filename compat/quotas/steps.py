@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 from typing import Any
 
 from compat.kit.compare import Step
@@ -90,6 +91,17 @@ ALTERATIONS: dict[str, list[Values]] = {
     "remove the last": [entry([APP], (MUTATIONS, None))],
 }
 
+_SETS = [names for count in (2, 3, 4) for names in permutations((RATE, FETCH, PERCENT, MUTATIONS), count)]
+# In which order the quotas of an entity are described depends on which there are, and which were there before.
+ORDERS: dict[str, list[Values]] = {
+    "at once": [entry([("user", "-".join(names))], *((name, 1000.0) for name in names)) for names in _SETS],
+    "the first is removed": [entry([("user", "-".join(names))], (names[0], None)) for names in _SETS],
+    "the first is back": [entry([("user", "-".join(names))], (names[0], 5.0)) for names in _SETS],
+    "all are removed": [
+        entry([("user", "-".join(names))], *((name, None) for name in names)) for names in _SETS
+    ],
+}
+
 FILTERS: dict[str, Values] = {
     "everything": describe(),
     "nothing": describe(strict=True),
@@ -127,7 +139,7 @@ def steps() -> list[Step]:
 def _steps() -> Iterator[Step]:
     for version in (0, 1):
         for validate in (True, False):
-            for label, entries in ALTERATIONS.items():
+            for label, entries in (ALTERATIONS | ({} if validate else ORDERS)).items():
                 request: dict[str, Any] = {"Entries": entries, "ValidateOnly": validate}
                 only = " only validated" if validate else ""
                 yield Step(f"alter v{version}{only}: {label}", "AlterClientQuotas", version, request)

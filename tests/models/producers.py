@@ -48,12 +48,22 @@ class Known:
     coordinator_epoch: int = -1
 
 
+class Awaited(NamedTuple):
+    """The first sequence of a batch whose producer was to be verified; `from_zero`: by version 2 of transactions."""
+
+    epoch: int
+    sequence: int
+    from_zero: bool
+
+
 class Log:
-    """The batches of a log in their order, and how far they are committed."""
+    """The batches of a log in their order, how far they are committed, and which batches are awaited."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.high_watermark = 0
+        self.awaited: dict[int, list[Awaited]] = {}
+        """By producer, all that was to begin a transaction since the last one."""
         self.sure_from = 0
         """The end of the log at the last restart or truncation: what is before may be forgotten."""
 
@@ -81,20 +91,36 @@ class Log:
 
     # --- requests -------------------------------------------------------------------------------------------
 
-    def append(self, batch: Batch, *, from_zero: bool) -> set[object]:
-        """Append a producer's batch and return its offset; for a repeated one the outcomes that there may be.
+    def expect(self, batch: Batch, *, from_zero: bool) -> None:
+        """A producer's batch comes that may begin a transaction; whether it does is found out before it is appended."""
+        known = self.known(batch.producer)
+        has_begun = known is not None and known.open_since is not None and known.epoch == batch.epoch
+        if not has_begun and (known is None or batch.epoch >= known.epoch):
+            expected = Awaited(batch.epoch, batch.sequence, from_zero)
+            self.awaited.setdefault(batch.producer, []).append(expected)
 
-        `from_zero`: the first batch of a transaction in a partition has sequence 0 (version 2 of transactions).
-        """
+    def refuse_ahead(self, batch: Batch, known: Known | None) -> None:
+        """Refuse what would come before the lowest sequence of the newest epoch that is awaited."""
+        awaited = self.awaited.get(batch.producer)
+        if awaited:
+            newest = max(expected.epoch for expected in awaited)
+            lowest = min(expected.sequence for expected in awaited if expected.epoch == newest)
+            refuse_unless(batch.sequence <= lowest, OUT_OF_ORDER)
+            if awaited[0].from_zero and (known is None or not known.batches):
+                refuse_unless(batch.sequence == 0, OUT_OF_ORDER)
+
+    def append(self, batch: Batch) -> set[object]:
+        """Append a producer's batch and return its offset; for a repeated one the outcomes that there may be."""
         known = self.known(batch.producer)
         if known is None:
-            refuse_unless(not (from_zero and batch.in_transaction and batch.sequence), OUT_OF_ORDER)
+            self.refuse_ahead(batch, known)
             return self.add(batch)
         if batch.epoch == known.epoch:
             repeated = self.repeated(batch, known)
             if repeated is not None:
                 return repeated
         refuse_unless(batch.epoch >= known.epoch, "INVALID_PRODUCER_EPOCH")
+        self.refuse_ahead(batch, known)
         if batch.epoch != known.epoch or not known.batches:
             refuse_unless(batch.sequence == 0, OUT_OF_ORDER)
         else:
@@ -126,6 +152,8 @@ class Log:
         return self.add(marker)
 
     def add(self, batch: Batch) -> set[object]:
+        if batch.in_transaction or batch.is_commit is not None:
+            self.awaited.pop(batch.producer, None)
         self.batches.append(batch._replace(base=self.end))
         return {self.batches[-1].base}
 
@@ -133,6 +161,7 @@ class Log:
 
     def truncate(self, offset: int) -> None:
         self.batches = [batch for batch in self.batches if batch.next_offset <= offset]
+        self.awaited.clear()
         self.high_watermark = min(self.high_watermark, offset)
         self.sure_from = self.end
 

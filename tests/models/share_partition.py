@@ -73,6 +73,8 @@ class SharePartition:
     window: int
     may_renew: bool = True
     records: dict[int, Record] = field(default_factory=dict)
+    lost: dict[int, Record] = field(default_factory=dict)
+    """Acquired records that the log has lost: when they are freed that is written, and with it the start offset."""
 
     def __post_init__(self) -> None:
         """Between what was saved nothing was delivered; after it nothing is known."""
@@ -255,41 +257,58 @@ class SharePartition:
 
     def release(self, member: str) -> Write:
         """The member's session is at its end: what it has acquired is to be free."""
-        freed = [offset for offset, one in self.records.items() if one.is_locked and one.member == member]
+        held = {**self.lost, **self.records}
+        freed = [offset for offset, record in held.items() if record.is_locked and record.member == member]
         for offset in freed:
-            self.records[offset].target = self.unless_exhausted(offset, AVAILABLE)
+            held[offset].target = self.freed(offset)
         return self.write(freed)
+
+    def freed(self, offset: int) -> int:
+        return ARCHIVED if offset in self.lost else self.unless_exhausted(offset, AVAILABLE)
+
+    def locks(self) -> list[int]:
+        """Return when each lock ends."""
+        return [record.due_ms for record in (*self.lost.values(), *self.records.values()) if record.is_locked]
 
     def expire(self, now_ms: int) -> Write:
         """Locks that are due end at once, whatever becomes of the write."""
-        freed = [offset for offset, one in self.records.items() if one.is_locked and one.due_ms <= now_ms]
+        held = {**self.lost, **self.records}
+        freed = [offset for offset, record in held.items() if record.is_locked and record.due_ms <= now_ms]
         for offset in freed:
-            record = self.records[offset]
-            state = self.unless_exhausted(offset, AVAILABLE)
-            self.records[offset] = replace(record, state=state, member="", due_ms=0)
-        return self.write(freed)._replace(are_decided=False)
+            records = self.lost if offset in self.lost else self.records
+            records[offset] = replace(records[offset], state=self.freed(offset), member="", due_ms=0)
+        write = self.write(freed)._replace(are_decided=False)
+        self.forget_freed()
+        return write
+
+    def forget_freed(self) -> None:
+        self.lost = {offset: record for offset, record in self.lost.items() if record.state == ACQUIRED}
 
     def write(self, offsets: Iterable[int]) -> Write:
         changed = {}
         for offset in offsets:
-            one = self.records[offset]
+            one = self.lost.get(offset) or self.records[offset]
             changed[offset] = one.state if one.target is None else one.target, one.deliveries
         return Write(self.start, sum(one.is_complete for one in self.records.values()), changed)
 
     def written(self, write: Write, *, done: bool) -> None:
         """The share coordinator knows it, or does not: then the records are still acquired."""
         for offset in write.changed if write.are_decided else ():
-            record = self.records.get(offset)
+            records = self.lost if offset in self.lost else self.records
+            record = records.get(offset)
             if record is None:
                 continue
             if done:
                 assert record.target is not None
                 record = Record(record.target, record.deliveries, record.batch)
-            self.records[offset] = replace(record, target=None)
+            records[offset] = replace(record, target=None)
+        self.forget_freed()
         self.advance()
 
     def log_starts_at(self, offset: int) -> None:
         """Remove all records before the offset, whoever has acquired them."""
+        before = {one: record for one, record in self.records.items() if one < offset}
+        self.lost |= {one: record for one, record in before.items() if record.state == ACQUIRED}
         self.records = {one: record for one, record in self.records.items() if one >= offset}
         self.start = max(self.start, offset)
         self.advance()

@@ -132,8 +132,8 @@ class Node:
     def produce(self, *values: bytes, acks: int = ACKS_ALL) -> int:
         """Append as the leader; returns the offset after the records."""
         leader = self.replicas.leader(TOPIC, 0)
-        arguments = {"acks": acks, "api_version": 11, "now_ms": NOW_MS}
-        valid = run(leader.validation(memoryview(batch(*values)), **arguments))
+        arguments = {"acks": acks, "now_ms": NOW_MS}
+        valid = run(leader.validation(memoryview(batch(*values)), api_version=11, **arguments))
         return leader.append(valid, **arguments).last_offset + 1
 
     def answer(self, replica_id: int, asked: FetchPosition, max_bytes: int = 1 << 20) -> Fetched:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.config import broker as settings
+from barnabas.config import releases
 from barnabas.config.authorizer import has_authorizer, super_users
 from barnabas.security.authorizer import AllowEverything, Authorizer
 
@@ -26,4 +27,5 @@ def authorizer_of(config: BrokerConfig, metadata: MetadataStore) -> Authorizer:
         lambda: metadata.image.acls,
         super_users(config),
         allows_without_acls=bool(config.get(settings.ALLOW_EVERYONE_IF_NO_ACL_FOUND)),
+        knows_networks=releases.knows_networks(config.get(settings.KAFKA_VERSION)),
     )

@@ -134,7 +134,7 @@ async def _matching(session: Session, filters: Iterable[Acl]) -> list[Acl]:
     default=("*",),
     show_default=True,
     metavar="HOST",
-    help="From where; may be repeated.",
+    help="From where: an address or, to brokers of Kafka 4.4, a network as 10.0.0.0/8; may be repeated.",
 )
 @asking(ACLS)
 async def create(

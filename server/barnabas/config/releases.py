@@ -267,6 +267,16 @@ def is_at_least(name: str, other: str) -> bool:
     return NAMES.index(name) >= NAMES.index(other)
 
 
+def has_finite_quotas(name: str) -> bool:
+    """Say whether a release refuses a client quota that is infinite; empty for Kafka 4 in general."""
+    return bool(name) and is_at_least(name, "4.4")
+
+
+def knows_networks(name: str) -> bool:
+    """Say whether the host of an ACL may be a network in a release (KIP-1276); empty for Kafka 4 in general."""
+    return bool(name) and is_at_least(name, "4.4")
+
+
 def defaults_of(name: str) -> dict[str, str]:
     """Return the defaults of a release that are not today's, for settings that have an effect here."""
     return _before(name, _DEFAULTS)

@@ -1,6 +1,7 @@
 """AlterClientQuotas v0-v1. Sets and removes quotas of users, client ids and IP addresses (KIP-546).
 
-Each entity is altered as a whole or refused; one that is refused does not keep the others back.
+Each entity is altered as a whole or refused; one that is refused does not keep the others back. Brokers of 4.4 refuse
+quotas that are infinite.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.access_changes import ClientQuotaChanged
 from barnabas.cluster.metadata.image import Change, ClusterImage
+from barnabas.config import broker as settings
+from barnabas.config import releases
 from barnabas.errors import RequestError, detached
 from barnabas.handlers.shared.config_alteration import ALTERATIONS_PER_REQUEST_MAX
 from barnabas.serving.quotas.entities import QuotaEntity, altered, entity_of, in_order
@@ -20,6 +23,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.config.loading import BrokerConfig
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 
@@ -40,12 +44,14 @@ class _Alteration:
 class AlterClientQuotas:
     """Handler of AlterClientQuotas."""
 
+    config: BrokerConfig
     metadata: MetadataStore
     budget: LoopBudget
 
     async def handle(self, _context: RequestContext, request: AlterClientQuotasRequest) -> Response:
         """Alter all entities in one change, and answer each. Raises POLICY_VIOLATION for too many at once."""
         wanted = await _wanted(request, budget=self.budget)
+        finite_only = releases.has_finite_quotas(self.config.get(settings.KAFKA_VERSION))
 
         def decide(image: ClusterImage) -> Iterator[Change | None]:
             for one in wanted:
@@ -55,7 +61,7 @@ class AlterClientQuotas:
                 before = image.quotas.get(one.entity, {})
                 operations = [(op.key, None if op.remove else op.value) for op in one.asked.ops]
                 try:
-                    after = altered(one.entity, before, operations)
+                    after = altered(one.entity, before, operations, finite_only=finite_only)
                 except RequestError as error:
                     one.refused = detached(error)
                 else:

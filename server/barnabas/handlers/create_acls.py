@@ -1,6 +1,7 @@
 """CreateAcls v0-v3. Each ACL is answered by itself; those that are there already are created with success, as in Kafka.
 
-v0 knows literal patterns only. ALTER on the cluster is asked for before.
+v0 knows literal patterns only. Brokers of 4.4 take networks as hosts, and refuse what is none with INVALID_REQUEST
+(KIP-1276). ALTER on the cluster is asked for before.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from barnabas.cluster.metadata.access_changes import AclAdded
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.cluster.metadata.protocol_version import V2_0_IV1, ProtocolVersion
 from barnabas.config import broker as settings
+from barnabas.config import releases
 from barnabas.config.cluster import is_clustered
 from barnabas.errors import RequestError
 from barnabas.handlers.shared.acl_requests import ACLS_MAX, CHANGES_MAX, binding_of, require_authorizer
@@ -46,6 +48,7 @@ class CreateAcls:
             )
         response = CreateAclsResponse()
         new: dict[AclBinding, None] = {}
+        knows_networks = releases.knows_networks(self.config.get(settings.KAFKA_VERSION))
         in_znodes = is_clustered(self.config)
         has_prefixes = (
             not in_znodes
@@ -53,7 +56,10 @@ class CreateAcls:
         )
         for asked in request.creations:
             try:
-                new[binding_of(asked, in_znodes=in_znodes, has_prefixes=has_prefixes)] = None
+                acl = binding_of(
+                    asked, in_znodes=in_znodes, has_prefixes=has_prefixes, knows_networks=knows_networks
+                )
+                new[acl] = None
                 response.results.append(Result())
             except RequestError as error:
                 response.results.append(Result(error.code, error.message))

@@ -37,8 +37,6 @@ from barnabas.records.validated import ValidatedBatches
 log = logging.getLogger(__name__)
 
 PRODUCE_VERSION_LATEST: Final = 13
-FROM_ZERO_SINCE: Final = 12
-"""The version of Produce from which on transactions are of version 2."""
 
 
 class PartitionLog(DurableLog):
@@ -116,9 +114,7 @@ class PartitionLog(DurableLog):
             valid = validate_own(records, config=self.config.rules, now_ms=now_ms)
         else:
             valid = run(self.validation(records, now_ms=now_ms, api_version=api_version, origin=origin))
-        return self.append_valid(
-            valid, leader_epoch=leader_epoch, now_ms=now_ms, api_version=api_version, origin=origin
-        )
+        return self.append_valid(valid, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
 
     def validation(
         self,
@@ -145,7 +141,7 @@ class PartitionLog(DurableLog):
 
     @guarded
     def begin_background_write(
-        self, valid: ValidatedBatches, *, leader_epoch: int, now_ms: int, api_version: int
+        self, valid: ValidatedBatches, *, leader_epoch: int, now_ms: int
     ) -> BackgroundWrite | None:
         """Return a write of a producer's validated records to the log end, for a thread to run before `append_valid`.
 
@@ -158,7 +154,7 @@ class PartitionLog(DurableLog):
             return None
         valid.place(self.log_end_offset, leader_epoch)
         header = valid.batches[0]
-        if header.producer_id >= 0 and self._repeated(header, Origin.CLIENT, api_version) is not None:
+        if header.producer_id >= 0 and self._repeated(header, Origin.CLIENT) is not None:
             return None
         store, active = self.store, self.store.active
         if active.is_preallocated or store.must_roll(
@@ -173,14 +169,10 @@ class PartitionLog(DurableLog):
         if not self.is_closed:
             self.store.active.end_write(write)
 
-    def _repeated(self, header: BatchHeader, origin: Origin, api_version: int) -> ProducedBatch | None:
+    def _repeated(self, header: BatchHeader, origin: Origin) -> ProducedBatch | None:
         """Return the batch that a producer repeats, if it does. Raises RequestError as `ProducerState.check` does."""
-        from_client = origin is Origin.CLIENT
         return self.producers.check(
-            header,
-            from_client=from_client,
-            from_zero=from_client and api_version >= FROM_ZERO_SINCE,
-            high_watermark=self.high_watermark,
+            header, from_client=origin is Origin.CLIENT, high_watermark=self.high_watermark
         )
 
     def append_valid(
@@ -189,7 +181,6 @@ class PartitionLog(DurableLog):
         *,
         leader_epoch: int,
         now_ms: int,
-        api_version: int = PRODUCE_VERSION_LATEST,
         origin: Origin = Origin.CLIENT,
     ) -> AppendResult:
         """Give validated records their offsets, and append them.
@@ -207,7 +198,7 @@ class PartitionLog(DurableLog):
                 if marker is not None:
                     self.producers.check_marker(header, marker)
             else:
-                repeated = self._repeated(header, origin, api_version)
+                repeated = self._repeated(header, origin)
                 if repeated is not None:
                     return AppendResult(
                         repeated.base_offset, repeated.last_offset, repeated.timestamp, self.log_start_offset,

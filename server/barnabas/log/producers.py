@@ -9,6 +9,9 @@ requests in flight: one of them sent again is a duplicate and is answered with t
 first time. A client that has several leaders' answers outstanding may send an older one again: what is known to be in
 the log, and committed, is DUPLICATE_SEQUENCE_NUMBER, which clients take for success.
 
+The first sequence number of a transaction's batch is noted before its producer is verified (`expect`): while that batch is
+to come again, as the producer could not be verified or too few replicas were in sync, no later one may be appended.
+
 A transaction is open from its first batch to the control batch that ends it. As long as one is open, or its
 end is not yet below the high watermark, the last stable offset cannot pass its first offset.
 """
@@ -38,6 +41,8 @@ SEQUENCES_KNOWN_MAX: Final = 1 << 30
 NO_COORDINATOR_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms
+AWAITED_MAX: Final = 1_000
+"""Producers of a partition whose first sequence numbers are awaited at a time; the oldest is forgotten for one more."""
 
 
 class ProducedBatch(NamedTuple):
@@ -66,6 +71,18 @@ class CompletedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     is_aborted: bool
+
+
+class AwaitedSequence(NamedTuple):
+    """The lowest first sequence number that came since a transaction ended, of a producer that writes to none here.
+
+    `from_zero`: the producer uses version 2 of transactions, where each transaction has an epoch and sequences of its own.
+    """
+
+    epoch: int
+    sequence: int
+    from_zero: bool
+    since_ms: int
 
 
 class Producer:
@@ -156,13 +173,14 @@ class Producer:
 class ProducerState:
     """All producers of a partition up to `end_offset`, and the transactions that are open or just ended."""
 
-    __slots__ = ("_ended", "_ongoing", "_producers", "end_offset", "expiration_ms", "name")
+    __slots__ = ("_awaited", "_ended", "_ongoing", "_producers", "end_offset", "expiration_ms", "name")
 
     def __init__(self, name: str = "", *, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
         self.name = name
         self.expiration_ms = expiration_ms
         self.end_offset = 0
         self._producers: dict[int, Producer] = {}
+        self._awaited: dict[int, AwaitedSequence] = {}  # by producer id, the oldest first
         self._ongoing: dict[int, int] = {}  # first offset -> producer id, in the order of offsets
         self._ended: dict[
             int, int
@@ -181,23 +199,33 @@ class ProducerState:
 
     # --- appends --------------------------------------------------------------------------------------------
 
+    def expect(self, producer_id: int, epoch: int, sequence: int, *, from_zero: bool, now_ms: int) -> None:
+        """Note the first sequence number of a batch that is to begin a transaction here, before its producer is verified.
+
+        The lowest one of an epoch counts, until a batch of the transaction, or the marker that ends it, is in the log.
+        """
+        before = self._awaited.get(producer_id)
+        if before is None:
+            if len(self._awaited) >= AWAITED_MAX:
+                del self._awaited[next(iter(self._awaited))]
+            self._awaited[producer_id] = AwaitedSequence(epoch, sequence, from_zero, now_ms)
+        elif epoch > before.epoch or (epoch == before.epoch and sequence < before.sequence):
+            self._awaited[producer_id] = before._replace(epoch=epoch, sequence=sequence)
+
     def check(
-        self, header: BatchHeader, *, from_client: bool, from_zero: bool = False, high_watermark: int = 0
+        self, header: BatchHeader, *, from_client: bool, high_watermark: int = 0
     ) -> ProducedBatch | None:
         """Say whether a data batch may be appended; returns the batch that it repeats, if it does.
 
         Raises RequestError with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER for
         what is below the high watermark already and not remembered any more, or INVALID_TXN_STATE. A producer that is not
-        known may begin with any sequence number: it may have expired (KIP-360). Not so `from_zero` in a transaction:
-        its version 2 gives each transaction an epoch, and with it new sequences (KIP-890).
+        known may begin with any sequence number: it may have expired (KIP-360). Not so while a lower one is awaited, nor
+        in version 2 of transactions: each transaction has an epoch there, and with it new sequences (KIP-890).
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            if from_zero and header.base_sequence and header.attributes & TRANSACTIONAL_BIT:
-                raise RequestError(
-                    Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {header.producer_id} in {self.name} begins with sequence {header.base_sequence}, not 0",
-                )
+            if from_client:
+                self._check_awaited(header, is_new=True)
             return None
         epoch, sequence = header.producer_epoch, header.base_sequence
         if from_client and epoch == producer.producer_epoch:
@@ -206,6 +234,7 @@ class ProducerState:
                 return duplicate
         self._check_epoch(producer, epoch)
         if from_client:
+            self._check_awaited(header, is_new=not producer.batches)
             self._check_sequence(producer, header, high_watermark)
         if producer.current_txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
             raise RequestError(
@@ -238,6 +267,18 @@ class ProducerState:
                 f"{producer.producer_epoch}",
             )
 
+    def _check_awaited(self, header: BatchHeader, *, is_new: bool) -> None:
+        """Refuse what may not come before a batch that is awaited; `is_new`: no sequences of the producer are known."""
+        awaited = self._awaited.get(header.producer_id)
+        if awaited is None:
+            return
+        lowest = 0 if awaited.from_zero and is_new else awaited.sequence
+        if header.base_sequence > lowest:
+            raise RequestError(
+                Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} in {self.name}: sequence {header.base_sequence} came before {lowest}",
+            )
+
     def _check_sequence(self, producer: Producer, header: BatchHeader, high_watermark: int) -> None:
         epoch, sequence = header.producer_epoch, header.base_sequence
         if epoch != producer.producer_epoch:
@@ -266,13 +307,16 @@ class ProducerState:
         last_offset = base_offset + delta
         producer.take(ProducedBatch(header.last_sequence, last_offset, delta, header.max_timestamp))
         producer.last_timestamp = header.max_timestamp
-        if header.attributes & TRANSACTIONAL_BIT and producer.current_txn_first_offset < 0:
-            producer.current_txn_first_offset = base_offset
-            self._ongoing[base_offset] = producer.producer_id
+        if header.attributes & TRANSACTIONAL_BIT:
+            self._awaited.pop(header.producer_id, None)
+            if producer.current_txn_first_offset < 0:
+                producer.current_txn_first_offset = base_offset
+                self._ongoing[base_offset] = producer.producer_id
         self.end_offset = last_offset + 1
 
     def append_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
         """Take in an end marker that has been appended, or is in the log; returns what it ends."""
+        self._awaited.pop(header.producer_id, None)
         producer = self._enter(header)
         first_offset = producer.current_txn_first_offset
         producer.coordinator_epoch = marker.coordinator_epoch
@@ -339,11 +383,14 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+        for producer_id in [one for one, awaited in self._awaited.items() if awaited.since_ms <= limit]:
+            del self._awaited[producer_id]
         return len(expired)
 
     def clear(self, end_offset: int) -> None:
         """Forget everything; the log is to be replayed from `end_offset`."""
         self._producers.clear()
+        self._awaited.clear()
         self._ongoing.clear()
         self._ended.clear()
         self.end_offset = end_offset

@@ -75,8 +75,11 @@ _UINT32: Final = Struct(">I")
 _INT16: Final = Struct(">h")
 
 
-def transactional_producer(records: object) -> tuple[int, int] | None:
-    """Return the producer's id and epoch of records in memory whose first batch is part of a transaction, else None."""
+def transactional_producer(records: object) -> tuple[int, int, int] | None:
+    """Return the id, epoch and first sequence number of records in memory whose first batch is part of a transaction.
+
+    None for others.
+    """
     if (
         not isinstance(records, memoryview)
         or len(records) < HEADER_SIZE
@@ -87,6 +90,7 @@ def transactional_producer(records: object) -> tuple[int, int] | None:
     return (
         _INT64.unpack_from(records, PRODUCER_ID_OFFSET)[0],
         _INT16.unpack_from(records, PRODUCER_EPOCH_OFFSET)[0],
+        _INT32.unpack_from(records, BASE_SEQUENCE_OFFSET)[0],
     )
 
 

@@ -21,6 +21,7 @@ from barnabas.security.acls import (
     ResourcePattern,
 )
 from barnabas.security.authorizer import Operation, Requester, ResourceType
+from barnabas.security.networks import is_within
 
 DECISIONS_MAX = 20_000
 NAME_LENGTH_MAX = 256
@@ -63,11 +64,16 @@ class StandardAuthorizer:
         super_users: Iterable[str] = (),
         *,
         allows_without_acls: bool = False,
+        knows_networks: bool = False,
     ) -> None:
-        """`acls` returns the newest ACLs; `super_users` are principals as `User:alice`."""
+        """`acls` returns the newest ACLs; `super_users` are principals as `User:alice`.
+
+        With `knows_networks` the host of an ACL may be a network (KIP-1276); it is a text like any other without.
+        """
         self._newest = acls
         self._acls = acls()
         self._super_users = frozenset(super_users)
+        self._knows_networks = knows_networks
         self._default = (
             Decision(True, DEFAULT_ALLOW) if allows_without_acls else Decision(False, DEFAULT_DENY)
         )
@@ -119,6 +125,12 @@ class StandardAuthorizer:
         """Name the rule that `allows` follows, as Kafka's audit log does."""
         return self.decide(requester, operation, resource_type, name).reason
 
+    def _is_from(self, requester: Requester, host: str) -> bool:
+        """Say whether a requester's address is the host of an ACL, or in it."""
+        if requester.host == host:
+            return True
+        return self._knows_networks and is_within(requester.host, host)
+
     def _forget(self) -> None:
         self._acls = self._newest()
         self._decisions.clear()
@@ -140,7 +152,7 @@ class StandardAuthorizer:
                 continue
             for pattern in candidates:
                 for entry in patterns.get(pattern, ()):
-                    if entry.host != WILDCARD and entry.host != requester.host:
+                    if entry.host != WILDCARD and not self._is_from(requester, entry.host):
                         continue
                     if entry.permission is Permission.DENY:
                         if entry.operation in denying:
@@ -165,10 +177,9 @@ class StandardAuthorizer:
                 if pattern.resource_type is not resource_type:
                     continue
                 for entry in entries:
-                    if entry.host in (WILDCARD, requester.host) and entry.operation in (
-                        operation,
-                        Operation.ALL,
-                    ):
+                    if entry.operation not in (operation, Operation.ALL):
+                        continue
+                    if entry.host == WILDCARD or self._is_from(requester, entry.host):
                         names[entry.permission, pattern.pattern_type].add(pattern.name)
         denied = names[Permission.DENY, PatternType.LITERAL]
         denied_prefixes = names[Permission.DENY, PatternType.PREFIXED]

@@ -170,17 +170,26 @@ def encode_versioned(codec: MessageCodec[M], message: M, version: int) -> bytes:
     return _NUMBER.pack(version) + codec.encode_bytes(message, version)
 
 
-def decode_versioned(
-    codec: MessageCodec[M], data: Buffer, *, newer_as_latest: bool = False, entries_max: int = NO_LIMIT
-) -> M:
-    """Decode an int16 version and the message in it, to the end of `data`. Raises DecodeError.
+def decode_versioned(codec: MessageCodec[M], data: Buffer) -> M:
+    """Decode an int16 version and the message in it, to the end of `data`. Raises DecodeError."""
+    return codec.decode_whole(data, _version_of(codec, data), _NUMBER.size)
 
-    With `newer_as_latest`, a version that is not known yet is read as the latest one, and what comes after it
-    is ignored. That is how consumers read each other's subscriptions (KIP-429).
+
+def decode_prefix(
+    codec: MessageCodec[M], data: Buffer, *, version: int | None = None, entries_max: int = NO_LIMIT
+) -> M:
+    """Decode an int16 version and the message that follows it, whatever comes after that. Raises DecodeError.
+
+    A version that is not known yet is read as the latest one: so consumers read each other's subscriptions (KIP-429). With
+    `version`, the message is read in that one, whichever is stated: 0 is what all versions begin with.
     """
+    stated = _version_of(codec, data)
+    read = min(stated, codec.max_version) if version is None else version
+    return codec.decode(data, _NUMBER.size, read, entries_max)[0]
+
+
+def _version_of(codec: MessageCodec[M], data: Buffer) -> int:
     if len(data) < _NUMBER.size:
         raise DecodeError("is too short for a version", codec.name, 0)
     version: int = _NUMBER.unpack_from(data)[0]
-    if newer_as_latest and version > codec.max_version:
-        return codec.decode(data, _NUMBER.size, codec.max_version, entries_max)[0]
-    return codec.decode_whole(data, version, _NUMBER.size, entries_max)
+    return version

@@ -156,7 +156,7 @@ class ChangedLogs(RuleBasedStateMachine):
         valid = run(log.validation(batch(value, key=key, timestamp=self.now), now_ms=self.now))
         write = None
         with self.served():
-            write = log.begin_background_write(valid, leader_epoch=0, now_ms=self.now, api_version=13)
+            write = log.begin_background_write(valid, leader_epoch=0, now_ms=self.now)
         if write is None:
             return
 

@@ -188,8 +188,9 @@ class Histories(RuleBasedStateMachine):
 
         def event() -> int:
             leader = self.node.replicas.leader(TOPIC, 0)
-            how = {"acks": 1, "api_version": 11, "now_ms": self.now}
-            return leader.append(run(leader.validation(memoryview(data), **how)), **how).base_offset
+            how = {"acks": 1, "now_ms": self.now}
+            valid = run(leader.validation(memoryview(data), api_version=11, **how))
+            return leader.append(valid, **how).base_offset
 
         got, expected = (
             outcome(event),

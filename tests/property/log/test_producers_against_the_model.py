@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from barnabas.errors import RequestError
 from barnabas.log.errors import Code
-from barnabas.log.partition_log import FROM_ZERO_SINCE
 from barnabas.log.producers import NO_OFFSET, Producer, ProducerState
 from barnabas.records.validate import Origin
 from tests.models.producers import SEQUENCES, Batch, Log
@@ -24,6 +23,8 @@ from tests.support.slips import unnoticed
 
 PRODUCERS = st.integers(1, 3)
 STEPS = st.sampled_from([0] * 6 + [1, -1])
+VERSIONS = st.sampled_from([0, 1, 2])
+"""Of transactions: in version 0 producers are not verified."""
 
 
 class Appends(RuleBasedStateMachine):
@@ -65,9 +66,10 @@ class Appends(RuleBasedStateMachine):
 
     @rule(
         data=st.data(), producer=PRODUCERS, step=STEPS, count=st.integers(1, 3),
-        in_transaction=st.booleans(), follows_open=st.sampled_from([True] * 5 + [False]), from_zero=st.booleans(),
+        in_transaction=st.booleans(), follows_open=st.sampled_from([True] * 5 + [False]), version=VERSIONS,
+        is_refused=st.booleans(),
     )  # fmt: skip
-    def produce(self, data, producer, step, count, in_transaction, follows_open, from_zero) -> None:
+    def produce(self, data, producer, step, count, in_transaction, follows_open, version, is_refused) -> None:
         known = self.model.known(producer)
         epoch = max((0 if known is None else known.epoch) + step, 0)
         if known is not None and known.open_since is not None and follows_open:
@@ -77,25 +79,39 @@ class Appends(RuleBasedStateMachine):
             follows = known.batches[-1].next_sequence
             sequences = [follows] * 6 + [0, (follows + 1) % SEQUENCES, (follows - 1) % SEQUENCES]
         wanted = Batch(producer, epoch, data.draw(st.sampled_from(sequences)), count, in_transaction)
-        self.append(wanted, from_zero)
+        if in_transaction and version:
+            self.expect(wanted, from_zero=version == 2)
+            if is_refused:  # the coordinator is not there, or too few replicas are in sync
+                return
+        self.append(wanted)
 
-    @rule(data=st.data(), producer=PRODUCERS, from_zero=st.booleans(), more=st.sampled_from([0, 0, 0, 1]))
-    def repeat(self, data, producer, from_zero, more) -> None:
+    @rule(data=st.data(), producer=PRODUCERS, more=st.sampled_from([0, 0, 0, 1]))
+    def repeat(self, data, producer, more) -> None:
         known = self.model.known(producer)
         if known is not None and known.batches:
             one = data.draw(st.sampled_from(known.batches[-7:]))
-            self.append(one._replace(base=-1, count=one.count + more), from_zero)
+            self.append(one._replace(base=-1, count=one.count + more))
 
-    def append(self, wanted: Batch, from_zero: bool) -> None:
+    def expect(self, wanted: Batch, *, from_zero: bool) -> None:
+        """As a request does whose producer is to be verified."""
+        producer = self.log.producers.get(wanted.producer)
+        if producer is None or (
+            producer.producer_epoch <= wanted.epoch
+            and (producer.current_txn_first_offset < 0 or producer.producer_epoch != wanted.epoch)
+        ):
+            self.log.producers.expect(
+                wanted.producer, wanted.epoch, wanted.sequence, from_zero=from_zero, now_ms=NOW_MS
+            )
+        self.model.expect(wanted, from_zero=from_zero)
+
+    def append(self, wanted: Batch) -> None:
         records = batch(
             *[b"v"] * wanted.count, producer_id=wanted.producer, producer_epoch=wanted.epoch,
             base_sequence=wanted.sequence, transactional=wanted.in_transaction,
         )  # fmt: skip
         self.compare(
-            lambda: self.log.append_as_leader(
-                records, leader_epoch=0, now_ms=NOW_MS, api_version=FROM_ZERO_SINCE - (not from_zero)
-            ),
-            lambda: self.model.append(wanted, from_zero=from_zero),
+            lambda: self.log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS),
+            lambda: self.model.append(wanted),
         )
 
     @rule(
@@ -147,6 +163,7 @@ class Appends(RuleBasedStateMachine):
         """All is committed first: which ends of transactions were not yet is not kept."""
         self.log.advance_high_watermark(self.model.end)
         self.model.high_watermark = self.model.sure_from = self.model.end
+        self.model.awaited.clear()
         self.broker.manager.write_checkpoints()
         self.broker.restart(clean=clean)
         self.log = self.broker.log()
@@ -160,6 +177,7 @@ TestAppends = Appends.TestCase
 # --- planted slips ----------------------------------------------------------------------------------------------
 
 _check, _check_sequence = ProducerState.check, ProducerState._check_sequence
+_check_awaited, _expect = ProducerState._check_awaited, ProducerState.expect
 
 
 def _only_the_last(self, first_sequence, last_sequence):
@@ -184,8 +202,18 @@ def _outside_of_transactions(self, header, **named):
     return None
 
 
-def _from_any(self, header, *, from_client, from_zero=False, high_watermark=0):
-    return _check(self, header, from_client=from_client, high_watermark=high_watermark)
+def _from_any(self, header, *, is_new):
+    _check_awaited(self, header, is_new=False)
+
+
+def _nothing_is_awaited(self, header, *, is_new):
+    if is_new:
+        _check_awaited(self, header, is_new=True)
+
+
+def _last_awaited(self, producer_id, epoch, sequence, **options):
+    self._awaited.pop(producer_id, None)
+    _expect(self, producer_id, epoch, sequence, **options)
 
 
 _load = ProducerState.load
@@ -228,12 +256,23 @@ def _stays_open(self, header, marker):
     return done
 
 
+def _still_awaited(self, header, marker):
+    awaited = self._awaited.get(header.producer_id)
+    done = _append_marker(self, header, marker)
+    if awaited is not None:
+        self._awaited[header.producer_id] = awaited
+    return done
+
+
 SLIPS = {
     "only the last batch is known again": (Producer, "find", _only_the_last),
     "a batch is known by its last sequence": (Producer, "find", _by_the_end_alone),
     "sequence 0 is taken at any time": (ProducerState, "_check_sequence", _zero_begins_anew),
     "an open transaction lets others write": (ProducerState, "check", _outside_of_transactions),
-    "a transaction begins with any sequence": (ProducerState, "check", _from_any),
+    "a transaction begins with any sequence": (ProducerState, "_check_awaited", _from_any),
+    "only new producers wait for an awaited batch": (ProducerState, "_check_awaited", _nothing_is_awaited),
+    "the last of the awaited batches counts": (ProducerState, "expect", _last_awaited),
+    "a marker leaves what is awaited": (ProducerState, "append_marker", _still_awaited),
     "open transactions of a snapshot are not in order": (ProducerState, "load", _in_any_order),
     "an end counts before it is committed": (ProducerState, "on_high_watermark", _one_too_early),
     "an older coordinator ends transactions": (ProducerState, "check_marker", _coordinators_do_not_count),

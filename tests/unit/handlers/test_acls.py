@@ -283,3 +283,52 @@ async def test_refusals_are_logged_few_of_one_principal(asked, caplog):
         "Cluster:LITERAL:kafka-cluster for request = DescribeAcls based on rule DefaultDeny"
     )
     assert second.getMessage().endswith("based on rule SuperUser")
+
+
+# --- networks as hosts (KIP-1276) -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", ["", "3.9", "4.3", "4.4"])
+async def test_a_host_may_be_a_network_to_brokers_of_4_4_alone(tmp_path, release):
+    async with broker_to_ask(tmp_path, SETTINGS | {"kafka.version": release}) as asked:
+        asked.connection.principal = ADMIN
+        is_new = release == "4.4"
+        hosts = [
+            "10.0.0.0/8",
+            "10.1.2.3/8",
+            "2001:db8::/32",
+            "10.0.0.0/33",
+            "host/8",
+            "*/8",
+            "",
+            "*",
+            "10.0.0.1",
+        ]
+        codes = [code for code, _ in await create(asked, *(creation(host=host) for host in hosts))]
+        assert codes == [ErrorCode.INVALID_REQUEST if is_new and 3 <= place <= 6 else 0 for place in range(9)]
+        kept = {host for host, code in zip(hosts, codes, strict=True) if not code}
+        assert {acl[4] for acl in await listed(asked)} == kept, "as they were written"
+        for host in ("10.0.0.0/8", "10.0.0.1", "10.2.0.0/8"):  # a filter is a text, in every release
+            assert {acl[4] for acl in await listed(asked, described(host=host))} == kept & {host}
+        await delete(asked, to_delete(host="10.0.0.0/8"))
+        assert {acl[4] for acl in await listed(asked)} == kept - {"10.0.0.0/8"}
+
+
+@pytest.mark.parametrize(("release", "is_read"), [("4.3", False), ("4.4", True)])
+@pytest.mark.parametrize("address", ["10.0.0.1", "::ffff:10.0.0.1"])
+async def test_a_network_is_enforced_also_after_a_restart(tmp_path, release, is_read, address):
+    settings = SETTINGS | {"kafka.version": release}
+
+    async def sees(asked, topic):
+        asked.connection.principal, asked.connection.peer_address = ALICE, (address, 5)
+        topics = [MetadataRequest.MetadataRequestTopic(name=topic)]
+        answer = await asked(MetadataRequest(topics, allow_auto_topic_creation=False), 12)
+        return answer.topics[0].error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    async with broker_to_ask(tmp_path, settings) as asked:
+        asked.connection.principal = ADMIN
+        allowed = [creation(host="10.0.0.0/8"), creation("all")]
+        await create(asked, *allowed, creation("all", host="10.0.0.0/8", operation=DESCRIBE, permission=2))
+        assert [await sees(asked, topic) for topic in ("t", "all")] == [is_read, not is_read]
+    async with broker_to_ask(tmp_path, settings) as asked:
+        assert [await sees(asked, topic) for topic in ("t", "all")] == [is_read, not is_read]

@@ -52,17 +52,21 @@ def appender(
     acks: int = -1,
     is_among_others: bool = False,
     budget: Any = None,
+    verifier: Any = None,
+    settings: dict[str, str] | None = None,
 ) -> Appender:
-    """Return the appender of a request for partitions of one topic."""
+    """Return the appender of a request for partitions of one topic; with a `verifier`, of one in a transaction."""
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=parts)
-    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic])
+    request = ProduceRequest(
+        transactional_id=None if verifier is None else "id", acks=acks, timeout_ms=1000, topic_data=[topic]
+    )
     context = new_context(0, 9, is_among_others=is_among_others)
     metadata: Any = SimpleNamespace(image=node.image)
-    verifier: Any = None  # is asked of transactions alone
     threads = OsThreads()
     step_runner = StepRunner(node.budget, threads)
     return Appender(
-        context, request, metadata, node.replicas, verifier, BrokerConfig({}), budget or node.budget, step_runner, threads
+        context, request, metadata, node.replicas, verifier, BrokerConfig(settings or {}),
+        budget or node.budget, step_runner, threads,
     )  # fmt: skip
 
 
@@ -169,6 +173,26 @@ async def test_acks_all_needs_enough_replicas_in_sync(acks: int, code: int) -> N
     node = await broker(REPLICATED._replace(isr=(1,)), min_insync_replicas=2)
     (answer,) = await answers(appender(node, [data(0)], acks=acks))
     assert answer.error_code == code
+
+
+@pytest.mark.parametrize("is_verified", ["true", "false"])
+async def test_no_later_batch_takes_the_place_of_one_without_replicas(is_verified: str) -> None:
+    class Verifier:
+        async def verify(self, *_: object, **__: object) -> dict[object, int]:
+            return {}
+
+    node = await broker(REPLICATED._replace(isr=(1,)), min_insync_replicas=2)
+    codes = []
+    for sequence, acks in ((0, -1), (5, 1), (0, 1), (1, 1)):
+        records = batch(b"x", producer_id=3, producer_epoch=4, base_sequence=sequence, transactional=True)
+        appends = appender(
+            node, [data(0, memoryview(records))], acks=acks, verifier=Verifier(),
+            settings={"transaction.partition.verification.enable": is_verified},
+        )  # fmt: skip
+        codes += [answer.error_code for answer in await answers(appends)]
+    ahead = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    expected = [ahead, 0, 0] if is_verified == "true" else [0, ahead, ahead]
+    assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS, *expected]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """Brokers of Kafka 4.4 answer some requests differently; these are answers of one of them (kafka_2.13 4.4.0)."""
 
+import math
 from uuid import uuid4
 
 import pytest
 
+from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.wire.generated.api_versions import ApiVersionsRequest
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.delete_groups import DeleteGroupsRequest
@@ -194,3 +196,18 @@ async def test_there_is_no_place_for_descriptions_of_topologies(ask):
     answer = await ask(request, 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert answer.error_message
+
+
+# --- quotas ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("release", "code"), [("", 0), ("4.3", 0), ("4.4", ErrorCode.INVALID_REQUEST)])
+@pytest.mark.parametrize("name", ["request_percentage", "controller_mutation_rate"])
+async def test_a_quota_is_finite_to_brokers_of_4_4(tmp_path, release, code, name):
+    async with broker_to_ask(tmp_path, SETTINGS | {"kafka.version": release}) as ask:
+        user = AlterClientQuotasRequest.EntityData(entity_type="user", entity_name="u")
+        for value, told in ((math.inf, code), (5.5, 0), (math.nan, ErrorCode.INVALID_REQUEST)):
+            operation = AlterClientQuotasRequest.OpData(key=name, value=value)
+            entry = AlterClientQuotasRequest.EntryData(entity=[user], ops=[operation])
+            answer = await ask(AlterClientQuotasRequest(entries=[entry]), 1)
+            assert answer.entries[0].error_code == told, value

@@ -40,7 +40,7 @@ async def produced(ask, version, **about):
     return (await answered(ask, version, **about)).error_code
 
 
-async def answered(ask, version, sequence=0, topic="t", producer=PRODUCER, transactional=True):
+async def answered(ask, version, sequence=0, topic="t", producer=PRODUCER, transactional=True, acks=1):
     records = batch(
         b"v",
         producer_id=producer.id,
@@ -54,7 +54,7 @@ async def answered(ask, version, sequence=0, topic="t", producer=PRODUCER, trans
         partition_data=[ProduceRequest.PartitionProduceData(index=0, records=records)],
     )
     answer = await ask(
-        ProduceRequest(transactional_id="id", acks=1, timeout_ms=1000, topic_data=[data]), version
+        ProduceRequest(transactional_id="id", acks=acks, timeout_ms=1000, topic_data=[data]), version
     )
     return answer.responses[0].partition_responses[0]
 
@@ -222,3 +222,29 @@ async def test_an_end_that_is_sent_twice_and_comes_late_ends_no_later_transactio
     assert known.current_txn_first_offset == 2
     await write(PLACE, Producer(PRODUCER.id, PRODUCER.epoch + 1), 0, False, 2)
     assert known.current_txn_first_offset < 0
+
+
+@pytest.mark.parametrize("version", [11, 13])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    ],
+)
+async def test_no_later_batch_takes_the_place_of_one_not_verified(ask, version, code):
+    ask.services = ask.services._replace(transaction_verifier=Verifier({PLACE: code}))
+    assert await produced(ask, version) != 0
+    ask.services = ask.services._replace(transaction_verifier=Verifier())
+    assert await produced(ask, version, sequence=5) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert await produced(ask, version) == 0
+    assert await produced(ask, version, sequence=1) == 0
+
+
+@pytest.mark.parametrize(("version", "told"), [(11, 0), (13, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)])
+async def test_a_new_producer_begins_anywhere_but_in_version_2(ask, version, told):
+    ask.services = ask.services._replace(transaction_verifier=Verifier())
+    assert await produced(ask, version, sequence=5) == told

@@ -59,15 +59,15 @@ def broker(tmp_path, disk):
 
 
 def validated(log, value=VALUE, **options):
-    return run(log.validation(batch(value, **options), now_ms=NOW_MS, api_version=VERSION))
+    return run(log.validation(batch(value, **options), now_ms=NOW_MS))
 
 
 def begin(log, valid, epoch=0):
-    return log.begin_background_write(valid, leader_epoch=epoch, now_ms=NOW_MS, api_version=VERSION)
+    return log.begin_background_write(valid, leader_epoch=epoch, now_ms=NOW_MS)
 
 
 def append_valid(log, valid, epoch=0):
-    result = log.append_valid(valid, leader_epoch=epoch, now_ms=NOW_MS, api_version=VERSION)
+    result = log.append_valid(valid, leader_epoch=epoch, now_ms=NOW_MS)
     log.advance_high_watermark(log.log_end_offset)
     return result
 

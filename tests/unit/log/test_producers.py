@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.errors import RequestError
 from barnabas.log.errors import Code
-from barnabas.log.producers import ProducedBatch, Producer, ProducerState, is_end_marker
+from barnabas.log.producers import AWAITED_MAX, ProducedBatch, Producer, ProducerState, is_end_marker
 from barnabas.records.batch import SEQUENCE_MAX, read_header
 from barnabas.records.building import encode_batch
 from barnabas.records.control import ControlType, EndMarker
@@ -290,3 +290,87 @@ def test_control_batches_of_producers_are_end_markers():
     )
     raft = read_header(encode_batch([Record(0, 0, b"", b"")], control=True))
     assert [is_end_marker(header) for header in (plain, control, raft)] == [False, True, False]
+
+
+# --- what is awaited ------------------------------------------------------------------------------------------------
+
+REFUSED = "refused"
+"""A batch that is not appended: its producer could not be verified, or too few replicas were in sync."""
+AHEAD = Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def transacted(partition, sequence, outcome, *, version, epoch=0, count=1):
+    """A batch of a transaction as a request brings it: noted unless the transaction has begun, then appended or refused."""
+    producer = partition.producers.get(PID)
+    if producer is None or producer.current_txn_first_offset < 0:
+        partition.producers.expect(PID, epoch, sequence, from_zero=version == 2, now_ms=1_000)
+    if outcome == REFUSED:
+        return
+    raw = data(sequence, count, epoch=epoch, txn=True)
+    if outcome == AHEAD:
+        assert partition.refuses(raw) == AHEAD
+    else:
+        assert partition.append(raw)[0] == outcome
+
+
+@pytest.mark.parametrize(
+    ("version", "steps"),
+    [
+        (1, [(5, 0), (0, AHEAD), (6, 1)]),
+        (1, [(0, REFUSED), (5, AHEAD), (0, 0), (1, 1)]),
+        (1, [(7, REFUSED), (5, REFUSED), (6, AHEAD), (5, 0), (6, 1), (7, 2)]),
+        (2, [(5, AHEAD), (0, 0), (1, 1)]),
+        (2, [(0, REFUSED), (1, AHEAD), (0, 0), (1, 1)]),
+    ],
+)
+def test_no_later_batch_takes_the_place_of_an_awaited_one(partition, version, steps):
+    for sequence, outcome in steps:
+        transacted(partition, sequence, outcome, version=version)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(2, AHEAD), (3, AHEAD), (3, AHEAD)],  # the lowest is behind what is there: nothing but an end helps
+        [(4, AHEAD), (3, 4), (4, 5)],
+    ],
+)
+def test_a_next_transaction_awaits_the_lowest_sequence_it_has_seen(partition, steps):
+    transacted(partition, 0, 0, version=1, count=3)
+    partition.end_transaction(commit=True)
+    for sequence, outcome in steps:
+        transacted(partition, sequence, outcome, version=1)
+    partition.end_transaction(commit=False)
+    following = partition.producers.get(PID).last_sequence + 1
+    transacted(partition, following, partition.end, version=1)
+
+
+def test_a_new_epoch_awaits_its_own_sequence(partition):
+    transacted(partition, 3, REFUSED, version=1, epoch=0)
+    transacted(partition, 8, REFUSED, version=1, epoch=1)
+    transacted(partition, 2, REFUSED, version=1, epoch=0)  # older: no longer of interest
+    transacted(partition, 9, AHEAD, version=1, epoch=1)
+    transacted(partition, 8, 0, version=1, epoch=1)
+
+
+def test_only_so_many_producers_are_awaited_at_a_time():
+    producers = ProducerState("t-0", expiration_ms=10_000)
+    for pid in range(AWAITED_MAX + 1):
+        producers.expect(pid, 0, 0, from_zero=False, now_ms=pid)
+    ahead = {pid: data(1, pid=pid, txn=True) for pid in (0, 1, AWAITED_MAX)}
+    producers.check(read_header(ahead[0]), from_client=True)  # forgotten for the newest
+    for pid in (1, AWAITED_MAX):
+        with pytest.raises(RequestError):
+            producers.check(read_header(ahead[pid]), from_client=True)
+        producers.check(read_header(ahead[pid]), from_client=False)  # followers take what their leader has
+
+
+def test_what_is_awaited_for_long_is_forgotten():
+    producers = ProducerState("t-0", expiration_ms=10_000)
+    producers.expect(PID, 0, 0, from_zero=False, now_ms=5)
+    ahead = read_header(data(1, txn=True))
+    producers.expire(10_004)
+    with pytest.raises(RequestError):
+        producers.check(ahead, from_client=True)
+    producers.expire(10_005)
+    assert producers.check(ahead, from_client=True) is None

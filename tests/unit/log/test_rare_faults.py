@@ -227,7 +227,7 @@ def test_a_log_that_is_closed_writes_nothing_and_drops_nothing() -> None:
     valid = log.validate_at_once(memoryview(batch(b"v")), now_ms=NOW_MS, api_version=9)
     assert valid is not None
     broker.manager.set_aside("t", 0)
-    assert log.begin_background_write(valid, leader_epoch=0, now_ms=NOW_MS, api_version=9) is None
+    assert log.begin_background_write(valid, leader_epoch=0, now_ms=NOW_MS) is None
     assert log.apply_retention(LATER) == 0
     with pytest.raises(StorageError) as failure:
         log.read(0, max_bytes=100, upper_offset=3)

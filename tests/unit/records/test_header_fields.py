@@ -267,5 +267,7 @@ def test_the_smallest_of_each_format_is_read_and_nothing_less(encode, size_min):
 def test_the_producer_of_a_transaction_is_seen_in_the_first_header(bits, size, magic, found):
     raw = bytearray(building.encode_batch(RECORDS, transactional=bool(bits), **ALL_DIFFER))[:size]
     raw[batch.MAGIC_OFFSET] = magic
-    assert batch.transactional_producer(memoryview(raw)) == ((1 << 40, 300) if found else None)
+    assert batch.transactional_producer(memoryview(raw)) == (
+        (1 << 40, 300, ALL_DIFFER["base_sequence"]) if found else None
+    )
     assert batch.transactional_producer(raw) is None  # no memory of a request

@@ -23,9 +23,9 @@ TRANSACTIONAL = building.encode_batch(
 @pytest.mark.parametrize(
     ("records", "producer"),
     [
-        (memoryview(TRANSACTIONAL), (77, 5)),
-        (memoryview(TRANSACTIONAL + TRANSACTIONAL), (77, 5)),
-        (memoryview(TRANSACTIONAL[: batch.HEADER_SIZE]), (77, 5)),
+        (memoryview(TRANSACTIONAL), (77, 5, 9)),
+        (memoryview(TRANSACTIONAL + TRANSACTIONAL), (77, 5, 9)),
+        (memoryview(TRANSACTIONAL[: batch.HEADER_SIZE]), (77, 5, 9)),
         (memoryview(TRANSACTIONAL[: batch.HEADER_SIZE - 1]), None),
         (TRANSACTIONAL, None),
         (None, None),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.wire import primitives, registry
-from barnabas.wire.codec import decode_versioned, encode_versioned, record_type_id
+from barnabas.wire.codec import decode_prefix, decode_versioned, encode_versioned, record_type_id
 from barnabas.wire.errors import DecodeError, EncodeError, TooManyEntriesError, UnknownVersionError
 from barnabas.wire.extent import entries_of, has_arrays, has_more_entries
 from barnabas.wire.framing import (
@@ -260,22 +260,24 @@ def test_versions_that_are_not_there_are_named() -> None:
 def test_what_is_too_short_for_its_number_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError, match="too short for a version"):
         decode_versioned(consumer_protocol_subscription.CODEC, data)
+    with pytest.raises(DecodeError, match="too short for a version"):
+        decode_prefix(consumer_protocol_subscription.CODEC, data, version=0)
     with pytest.raises(DecodeError, match="too short for a type"):
         record_type_id(data)
     assert record_type_id(b"\xff\xfe") == -2
 
 
-def test_bytes_after_a_version_that_is_known_are_refused_even_where_newer_ones_are_taken() -> None:
+def test_bytes_after_what_a_version_has_are_refused_but_in_a_prefix() -> None:
     codec = consumer_protocol_subscription.CODEC
     message = codec.message(topics=["a", "b"])
     data = encode_versioned(codec, message, codec.max_version)
-    assert decode_versioned(codec, data, newer_as_latest=True, entries_max=2) == message
-    with pytest.raises(DecodeError, match="left over"):
-        decode_versioned(codec, data + b"x", newer_as_latest=True)
-    newer = struct.pack(">h", codec.max_version + 1) + data[2:] + b"more"
-    for raw in (data, newer):
+    newer = struct.pack(">h", codec.max_version + 1) + data[2:]
+    for raw in (data, data + b"x", newer + b"more"):
+        assert decode_prefix(codec, raw, entries_max=2) == message
         with pytest.raises(TooManyEntriesError):
-            decode_versioned(codec, raw, newer_as_latest=True, entries_max=1)
+            decode_prefix(codec, raw, entries_max=1)
+    with pytest.raises(DecodeError, match="left over"):
+        decode_versioned(codec, data + b"x")
 
 
 def test_entries_are_counted_wherever_they_are() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from barnabas.client.administration.base import Base, Outcome, outcome
 from barnabas.client.errors import ClientError, ResponseError, check
-from barnabas.wire.codec import decode_versioned
+from barnabas.wire.codec import decode_prefix
 from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.topic_partitions import TopicPartition
@@ -218,7 +218,7 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     if not data:
         return ()
     try:
-        found = decode_versioned(consumer_protocol_assignment.CODEC, data, newer_as_latest=True)
+        found = decode_prefix(consumer_protocol_assignment.CODEC, data)
     except DecodeError:
         return ()
     return tuple(
@@ -232,9 +232,7 @@ def _subscribed(data: bytes) -> tuple[str, ...]:
     if not data:
         return ()
     try:
-        return tuple(
-            decode_versioned(consumer_protocol_subscription.CODEC, data, newer_as_latest=True).topics
-        )
+        return tuple(decode_prefix(consumer_protocol_subscription.CODEC, data, version=0).topics)
     except DecodeError:
         return ()
 

@@ -195,7 +195,7 @@ class Replica:
         self._check_replicas(acks)
         return self.log.validation(records, now_ms=now_ms, api_version=api_version)
 
-    def append(self, valid: ValidatedBatches, *, acks: int, api_version: int, now_ms: int) -> AppendResult:
+    def append(self, valid: ValidatedBatches, *, acks: int, now_ms: int) -> AppendResult:
         """Append a producer's validated records as the leader.
 
         Raises RequestError with Kafka's code when the producer's state or the in-sync replicas do not allow it, or the
@@ -203,26 +203,20 @@ class Replica:
         """
         self._check_replicas(acks)
         try:
-            result = self.log.append_valid(
-                valid, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
-            )
+            result = self.log.append_valid(valid, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageError as error:
             raise self._context.storage_failed(error) from error
         self.appended(result)
         return result
 
-    def begin_background_write(
-        self, valid: ValidatedBatches, *, api_version: int, now_ms: int
-    ) -> BackgroundWrite | None:
+    def begin_background_write(self, valid: ValidatedBatches, *, now_ms: int) -> BackgroundWrite | None:
         """Return a write of records to the log, for a thread to run before `append`; None where there is no point in it.
 
         Raises RequestError as `append`.
         """
         self._leader_state()
         try:
-            return self.log.begin_background_write(
-                valid, leader_epoch=self.leader_epoch, now_ms=now_ms, api_version=api_version
-            )
+            return self.log.begin_background_write(valid, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageError as error:
             raise self._context.storage_failed(error) from error
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from barnabas.coordinators.groups.consumer_protocol import CONSUMER, read_subscription
+from barnabas.coordinators.groups.consumer_protocol import CONSUMER, read_topics
 from barnabas.coordinators.groups.group import Committer, OffsetRetention
 from barnabas.coordinators.groups.member import MANY_MEMBERS, Member, Members, State
 from barnabas.coordinators.groups.records import group_record, group_tombstone
@@ -232,7 +232,7 @@ def _topics_of(members: Iterable[Member], protocol: str) -> frozenset[str] | Non
     topics: set[str] = set()
     for member in members:
         try:
-            topics.update(read_subscription(member.metadata_for(protocol)).topics)
+            topics.update(read_topics(member.metadata_for(protocol)))
         except PeerError:
             return None
     return frozenset(topics)

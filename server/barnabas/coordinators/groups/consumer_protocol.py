@@ -10,7 +10,7 @@ from typing import Any
 
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.coordinators.groups.topics import by_topic
-from barnabas.wire.codec import decode_versioned, encode_versioned
+from barnabas.wire.codec import decode_prefix, encode_versioned
 from barnabas.wire.generated.data import consumer_protocol_assignment as assignment
 from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
 from barnabas.wire.generated.data.consumer_protocol_assignment import ConsumerProtocolAssignment
@@ -24,9 +24,19 @@ SAID_ENTRIES_MAX = 250_000
 """Topics and partitions that a member may name in what it says; as many as a request may have by default."""
 
 
+def read_topics(metadata: bytes) -> list[str]:
+    """Return the topics that a member says it reads, whatever version it writes. Raises DecodeError.
+
+    Only what version 0 has is read, which every version begins with, as Kafka does: a member may leave out what its version
+    adds, or add what nobody knows yet.
+    """
+    said = decode_prefix(subscription.CODEC, metadata, version=0, entries_max=SAID_ENTRIES_MAX)
+    return said.topics
+
+
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """Read what a member says of itself. Raises DecodeError, also where that is too much."""
-    return decode_versioned(subscription.CODEC, metadata, newer_as_latest=True, entries_max=SAID_ENTRIES_MAX)
+    """Read all that a member says of itself. Raises DecodeError, also where that is too much."""
+    return decode_prefix(subscription.CODEC, metadata, entries_max=SAID_ENTRIES_MAX)
 
 
 def owned_partitions(said: ConsumerProtocolSubscription, image: ClusterImage) -> TopicIdPartitions:
@@ -38,12 +48,8 @@ def read_assignment(data: bytes, image: ClusterImage) -> TopicIdPartitions:
     """Return the partitions that a member was given; none when it has not been told yet. Raises DecodeError."""
     if not data:
         return frozenset()
-    return _partitions_of(
-        decode_versioned(
-            assignment.CODEC, data, newer_as_latest=True, entries_max=SAID_ENTRIES_MAX
-        ).assigned_partitions,
-        image,
-    )
+    given = decode_prefix(assignment.CODEC, data, entries_max=SAID_ENTRIES_MAX)
+    return _partitions_of(given.assigned_partitions, image)
 
 
 def _partitions_of(topics: Iterable[Any], image: ClusterImage) -> TopicIdPartitions:

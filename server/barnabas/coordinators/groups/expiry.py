@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from barnabas.coordinators.groups.classic import ClassicGroup
@@ -27,12 +28,13 @@ _KEEPS_OFFSETS_ONLY = OffsetRetention()
 
 
 def forgetting_topics(shard: GroupShard, names: frozenset[str], deleted_ms: int) -> Iterator[Event]:
-    """Yield events that forget the offsets in topics that are gone.
+    """Yield events that forget the offsets in topics that are gone, those of open transactions too.
 
     What was committed after `deleted_ms` belongs to another topic of that name.
     """
-    for number, group_id in enumerate(tuple(shard.offsets)):
-        for some in slices(tuple(shard.offsets.get(group_id, ())), OFFSETS_PER_STEP):
+    for number, group_id in enumerate(tuple(shard.offsets.keys() | shard.pending.groups())):
+        places = dict.fromkeys(chain(shard.offsets.get(group_id, ()), shard.pending.each(group_id)))
+        for some in slices(tuple(places), OFFSETS_PER_STEP):
             gone = [topic_partition for topic_partition in some if topic_partition[0] in names]
             for topic_partitions in slices(gone, OFFSETS_PER_EVENT):
                 yield partial(_forget_offsets, group_id, topic_partitions, deleted_ms)
@@ -92,8 +94,15 @@ def _forget_offsets(
     shard: GroupShard,
     out: Decision,
 ) -> None:
-    known = shard.offsets.get(group_id, {})
-    old = [one for one in topic_partitions if one in known and known[one].commit_timestamp <= deleted_ms]
+    committed = shard.offsets.get(group_id, {})
+
+    def last_ms(topic_partition: TopicPartition) -> int:
+        values = shard.pending.of(group_id, topic_partition)
+        if topic_partition in committed:
+            values.append(committed[topic_partition])
+        return max((value.commit_timestamp for value in values), default=deleted_ms)
+
+    old = [topic_partition for topic_partition in topic_partitions if last_ms(topic_partition) <= deleted_ms]
     shard.delete_offsets(group_id, old, out)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from barnabas.cluster.metadata.image import ImageSource
@@ -325,10 +325,10 @@ class GroupShard:
     def delete_offsets(
         self, group_id: str, topic_partitions: Iterable[TopicPartition], out: Decision
     ) -> None:
-        """Forget offsets."""
-        known = self.offsets.get(group_id, {})
+        """Forget offsets, also those that open transactions have committed: they do not come back with the commit."""
+        committed, pending = self.offsets.get(group_id, {}), self.pending
         for topic_partition in topic_partitions:
-            if topic_partition in known:
+            if topic_partition in committed or pending.of(group_id, topic_partition):
                 out.records.append(offset_tombstone(group_id, *topic_partition))
 
     def delete_group(self, group_id: str, out: Decision) -> bool:
@@ -341,9 +341,9 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is not None and group.state_name != "Empty":
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
-        offsets = self.offsets.get(group_id, {})
-        self.delete_offsets(group_id, islice(offsets, OFFSETS_PER_EVENT), out)
-        if len(offsets) > OFFSETS_PER_EVENT:
+        all_offsets = chain(self.offsets.get(group_id, {}), self.pending.each(group_id))
+        self.delete_offsets(group_id, dict.fromkeys(islice(all_offsets, OFFSETS_PER_EVENT)), out)
+        if next(all_offsets, None) is not None:
             return True
         if group is not None:
             group.end(out)
@@ -435,9 +435,8 @@ class GroupShard:
 
         It may be very much: whole mappings are merged, which takes no step of Python for each offset.
         """
-        for group_id, offsets in self.pending.end(producer_id):
+        for group_id, offsets in self.pending.end(producer_id, committed=committed):
             if committed and offsets:
-                self.pending.overrule_all(group_id, offsets)
                 self.offsets.setdefault(group_id, {}).update(offsets)
             elif not loading:
                 self._keep_empty(group_id)
@@ -453,13 +452,14 @@ class GroupShard:
     def _replay_offset(
         self, group_id: str, topic_partition: TopicPartition, value: OffsetCommitValue | None
     ) -> None:
-        self.pending.overrule(group_id, topic_partition)
         offsets = self.offsets.setdefault(group_id, {})
         if value is None:
+            self.pending.forget(group_id, topic_partition)
             offsets.pop(topic_partition, None)
             if not offsets:
                 del self.offsets[group_id]
         else:
+            self.pending.overrule(group_id, topic_partition)
             offsets[topic_partition] = value
 
     def loaded(self, now_ms: int, out: Decision) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from barnabas.coordinators.share.acknowledgement import Acknowledgement, Verdict
 from barnabas.coordinators.share.acquisition import Acquired, AcquireRequest, again, fresh
@@ -52,6 +53,9 @@ class SharePartition:
     settings: ShareSettings
     start_offset: int = 0
     flight: InFlight = field(default_factory=InFlight)
+    overtaken: list[Run] = field(default_factory=list)
+    """Acquired records that the log has lost since: that the partition begins after them is written down, as in Kafka, when
+    their locks end or their member goes."""
 
     @classmethod
     def restore(
@@ -104,7 +108,8 @@ class SharePartition:
         return min((run.lock_due_ms for run in self._locked()), default=None)
 
     def _locked(self) -> Iterable[Run]:
-        return (run for run in self.flight if run.state is ACQUIRED and run.target is None)
+        runs = chain(self.overtaken, self.flight)
+        return (run for run in runs if run.state is ACQUIRED and run.target is None)
 
     # --- acquiring ------------------------------------------------------------------------------------------
 
@@ -294,8 +299,14 @@ class SharePartition:
         """Take note that the member is gone: what it has acquired is free again. To be written and settled as above."""
         decided = [run for run in self._locked() if run.member == member]
         for run in decided:
-            run.target = self._unless_exhausted(run, AVAILABLE)
+            run.target = self._freed(run)
         return self._to_write([_batch(run) for run in decided])
+
+    def _freed(self, run: Run) -> RecordState:
+        """Return the state of a record that its member has no more; nobody can have one that the log has lost."""
+        if run.last < self.start_offset:
+            return RecordState.ARCHIVED
+        return self._unless_exhausted(run, AVAILABLE)
 
     def _to_write(self, decided: Iterable[StateBatch]) -> Written:
         joined: list[StateBatch] = []
@@ -310,12 +321,14 @@ class SharePartition:
     def settle(self, written: Written, *, done: bool) -> None:
         """Finish what was decided: it has been written down, or could not be, and then the records are still acquired."""
         for batch in written.batches if written.are_decided else ():
-            for run in self.flight.cut(max(batch.first, self.start_offset), batch.last):
+            lost = [run for run in self.overtaken if batch.first <= run.first <= batch.last]
+            for run in (*lost, *self.flight.cut(max(batch.first, self.start_offset), batch.last)):
                 if run.target is None:
                     continue
                 if done:
                     run.state, run.member, run.lock_due_ms = run.target, "", 0
                 run.target = None
+        self._forget_decided()
         self.flight.close_up()
         self.advance()
 
@@ -325,9 +338,13 @@ class SharePartition:
         """Release what was acquired for too long. It is free at once; what is returned is to be written down."""
         overdue = [run for run in self._locked() if run.lock_due_ms <= now_ms]
         for run in overdue:
-            run.state = self._unless_exhausted(run, AVAILABLE)
+            run.state = self._freed(run)
             run.member, run.lock_due_ms = "", 0
+        self._forget_decided()
         return replace(self._to_write([_batch(run) for run in overdue]), are_decided=False)
+
+    def _forget_decided(self) -> None:
+        self.overtaken = [run for run in self.overtaken if run.state is ACQUIRED]
 
     def advance(self) -> None:
         """Move the start offset over what is complete."""
@@ -340,6 +357,8 @@ class SharePartition:
     def log_starts_at(self, offset: int) -> None:
         """The log begins at `offset` now: what was before it is gone, whoever has acquired it."""
         if offset > self.start_offset:
+            before = self.flight.cut(self.start_offset, offset - 1)
+            self.overtaken += [run for run in before if run.state is ACQUIRED]
             self.flight.drop_before(offset)
             self.start_offset = offset
             self.advance()

@@ -152,6 +152,7 @@ class Appender:
             steps = last_of_each(self._request.topic_data, by_id=context.api_version >= TOPIC_IDS_SINCE)
             self._topics = await self._step_runner.run(steps)
         parts: list[Part] = []
+        sequences: dict[TopicPartition, int] = {}
         is_transactional = False
         count = 0
         for topic in self._topics:
@@ -160,7 +161,7 @@ class Appender:
             for data in topic.partition_data:
                 known = transactional_producer(data.records)
                 if known is not None:
-                    found.append((data.index, Producer(*known)))
+                    found.append((data.index, *known))
                 count += 1
                 if not count % LOOKS_PER_CHECKPOINT:
                     await self._budget.checkpoint()
@@ -170,7 +171,9 @@ class Appender:
                 if not self._is_closed_to_clients(name) and context.authorizes(
                     Operation.WRITE, ResourceType.TOPIC, name
                 ):
-                    parts += [Part((name, index), producer) for index, producer in found]
+                    for index, producer_id, epoch, sequence in found:
+                        parts.append(Part((name, index), Producer(producer_id, epoch)))
+                        sequences[name, index] = sequence
         if not is_transactional:
             return
         if transactional_id is None:
@@ -194,7 +197,7 @@ class Appender:
             verifier=self._verifier,
             config=self._config,
         )
-        self._refused = await self._admission.admit(parts)
+        self._refused = await self._admission.admit(parts, sequences, now_ms=context.now_ms)
 
     async def append_rest(self) -> None:
         """Append what is left, and answer each partition on its own."""
@@ -352,7 +355,7 @@ class Appender:
             return self._append_valid(partition, valid)
         async with partition.large_appends:  # one after the other, in the order in which they were validated
             log = partition.log
-            write = partition.begin_background_write(valid, api_version=version, now_ms=now_ms)
+            write = partition.begin_background_write(valid, now_ms=now_ms)
             if write is None:
                 return self._append_valid(partition, valid)
             try:
@@ -370,12 +373,7 @@ class Appender:
             why_not = self._admission.refusal(Part((replica.topic, replica.index), producer))
             if why_not is not None:
                 raise why_not
-        result = replica.append(
-            valid,
-            acks=self._request.acks,
-            api_version=self._context.api_version,
-            now_ms=self._context.now_ms,
-        )
+        result = replica.append(valid, acks=self._request.acks, now_ms=self._context.now_ms)
         response = PartitionResponse(
             replica.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset,
             NO_RECORD_ERRORS, None, NO_LEADER,

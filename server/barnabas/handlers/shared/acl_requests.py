@@ -20,6 +20,7 @@ from barnabas.security.acls import (
     ResourcePattern,
 )
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from barnabas.security.networks import check_host
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -49,12 +50,16 @@ def require_authorizer(context: RequestContext, text: str = "No Authorizer is co
 
 
 def binding_of(
-    asked: CreateAclsRequest.AclCreation, *, in_znodes: bool, has_prefixes: bool = True
+    asked: CreateAclsRequest.AclCreation,
+    *,
+    in_znodes: bool,
+    has_prefixes: bool = True,
+    knows_networks: bool = False,
 ) -> AclBinding:
     """Return the ACL that is to be created. Raises INVALID_REQUEST.
 
     `in_znodes`: whether the resource's name becomes that of a znode. `has_prefixes`: whether all brokers of the cluster
-    know of prefixed patterns (Kafka 2.0).
+    know of prefixed patterns (Kafka 2.0). `knows_networks`: whether the host may be a network (Kafka 4.4).
     """
     kind = _known(ResourceType, asked.resource_type, "resourceType")
     name = asked.resource_name
@@ -79,6 +84,11 @@ def binding_of(
         raise _invalid(
             "Failed to create ACL: prefixed patterns need inter.broker.protocol.version 2.0 or later"
         )
+    if knows_networks:
+        try:
+            check_host(asked.host)
+        except ValueError as error:
+            raise _invalid(str(error)) from None
     entry = AccessControlEntry(asked.principal, asked.host, operation, permission)
     return AclBinding(ResourcePattern(kind, pattern_type, name), entry)
 

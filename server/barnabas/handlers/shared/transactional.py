@@ -9,12 +9,16 @@ the broker. The coordinator's answer holds until this transaction's end marker c
   waits for it, is being asked.
 - In version 1 the epoch stays. Clients add their partitions first, which they can do once the transaction before is
   ended everywhere, so any marker that comes after the question ends the transaction that was asked about.
+
+What comes before an answer is noted in the partition by its first sequence number: while that batch is to come again, as
+the coordinator was not there or too few replicas were in sync, no later one is appended in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
@@ -35,6 +39,9 @@ _COORDINATOR_BUSY = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.NETWORK_EXCEPTION,
 )
+
+
+NO_SEQUENCES: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 class Part(NamedTuple):
@@ -61,16 +68,28 @@ class Admission:
     _admitted: dict[Part, tuple[int, int]] = field(default_factory=dict)
     """State of a partition before the coordinator was asked about it: leader epoch, last end marker's offset."""
 
-    async def admit(self, parts: Sequence[Part]) -> dict[TopicPartition, RequestError]:
+    async def admit(
+        self,
+        parts: Sequence[Part],
+        sequences: Mapping[TopicPartition, int] = NO_SEQUENCES,
+        *,
+        now_ms: int = 0,
+    ) -> dict[TopicPartition, RequestError]:
         """See that the partitions are in the producer's transaction.
 
-        Returns why not, by place. Between this and the append may be checkpoints if `refusal` is asked right before it.
+        `sequences` are the first sequence numbers of what is to be appended. Returns why not, by place. Between this and
+        the append may be checkpoints if `refusal` is asked right before it.
         """
         unknown = [part for part in parts if not self._has_begun(part)]
         if not self._is_checked:
             return {}
         refused = {part.topic_partition: _older() for part in unknown if self._is_older(part)}
         unknown = [part for part in unknown if part.topic_partition not in refused]
+        for part in unknown:
+            if part.topic_partition in sequences:
+                self.replicas.leader(*part.topic_partition).log.producers.expect(
+                    *part.producer, sequences[part.topic_partition], from_zero=self.implicit, now_ms=now_ms
+                )
         if not self.transactional_id:
             nobody = RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
             return refused | {part.topic_partition: nobody for part in unknown}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import NamedTuple
@@ -24,6 +25,8 @@ CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 CONNECTION_CREATION_RATE = "connection_creation_rate"
 
 INT_MAX, LONG_MAX = 2.0**31 - 1, 2.0**63
+HASH_MAP_BUCKETS = 16
+"""Buckets of a HashMap of Java that is made without a size."""
 FRACTION_MAX = 1e-6
 """Distance from a whole number up to which a value counts as one."""
 
@@ -103,10 +106,17 @@ def normal_ip(text: str) -> str | None:
     return str(mapped or address)
 
 
-def altered(entity: QuotaEntity, before: Quotas, operations: Sequence[tuple[str, float | None]]) -> Quotas:
-    """Return the quotas of an entity after these operations: a value that is set, None to remove it.
+def altered(
+    entity: QuotaEntity,
+    before: Quotas,
+    operations: Sequence[tuple[str, float | None]],
+    *,
+    finite_only: bool = False,
+) -> Quotas:
+    """Return the quotas of an entity after these operations, a value that is set, None to remove it, in Kafka's order.
 
     Raises INVALID_REQUEST: a quota that such an entity cannot have, a value that it cannot have, a quota named twice.
+    With `finite_only` a quota has a number, as since Kafka 4.4.
     """
     after = dict(before)
     named = set()
@@ -118,8 +128,33 @@ def altered(entity: QuotaEntity, before: Quotas, operations: Sequence[tuple[str,
             after.pop(name, None)
         else:
             check_value(entity, name, value)
+            if finite_only and math.isinf(value):
+                raise _invalid(f"the quota {name} must be a finite number")
             after[name] = value
-    return after
+    return {name: after[name] for name in _in_order_of_a_map(before, after)}
+
+
+def _in_order_of_a_map(before: Iterable[str], after: Iterable[str]) -> list[str]:
+    """Return the names of quotas in the order of Java's HashMap in which Kafka keeps those of an entity.
+
+    A new map begins with room for what there was, takes over what is still there, then what is new in the order of the
+    map of changes, and doubles when it is filled by more than three quarters; in a bucket the first one stays the first.
+    """
+    former, names = list(before), set(after)
+    kept = [name for name in former if name in names]
+    new = sorted(names.difference(former), key=partial(_bucket, HASH_MAP_BUCKETS))
+    buckets = 1
+    while buckets < len(former) or buckets * 3 // 4 < len(names):
+        buckets *= 2
+    return sorted([*kept, *new], key=partial(_bucket, buckets))
+
+
+def _bucket(buckets: int, name: str) -> int:
+    """Return the bucket of a text in a HashMap of Java with so many of them."""
+    hashed = 0
+    for character in name:
+        hashed = (hashed * 31 + ord(character)) & 0xFFFFFFFF
+    return (hashed ^ hashed >> 16) & buckets - 1
 
 
 def check_value(entity: QuotaEntity, name: str, value: float) -> None:

@@ -13,7 +13,7 @@ from barnabas.records.batch import BatchHeader
 from barnabas.records.control import ControlType, parse_end_marker, parse_type
 from barnabas.records.record import Record
 from barnabas.tools.logtool.rows import Row, plain
-from barnabas.wire.codec import decode_versioned, record_type_id
+from barnabas.wire.codec import decode_prefix, record_type_id
 from barnabas.wire.errors import DecodeError
 from barnabas.wire.registry import record_type, record_type_ids
 
@@ -64,7 +64,7 @@ def _describe_consumer_payload(name: str, data: bytes | None) -> Any:
         return plain(data)
     codec = import_module(f"barnabas.wire.generated.data.{_CONSUMER_PAYLOADS[name]}").CODEC
     try:
-        return plain(decode_versioned(codec, data, newer_as_latest=True))
+        return plain(decode_prefix(codec, data))
     except DecodeError:
         return plain(data)
 

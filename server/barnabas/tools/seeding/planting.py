@@ -226,7 +226,10 @@ class Planting:
 
     async def _add_acls(self, seeds: Seeds) -> None:
         from barnabas.cluster.metadata.access_changes import AclAdded
+        from barnabas.config import broker as settings
+        from barnabas.config import releases
         from barnabas.config.authorizer import has_authorizer
+        from barnabas.security.networks import check_host
 
         if not seeds.acls:
             return
@@ -236,6 +239,12 @@ class Planting:
                 f"{seeds.acls_where or 'acls'}: this broker has no authorizer; set authorizer.class.name="
                 "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
             )
+        if releases.knows_networks(services.config.get(settings.KAFKA_VERSION)):
+            for acl in seeds.acls:
+                try:
+                    check_host(acl.entry.host)
+                except ValueError as error:
+                    raise SeedError(f"acls: {error}") from None
         await services.metadata.change(
             lambda image: [AclAdded(acl) for acl in seeds.acls if acl not in image.acls]
         )

@@ -81,8 +81,7 @@ class Requests(RuleBasedStateMachine):
         }
         assert shared.complete_count == sum(one.is_complete for one in known.records.values())
         assert shared.can_acquire is (known.next_offset < known.end or known.end - known.start < WINDOW)
-        dues = [one.due_ms for one in known.records.values() if one.is_locked]
-        assert shared.lock_due_ms == min(dues, default=None)
+        assert shared.lock_due_ms == min(known.locks(), default=None)
 
     # --- the log --------------------------------------------------------------------------------------------
 
@@ -250,6 +249,7 @@ TestRequests = Requests.TestCase
 # --- planted slips ----------------------------------------------------------------------------------------------
 
 _fresh, _restore, _room = acquisition.fresh, SharePartition.restore, SharePartition._room
+_log_starts_at = SharePartition.log_starts_at
 _check, _decide, _hide = (
     acknowledgement.check_acknowledgements, SharePartition._decide, SharePartition._hide,
 )  # fmt: skip
@@ -325,6 +325,11 @@ def _whatever_is_written(self, written, *, done):
     self.advance()
 
 
+def _nobody_has_what_is_lost(self, offset):
+    _log_starts_at(self, offset)
+    self.overtaken.clear()
+
+
 def _past_the_end(self, each):
     if each.last >= self.end:
         raise RequestError(ErrorCode.INVALID_RECORD_STATE)
@@ -351,6 +356,7 @@ def _everybodys(self, member):
 
 
 SLIPS = {
+    "records that the log has lost are nobody's at once": (SharePartition, "log_starts_at", _nobody_has_what_is_lost),
     "a member decides on what another has": (SharePartition, "_owned", _whoever_has_it),
     "what is decided on is decided again": (SharePartition, "_owned", _decided_or_not),
     "half of what is refused counts": (SharePartition, "acknowledge", _half_of_it),

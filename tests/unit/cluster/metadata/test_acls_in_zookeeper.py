@@ -9,7 +9,8 @@ from barnabas.cluster.zookeeper.acl_znodes import CHANGES, TYPE_PATHS
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.errors import RequestError
 from barnabas.security.acls import AccessControlEntry, AclBinding, PatternType, Permission, ResourcePattern
-from barnabas.security.authorizer import Operation, ResourceType
+from barnabas.security.authorizer import Operation, Requester, ResourceType
+from barnabas.security.standard_authorizer import StandardAuthorizer
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.zookeeper_stores import Cluster, settled
 
@@ -86,6 +87,20 @@ async def test_what_kafka_has_made_and_changes_is_followed():
         await session.create("/kafka-acl-changes/acl_changes_", b"Group:g", sequence=True)
         await settled(3)
         assert one.image.acls.count == 0
+
+
+async def test_an_acl_for_a_network_that_kafka_has_written_is_enforced():
+    cluster = Cluster()
+    entries = [entry(), *(entry(permission="Deny", host=host) for host in ("10.0.0.0/8", "11.0.0.0/33"))]
+    written = json.dumps({"version": 1, "acls": entries}).encode()
+    await cluster.server.session().create("/kafka-acl/Topic/t", written, parents=True)
+    async with cluster.store(1, **WITH_ACLS) as store:
+        for knows_networks, host, is_allowed in (
+            (True, "10.0.0.1", False), (True, "11.0.0.1", True), (False, "10.0.0.1", True),
+        ):  # fmt: skip
+            authorizer = StandardAuthorizer(lambda: store.image.acls, knows_networks=knows_networks)
+            requester = Requester("User:a", host)
+            assert authorizer.allows(requester, Operation.READ, ResourceType.TOPIC, "t") is is_allowed
 
 
 async def test_acls_that_another_broker_has_just_made_are_kept():

@@ -13,11 +13,11 @@ from barnabas.wire.generated.errors import ErrorCode
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import FOLLOWED, Node, leader
 
-ACKS = {"api_version": 11, "now_ms": NOW_MS}
+NOW = {"now_ms": NOW_MS}
 
 
 def validated(replica: Replica, *values: bytes) -> Any:
-    return run(replica.validation(memoryview(batch(*values)), acks=1, **ACKS))
+    return run(replica.validation(memoryview(batch(*values)), acks=1, api_version=11, **NOW))
 
 
 def sizes(node: Node, replica: Replica) -> dict[str, int]:
@@ -42,11 +42,11 @@ async def test_what_a_thread_has_written_is_appended_without_another_write() -> 
     node.produce(b"first", acks=1)
     replica, valid = node.replica, validated(node.replica, b"x", b"y")
     writes = Writes(node)
-    write = replica.begin_background_write(valid, **ACKS)
+    write = replica.begin_background_write(valid, **NOW)
     assert write is not None
     write.run()
     assert writes.count == 1
-    result = replica.append(valid, acks=1, **ACKS)
+    result = replica.append(valid, acks=1, **NOW)
     replica.end_background_write(replica.log, write)
     assert writes.count == 1
     assert (result.base_offset, result.last_offset) == (1, 2)
@@ -62,7 +62,7 @@ async def test_what_was_written_and_not_appended_is_taken_back() -> None:
     node.produce(b"first", acks=1)
     replica, valid = node.replica, validated(node.replica, b"x", b"y")
     before = sizes(node, replica)
-    write = replica.begin_background_write(valid, **ACKS)
+    write = replica.begin_background_write(valid, **NOW)
     assert write is not None
     write.run()
     assert sizes(node, replica) != before
@@ -75,7 +75,7 @@ async def test_only_a_leader_writes() -> None:
     replica, valid = node.replica, validated(node.replica, b"x")
     await node.change(FOLLOWED)
     with pytest.raises(RequestError) as caught:
-        replica.begin_background_write(valid, **ACKS)
+        replica.begin_background_write(valid, **NOW)
     assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -85,7 +85,7 @@ async def test_a_disk_that_fails_takes_the_replica_offline(
 ) -> None:
     node = await leader()
     replica, valid = node.replica, validated(node.replica, b"x")
-    write = replica.begin_background_write(valid, **ACKS)
+    write = replica.begin_background_write(valid, **NOW)
     assert write is not None
 
     def fails(*_: object, **__: object) -> None:
@@ -94,7 +94,7 @@ async def test_a_disk_that_fails_takes_the_replica_offline(
     monkeypatch.setattr(type(replica.log), f"{moment}_background_write", fails)
     if moment == "begin":
         with pytest.raises(RequestError) as caught:
-            replica.begin_background_write(valid, **ACKS)
+            replica.begin_background_write(valid, **NOW)
         assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     else:
         replica.end_background_write(replica.log, write)

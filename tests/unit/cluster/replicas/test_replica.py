@@ -136,7 +136,7 @@ async def test_valid_records_are_appended_in_the_leaders_epoch() -> None:
     node = await leader()
     replica = node.replica
     valid = run(replica.validation(memoryview(batch(b"x", b"y")), acks=1, api_version=9, now_ms=NOW_MS))
-    result = replica.append(valid, acks=1, api_version=9, now_ms=NOW_MS)
+    result = replica.append(valid, acks=1, now_ms=NOW_MS)
     assert (result.base_offset, result.last_offset, replica.log.epochs.latest) == (0, 1, 5)
     own = replica.append_own(batch(b"z"), now_ms=NOW_MS)
     assert (own.base_offset, replica.log.log_end_offset) == (2, 3)

@@ -8,7 +8,7 @@ from barnabas.coordinators.groups.classic import ClassicGroup
 from barnabas.coordinators.groups.expiry import expiring
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.member import State
-from barnabas.coordinators.groups.records import CommittedOffset, group_record
+from barnabas.coordinators.groups.records import group_record
 from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
@@ -184,20 +184,3 @@ def test_offsets_are_kept_deleted_and_expire_when_nobody_reads() -> None:
         assert h.shard.exists("g") == is_left
     assert not h.shard.exists("g")
     assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_a_transaction_that_ends_overrules_what_others_have_not_yet_committed() -> None:
-    h = Harness()
-    for producer_id, partitions, offset in ((1, range(4), 10), (2, range(2), 20), (3, range(3, 9), 30)):
-        for partition in partitions:
-            value = OffsetCommitValue(offset=offset)
-            h.shard.replay_commit(CommittedOffset("g", ("t", partition), value), producer_id)
-    h.shard.replay_commit(CommittedOffset("other", ("t", 0), OffsetCommitValue(offset=1)), 1)
-    h.shard.transaction_ended(1, committed=True)
-    assert {p: value.offset for (_, p), value in h.shard.offsets["g"].items()} == dict.fromkeys(range(4), 10)
-    assert h.shard.offsets["other"]["t", 0].offset == 1
-    assert h.shard.pending.topic_partitions("g") == {("t", p) for p in range(4, 9)}
-    h.shard.transaction_ended(2, committed=True)
-    h.shard.transaction_ended(3, committed=False)
-    assert len(h.shard.offsets["g"]) == 4
-    assert not h.shard.pending.has("g")

@@ -8,7 +8,7 @@ from barnabas.coordinators.share.acknowledgement import Acknowledgement, Verdict
 from barnabas.coordinators.share.acquisition import AcquireRequest
 from barnabas.coordinators.share.batches import StateBatch
 from barnabas.coordinators.share.inflight import RecordState
-from barnabas.coordinators.share.partition import SharePartition
+from barnabas.coordinators.share.partition import SharePartition, Written
 from barnabas.coordinators.share.settings import ShareSettings
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
@@ -206,6 +206,54 @@ def test_what_is_before_the_start_offset_is_not_looked_at() -> None:
     assert decide(shared, ack(0, 3, ACCEPT)) == ()
     assert decide(shared, ack(0, 6, ACCEPT)) == ((5, 6, ACKNOWLEDGED, 1),)
     assert shared.start_offset == 7
+
+
+def ended_by_release(shared: SharePartition) -> Written:
+    written = shared.release("a")
+    assert shared.release("a").batches == (), "is being written"
+    shared.settle(written, done=True)
+    return written
+
+
+def ended_by_time(shared: SharePartition) -> Written:
+    due_ms = shared.lock_due_ms
+    assert due_ms is not None
+    assert not shared.expire(due_ms - 1)
+    return shared.expire(due_ms)
+
+
+@pytest.mark.parametrize("end", [ended_by_release, ended_by_time])
+@pytest.mark.parametrize(
+    ("log_start", "batches"),
+    [(10, ((0, 2, ARCHIVED, 1),)), (2, ((0, 1, ARCHIVED, 1), (2, 2, AVAILABLE, 1)))],
+)
+def test_that_the_log_has_moved_on_is_written_when_locks_end(end, log_start, batches) -> None:
+    shared = partition(deliveries_max=2)
+    shared.acquire(acquire_request("a", 3, strict=True), [(0, 9)], 0)
+    shared.log_starts_at(log_start)
+    assert not shared.release("another")
+    written = end(shared)
+    assert (written.start_offset, written.complete_count, written.batches) == (log_start, 0, batches)
+    assert shared.lock_due_ms is None
+    assert not shared.release("a"), "once is enough"
+
+
+def test_a_start_that_could_not_be_written_is_written_with_the_next_end() -> None:
+    shared = partition()
+    shared.acquire(acquire_request("a", 3, strict=True), [(0, 9)], 0)
+    shared.log_starts_at(10)
+    shared.settle(shared.release("a"), done=False)
+    assert shared.lock_due_ms is not None, "its lock goes on"
+    assert ended_by_time(shared).start_offset == 10
+
+
+def test_records_that_no_member_has_are_lost_without_a_write() -> None:
+    shared = partition()
+    shared.acquire(acquire_request("a", 3, strict=True), [(0, 9)], 0)
+    decide(shared, ack(0, 2, RELEASE))
+    shared.log_starts_at(10)
+    assert not shared.release("a")
+    assert shared.lock_due_ms is None
 
 
 def test_a_record_is_archived_after_its_last_delivery() -> None:

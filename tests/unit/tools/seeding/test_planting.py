@@ -135,6 +135,29 @@ async def test_acls_are_planted_where_there_is_an_authorizer(tmp_path: Path) -> 
         assert asked.services.metadata.image.acls.count == 1
 
 
+@pytest.mark.parametrize(("release", "is_refused"), [("", False), ("4.3", False), ("4.4", True)])
+async def test_a_host_of_an_acl_is_a_network_to_brokers_of_4_4(
+    tmp_path: Path, release: str, is_refused: bool
+) -> None:
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "kafka.version": release,
+    }
+    async with broker_to_ask(tmp_path, settings) as asked:
+
+        async def planted(host: str) -> int:
+            acl = {"principal": "User:a", "operation": "READ", "topic": "t", "host": host}
+            await plant(asked.broker, read_seeds({"acls": [acl]}))
+            return asked.services.metadata.image.acls.count
+
+        assert await planted("10.0.0.0/8") == 1
+        if is_refused:
+            with pytest.raises(SeedError, match=r"acls: Invalid CIDR notation '10\.0\.0\.0/33'"):
+                await planted("10.0.0.0/33")
+        else:
+            assert await planted("10.0.0.0/33") == 2
+
+
 async def test_many_records_go_in_batches_of_bounded_size(tmp_path: Path) -> None:
     async with broker_to_ask(tmp_path) as asked:
         records = [{"value": "x" * 1000, "partition": 0} for _ in range(1000)]
