@@ -39,6 +39,11 @@ class Markers:
         """Of the clients that have ended what was written."""
         self.gate = trio.Event()
         self.gate.set()
+        self.elsewhere: set[tuple[str, int]] = set()
+        """Partitions that other brokers must hear of."""
+
+    def is_at_hand(self, topic_partition):
+        return topic_partition not in self.elsewhere
 
     async def write(self, topic_partition, producer, coordinator_epoch, commit, client_version):
         self.attempts.append(trio.current_time())
@@ -107,7 +112,7 @@ async def code_of(awaitable: Any) -> int:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_an_end_is_answered_when_the_partitions_know_it(autojump_clock, commit):
+async def test_end_in_partitions_at_hand_is_answered_when_complete(autojump_clock, commit):
     async with running() as world:
         producer = await world.begun(A, B)
         began = trio.current_time()
@@ -130,7 +135,101 @@ async def test_no_marker_is_written_before_the_end_is_certain(autojump_clock):
         assert world.markers.written == [(A, producer, 5, True)]
 
 
-async def test_an_end_is_answered_after_a_while_without_them_and_completed_later(autojump_clock):
+@pytest.mark.parametrize("elsewhere", [{A}, {B}, {A, B}], ids=str)
+@pytest.mark.parametrize("version", [0, 2])
+async def test_end_is_answered_when_durable_and_the_next_waits(autojump_clock, elsewhere, version):
+    async with running() as world:
+        world.markers.elsewhere = elsewhere
+        producer = await world.begun(A, B)
+        world.markers.gate = trio.Event()
+        began = trio.current_time()
+        producer = await world.end(producer, version=version)
+        assert trio.current_time() == began, "no marker is waited for"
+        assert world.state is State.PREPARE_COMMIT
+        async with trio.open_nursery() as nursery:
+            adding = partial(world.coordinator.add_partitions, "x", producer, frozenset({B}), version)
+            nursery.start_soon(adding)
+            await trio.sleep(0.7)
+            assert world.state is State.PREPARE_COMMIT
+            world.markers.gate.set()
+        assert trio.current_time() == began + 0.7
+        assert world.state is State.ONGOING
+
+
+@pytest.mark.parametrize("version", [0, 2])
+async def test_end_is_not_answered_before_it_is_durable(autojump_clock, version):
+    async with running() as world:
+        world.markers.elsewhere = {A}
+        producer = await world.begun()
+        world.journal.commits = trio.Event()
+        async with trio.open_nursery() as nursery:
+            ended = trio.Event()
+
+            async def end() -> None:
+                await world.end(producer, version=version)
+                ended.set()
+
+            nursery.start_soon(end)
+            await trio.sleep(0.5)
+            assert not ended.is_set()
+            assert world.markers.attempts == []
+            world.journal.commits.set()
+        assert ended.is_set()
+
+
+async def test_next_transaction_needs_no_durable_completion(autojump_clock):
+    """What follows waits for all that is before it in the coordinator's log, also for the last end."""
+    async with running() as world:
+        producer = await world.begun()
+        world.markers.gate = trio.Event()
+        world.markers.elsewhere = {A}
+        await world.end(producer)
+        await trio.sleep(0.1)
+        assert world.markers.attempts, "the marker is on its way"
+        world.journal.commits = trio.Event()
+        world.markers.gate.set()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(world.coordinator.add_partitions, "x", producer, frozenset({B}), 0)
+            await trio.sleep(0.1)
+            assert world.state is State.ONGOING
+            world.journal.commits.set()
+
+
+@pytest.mark.parametrize("request_name", ["end", "init", "add"])
+async def test_request_beside_a_pending_end_waits_a_second(autojump_clock, request_name):
+    async with running() as world:
+        world.markers.elsewhere = {A}
+        producer = await world.begun()
+        world.markers.gate = trio.Event()
+        producer = await world.end(producer, version=2)
+        requests = {
+            "end": lambda: world.end(producer, commit=False, version=2),
+            "init": lambda: world.coordinator.init_producer("x", TIMEOUT_MS, producer),
+            "add": lambda: world.coordinator.add_partitions("x", producer, frozenset({B}), 2),
+        }
+        began = trio.current_time()
+        assert await code_of(requests[request_name]()) == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert trio.current_time() == pytest.approx(began + PATIENCE_SECONDS)
+        world.markers.gate.set()
+        await requests[request_name]()
+
+
+async def test_request_of_a_broker_does_not_wait_for_an_end(autojump_clock):
+    async with running() as world:
+        world.markers.elsewhere = {A}
+        producer = await world.begun()
+        world.markers.gate = trio.Event()
+        await world.end(producer)
+        began = trio.current_time()
+        coordinator = world.coordinator
+        adding = coordinator.add_partitions("x", producer, frozenset({B}), 2, is_patient=False)
+        assert await code_of(adding) == ErrorCode.CONCURRENT_TRANSACTIONS
+        verifying = coordinator.verify_partitions("x", producer, is_patient=False)
+        assert await code_of(verifying) == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert trio.current_time() == began
+
+
+async def test_end_in_partitions_at_hand_is_answered_after_a_second_without(autojump_clock):
     async with running() as world:
         producer = await world.begun()
         world.markers.gate = trio.Event()
