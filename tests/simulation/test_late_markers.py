@@ -75,7 +75,9 @@ class ImpatientProducer(Producer):
         if self.asker.random.random() < 0.5:
             nothing = Transaction(f"{transaction.name}, and nothing")
             await super().end(nothing, commit=False)
-            self.asker.note(f"abort of nothing {'succeeds' if nothing.outcome == 'aborted' else 'is answered an error'}")
+            self.asker.note(
+                f"abort of nothing {'succeeds' if nothing.outcome == 'aborted' else 'is answered an error'}"
+            )
 
 
 def history_of(seed: int, delays: Random) -> History:

@@ -230,7 +230,9 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         ending: Ending = effect
         try:
             if await self._end_in_all(ending, shard):
-                await self.append_on(shard, lambda machine, out: machine.complete(ending, self._now_ms(), out))
+                await self.append_on(
+                    shard, lambda machine, out: machine.complete(ending, self._now_ms(), out)
+                )
         except RequestError as error:
             log.warning("the end of %s is not written down: %s", ending.transactional_id, error)
         finally:

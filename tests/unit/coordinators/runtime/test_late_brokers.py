@@ -121,7 +121,10 @@ def pending_until(seconds: float):
 @pytest.mark.parametrize("implicit", [True, False])
 async def test_check_beside_a_pending_end_is_asked_again(autojump_clock, implicit):
     began = trio.current_time()
-    async with verifier_in(cluster(topic(TRANSACTIONS, TWO)), pending_until(began + 0.05)) as (verifier, peers):
+    async with verifier_in(cluster(topic(TRANSACTIONS, TWO)), pending_until(began + 0.05)) as (
+        verifier,
+        peers,
+    ):
         assert await verifier.verify("id", PRODUCER, frozenset({A0}), implicit=implicit) == {}
         assert trio.current_time() < began + 0.1, "soon after the end"
         assert 2 < len(peers.asked) < 8, "less and less often"
