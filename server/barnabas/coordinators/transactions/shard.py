@@ -191,7 +191,7 @@ class TransactionShard:
         repeated = after_bump or after_rotation
         if transaction.producer_id != producer.id and not after_rotation:
             raise _wrong_id(transaction, producer)
-        if transaction.epoch != producer.epoch and not (state.is_complete and repeated):
+        if not _may_end(transaction, producer, repeated=repeated):
             raise _fenced(transaction, producer)
         _check_not_pending(transaction)
         repeated = repeated or not bumps
@@ -302,6 +302,11 @@ def _next_epoch(transaction: Transaction, expected: Producer | None) -> tuple[in
     if expected.epoch == transaction.last_epoch:
         return transaction.epoch, transaction.last_epoch  # asked again: it did not hear the answer
     raise _fenced(transaction, expected)
+
+
+def _may_end(transaction: Transaction, producer: Producer, *, repeated: bool) -> bool:
+    """Say whether the epoch is the one that may end the transaction, or has done so before."""
+    return producer.epoch == transaction.epoch or (repeated and transaction.state.is_complete)
 
 
 def _check_not_pending(transaction: Transaction) -> None:
