@@ -43,7 +43,7 @@ def quiet():
 
 
 class Clock:
-    """What has happened when, in seconds from the moment when the follower was cut off."""
+    """Times of what has happened, in seconds from the moment when the follower was cut off."""
 
     def __init__(self) -> None:
         self.began = 0.0

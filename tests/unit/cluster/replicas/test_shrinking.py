@@ -1,4 +1,4 @@
-"""When a leader looks for followers that are behind: sooner where records wait for them."""
+"""Looks of a leader for followers that are behind: they come sooner where records wait for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wanted of other brokers beside something that is late there: markers, and checks of transactions."""
+"""Requests to other brokers beside something that is late there: markers, and checks of transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transactional id answers in each state to each request with each epoch: a table, as Apache Kafka 4.3.1 has it.
+"""Answers of a transactional id in each state to each request with each epoch: a table, as Apache Kafka 4.3.1 has it.
 
 The rule of its coordinator: while an end is prepared the transition to the next state is pending, and whoever changes
 the state hears CONCURRENT_TRANSACTIONS before the producer id and epoch are looked at. The producer may come already
