@@ -74,7 +74,8 @@ class LocalMarkers:
 
         In version 2 of transactions the end has a higher epoch than the records (KIP-890). A marker with the epoch of the
         open transaction is that of the one before, written already and sent twice: it ends nothing (KIP-1228). One that
-        comes again while the first is not committed yet is not written again.
+        comes again while the first is not committed yet is not written again. In version 1 nothing tells the ends of two
+        transactions apart, and each marker is written.
 
         Raises RequestError with INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or what `Replicas.leader`
         raises; StorageError.
@@ -85,17 +86,18 @@ class LocalMarkers:
         topic, index = topic_partition
         partition = self._replicas.leader(topic, index)
         state = partition.log.producers.get(producer.id)
-        if state is not None and state.producer_epoch == producer.epoch:
+        if (
+            transaction_version >= EPOCH_BUMPED_SINCE
+            and state is not None
+            and state.producer_epoch == producer.epoch
+        ):
             if state.current_txn_first_offset >= 0:
-                if transaction_version >= EPOCH_BUMPED_SINCE:
-                    raise RequestError(
-                        ErrorCode.INVALID_PRODUCER_EPOCH,
-                        f"the transaction before that of epoch {producer.epoch} has ended",
-                    )
-            elif (
-                state.marker_offset >= partition.log.high_watermark
-                and state.coordinator_epoch == coordinator_epoch
-            ):
+                raise RequestError(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"the transaction before that of epoch {producer.epoch} has ended",
+                )
+            is_uncommitted = state.marker_offset >= partition.log.high_watermark
+            if is_uncommitted and state.coordinator_epoch == coordinator_epoch:
                 return AppendedMarker(partition, state.marker_offset + 1)
         now_ms = self._now_ms()
         marker = encode_end_marker(
