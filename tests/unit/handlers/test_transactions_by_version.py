@@ -186,6 +186,24 @@ async def test_broker_is_told_of_a_pending_end_at_once(asked, monkeypatch):
         gate.set()
 
 
+async def test_many_transactions_of_a_request_are_answered_in_their_order(asked):
+    producer = await begun(asked, "n0")
+    topics = [{"Name": "t", "Partitions": [0]}]
+    transactions = [
+        {
+            "TransactionalId": f"n{number % 120}",
+            "ProducerId": producer[0],
+            "ProducerEpoch": producer[1],
+            "Topics": topics,
+        }
+        for number in range(250)
+    ]
+    answer = await ask(asked, "AddPartitionsToTxn", 5, {"Transactions": transactions})
+    results = [(result.transactional_id, codes(result)) for result in answer.results_by_transaction]
+    expected = [(f"n{number % 120}", [0 if number % 120 == 0 else UNKNOWN]) for number in range(250)]
+    assert results == expected
+
+
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
