@@ -39,17 +39,17 @@ class TransactionalProducer:
         keys = {"KeyType": 1, "CoordinatorKeys": [TRANSACTIONAL_ID]}
         node = self._until(
             lambda: any_broker.ask("FindCoordinator", 4, keys)["Coordinators"][0],
-            lambda one: one["ErrorCode"],
+            lambda answer: answer["ErrorCode"],
         )
         self.coordinator = Connection(node["Host"], node["Port"])
         begin = {"TransactionalId": TRANSACTIONAL_ID, "TransactionTimeoutMs": TIMEOUT_MS}
         begun = self._until(
-            lambda: self.coordinator.ask("InitProducerId", 4, begin), lambda one: one["ErrorCode"]
+            lambda: self.coordinator.ask("InitProducerId", 4, begin), lambda answer: answer["ErrorCode"]
         )
         self.producer_id, self.epoch = begun["ProducerId"], begun["ProducerEpoch"]
         topics = [{"Name": topic, "TopicId": bytes(16)}]
         cluster = any_broker.ask("Metadata", 12, {"Topics": topics})
-        places = {one["NodeId"]: (one["Host"], one["Port"]) for one in cluster["Brokers"]}
+        places = {broker["NodeId"]: (broker["Host"], broker["Port"]) for broker in cluster["Brokers"]}
         leader = cluster["Topics"][0]["Partitions"][0]["LeaderId"]
         self.leader = Connection(*places[leader])
         self._sequence = 0
@@ -76,8 +76,8 @@ class TransactionalProducer:
         self._until(
             lambda: self.coordinator.ask("AddPartitionsToTxn", ADD_VERSION, added),
             lambda answer: max(
-                one["PartitionErrorCode"]
-                for one in answer["ResultsByTopicV3AndBelow"][0]["ResultsByPartition"]
+                result["PartitionErrorCode"]
+                for result in answer["ResultsByTopicV3AndBelow"][0]["ResultsByPartition"]
             ),
         )
         identity = (self.producer_id, self.epoch, self._sequence)

@@ -1,4 +1,4 @@
-"""Ends of transactions beside a partition whose replicas do not follow its leader, and which stay in sync for long.
+"""Ends of transactions beside a partition with replicas that do not follow its leader, and stay in sync for long.
 
 The rule: only the transactions that have written to such a partition wait. Its marker goes to the leader in one request
 with those of other transactions, or before them, and the leader is not held up itself.

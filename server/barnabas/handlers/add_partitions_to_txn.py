@@ -3,8 +3,8 @@
 v0-v3 come from producers, for one transaction; v2 can tell PRODUCER_FENCED. v4 and v5 come from brokers, for many, and
 may only ask whether the partitions are in it already: TRANSACTION_ABORTABLE if not (KIP-890).
 
-The rule: no transaction of a request waits for another one. Those of brokers are decided on side by side, and one whose
-end is not complete is answered CONCURRENT_TRANSACTIONS at once, while a producer waits a little for its own.
+The rule: no transaction of a request waits for another one. Those of brokers are decided on side by side; where the end
+before is not complete CONCURRENT_TRANSACTIONS is answered immediately, while a producer waits a little for its own.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ async def test_broker_is_told_of_a_pending_end_at_once(asked, monkeypatch):
         gate.set()
 
 
-async def test_many_transactions_of_a_request_are_answered_in_their_order(asked):
+async def test_many_transactions_of_a_request_are_answered_in_order(asked):
     producer = await begun(asked, "n0")
     topics = [{"Name": "t", "Partitions": [0]}]
     transactions = [

@@ -78,10 +78,13 @@ async def ask(markers: Markers, *producer_ids: int, partitions: int = PARTITIONS
     )
     answer = await handler.handle(Context(), request)  # type: ignore[arg-type]
     assert all(
-        [part.partition_index for part in one.topics[0].partitions] == [*range(partitions)]
-        for one in answer.markers
+        [part.partition_index for part in result.topics[0].partitions] == [*range(partitions)]
+        for result in answer.markers
     )
-    return {one.producer_id: [part.error_code for part in one.topics[0].partitions] for one in answer.markers}
+    return {
+        result.producer_id: [part.error_code for part in result.topics[0].partitions]
+        for result in answer.markers
+    }
 
 
 async def test_all_markers_wait_for_replicas_at_the_same_time(autojump_clock):

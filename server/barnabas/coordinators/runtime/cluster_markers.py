@@ -111,12 +111,12 @@ class ClusterMarkers:
         if code:
             raise RequestError(code, f"broker {leader} refuses the marker")
 
-    async def _ask(self, leader: int, wanted: _Wanted) -> int:
+    async def _ask(self, leader: int, marker: _Wanted) -> int:
         """Return what a partition's leader answers. Raises RequestError with NETWORK_EXCEPTION if it does not."""
-        topic_partition = wanted.topic_partition
+        topic_partition = marker.topic_partition
         batches = self._late_batches if topic_partition in self._late else self._batches
         try:
-            code = await batches.ask(leader, wanted)
+            code = await batches.ask(leader, marker)
         except PeerUnavailableError as error:
             self._late.add(topic_partition)
             raise RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error

@@ -92,12 +92,12 @@ class ClusterVerifier:
         coordinator = self._coordinator(transactional_id)
         if coordinator == self._broker_id:
             return await self._local.verify(transactional_id, producer, topic_partitions, implicit=implicit)
-        wanted = _Wanted(transactional_id, producer, topic_partitions, implicit)
+        question = _Wanted(transactional_id, producer, topic_partitions, implicit)
         deadline = trio.current_time() + PATIENCE_SECONDS
         seconds = RETRY_SECONDS
         while True:
             try:
-                codes = await self._batches.ask(coordinator, wanted)
+                codes = await self._batches.ask(coordinator, question)
             except PeerUnavailableError as error:
                 if error.lacks_version and not implicit:
                     return {}  # as Kafka: a coordinator that cannot be asked leaves it to the client

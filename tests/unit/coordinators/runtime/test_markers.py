@@ -154,7 +154,7 @@ async def test_a_marker_in_the_epoch_of_what_is_open_is_one_that_was_sent_twice(
         ({"marker_offset": 30, "producer_epoch": 2}, True),
     ],
 )
-async def test_marker_that_comes_again_uncommitted_is_not_written_again(of_known, is_written):
+async def test_uncommitted_marker_sent_again_is_not_written_again(of_known, is_written):
     world = World()
     world.high_watermark = 30
     fields = {

@@ -1,7 +1,7 @@
 """Answers of a transactional id in each state to each request with each epoch: a table, as Apache Kafka 4.3.1 has it.
 
-The rule of its coordinator: while an end is prepared the transition to the next state is pending, and whoever changes
-the state hears CONCURRENT_TRANSACTIONS before the producer id and epoch are looked at. The producer may come already
+The rule of its coordinator: while an end is prepared the transition to the next state is pending, and a request that
+changes the state is CONCURRENT_TRANSACTIONS before its producer id and epoch are looked at. The producer may come already
 with the id and epoch that count once the transition is over. Two requests look at these first: EndTxn before version 5,
 which knows of no bumps, and the check of other brokers, which changes nothing.
 """
@@ -164,7 +164,7 @@ def test_each_request_is_answered_as_the_table_says(state, request_name, produce
 
 
 @pytest.mark.parametrize("state", [STATES[title] for title in ("Empty", "CompleteCommit", "CompleteAbort")])
-def test_a_new_instance_gets_the_next_epoch_where_nothing_is_open(state):
+def test_new_instance_gets_the_next_epoch_where_nothing_is_open(state):
     assert in_state(state).init() == (7, 4)
 
 
