@@ -30,6 +30,7 @@ from bench.peers.kafka import JVM_OPTIONS
 from bench.procfs import back_memory, cpu_s, describe_machine, rss_bytes
 from bench.scenarios.throughput import QUEUE
 from bench.tools import ROOT, BenchError, build, loadgen
+from bench.transactions import transactions
 from compat.kafka import ZooKeeperServer
 from compat.kafka.releases import fetch, release
 
@@ -40,6 +41,8 @@ SETTINGS = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
     "auto.leader.rebalance.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "log.initial.task.delay.ms": "500",
@@ -50,6 +53,8 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 MANY = 2_000
 MANY_PER_REQUEST = 500
 PARTITIONS = 6
+ENDED = 24
+"""Partitions of a transaction that has several."""
 WAIT_S = 90.0
 POLL_S = 0.05
 Values = dict[str, float]
@@ -287,6 +292,17 @@ def load(cluster: Cluster, bytes_: int, count: int) -> Values:
     return values
 
 
+def ends(cluster: Cluster, count: int) -> Values:
+    """Measure transactions that follow each other, of one partition and of several."""
+    values: Values = {}
+    for partitions in (1, ENDED):
+        topic = f"transacted-{partitions}"
+        cluster.create(topic, partitions)
+        end_ms, whole_ms = transactions(cluster.bootstrap, topic, partitions, count // 10)
+        values |= {f"end_{partitions}_ms": end_ms, f"transaction_{partitions}_ms": whole_ms}
+    return values
+
+
 def failover(cluster: Cluster, partitions: int) -> Values:
     """Kill a broker that leads a third of so many partitions, start it again, and restart it cleanly."""
     topics = [f"many-{number}" for number in range(partitions // MANY_PER_REQUEST)]
@@ -337,6 +353,10 @@ METRICS = {
     "produce_1k_one_cpu_s_per_gb": "  CPU of the brokers, s/GB",
     "latency_p50_us": "one in flight, 100 B, p50, us",
     "latency_p99_us": "one in flight, 100 B, p99, us",
+    "end_1_ms": "EndTxn, one partition, p50, ms",
+    "transaction_1_ms": "  a whole transaction, mean, ms",
+    f"end_{ENDED}_ms": f"EndTxn, {ENDED} partitions, p50, ms",
+    f"transaction_{ENDED}_ms": "  a whole transaction, mean, ms",
     "create_s": f"{MANY:,} partitions made and in sync, s",
     "rss_many_mb": f"RSS of three with {MANY:,} partitions each, MB",
     "failover_s": f"killed, until {MANY:,} partitions are led again, s",
@@ -389,7 +409,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--kinds", default=",".join(KINDS), help="in this order; ratios are those of the first"
     )
-    parser.add_argument("--parts", default="load,failover", help="load, failover, or both")
+    parser.add_argument(
+        "--parts", default="load,transactions,failover", help="which of load, transactions, failover"
+    )
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--mb", type=int, default=300, help="megabytes for each throughput")
     parser.add_argument("--count", type=int, default=2_000, help="requests for the latencies")
@@ -431,6 +453,8 @@ def main(argv: list[str] | None = None) -> int:
                     described[kind] = cluster.peers[BROKERS[0]].describe()
                     if "load" in options.parts:
                         values |= load(cluster, options.mb * 1_000_000, options.count)
+                    if "transactions" in options.parts:
+                        values |= ends(cluster, options.count)
                     if "failover" in options.parts:
                         values |= failover(cluster, many)
                 found[kind].append(values)

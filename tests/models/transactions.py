@@ -1,7 +1,8 @@
 """A transactional id by Kafka's rules (KIP-98, KIP-360, KIP-890), as short as they can be said.
 
 Written from those rules, and without any code of the broker's: each request changes the state or names the error that
-refuses it. Two rules are ours, and stricter: nobody is given, or goes on with, the epoch that is kept for fencing.
+refuses it. Two rules are ours, and stricter: nobody is given, or goes on with, the epoch that is kept for fencing. What may
+change the state is told to wait while an end is prepared, before its producer is judged; EndTxn without bumps after that.
 """
 
 from __future__ import annotations
@@ -67,10 +68,10 @@ class TransactionalId:
         refuse_unless(0 < timeout_ms <= TIMEOUT_MAX_MS, "INVALID_TRANSACTION_TIMEOUT")
         if self.state == "none":
             self.state, self.id = "Empty", self.new_id()
+        refuse_unless(not self.is_prepared, "CONCURRENT_TRANSACTIONS")
         if expected is not None and self.epoch != NONE:
             is_former = expected.id == self.former_id and expected.epoch >= LAST_EPOCH
             refuse_unless(expected.id == self.id or is_former, "PRODUCER_FENCED")
-        refuse_unless(not self.is_prepared, "CONCURRENT_TRANSACTIONS")
         if self.state == "Ongoing":
             self.fence(now_ms)
             raise RefusedError("CONCURRENT_TRANSACTIONS")
@@ -94,8 +95,8 @@ class TransactionalId:
 
     def add_partitions(self, producer: Named, places: frozenset[tuple[str, int]], now_ms: int) -> None:
         """Partitions become part of the transaction; the first ones begin it, and its timeout."""
-        self.must_be_of(producer)
         refuse_unless(not self.is_prepared, "CONCURRENT_TRANSACTIONS")
+        self.must_be_of(producer)
         refuse_unless(self.epoch <= LAST_EPOCH, "PRODUCER_FENCED")
         if self.state != "Ongoing":
             self.state, self.start_ms, self.places = "Ongoing", now_ms, frozenset()
@@ -113,19 +114,16 @@ class TransactionalId:
     def end(self, producer: Named, *, is_commit: bool, bumps: bool, now_ms: int) -> Named:
         """Commit or abort. With version 2 (`bumps`) the answer is the id and epoch for the next transaction."""
         refuse_unless(self.state != "none", "INVALID_PRODUCER_ID_MAPPING")
+        refuse_unless(not bumps or not self.is_prepared, "CONCURRENT_TRANSACTIONS")
         is_bumped = bumps and producer.epoch + 1 == self.epoch
         is_rotated = bumps and producer == Named(self.former_id, LAST_EPOCH) and self.epoch == 0
         refuse_unless(producer.id == self.id or is_rotated, "INVALID_PRODUCER_ID_MAPPING")
         is_same = producer.epoch == self.epoch
-        if bumps and self.is_prepared:
-            refuse_unless(is_bumped, "PRODUCER_FENCED")
-        elif bumps and self.state.startswith("Complete"):
+        if bumps and self.state.startswith("Complete"):
             refuse_unless(is_same or is_bumped or is_rotated, "PRODUCER_FENCED")
         else:
             refuse_unless(is_same, "PRODUCER_FENCED")
-        if self.is_prepared:
-            refuse_unless(is_commit is (self.state == "PrepareCommit"), "INVALID_TXN_STATE")
-            raise RefusedError("CONCURRENT_TRANSACTIONS")
+        refuse_unless(not self.is_prepared, "CONCURRENT_TRANSACTIONS")
         if self.state != "Ongoing":
             is_repeated = is_bumped or is_rotated or not bumps
             if is_repeated and self.state == ("CompleteCommit" if is_commit else "CompleteAbort"):

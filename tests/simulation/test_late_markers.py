@@ -1,7 +1,8 @@
 """Version 2 of transactions over three brokers: end markers and the coordinator's word are on their way for long.
 
-The rule: nothing fails here, so no producer is refused anything. A marker may be later than the second for which its
-coordinator waits before it answers: then the next transaction is under way where the end of the one before has not come.
+The rule: nothing fails here, so no producer is refused anything. An end is answered before its markers are written, and a
+marker may be later than the second for which requests wait: the producer comes with its next transaction meanwhile, or
+with the next end at once, as clients do that abort what they have not begun.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import trio
 from barnabas.coordinators.runtime.markers import LocalMarkers
 from barnabas.coordinators.runtime.verification import LocalVerifier
 from barnabas.handlers.shared.transactional import Admission, Part
+from barnabas.handlers.write_txn_markers import WriteTxnMarkers
 from barnabas.testing.simulation.broker import PORT, SimulatedBroker, quiet_logs
 from barnabas.testing.simulation.world import World, run_world
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
@@ -24,7 +26,7 @@ from barnabas.wire.generated.update_features import UpdateFeaturesRequest
 from tests.simulation.checker import violations
 from tests.simulation.clients import Asker, Producer, asking, read_finals
 from tests.simulation.cluster import BROKERS, SETTINGS, TOPICS
-from tests.simulation.history import History
+from tests.simulation.history import History, Transaction
 
 SEEDS = range(6 * int(os.environ.get("BARNABAS_TEST_EFFORT", "1")))
 PRODUCERS = 2
@@ -43,11 +45,15 @@ def quiet():
 def delays(monkeypatch):
     """Have markers and answers of coordinators take as long as this draws."""
     random = Random()
-    write, verify = LocalMarkers.write, LocalVerifier.verify
+    write, handle, verify = LocalMarkers.write, WriteTxnMarkers.handle, LocalVerifier.verify
 
     async def write_late(*args: Any) -> None:
         await trio.sleep(random.uniform(0, MARKER_MAX_S))
         await write(*args)
+
+    async def handle_late(*args: Any) -> Any:
+        await trio.sleep(random.uniform(0, MARKER_MAX_S))
+        return await handle(*args)
 
     async def verify_late(*args: Any, **options: Any) -> Any:
         found = await verify(*args, **options)
@@ -55,8 +61,23 @@ def delays(monkeypatch):
         return found
 
     monkeypatch.setattr(LocalMarkers, "write", write_late)
+    monkeypatch.setattr(WriteTxnMarkers, "handle", handle_late)
     monkeypatch.setattr(LocalVerifier, "verify", verify_late)
     return random
+
+
+class ImpatientProducer(Producer):
+    """Often aborts once more after an end, with the epoch that it has just been told, while nothing is open."""
+
+    async def end(self, transaction: Transaction, *, commit: bool) -> None:
+        """End a transaction, and perhaps the next one, which has not begun."""
+        await super().end(transaction, commit=commit)
+        if self.asker.random.random() < 0.5:
+            nothing = Transaction(f"{transaction.name}, and nothing")
+            await super().end(nothing, commit=False)
+            self.asker.note(
+                f"abort of nothing {'succeeds' if nothing.outcome == 'aborted' else 'is answered an error'}"
+            )
 
 
 def history_of(seed: int, delays: Random) -> History:
@@ -89,9 +110,8 @@ async def run(world: World, nursery: trio.Nursery, history: History) -> None:
 
     async def transact(number: int) -> None:
         async with asking(world, bootstrap, f"producer{number}", history) as asker:
-            await Producer(asker, transactional_id=f"id{number}", transaction_version=2).transact(
-                TRANSACTIONS
-            )
+            producer = ImpatientProducer(asker, transactional_id=f"id{number}", transaction_version=2)
+            await producer.transact(TRANSACTIONS)
 
     async with trio.open_nursery() as working:
         for number in range(PRODUCERS):

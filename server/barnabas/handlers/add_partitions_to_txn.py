@@ -2,12 +2,17 @@
 
 v0-v3 come from producers, for one transaction; v2 can tell PRODUCER_FENCED. v4 and v5 come from brokers, for many, and
 may only ask whether the partitions are in it already: TRANSACTION_ABORTABLE if not (KIP-890).
+
+The rule: no transaction of a request waits for another one. Those of brokers are decided on side by side; where the end
+before is not complete CONCURRENT_TRANSACTIONS is answered immediately, while a producer waits a little for its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import trio
 
 from barnabas.cluster.metadata.internal_topics import SHAPES
 from barnabas.coordinators.statemachine.decision import slices
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
     from barnabas.serving.loop_budget import LoopBudget
 
 PARTITIONS_AT_ONCE = 500
+TRANSACTIONS_AT_ONCE = 100
+"""Largest number of transactions of a request that are decided on at a time."""
 FENCED_KNOWN_SINCE = 2
 MANY_TRANSACTIONS_SINCE = 4
 
@@ -51,22 +58,9 @@ class AddPartitionsToTxn:
         """Answer each transaction on its own."""
         if context.api_version >= MANY_TRANSACTIONS_SINCE:
             context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-            response = AddPartitionsToTxnResponse()
-            for asked in request.transactions:
-                results = await _answer(
-                    context,
-                    asked,
-                    metadata=self.metadata,
-                    transaction_coordinator=self.transaction_coordinator,
-                    budget=self.budget,
-                )
-                response.results_by_transaction.append(
-                    AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
-                        transactional_id=asked.transactional_id, topic_results=results
-                    )
-                )
-                await self.budget.checkpoint()
-            return response
+            return AddPartitionsToTxnResponse(
+                results_by_transaction=await self._answer_each(context, request.transactions)
+            )
         asked = Asked(
             transactional_id=request.v3_and_below_transactional_id,
             producer_id=request.v3_and_below_producer_id,
@@ -82,6 +76,42 @@ class AddPartitionsToTxn:
                 budget=self.budget,
             )
         )
+
+    async def _answer_each(
+        self, context: RequestContext, transactions: list[Asked]
+    ) -> list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult]:
+        """Answer transactions side by side, those of the same id one after the other; returns results in their order."""
+        by_id: dict[str, list[int]] = {}
+        for number, asked in enumerate(transactions):
+            by_id.setdefault(asked.transactional_id, []).append(number)
+            await self.budget.checkpoint()
+        results: dict[int, list[TopicResult]] = {}
+        waiting = iter(by_id.values())
+
+        async def answer_some() -> None:
+            for numbers in waiting:
+                for number in numbers:
+                    results[number] = await _answer(
+                        context,
+                        transactions[number],
+                        metadata=self.metadata,
+                        transaction_coordinator=self.transaction_coordinator,
+                        budget=self.budget,
+                    )
+                    await self.budget.checkpoint()
+
+        if len(by_id) == 1:
+            await answer_some()
+        else:
+            async with trio.open_nursery() as nursery:
+                for _ in range(min(len(by_id), TRANSACTIONS_AT_ONCE)):
+                    nursery.start_soon(answer_some)
+        return [
+            AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                transactional_id=asked.transactional_id, topic_results=results[number]
+            )
+            for number, asked in enumerate(transactions)
+        ]
 
 
 async def _merged(topics: list[Topic], *, budget: LoopBudget) -> list[Topic]:
@@ -159,7 +189,8 @@ async def _join(
     budget: LoopBudget,
 ) -> dict[TopicPartition, int] | None:
     """Add or verify; returns error codes of single partitions, None once all are added. Raises RequestError for all."""
-    if context.api_version < MANY_TRANSACTIONS_SINCE:
+    from_producer = context.api_version < MANY_TRANSACTIONS_SINCE
+    if from_producer:
         context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
     transactions = transaction_coordinator
     producer = Producer(asked.producer_id, asked.producer_epoch)
@@ -172,16 +203,21 @@ async def _join(
     if not asked.transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     if asked.verify_only:
-        known = await transactions.verify_partitions(asked.transactional_id, producer)
+        known = await transactions.verify_partitions(
+            asked.transactional_id, producer, is_patient=from_producer
+        )
         codes: dict[TopicPartition, int] = {}
         for topic_partition in topic_partitions:
             if topic_partition not in known:
                 codes[topic_partition] = ErrorCode.TRANSACTION_ABORTABLE
             await budget.checkpoint()
         return codes
-    client_version = 2 if context.api_version >= MANY_TRANSACTIONS_SINCE else 0
     await transactions.add_partitions(
-        asked.transactional_id, producer, frozenset(topic_partitions), client_version
+        asked.transactional_id,
+        producer,
+        frozenset(topic_partitions),
+        0 if from_producer else 2,
+        is_patient=from_producer,
     )
     return None
 

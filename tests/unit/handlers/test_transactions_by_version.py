@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
+from barnabas.coordinators.runtime.markers import LocalMarkers
+from barnabas.coordinators.runtime.transactions import PATIENCE_SECONDS
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.broker import Asked, ask_for_topic, broker_to_ask
 from tests.support.logs import batch
@@ -154,6 +158,50 @@ async def test_brokers_are_told_of_each_transaction_and_partition_by_itself(aske
         ("x", [left, missing, missing]),
         ("", [BAD]),
     ]
+
+
+async def test_broker_is_told_of_a_pending_end_at_once(asked, monkeypatch):
+    """Others that are asked about in the same request do not wait for it, while a producer waits for its own."""
+    gate = trio.Event()
+
+    async def write_later(*args: Any) -> None:
+        await gate.wait()
+
+    monkeypatch.setattr(LocalMarkers, "write", write_later)
+    producers = {name: await begun(asked, name) for name in ("x", "y", "z")}
+    await ask(asked, "AddPartitionsToTxn", 3, request_of("AddPartitionsToTxn", "y", producers["y"]))
+    topics = [{"Name": "t", "Partitions": [0]}]
+    transactions = [
+        {"TransactionalId": name, "ProducerId": id_, "ProducerEpoch": epoch, "Topics": topics}
+        for name, (id_, epoch) in producers.items()
+    ]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, asked, "EndTxn", 4, request_of("EndTxn", "y", producers["y"]))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        began = trio.current_time()
+        answer = await ask(asked, "AddPartitionsToTxn", 5, {"Transactions": transactions})
+        results = [(result.transactional_id, codes(result)) for result in answer.results_by_transaction]
+        assert results == [("x", [0]), ("y", [ErrorCode.CONCURRENT_TRANSACTIONS]), ("z", [0])]
+        assert trio.current_time() < began + PATIENCE_SECONDS / 2
+        gate.set()
+
+
+async def test_many_transactions_of_a_request_are_answered_in_order(asked):
+    producer = await begun(asked, "n0")
+    topics = [{"Name": "t", "Partitions": [0]}]
+    transactions = [
+        {
+            "TransactionalId": f"n{number % 120}",
+            "ProducerId": producer[0],
+            "ProducerEpoch": producer[1],
+            "Topics": topics,
+        }
+        for number in range(250)
+    ]
+    answer = await ask(asked, "AddPartitionsToTxn", 5, {"Transactions": transactions})
+    results = [(result.transactional_id, codes(result)) for result in answer.results_by_transaction]
+    expected = [(f"n{number % 120}", [0 if number % 120 == 0 else UNKNOWN]) for number in range(250)]
+    assert results == expected
 
 
 # --- records ----------------------------------------------------------------------------------------------------------

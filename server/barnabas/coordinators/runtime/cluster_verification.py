@@ -1,12 +1,16 @@
 """Check that partitions are in a producer's transaction, with its coordinator on whichever broker it is (KIP-890).
 
-The rule: where the coordinator cannot be asked nothing is written. One that is too old to be asked leaves it to clients.
+The rules: where the coordinator cannot be asked nothing is written. One that is too old to be asked leaves it to clients.
+And while the transaction before is being ended the coordinator is asked again from here, so that the request for one
+transaction, which has to wait, keeps no other waiting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import trio
 
 from barnabas.cluster.metadata.internal_topics import TRANSACTION_TOPIC
 from barnabas.cluster.metadata.partitioning import partition_for
@@ -29,6 +33,10 @@ if TYPE_CHECKING:
 CHANNEL = "transactions"
 VERSION_MIN = 4
 """The first version that brokers send, for many transactions."""
+PATIENCE_SECONDS: Final = 1.0
+"""Time that a producer waits here for the end of its transaction before; then it is told CONCURRENT_TRANSACTIONS."""
+RETRY_SECONDS: Final = 0.005
+RETRY_SECONDS_MAX: Final = 0.1
 
 Codes = dict["TopicPartition", int]
 """Error codes of the partitions that are refused."""
@@ -84,14 +92,21 @@ class ClusterVerifier:
         coordinator = self._coordinator(transactional_id)
         if coordinator == self._broker_id:
             return await self._local.verify(transactional_id, producer, topic_partitions, implicit=implicit)
-        try:
-            return await self._batches.ask(
-                coordinator, _Wanted(transactional_id, producer, topic_partitions, implicit)
-            )
-        except PeerUnavailableError as error:
-            if error.lacks_version and not implicit:
-                return {}  # as Kafka: a coordinator that cannot be asked leaves it to the client
-            raise RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+        question = _Wanted(transactional_id, producer, topic_partitions, implicit)
+        deadline = trio.current_time() + PATIENCE_SECONDS
+        seconds = RETRY_SECONDS
+        while True:
+            try:
+                codes = await self._batches.ask(coordinator, question)
+            except PeerUnavailableError as error:
+                if error.lacks_version and not implicit:
+                    return {}  # as Kafka: a coordinator that cannot be asked leaves it to the client
+                raise RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+            is_pending = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+            if not is_pending or trio.current_time() + seconds > deadline:
+                return codes
+            await trio.sleep(seconds)
+            seconds = min(seconds * 2, RETRY_SECONDS_MAX)
 
     def _coordinator(self, transactional_id: str) -> int:
         """Return the broker that coordinates an id. Raises COORDINATOR_NOT_AVAILABLE."""

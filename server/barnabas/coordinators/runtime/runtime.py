@@ -402,15 +402,24 @@ class Runtime(Generic[M]):
         is_large: Callable[[M], bool] | None = None,
     ) -> R:
         """Let `event` decide on a shard that is known, unless it is no longer in service; else as `write`."""
+        result = await self.append_on(shard, event, is_large=is_large)
+        await self._log.wait_committed(shard, shard.end_offset)
+        return result
+
+    async def append_on(
+        self,
+        shard: Shard[M],
+        event: Callable[[M, Decision], R],
+        *,
+        is_large: Callable[[M], bool] | None = None,
+    ) -> R:
+        """As `write_on`, without waiting until what was decided is committed: what is answered later waits for that."""
         if shard.is_held:
             await shard.when_free()
         self._check_in_service(shard)
         if is_large is not None and is_large(shard.machine):
-            result = await self._decide_aside(shard, event)
-        else:
-            result = self._decide(shard, event)
-        await self._log.wait_committed(shard, shard.end_offset)
-        return result
+            return await self._decide_aside(shard, event)
+        return self._decide(shard, event)
 
     # --- timers ---------------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """The transaction coordinator, as the handlers see it: shards of transactional ids over __transaction_state.
 
 The rule: the end of a prepared transaction is written to its partitions until all of them have it, over restarts and
-moves of the coordinator, each time by the shard that is in service. Who comes while
-that lasts waits a little here, where Kafka sends the client away to come again.
+moves of the coordinator, each time by the shard that is in service. Its producer is answered before that, once the end
+is certain. A client that comes with its next request meanwhile waits a little here, where Kafka sends it away to come
+again; other brokers, which ask for many clients at once, are sent away.
 
 The state machine is imported when the first shard is loaded: a broker without transactions is ready sooner.
 """
@@ -105,7 +106,8 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     ) -> Producer:
         """A producer commits or aborts; its id and epoch from now on. Raises RequestError as `TransactionShard.end`.
 
-        Returns once the partitions know, or after a while without them: then the end is certain, and on its way.
+        Returns once the end is certain: prepared, and committed to the coordinator's log. The markers follow, unless all
+        partitions are at hand: then they are there, too.
         """
 
         def event(machine: TransactionShard, out: Decision, new_id: int | None) -> Producer:
@@ -114,9 +116,21 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
                 new_producer_id=new_id, now_ms=self._now_ms(), out=out,
             )  # fmt: skip
 
-        next_producer = await self._with_id(transactional_id, event)
-        await self._wait_ended(transactional_id, PATIENCE_SECONDS)
+        next_producer = await self._patiently(
+            transactional_id, partial(self._with_id, transactional_id, event)
+        )
+        if await self._is_at_hand(transactional_id):
+            await self._wait_ended(transactional_id, PATIENCE_SECONDS)
         return next_producer
+
+    async def _is_at_hand(self, transactional_id: str) -> bool:
+        """Say whether no other broker has to hear of the end of a transaction before it is complete."""
+        transaction = self._known(transactional_id)
+        for topic_partition in transaction.partitions if transaction is not None else ():
+            if not self._markers.is_at_hand(topic_partition):
+                return False
+            await self._give_way()
+        return True
 
     async def add_partitions(
         self,
@@ -124,8 +138,13 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         producer: Producer,
         topic_partitions: frozenset[TopicPartition],
         client_version: int,
+        *,
+        is_patient: bool = True,
     ) -> None:
-        """Partitions become part of a transaction. Raises RequestError as `TransactionShard.add_partitions`."""
+        """Partitions become part of a transaction. Raises RequestError as `TransactionShard.add_partitions`.
+
+        Without patience CONCURRENT_TRANSACTIONS is raised at once while the transaction before is being ended.
+        """
 
         def event(machine: TransactionShard, out: Decision) -> None:
             machine.add_partitions(
@@ -136,16 +155,21 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             return machine.partition_count(transactional_id) + len(topic_partitions) > EVENT_SIZE_MAX
 
         await self._patiently(
-            transactional_id, lambda: self.write(transactional_id, event, is_large=is_large)
+            transactional_id,
+            lambda: self.write(transactional_id, event, is_large=is_large),
+            seconds=PATIENCE_SECONDS if is_patient else 0.0,
         )
 
-    async def verify_partitions(self, transactional_id: str, producer: Producer) -> frozenset[TopicPartition]:
+    async def verify_partitions(
+        self, transactional_id: str, producer: Producer, *, is_patient: bool = True
+    ) -> frozenset[TopicPartition]:
         """Return the partitions of the open transaction. Raises RequestError as `TransactionShard.verify_partitions`."""
         return await self._patiently(
             transactional_id,
             lambda: self.write(
                 transactional_id, lambda machine, _: machine.verify_partitions(transactional_id, producer)
             ),
+            seconds=PATIENCE_SECONDS if is_patient else 0.0,
         )
 
     async def expire_ids(self) -> None:
@@ -174,9 +198,11 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             transactional_id, lambda machine, out: event(machine, out, new_id), is_large=is_large
         )
 
-    async def _patiently(self, transactional_id: str, attempt: Callable[[], Awaitable[R]]) -> R:
+    async def _patiently(
+        self, transactional_id: str, attempt: Callable[[], Awaitable[R]], seconds: float = PATIENCE_SECONDS
+    ) -> R:
         """Try again when the transaction before has ended, or say CONCURRENT_TRANSACTIONS after a while."""
-        deadline = trio.current_time() + PATIENCE_SECONDS
+        deadline = trio.current_time() + seconds
         while True:
             try:
                 return await attempt()
@@ -204,7 +230,9 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         ending: Ending = effect
         try:
             if await self._end_in_all(ending, shard):
-                await self.write_on(shard, lambda machine, out: machine.complete(ending, self._now_ms(), out))
+                await self.append_on(
+                    shard, lambda machine, out: machine.complete(ending, self._now_ms(), out)
+                )
         except RequestError as error:
             log.warning("the end of %s is not written down: %s", ending.transactional_id, error)
         finally:

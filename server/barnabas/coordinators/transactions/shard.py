@@ -86,12 +86,9 @@ class TransactionShard:
             if new_producer_id is None:
                 raise ProducerIdNeededError
             transaction = Transaction(transactional_id, new_producer_id)
+        _check_not_pending(transaction)
         if expected is not None and not _is_known(transaction, expected):
             raise _fenced(transaction, expected)
-        if transaction.state.is_prepared:
-            raise RequestError(
-                ErrorCode.CONCURRENT_TRANSACTIONS, "the last transaction is not at its end yet"
-            )
         if transaction.state is State.ONGOING:
             self._fence(transaction, now_ms, out)
             return Refused(
@@ -126,7 +123,9 @@ class TransactionShard:
 
         Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
-        transaction = self._of(transactional_id, producer)
+        transaction = self._known(transactional_id)
+        _check_not_pending(transaction)
+        _check_producer(transaction, producer)
         if producer.epoch > EPOCH_MAX_OF_CLIENTS:
             raise _fenced(transaction, producer)  # there is no higher epoch that would keep it out later
         if transaction.state is State.ONGOING and topic_partitions <= transaction.partitions:
@@ -145,20 +144,10 @@ class TransactionShard:
 
         Raises as `add_partitions`.
         """
-        transaction = self._of(transactional_id, producer)
-        return transaction.partitions if transaction.state is State.ONGOING else frozenset()
-
-    def _of(self, transactional_id: str, producer: Producer) -> Transaction:
         transaction = self._known(transactional_id)
-        if transaction.producer_id != producer.id:
-            raise _wrong_id(transaction, producer)
-        if transaction.epoch != producer.epoch:
-            raise _fenced(transaction, producer)
-        if transaction.state.is_prepared:
-            raise RequestError(
-                ErrorCode.CONCURRENT_TRANSACTIONS, "the last transaction is not at its end yet"
-            )
-        return transaction
+        _check_producer(transaction, producer)
+        _check_not_pending(transaction)
+        return transaction.partitions if transaction.state is State.ONGOING else frozenset()
 
     def _known(self, transactional_id: str) -> Transaction:
         transaction = self.transactions.get(transactional_id)
@@ -189,23 +178,23 @@ class TransactionShard:
         transaction = self._known(transactional_id)
         bumps = client_version >= EPOCH_BUMPED_SINCE
         state = transaction.state
+        if bumps:
+            _check_not_pending(transaction)
         # Repeated by a client that has not heard of its new epoch, or of its new id.
-        after_bump = transaction.epoch == producer.epoch + 1
+        after_bump = bumps and transaction.epoch == producer.epoch + 1
         after_rotation = (
             bumps
             and transaction.previous_producer_id == producer.id
             and producer.epoch == EPOCH_MAX_OF_CLIENTS
             and transaction.epoch == 0
         )
+        repeated = after_bump or after_rotation
         if transaction.producer_id != producer.id and not after_rotation:
             raise _wrong_id(transaction, producer)
-        if not _may_end(transaction, producer, bumps=bumps, repeated=after_bump, rotated=after_rotation):
+        if not _may_end(transaction, producer, repeated=repeated):
             raise _fenced(transaction, producer)
-        if state.is_prepared:
-            if commit is not (state is State.PREPARE_COMMIT):
-                raise _impossible(transaction, commit=commit)
-            raise RequestError(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction is being ended")
-        repeated = after_bump or after_rotation or not bumps
+        _check_not_pending(transaction)
+        repeated = repeated or not bumps
         if state is not State.ONGOING:
             was_same = state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
             if repeated and was_same:
@@ -315,20 +304,25 @@ def _next_epoch(transaction: Transaction, expected: Producer | None) -> tuple[in
     raise _fenced(transaction, expected)
 
 
-def _may_end(
-    transaction: Transaction, producer: Producer, *, bumps: bool, repeated: bool, rotated: bool
-) -> bool:
+def _may_end(transaction: Transaction, producer: Producer, *, repeated: bool) -> bool:
     """Say whether the epoch is the one that may end the transaction, or has done so before."""
-    same = producer.epoch == transaction.epoch
-    if not bumps:
-        return same
-    match transaction.state:
-        case State.PREPARE_COMMIT | State.PREPARE_ABORT:
-            return repeated
-        case State.COMPLETE_COMMIT | State.COMPLETE_ABORT:
-            return same or repeated or rotated
-        case _:
-            return same
+    return producer.epoch == transaction.epoch or (repeated and transaction.state.is_complete)
+
+
+def _check_not_pending(transaction: Transaction) -> None:
+    """Raise CONCURRENT_TRANSACTIONS while an end is prepared: what is known of the producer is about to change."""
+    if transaction.state.is_prepared:
+        raise RequestError(
+            ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {transaction.id!r} is being ended"
+        )
+
+
+def _check_producer(transaction: Transaction, producer: Producer) -> None:
+    """Raise INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED unless the producer is the one that counts."""
+    if transaction.producer_id != producer.id:
+        raise _wrong_id(transaction, producer)
+    if transaction.epoch != producer.epoch:
+        raise _fenced(transaction, producer)
 
 
 def _wrong_id(transaction: Transaction, producer: Producer) -> RequestError:

@@ -53,6 +53,11 @@ class State(Enum):
         """True if the end is decided and not all partitions know of it yet."""
         return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
+    @property
+    def is_complete(self) -> bool:
+        """True if all partitions know how the transaction has ended."""
+        return self in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+
 
 BY_NUMBER = {state.number: state for state in State}
 

@@ -258,7 +258,7 @@ def _forgets_what_is_new(ids, now_ms, shard, out):
             out.records.append(shards.transaction_tombstone(transaction.id))
 
 
-def _epoch_below_is_the_same(transaction, producer, *, bumps, repeated, rotated):
+def _epoch_below_is_the_same(transaction, producer, *, repeated):
     return producer.epoch in (transaction.epoch, transaction.epoch - 1)
 
 
@@ -289,15 +289,12 @@ SLIPS = {
     "adding partitions puts the timeout off": (TransactionShard, "add_partitions", _timeout_begins_again),
     "an id just initialised is forgotten as idle": (shards, "_expire", _forgets_what_is_new),
     "the epoch before may end a transaction of version 0": (shards, "_may_end", _epoch_below_is_the_same),
-    "an abort of what commits is told to wait": (shards, "_impossible", _either_end_is_the_same),
+    "an abort of what is committed is told to wait": (shards, "_impossible", _either_end_is_the_same),
     "version 2 keeps the epoch": (Transaction, "prepared", _keeps_its_epoch),
     "each partition begins the transaction anew": (Transaction, "with_partitions", _starts_with_the_update),
     "a timeout fences nobody": (Transaction, "fenced", _fences_nobody),
-    "any epoch adds partitions": (
-        TransactionShard,
-        "_of",
-        lambda self, transactional_id, producer: self._known(transactional_id),
-    ),
+    "any epoch adds partitions": (shards, "_check_producer", lambda transaction, producer: None),
+    "a pending end is no reason to wait": (shards, "_check_not_pending", lambda transaction: None),
     "the last epoch is not the last": (
         Transaction,
         "is_exhausted",

@@ -65,7 +65,12 @@ class World:
     async def write(self, topic: str = "t", *, commit: bool = True, version: int = 0, **of_known: int) -> Any:
         """Write a marker where the producer is known as `of_known` says; returns what the one batch says."""
         if of_known:
-            fields = {"producer_epoch": PRODUCER.epoch, "current_txn_first_offset": 0} | of_known
+            fields = {
+                "producer_epoch": PRODUCER.epoch,
+                "current_txn_first_offset": 0,
+                "marker_offset": -1,
+                "coordinator_epoch": -1,
+            } | of_known
             self.known[PRODUCER.id] = SimpleNamespace(**fields)
         await self.markers.write((topic, 4), PRODUCER, 9, commit, version)
         [(name, index, data, now_ms)] = self.appended
@@ -137,6 +142,37 @@ async def test_a_marker_in_the_epoch_of_what_is_open_is_one_that_was_sent_twice(
     assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert world.appended == []
     assert world.told == []
+
+
+@pytest.mark.parametrize(
+    ("of_known", "is_written"),
+    [
+        ({"marker_offset": 30}, False),
+        ({"marker_offset": 31}, False),
+        ({"marker_offset": 29}, True),  # it is committed, as all others of its time
+        ({"marker_offset": 30, "coordinator_epoch": 8}, True),
+        ({"marker_offset": 30, "producer_epoch": 2}, True),
+    ],
+)
+async def test_uncommitted_marker_sent_again_is_not_written_again(of_known, is_written):
+    world = World()
+    world.high_watermark = 30
+    fields = {
+        "producer_epoch": PRODUCER.epoch,
+        "coordinator_epoch": 9,
+        "current_txn_first_offset": -1,
+    } | of_known
+    world.known[PRODUCER.id] = SimpleNamespace(**fields)
+    await world.markers.write(("t", 4), PRODUCER, 9, True, 2)
+    assert len(world.appended) == is_written
+    assert world.told == [LAST_OFFSET + 1 if is_written else of_known["marker_offset"] + 1]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_marker_of_version_1_is_written_each_time(version):
+    """It may be that of the next transaction, which has the same epoch; a check of records that come late looks at it."""
+    world = World()
+    await world.write(version=version, current_txn_first_offset=-1, marker_offset=41, coordinator_epoch=9)
 
 
 async def test_a_producer_of_which_nothing_is_known_may_end():

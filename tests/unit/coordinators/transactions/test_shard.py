@@ -155,7 +155,7 @@ def test_a_transaction_of_version_1_keeps_its_epoch(harness):
     assert harness.timers == {}
     refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.add, producer)
     refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.end, producer)
-    refused(ErrorCode.INVALID_TXN_STATE, harness.end, producer, commit=False)
+    refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.end, producer, commit=False)
     refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.init)
     harness.complete()
     assert harness.transaction.state is State.COMPLETE_COMMIT
@@ -183,7 +183,7 @@ def test_version_2_bumps_the_epoch_at_each_end(harness):
     assert after == (producer.id, producer.epoch + 1)
     assert harness.endings[0].producer == after
     refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.end, producer, version=2)  # asked again
-    refused(ErrorCode.PRODUCER_FENCED, harness.end, after, version=2)
+    refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.end, after, version=2)
     harness.complete()
     assert harness.end(producer, version=2) == after  # asked again
     refused(ErrorCode.INVALID_TXN_STATE, harness.end, producer, commit=False, version=2)
