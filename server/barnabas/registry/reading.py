@@ -25,6 +25,8 @@ T = TypeVar("T")
 LATEST = -1
 STEP_SUBJECTS = 1000
 """Subjects that are looked at in one step, and that a broker is asked about in one request."""
+SORTED_SUBJECTS = 20_000
+"""Subjects that are put in order in one step; many small parts would take longer to merge."""
 _DIGITS_MAX = 20
 
 
@@ -112,8 +114,8 @@ class Reading:
         if self._ordered_at != self._state.changes_of_names:
             at, every = self._state.changes_of_names, [*self._state.subjects]
             ordered: list[str] = []
-            for begin in range(0, len(every), STEP_SUBJECTS):
-                ordered += sorted(every[begin : begin + STEP_SUBJECTS])
+            for begin in range(0, len(every), SORTED_SUBJECTS):
+                ordered += sorted(every[begin : begin + SORTED_SUBJECTS])
                 await trio.lowlevel.checkpoint()
             ordered.sort()  # parts that are in order take little
             self._ordered_at, self._subjects_in_order = at, ordered

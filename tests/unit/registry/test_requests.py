@@ -266,7 +266,7 @@ async def test_a_long_list_gives_others_their_turn() -> None:
             nursery.start_soon(others)
             assert len(await asked("GET", path)) == count
             nursery.cancel_scope.cancel()
-    assert turns[0] > 10, "put in order, and looked at"
+    assert turns[0] > 5
     assert turns[1] >= 5
 
 
