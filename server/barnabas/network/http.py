@@ -1,24 +1,34 @@
-"""Requests over HTTP/1.1, of one visitor after the other, and who may send them to an address of this machine alone.
+"""Requests over HTTP/1.1, of one visitor after the other, and which of them a browser may send for a page.
 
-The rule: a request that has begun goes on, or its connection ends; and on a loopback address, which web pages in a browser
-of this machine reach too, the request of a page is refused, also of one that has its own name resolve to this address.
+The rule: a request that has begun goes on, or its connection ends, and its body has a bound in bytes and in time; a request
+of another site is refused, as is, on a loopback address, one that has its own name resolve to this address.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import h11
 import trio
 
+from barnabas.network.bodies import SMALL_BYTES_MAX, PoolExhaustedError
+
 if TYPE_CHECKING:
     from barnabas.network.visitors import Visitor
 
 HEAD_SECONDS_MAX = 5.0
 """Time for a request to arrive, from its first byte, its body apart; and for each next part of the body."""
+BODY_SECONDS_MAX = 60.0
+"""Time for a whole body to arrive."""
+_LINGER_SECONDS_MAX = 2.0
+"""Time for which the rest of a refused request is read, so that its sender gets to see the answer."""
+
+BodyBytesMax = int | Callable[[h11.Request], int]
+"""Largest size of a body: for all requests, or for one by its head."""
 
 _READ_BYTES = 64 * 1024
 _SEND_BYTES = 64 * 1024
@@ -27,16 +37,41 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1", "")
 
 def is_of_a_web_page(request: h11.Request, addresses: set[str]) -> bool:
     """Say whether a browser may have sent a request for a page; `addresses` are names of this machine, as localhost is."""
-    given = {name: value.decode("latin-1") for name, value in request.headers}
+    return _header(request, b"origin") is not None or has_foreign_host(request, addresses)
+
+
+def has_foreign_host(request: h11.Request, addresses: set[str]) -> bool:
+    """Say whether a request asks a host by a name that is neither localhost nor one of `addresses`."""
     try:
-        name = urlsplit(f"//{given.get(b'host', '')}").hostname or ""
+        name = urlsplit(f"//{_header(request, b'host') or ''}").hostname or ""
     except ValueError:
         return True
-    return b"origin" in given or not (name in _LOCAL_NAMES or name in addresses)
+    return not (name in _LOCAL_NAMES or name in addresses)
+
+
+def is_of_another_site(request: h11.Request) -> bool:
+    """Say whether a browser has sent a request for a page of another site than the host that is asked."""
+    if (_header(request, b"sec-fetch-site") or "none") not in ("none", "same-origin"):
+        return True
+    origin = _header(request, b"origin")
+    try:
+        return origin is not None and urlsplit(origin).netloc.lower() != (
+            _header(request, b"host") or ""
+        ).lower()
+    except ValueError:
+        return True
+
+
+def _header(request: h11.Request, name: bytes) -> str | None:
+    return next((value.decode("latin-1") for own, value in request.headers if own == name), None)
 
 
 class TooLargeError(Exception):
-    """A body is larger than anything that is expected."""
+    """A body is larger than anything that is expected; `bytes_max` is what it may have."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max)
+        self.bytes_max = bytes_max
 
 
 class HttpReader:
@@ -45,17 +80,22 @@ class HttpReader:
     def __init__(self, visitor: Visitor, *, header_bytes_max: int) -> None:
         self.connection = h11.Connection(h11.SERVER, max_incomplete_event_size=header_bytes_max)
         self._visitor = visitor
+        self._bytes_taken = 0
+        """Bytes of the pool that the body of the last request has."""
 
     async def next_request(
-        self, *, begins_within: float, body_bytes_max: int
+        self, *, begins_within: float, body_bytes_max: BodyBytesMax
     ) -> tuple[h11.Request, bytes] | None:
         """Return the next request with its body; None when the visitor has gone or is too slow.
 
-        Raises RemoteProtocolError, TooLargeError.
+        The body has its place in the pool of the address until the next request. Raises RemoteProtocolError, TooLargeError,
+        PoolExhaustedError.
         """
         connection = self.connection
         request: h11.Request | None = None
         body = bytearray()
+        bytes_max, head_at_s = 0, 0.0
+        self.release()
         has_begun = False
         with trio.move_on_after(begins_within) as limit:
             while True:
@@ -65,15 +105,24 @@ class HttpReader:
                         await self._send(h11.InformationalResponse(status_code=100, headers=[]))
                     connection.receive_data(bytes(await self._visitor.stream.receive_some(_READ_BYTES)))
                     self._visitor.moved_s = trio.current_time()
-                    if not has_begun or request is not None:
+                    if not has_begun:
                         has_begun = True
                         limit.deadline = self._visitor.moved_s + HEAD_SECONDS_MAX
+                    elif request is not None:
+                        limit.deadline = min(
+                            self._visitor.moved_s + HEAD_SECONDS_MAX, head_at_s + BODY_SECONDS_MAX
+                        )
                 elif isinstance(event, h11.Request):
                     request = event
+                    bytes_max = body_bytes_max if isinstance(body_bytes_max, int) else body_bytes_max(event)
+                    await self._take(int(_header(event, b"content-length") or 0), bytes_max, limit)
+                    head_at_s = trio.current_time()
                 elif isinstance(event, h11.Data):
+                    if len(body) + len(event.data) > SMALL_BYTES_MAX and not self._bytes_taken:
+                        await self._take(bytes_max, bytes_max, limit)  # its size was not told
                     body += event.data
-                    if len(body) > body_bytes_max:
-                        raise TooLargeError
+                    if len(body) > bytes_max:
+                        raise TooLargeError(bytes_max)
                 elif isinstance(event, h11.EndOfMessage):
                     assert request is not None
                     return request, bytes(body)
@@ -81,13 +130,32 @@ class HttpReader:
                     return None
         return None
 
+    async def _take(self, count: int, bytes_max: int, limit: trio.CancelScope) -> None:
+        """Take bytes of the pool for a body of this size; `limit` is put off meanwhile.
+
+        Raises TooLargeError, PoolExhaustedError.
+        """
+        if count > bytes_max:
+            raise TooLargeError(bytes_max)
+        if count > SMALL_BYTES_MAX:
+            limit.deadline = inf
+            await self._visitor.bodies.take(count)
+            self._bytes_taken = count
+        limit.deadline = trio.current_time() + HEAD_SECONDS_MAX
+
+    def release(self) -> None:
+        """Give back what the body of the last request has taken of the pool."""
+        if self._bytes_taken:
+            self._visitor.bodies.release(self._bytes_taken)
+            self._bytes_taken = 0
+
     async def serve(
         self,
         answer: Callable[[h11.Request, bytes], Awaitable[bool]],
         refuse: Callable[[int, str], Awaitable[bool]],
         *,
         idle_seconds_max: float,
-        body_bytes_max: int,
+        body_bytes_max: BodyBytesMax,
         first_within: float | None = None,
     ) -> None:
         """Have requests answered, one after the other, until the connection is at its end.
@@ -97,19 +165,29 @@ class HttpReader:
         `first_within`, if that is given. Raises BrokenResourceError when the peer has gone.
         """
         within = idle_seconds_max if first_within is None else first_within
-        while True:
-            try:
+        try:
+            while True:
                 received = await self.next_request(begins_within=within, body_bytes_max=body_bytes_max)
-            except TooLargeError:
-                await refuse(413, f"a body has at most {body_bytes_max} bytes")
-                return
-            except h11.RemoteProtocolError as error:
-                if self.may_answer:
-                    await refuse(error.error_status_hint, f"malformed request: {error}")
-                return
-            if received is None or not await answer(*received):
-                return
-            within = idle_seconds_max
+                if received is None or not await answer(*received):
+                    return
+                within = idle_seconds_max
+        except TooLargeError as error:
+            await refuse(413, f"a body has at most {error.bytes_max} bytes")
+            await self._linger()
+        except PoolExhaustedError:
+            await refuse(503, "others are sending so much that there is no memory for this body: try again")
+            await self._linger()
+        except h11.RemoteProtocolError as error:
+            if self.may_answer:
+                await refuse(error.error_status_hint, f"malformed request: {error}")
+        finally:
+            self.release()
+
+    async def _linger(self) -> None:
+        """Read what is still sent, and drop it: a connection closed before that would take the answer away."""
+        with trio.move_on_after(_LINGER_SECONDS_MAX), suppress(trio.BrokenResourceError):
+            while await self._visitor.stream.receive_some(_READ_BYTES):
+                pass
 
     @property
     def may_answer(self) -> bool:

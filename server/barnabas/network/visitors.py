@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from barnabas.errors import lacks_files
+from barnabas.network.bodies import BodyPool
 from barnabas.network.sockets import BACKLOG, bind_sockets
 from barnabas.network.transport import EVERYWHERE, host_and_port, is_loopback, url_address
 
@@ -147,12 +148,16 @@ class Site:
 
 
 class Visitor:
-    """A connection. `moved_s` is when a byte was last received or sent; `is_waiting` while its answer is being made."""
+    """A connection. `moved_s` is when a byte was last received or sent; `is_waiting` while its answer is being made.
 
-    __slots__ = ("is_waiting", "moved_s", "scope", "stream")
+    `bodies` is the memory that the bodies of its requests share with those of all visitors of the address.
+    """
 
-    def __init__(self, stream: trio.abc.Stream) -> None:
+    __slots__ = ("bodies", "is_waiting", "moved_s", "scope", "stream")
+
+    def __init__(self, stream: trio.abc.Stream, bodies: BodyPool | None = None) -> None:
         self.stream = stream
+        self.bodies = BodyPool() if bodies is None else bodies
         self.scope = trio.CancelScope()
         self.is_waiting = False
         self.moved_s = trio.current_time()
@@ -184,6 +189,7 @@ class Visitors:
         self._count_max = count_max
         self._answer = answer
         self._present: set[Visitor] = set()
+        self._bodies = BodyPool()
 
     async def serve(self, sockets: Sequence[socket]) -> None:
         """Let visitors in, and close the sockets at the end."""
@@ -217,7 +223,7 @@ class Visitors:
         if not self._has_place():
             stream.socket.close()
             return
-        visitor = Visitor(stream)
+        visitor = Visitor(stream, self._bodies)
         self._present.add(visitor)
         try:
             with visitor.scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError):

@@ -37,6 +37,8 @@ _BITS = {WRITE: _WRITE_BIT, DELETE: _DELETE_BIT, CHANGE: _ALTER_CONFIGS_BIT}
 _METADATA = 3
 _OPERATIONS_SINCE = 8
 _OF_CLUSTER_MAX = 10
+_TOPICS_MAX = 1000
+"""Topics that the broker is asked about in one request."""
 _SUFFIXES = ("-key", "-value")
 _REFUSED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 CREDENTIALS_BYTES_MAX = 4096
@@ -78,11 +80,14 @@ class User(Caller):
         by_topic: dict[str, list[str]] = {}
         for one in subjects:
             by_topic.setdefault(topic_of(one), []).append(one)
-        if not by_topic:
-            return set()
-        response = await self._metadata([*by_topic])
-        readable = (one.name for one in response.topics if _is_described(one.error_code))
-        return {subject for name in readable for subject in by_topic.get(name or "", ())}
+        readable: set[str] = set()
+        topics = [*by_topic]
+        for at in range(0, len(topics), _TOPICS_MAX):
+            response = await self._metadata(topics[at : at + _TOPICS_MAX])
+            for topic in response.topics:
+                if _is_described(topic.error_code):
+                    readable.update(by_topic.get(topic.name or "", ()))
+        return readable
 
     async def _may(self, need: str, subject: str | None) -> bool:
         if subject is None or not names.split(subject)[1]:

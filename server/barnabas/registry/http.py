@@ -1,22 +1,27 @@
 """Requests of a registry, read and answered over HTTP/1.1.
 
-The rule: a request that cannot be understood is answered with what is wrong with it; one that a web page in a browser may
-have sent to an address of this machine alone is refused, as long as nobody has to log in.
+The rule: a request that cannot be understood is answered with what is wrong with it, and one that a browser sends for a
+page of another site is refused. A body has a bound before its sender is known, and is read as JSON once the sender may do
+what the path says.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import h11
 
-from barnabas.network.http import HttpReader, is_of_a_web_page
+from barnabas.network.bodies import SMALL_BYTES_MAX
+from barnabas.network.http import HttpReader, has_foreign_host, is_of_a_web_page, is_of_another_site
 from barnabas.registry.access import Caller
 from barnabas.registry.errors import RegistryError
+from barnabas.registry.records import Version
 from barnabas.registry.routes import Call, Registry, Text, find
 
 if TYPE_CHECKING:
@@ -25,13 +30,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES_MAX = 8 * 1024 * 1024
+BODY_BYTES_MAX = 2 * 1024 * 1024 + 64 * 1024
+"""Size of a request with a schema: as many characters as one may have, all of them escaped or of two bytes."""
+JSON_BYTES_MAX = 256 * 1024
+"""Size of any other request, and of what stands outside of texts in one with a schema: it is read in one step."""
 IDLE_SECONDS_MAX = 300.0
 ANSWER_SECONDS_MAX = 60.0
 OWN_TYPE = "application/vnd.schemaregistry.v1+json"
 TYPES = (OWN_TYPE, "application/vnd.schemaregistry+json", "application/json")
 """Names of the type of answers, the first for who does not mind."""
 _HEADER_BYTES_MAX = 64 * 1024
+_PIECE_ITEMS = 500
+"""Items of a list that are written in one step."""
+_PIECE_CHARACTERS = 256 * 1024
+"""Length of schemas after which a step has enough of them."""
 
 
 class Answering:
@@ -44,7 +56,7 @@ class Answering:
         self._registry = registry
         self._logins = logins
         self._addresses = addresses
-        self._refuses_pages = is_local and logins is None
+        self._is_local = is_local
 
     async def serve(self, visitor: Visitor) -> None:
         """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
@@ -59,18 +71,38 @@ class Answering:
         async def refuse(status: int, words: str) -> bool:
             return await _send(reader, status, _error(status, words), OWN_TYPE)
 
-        await reader.serve(answer, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX)
+        await reader.serve(
+            answer, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=self._body_bytes_max
+        )
+
+    def _body_bytes_max(self, request: h11.Request) -> int:
+        """Return how large the body of a request may be: a small one without the login that it needs."""
+        if self._logins is not None and b"authorization" not in dict(request.headers):
+            return SMALL_BYTES_MAX
+        return BODY_BYTES_MAX if request.method == b"POST" else JSON_BYTES_MAX
 
     async def _answer(self, request: h11.Request, body: bytes) -> tuple[int, Any]:
         try:
-            if self._refuses_pages and is_of_a_web_page(request, self._addresses):
-                raise RegistryError(403, 403, "requests of web pages are not answered")
+            if refusal := self._refusal(request):
+                raise RegistryError(403, 403, refusal)
             return 200, await self._called(request, body)
         except RegistryError as error:
             return error.status, _error(error.code, error.message)
         except Exception:
             log.exception("a request of the registry could not be answered")
             return 500, _error(500, "Internal Server Error")
+
+    def _refusal(self, request: h11.Request) -> str:
+        """Say why a request that a browser may have sent is refused; empty for one that is not."""
+        if is_of_another_site(request):
+            return "requests of other sites are not answered"
+        if not self._is_local:
+            return ""
+        if self._logins is None and is_of_a_web_page(request, self._addresses):
+            return "requests of web pages are not answered"
+        if has_foreign_host(request, self._addresses):
+            return "this host name is none of the registry's: use its address"
+        return ""
 
     async def _called(self, request: h11.Request, body: bytes) -> Any:
         try:
@@ -86,9 +118,11 @@ class Answering:
                 authorization = dict(request.headers).get(b"authorization", b"")
                 caller = await stack.enter_async_context(self._logins.caller(authorization))
             route, parts = find("GET" if method == "HEAD" else method, segments)
-            call = Call(caller, parts, query, _body(request, body) if method in ("POST", "PUT") else None)
-            if "subject" in parts or route.path != "/":
+            call = Call(caller, parts, query, None)
+            if route.path != "/":
                 await caller.check(route.need, call.scope)
+            if method in ("POST", "PUT"):
+                call.body = _body(request, body)
             return await route.handle(self._registry, call)
 
 
@@ -97,10 +131,22 @@ def _body(request: h11.Request, body: bytes) -> Any:
     given = dict(request.headers).get(b"content-type", b"application/json").lower()
     if b"json" not in given and b"octet-stream" not in given:
         raise RegistryError(415, 415, "HTTP 415 Unsupported Media Type")
+    if len(body) > JSON_BYTES_MAX and _bytes_outside_of_texts(body) > JSON_BYTES_MAX:
+        raise RegistryError(
+            413, 413, f"a request has at most {JSON_BYTES_MAX} bytes of JSON beside the text of its schema"
+        )
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise RegistryError(400, 400, f"Unrecognized token, or no JSON: {error}") from None
+
+
+def _bytes_outside_of_texts(body: bytes) -> int:
+    """Return how much of JSON stands outside of its texts, which takes long to read; without reading it."""
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if unescaped.count(b'"') > JSON_BYTES_MAX:
+        return len(body)
+    return sum(map(len, unescaped.split(b'"')[::2]))
 
 
 def _type(request: h11.Request) -> str:
@@ -116,9 +162,41 @@ def _error(code: int, message: str) -> dict[str, Any]:
 async def _send(
     reader: HttpReader, status: int, value: Any, content_type: str, *, head_only: bool = False
 ) -> bool:
-    text = value if isinstance(value, Text) else json.dumps(value, ensure_ascii=False)
+    headers = [("Content-Type", content_type)]
+    if isinstance(value, list) and _piece_end(value, 0) < len(value):
+        headers.append(("Connection", "close"))
+        if head_only:
+            return await reader.answer(status, headers, [], seconds=ANSWER_SECONDS_MAX, head_only=True)
+        await reader.stream(headers, partial(_send_list, value), seconds=ANSWER_SECONDS_MAX)
+        return False
+    text = value if isinstance(value, Text) else _json(value)
     content = text.encode("utf-8", "surrogatepass")
-    headers = [("Content-Type", content_type), ("Content-Length", str(len(content)))]
+    headers.append(("Content-Length", str(len(content))))
     if status == 401:
         headers.append(("WWW-Authenticate", 'Basic realm="barnabas"'))
     return await reader.answer(status, headers, [content], seconds=ANSWER_SECONDS_MAX, head_only=head_only)
+
+
+async def _send_list(items: list[Any], send: Callable[[bytes], Awaitable[None]]) -> None:
+    """Send a long list piece by piece, each of which is written in one step."""
+    begin = 0
+    while begin < len(items):
+        end = _piece_end(items, begin)
+        text = _json(items[begin:end])[1:-1]
+        opening, closing = "[" if begin == 0 else ", ", "]" if end == len(items) else ""
+        await send(f"{opening}{text}{closing}".encode("utf-8", "surrogatepass"))
+        begin = end
+
+
+def _piece_end(items: list[Any], begin: int) -> int:
+    """Return where a piece of a list ends that begins so."""
+    characters = 0
+    for number, item in enumerate(items[begin : begin + _PIECE_ITEMS], begin):
+        characters += len(item.schema.text) if isinstance(item, Version) else 0
+        if characters > _PIECE_CHARACTERS:
+            return number + 1
+    return min(begin + _PIECE_ITEMS, len(items))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=Version.plain)

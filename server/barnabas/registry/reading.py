@@ -5,10 +5,14 @@ The rule: what is deleted is told only to who asks for it, but for the schema of
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, NamedTuple, TypeVar
+
+import trio
 
 from barnabas.registry import names, refusals
+from barnabas.registry.access import Caller
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.formats import FORMATS
 from barnabas.registry.parsing import Parsing
@@ -16,10 +20,12 @@ from barnabas.registry.records import Version
 from barnabas.registry.schemas import INT32_MAX
 from barnabas.registry.state import State
 
+T = TypeVar("T")
+
 LATEST = -1
+STEP_SUBJECTS = 1000
+"""Subjects that are looked at in one step, and that a broker is asked about in one request."""
 _DIGITS_MAX = 20
-May = Callable[[str], bool]
-"""Says whether who asks may see a subject."""
 
 
 def version_number(text: str) -> int:
@@ -32,30 +38,84 @@ def version_number(text: str) -> int:
     return number
 
 
+class Page(NamedTuple):
+    """The part of a list that is asked for; a negative `limit` is none."""
+
+    offset: int = 0
+    limit: int = -1
+
+    def of(self, items: list[T]) -> list[T]:
+        """Return that part of a list."""
+        return items[self.offset :] if self.limit < 0 else items[self.offset : self.offset + self.limit]
+
+    def ends_within(self, items: Sequence[Any]) -> bool:
+        """Say whether what follows these items is not asked for."""
+        return 0 <= self.limit <= len(items) - self.offset
+
+
 class Reading:
     """Answers from what is there."""
 
     def __init__(self, state: State, parsing: Parsing) -> None:
         self._state = state
         self._parsing = parsing
+        self._ordered_at = -1
+        self._subjects_in_order: list[str] = []
 
-    def subjects(self, prefix: str, may: May, *, deleted: bool, deleted_only: bool) -> list[str]:
+    async def subjects(
+        self, prefix: str, caller: Caller, page: Page, *, deleted: bool, deleted_only: bool
+    ) -> list[str]:
         """Return subjects whose names begin so, `:*:` for those of all contexts."""
-        found = []
-        for subject, versions in self._state.subjects.items():
-            is_there = any(not one.is_deleted for one in versions.values())
-            wanted = not is_there if deleted_only else is_there or deleted
-            if wanted and _matches(prefix, subject) and may(subject):
-                found.append(subject)
-        return sorted(found)
+        found: list[str] = []
+        async with aclosing(self._subjects(prefix, caller, deleted=deleted, deleted_only=deleted_only)) as some:
+            async for subjects in some:
+                found += subjects
+                if page.ends_within(found):
+                    break
+        return page.of(found)
 
-    def schemas(self, prefix: str, may: May, *, deleted: bool, latest_only: bool) -> list[dict[str, Any]]:
+    async def schemas(
+        self, prefix: str, caller: Caller, page: Page, *, deleted: bool, latest_only: bool
+    ) -> list[Version]:
         """Return versions of subjects whose names begin so."""
-        found = []
-        for subject in self.subjects(prefix, may, deleted=deleted, deleted_only=False):
-            versions = self._state.versions(subject, deleted=deleted)
-            found += [one.plain() for one in (versions[-1:] if latest_only else versions)]
-        return found
+        found: list[Version] = []
+        async with aclosing(self._subjects(prefix, caller, deleted=deleted, deleted_only=False)) as some:
+            async for subjects in some:
+                for subject in subjects:
+                    versions = self._state.versions(subject, deleted=deleted)
+                    found += versions[-1:] if latest_only else versions
+                if page.ends_within(found):
+                    break
+        return page.of(found)
+
+    async def _subjects(
+        self, prefix: str, caller: Caller, *, deleted: bool, deleted_only: bool
+    ) -> AsyncGenerator[list[str]]:
+        """Yield the subjects that are asked for and may be seen, in their order, some at a time."""
+        every = await self._ordered()
+        for at in range(0, len(every), STEP_SUBJECTS):
+            await trio.lowlevel.checkpoint()
+            found = []
+            for subject in every[at : at + STEP_SUBJECTS]:
+                versions = self._state.subjects.get(subject, {}).values()
+                is_there = any(not version.is_deleted for version in versions)
+                has_right_state = not is_there if deleted_only else is_there or deleted
+                if versions and has_right_state and _matches(prefix, subject):
+                    found.append(subject)
+            readable = await caller.readable(found)
+            yield [subject for subject in found if subject in readable]
+
+    async def _ordered(self) -> list[str]:
+        """Return all subjects in the order of their names; kept until there are others."""
+        if self._ordered_at != self._state.changes_of_names:
+            at, every = self._state.changes_of_names, [*self._state.subjects]
+            ordered: list[str] = []
+            for begin in range(0, len(every), STEP_SUBJECTS):
+                ordered += sorted(every[begin : begin + STEP_SUBJECTS])
+                await trio.lowlevel.checkpoint()
+            ordered.sort()  # parts that are in order take little
+            self._ordered_at, self._subjects_in_order = at, ordered
+        return self._subjects_in_order
 
     def numbers(self, subject: str, *, deleted: bool, deleted_only: bool) -> list[int]:
         """Return the versions of a subject. Raises RegistryError."""
@@ -93,7 +153,7 @@ class Reading:
         found = self._state.referring_to(subject, version.number, deleted=deleted)
         return sorted({one.id for one in found})
 
-    def with_id(self, schema_id: int, subject: str, may: May) -> list[Version]:
+    async def with_id(self, schema_id: int, subject: str, caller: Caller) -> list[Version]:
         """Return the versions with an id that may be seen, also deleted ones, those of a subject first.
 
         Where no subject is named, and the default context does not have the id, the other contexts are asked, as long as
@@ -105,7 +165,8 @@ class Reading:
             others = [self._state.with_id(one, schema_id) for one in self._state.contexts()[1:]]
             others = [one for one in others if one]
             found = others[0] if len(others) == 1 else []
-        found = [one for one in found if may(one.subject)]
+        readable = await caller.readable({version.subject for version in found})
+        found = [version for version in found if version.subject in readable]
         if not found:
             raise refusals.schema_not_found(schema_id)
         return sorted(found, key=lambda one: (one.subject != names.join(context, rest), one.is_deleted))
@@ -125,10 +186,16 @@ class Reading:
         """Return the largest id of a context."""
         return self._state.last_id(subject)
 
-    def contexts(self, may: May) -> list[str]:
+    async def contexts(self, caller: Caller) -> list[str]:
         """Return contexts with subjects that may be seen, and the default one."""
-        seen = {names.context_of(one) for one in self._state.subjects if may(one)}
-        return [one for one in self._state.contexts() if one == names.DEFAULT or one in seen]
+        every = self._state.contexts()
+        seen = {names.DEFAULT}
+        async with aclosing(self._subjects(names.ALL, caller, deleted=True, deleted_only=False)) as some:
+            async for subjects in some:
+                seen.update(map(names.context_of, subjects))
+                if len(seen) == len(every):
+                    break
+        return [context for context in every if context in seen]
 
     def config(self, subject: str | None, *, default_to_global: bool) -> dict[str, Any]:
         """Return the settings of a subject, or those that hold for it. Raises RegistryError."""

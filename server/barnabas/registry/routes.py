@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barnabas.registry import names, reading, refusals
 from barnabas.registry.access import CHANGE, DELETE, READ, WRITE
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.reading import LATEST, Reading, version_number
+from barnabas.registry.reading import LATEST, Page, Reading, version_number
 from barnabas.registry.records import Version
 from barnabas.registry.registering import Registering, Wanted
 from barnabas.registry.removing import Removing
@@ -71,20 +71,15 @@ class Call:
         """Say whether a flag of the query is set."""
         return self.query.get(name, "").lower() == "true"
 
-    def page(self, found: list[Any]) -> list[Any]:
-        """Return the part of a list that is asked for by `offset` and `limit`. Raises RegistryError."""
-        offset, limit = (
-            _number(self.query.get(name, default)) for name, default in (("offset", "0"), ("limit", "-1"))
-        )
-        return found[offset:] if limit < 0 else found[offset : offset + limit]
-
-    async def may(self, registry: Registry) -> Callable[[str], bool]:
-        """Return a function that says which subjects may be seen."""
-        return (await self.caller.readable(registry.store.state.subjects)).__contains__
+    @property
+    def page(self) -> Page:
+        """The part of a list that is asked for by `offset` and `limit`. Raises RegistryError."""
+        offset = _number(self.query.get("offset", "0"))
+        return Page(max(offset, 0), _number(self.query.get("limit", "-1")))
 
 
 def _number(text: str) -> int:
-    if text.removeprefix("-").isdecimal() and len(text) < 11:
+    if text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 11:
         return max(int(text), -1)
     raise RegistryError(404, 404, "HTTP 404 Not Found")
 
@@ -107,8 +102,9 @@ class Route(NamedTuple):
 async def _subjects(registry: Registry, call: Call) -> Any:
     deleted, only = call.has("deleted"), call.has("deletedOnly")
     prefix = call.query.get("subjectPrefix", names.ALL)
-    found = registry.reading.subjects(prefix, await call.may(registry), deleted=deleted, deleted_only=only)
-    return call.page(found)
+    return await registry.reading.subjects(
+        prefix, call.caller, call.page, deleted=deleted, deleted_only=only
+    )
 
 
 async def _wanted(call: Call) -> Wanted:
@@ -143,7 +139,7 @@ async def _with_metadata(registry: Registry, call: Call) -> Any:
 
 async def _versions(registry: Registry, call: Call) -> Any:
     deleted, only = call.has("deleted"), call.has("deletedOnly")
-    return call.page(registry.reading.numbers(call.subject, deleted=deleted, deleted_only=only))
+    return call.page.of(registry.reading.numbers(call.subject, deleted=deleted, deleted_only=only))
 
 
 async def _register(registry: Registry, call: Call) -> Any:
@@ -168,7 +164,7 @@ async def _version_schema(registry: Registry, call: Call) -> Any:
 
 async def _referenced_by(registry: Registry, call: Call) -> Any:
     found = registry.reading.referring_to(call.subject, call.version, deleted=call.has("deleted"))
-    return call.page(found)
+    return call.page.of(found)
 
 
 async def _delete_version(registry: Registry, call: Call) -> Any:
@@ -183,10 +179,11 @@ async def _shown(registry: Registry, call: Call, version: Version) -> dict[str, 
 
 
 async def _schemas(registry: Registry, call: Call) -> Any:
-    may = await call.may(registry)
     prefix = call.query.get("subjectPrefix", names.ALL)
     deleted, latest = call.has("deleted"), call.has("latestOnly")
-    return call.page(registry.reading.schemas(prefix, may, deleted=deleted, latest_only=latest))
+    return await registry.reading.schemas(
+        prefix, call.caller, call.page, deleted=deleted, latest_only=latest
+    )
 
 
 async def _types(registry: Registry, call: Call) -> Any:  # noqa: ARG001
@@ -196,7 +193,7 @@ async def _types(registry: Registry, call: Call) -> Any:  # noqa: ARG001
 async def _with_id(registry: Registry, call: Call) -> list[Version]:
     subject = names.normal(call.query.get("subject", ""))
     number = reading.number_of(call.parts["id"])
-    return registry.reading.with_id(number, subject, await call.may(registry))
+    return await registry.reading.with_id(number, subject, call.caller)
 
 
 async def _schema(registry: Registry, call: Call) -> Any:
@@ -223,12 +220,12 @@ async def _with_id_listed(registry: Registry, call: Call) -> list[Version]:
 
 
 async def _subjects_of_id(registry: Registry, call: Call) -> Any:
-    return call.page(list(dict.fromkeys(one.subject for one in await _with_id_listed(registry, call))))
+    return call.page.of(list(dict.fromkeys(one.subject for one in await _with_id_listed(registry, call))))
 
 
 async def _versions_of_id(registry: Registry, call: Call) -> Any:
     found = await _with_id_listed(registry, call)
-    return call.page([{"subject": one.subject, "version": one.number} for one in found])
+    return call.page.of([{"subject": one.subject, "version": one.number} for one in found])
 
 
 # --- compatibility, settings, modes, contexts -----------------------------------------------------------------------
@@ -281,7 +278,7 @@ async def _delete_mode(registry: Registry, call: Call) -> Any:
 
 
 async def _contexts(registry: Registry, call: Call) -> Any:
-    return call.page(registry.reading.contexts(await call.may(registry)))
+    return call.page.of(await registry.reading.contexts(call.caller))
 
 
 async def _root(registry: Registry, call: Call) -> Any:  # noqa: ARG001

@@ -6,6 +6,7 @@ The rule: the same records in the same order lead to the same contents; nothing 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
@@ -25,6 +26,8 @@ class State:
     """Schemas, settings and modes."""
 
     def __init__(self) -> None:
+        self.changes_of_names = 0
+        """Number of times that a subject has come or gone."""
         self.clear()
 
     def clear(self) -> None:
@@ -33,6 +36,9 @@ class State:
         """Versions of each subject in their order, also deleted ones."""
         self.configs: dict[str | None, dict[str, Any]] = {}
         self.modes: dict[str | None, str] = {}
+        self.changes_of_names += 1
+        self._subjects_of: Counter[str] = Counter()
+        """Number of subjects of each context."""
         self._by_id: dict[tuple[str, int], dict[Place, None]] = {}
         self._ids: dict[tuple[str, bytes], int] = {}
         self._last_ids: dict[str, int] = {}
@@ -85,13 +91,16 @@ class State:
         known = self.subjects.get(version.subject, {}).get(version.number)
         if known is not None:
             self._remove(known, keeps_subject=True)
+        context = names.context_of(version.subject)
+        if version.subject not in self.subjects:
+            self.changes_of_names += 1
+            self._subjects_of[context] += 1
         versions = self.subjects.setdefault(version.subject, {})
         place = version.subject, version.number
         is_last = not versions or version.number > next(reversed(versions))
         versions[version.number] = version
         if not is_last:
             self.subjects[version.subject] = dict(sorted(versions.items()))
-        context = names.context_of(version.subject)
         self._by_id.setdefault((context, version.id), {})[place] = None
         self._ids.setdefault(self._identity(context, version.schema), version.id)
         self._last_ids[context] = max(self._last_ids.get(context, 0), version.id)
@@ -103,9 +112,11 @@ class State:
         place = version.subject, version.number
         versions = self.subjects[version.subject]
         del versions[version.number]
+        context = names.context_of(version.subject)
         if not versions and not keeps_subject:
             del self.subjects[version.subject]
-        context = names.context_of(version.subject)
+            self.changes_of_names += 1
+            self._subjects_of[context] -= 1
         places = self._by_id[context, version.id]
         del places[place]
         if not places:
@@ -172,5 +183,5 @@ class State:
 
     def contexts(self) -> list[str]:
         """Return all contexts, the default one first."""
-        found = {names.context_of(subject) for subject in self.subjects}
+        found = {context for context, count in self._subjects_of.items() if count}
         return [names.DEFAULT, *sorted(found - {names.DEFAULT})]

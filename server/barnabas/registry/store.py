@@ -51,6 +51,8 @@ TRIES_MAX = 20
 """Times that a change is decided upon, while other registries change something."""
 AGAIN_SECONDS = 1.0
 DEADLINE_MS = 15_000
+STEP_RECORDS = 100
+"""Records that are taken over in one step."""
 _TAKEN = (
     ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.PRODUCER_FENCED, ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -169,13 +171,13 @@ class Store:
                         consumer.seek_to_beginning(self._place)
                         ends = await consumer.end_offsets([self._place])
                         while records := await consumer.receive_until(ends):
-                            self._apply(records)
+                            await self._apply(records)
                         consumer.resume(self._place)
                     if not has_started:
                         has_started = True
                         task_status.started()
                     while True:
-                        self._apply(await consumer.receive_batch())
+                        await self._apply(await consumer.receive_batch())
             except (OffsetOutOfRangeError, LogTruncatedError) as error:
                 log.warning("topic %s is not what it was: %s; it is read anew", self.topic, error)
                 self.state.clear()
@@ -186,10 +188,12 @@ class Store:
                 log.warning("topic %s cannot be read: %s; trying again", self.topic, error)
                 await trio.sleep(AGAIN_SECONDS)
 
-    def _apply(self, records: Sequence[ConsumedRecord]) -> None:
-        for one in records:
+    async def _apply(self, records: Sequence[ConsumedRecord]) -> None:
+        for number, one in enumerate(records, 1):
             self.state.apply(one.key, one.value)
             self._read = one.offset
+            if number % STEP_RECORDS == 0:
+                await trio.lowlevel.checkpoint()
         self._moved.set()
         self._moved = trio.Event()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +12,16 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.network.http import HEAD_SECONDS_MAX, HttpReader, TooLargeError, is_of_a_web_page
+from barnabas.network.bodies import SMALL_BYTES_MAX, WAIT_SECONDS_MAX, BodyPool
+from barnabas.network.http import (
+    BODY_SECONDS_MAX,
+    HEAD_SECONDS_MAX,
+    HttpReader,
+    TooLargeError,
+    is_of_a_web_page,
+    is_of_another_site,
+)
+from barnabas.network.visitors import Visitor
 
 
 @pytest.mark.parametrize(
@@ -42,7 +53,7 @@ def test_a_name_that_is_not_of_this_machine_is_that_of_a_page(host, is_page):
 def pair() -> tuple[HttpReader, Any, Any]:
     """A reader, what the visitor holds, and the visitor's end."""
     client, server = trio.testing.memory_stream_pair()
-    visitor = SimpleNamespace(stream=server, moved_s=-1.0)
+    visitor = SimpleNamespace(stream=server, moved_s=-1.0, bodies=BodyPool())
     return HttpReader(visitor, header_bytes_max=200), visitor, client  # type: ignore[arg-type]
 
 
@@ -172,3 +183,133 @@ async def test_a_visitor_that_does_not_read_is_not_waited_for_longer(autojump_cl
     begun = trio.current_time()
     assert not await reader.answer(200, [("Content-Length", "4")], [b"abcd"], seconds=7)
     assert trio.current_time() - begun == pytest.approx(7)
+
+
+# --- memory of bodies -----------------------------------------------------------------------------------------------
+
+
+def of(bodies: BodyPool) -> tuple[HttpReader, Any]:
+    """A reader of an address whose bodies share a pool, and the visitor's end."""
+    client, server = trio.testing.memory_stream_pair()
+    return HttpReader(Visitor(server, bodies), header_bytes_max=200), client
+
+
+LARGE = SMALL_BYTES_MAX + 1
+
+
+async def read_large(reader: HttpReader) -> Any:
+    return await reader.next_request(begins_within=10, body_bytes_max=LARGE)
+
+
+async def test_a_body_beyond_its_limit_is_refused_by_its_head():
+    reader, _, client = pair()
+    await client.send_all(HEAD % 11)
+    with pytest.raises(TooLargeError) as refused:
+        await reader.next_request(begins_within=10, body_bytes_max=lambda request: len(request.target) * 5)
+    assert refused.value.bytes_max == 10
+
+
+async def test_large_bodies_wait_for_each_other_and_small_for_none(autojump_clock):
+    bodies = BodyPool(LARGE)
+    (first, one), (second, other), (third, last) = of(bodies), of(bodies), of(bodies)
+    await one.send_all(HEAD % LARGE + bytes(LARGE))
+    assert (await read_large(first))[1] == bytes(LARGE)
+    await last.send_all(HEAD % SMALL_BYTES_MAX + bytes(SMALL_BYTES_MAX))
+    assert (await read_large(third))[1] == bytes(SMALL_BYTES_MAX)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other.send_all, HEAD % LARGE + bytes(LARGE))
+        nursery.start_soon(trio.sleep, WAIT_SECONDS_MAX - 1)
+        begun = trio.current_time()
+        with trio.move_on_after(WAIT_SECONDS_MAX - 2):
+            await read_large(second)
+        assert trio.current_time() - begun == pytest.approx(WAIT_SECONDS_MAX - 2)
+        assert bodies.bytes_taken == LARGE
+        first.release()
+        assert bodies.bytes_taken == 0
+
+
+@pytest.mark.parametrize("head", [HEAD % LARGE, b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"])
+async def test_a_body_without_a_place_in_the_pool_is_refused(autojump_clock, head):
+    bodies = BodyPool(LARGE)
+    first, one = of(bodies)
+    await one.send_all(HEAD % LARGE + bytes(LARGE))
+    assert await read_large(first) is not None
+    second, other = of(bodies)
+    refused: list[int] = []
+
+    async def refuse(status: int, words: str) -> bool:
+        refused.append(status)
+        return False
+
+    async def answer(request: h11.Request, body: bytes) -> bool:
+        raise AssertionError("it has no place")
+
+    async with trio.open_nursery() as nursery:
+        chunk = b"%x\r\n" % LARGE + bytes(LARGE)
+        nursery.start_soon(other.send_all, head + (chunk if b"chunked" in head else b""))
+        await second.serve(answer, refuse, idle_seconds_max=60, body_bytes_max=LARGE)
+    assert refused == [503]
+    first.release()
+    assert bodies.bytes_taken == 0
+
+
+async def test_a_body_that_trickles_ends_in_time_and_gives_its_place_back(autojump_clock):
+    bodies = BodyPool()
+    reader, client = of(bodies)
+
+    async def trickle() -> None:
+        await client.send_all(HEAD % LARGE)
+        with suppress(trio.BrokenResourceError):
+            while True:
+                await trio.sleep(HEAD_SECONDS_MAX - 1)
+                await client.send_all(b"a")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trickle)
+        begun = trio.current_time()
+        assert await read_large(reader) is None
+        assert trio.current_time() - begun == pytest.approx(BODY_SECONDS_MAX)
+        nursery.cancel_scope.cancel()
+    reader.release()
+    assert bodies.bytes_taken == 0
+
+
+async def test_a_sender_sees_its_refusal_though_it_has_not_ended():
+    bodies = BodyPool()
+    reader, client = of(bodies)
+    refused: list[str] = []
+
+    async def refuse(status: int, words: str) -> bool:
+        refused.append(f"{status} {words}")
+        return await reader.answer(status, [("Content-Length", "0")], [], seconds=5)
+
+    async def answer(request: h11.Request, body: bytes) -> bool:
+        raise AssertionError("it is too large")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(reader.serve, answer, refuse, idle_seconds_max=60, body_bytes_max=LARGE))
+        await client.send_all(HEAD % (10 * LARGE))
+        await client.send_all(bytes(10 * LARGE))
+        await client.send_eof()
+        assert (await client.receive_some()).startswith(b"HTTP/1.1 413")
+    assert refused == [f"413 a body has at most {LARGE} bytes"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_foreign"),
+    [
+        ({}, False),
+        ({"Sec-Fetch-Site": "none"}, False),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://Registry.example:8081"}, False),
+        ({"Origin": "https://registry.example:8081"}, False),
+        ({"Origin": "http://registry.example"}, True),
+        ({"Origin": "http://other.example:8081"}, True),
+        ({"Origin": "null"}, True),
+        ({"Origin": "http://[::1"}, True),
+        ({"Sec-Fetch-Site": "same-site"}, True),
+        ({"Sec-Fetch-Site": "cross-site"}, True),
+    ],
+)
+def test_a_request_of_another_site_is_told_by_its_headers(headers, is_foreign):
+    request = h11.Request(method="GET", target="/", headers=[("Host", "registry.example:8081"), *headers.items()])
+    assert is_of_another_site(request) is is_foreign

@@ -21,7 +21,6 @@ from barnabas.registry.access import (
     topic_of,
 )
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.http import Answering
 from barnabas.registry.parsing import dependencies_of, pinned
 from barnabas.registry.records import Version
 from barnabas.registry.schemas import Reference, Schema
@@ -49,6 +48,8 @@ class Broker:
     ) -> None:
         self._code, self._may, self._may_cluster, self._makes = code, may, may_cluster, makes
         self.version = version
+        self.asked: list[list[str]] = []
+        """Topics of each request."""
 
     @staticmethod
     def _bits(names: str) -> int:
@@ -58,6 +59,7 @@ class Broker:
         return SimpleNamespace(version_of=lambda _: self.version)
 
     async def ask(self, request: Any, **_: Any) -> Any:
+        self.asked.append([topic.name for topic in request.topics])
         topic = MetadataResponse.MetadataResponseTopic
         return MetadataResponse(
             topics=[
@@ -138,6 +140,11 @@ async def test_subjects_that_may_be_read_are_those_of_topics_that_are_described(
         client: Any = Broker(code)
         assert await User(client).readable(subjects) == found
     assert await User(client).readable([]) == set()
+    many = [f"s{number}" for number in range(2500)]
+    asking = Broker()
+    client = asking
+    assert await User(client).readable(many) == set(many)
+    assert [len(topics) for topics in asking.asked] == [1000, 1000, 500], "a request has a bound"
     assert await Caller().readable(subjects) == set(subjects)
 
 
@@ -167,18 +174,6 @@ def test_who_is_nobody_is_refused(header: bytes) -> None:
     with pytest.raises(RegistryError) as refused:
         _credentials(header)
     assert (refused.value.status, refused.value.code) == (401, 40101)
-
-
-@pytest.mark.parametrize(
-    ("is_local", "has_logins", "refuses"),
-    [(True, False, True), (True, True, False), (False, False, False), (False, True, False)],
-)
-def test_pages_of_other_sites_are_refused_where_nothing_else_guards_a_local_registry(
-    is_local: bool, has_logins: bool, refuses: bool
-) -> None:
-    nothing: Any = None
-    logins: Any = object() if has_logins else None
-    assert Answering(nothing, logins, set(), is_local=is_local)._refuses_pages is refuses
 
 
 def test_a_reference_to_the_newest_version_names_the_one_that_is_newest_now() -> None:

@@ -80,11 +80,32 @@ def test_a_field_keeps_how_it_is_sorted_unless_that_is_the_usual_way() -> None:
     assert schema.text == text % ",".join([*kept, field % ("a", "")])
 
 
-def test_normal_avro_has_whole_names_and_properties_in_order() -> None:
+def test_normal_avro_has_one_spelling_of_names_and_properties_in_order() -> None:
     one = avro('{"type":"record","name":"R","namespace":"a","b":1,"a":2,"fields":[]}')
     other = avro('{"a":2,"name":"a.R","type":"record","fields":[],"b":1}')
     assert one.text != other.text
-    assert one.normalized() == other.normalized() == '{"type":"record","name":"a.R","fields":[],"a":2,"b":1}'
+    normal = '{"type":"record","name":"R","namespace":"a","fields":[],"a":2,"b":1}'
+    assert one.normalized() == other.normalized() == normal
+    assert avro(normal).normalized() == normal
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        (
+            '{"name":"a.R","type":"record","aliases":["z","a.b"],"doc":"","fields":[{"name":"x","type":"double","default":0}]}',
+            '{"type":"record","name":"R","namespace":"a","fields":[{"name":"x","type":"double","default":0.0}],'
+            '"aliases":["b","z"]}',
+        ),
+        (
+            '{"type":"record","name":"R","fields":[{"name":"x","type":["null","int"],"default":5}]}',
+            '{"type":"record","name":"R","fields":[{"name":"x","type":["null","int"],"default":5}]}',
+        ),
+        ('{"type":"error","name":"X","fields":[]}', '{"type":"record","name":"X","fields":[]}'),
+    ],
+)
+def test_normal_avro_says_the_same_in_one_spelling(text: str, normal: str) -> None:
+    assert avro(text).normalized() == normal
 
 
 def test_avro_goes_through_json() -> None:

@@ -11,18 +11,44 @@ import pytest
 import trio
 import trio.testing
 
+from barnabas.network.bodies import SMALL_BYTES_MAX
 from barnabas.network.visitors import Visitor
 from barnabas.registry.access import Logins
-from barnabas.registry.http import BODY_BYTES_MAX, OWN_TYPE, Answering
-from tests.unit.registry.test_requests import Asked
+from barnabas.registry.errors import RegistryError
+from barnabas.registry.http import BODY_BYTES_MAX, JSON_BYTES_MAX, OWN_TYPE, Answering
+from barnabas.registry.parsing import SCHEMA_CHARACTERS_MAX
+from barnabas.registry.records import Version, schema_record
+from barnabas.registry.schemas import Schema
+from tests.unit.registry.test_requests import Asked, Everybody
 
 SCHEMA = json.dumps({"schemaType": "JSON", "schema": "{}"}).encode()
 
 
-async def answered(data: bytes, logins: Any = None) -> tuple[int, dict[str, str], bytes]:
+class Nobody:
+    """A caller who may do nothing."""
+
+    async def check(self, need: str, subject: str | None) -> None:
+        raise RegistryError(403, 40301, f"{need} {subject}")
+
+
+class Known:
+    """Logins that know one caller."""
+
+    def __init__(self, caller: Any) -> None:
+        self._caller = caller
+
+    @asynccontextmanager
+    async def caller(self, authorization: bytes) -> Any:
+        assert authorization == b"Basic YTpi"
+        yield self._caller
+
+
+async def answered(
+    data: bytes, logins: Any = None, *, is_local: bool = True, asked: Asked | None = None
+) -> tuple[int, dict[str, str], bytes]:
     """Send a request; returns status, headers and content."""
     client, server = trio.testing.memory_stream_pair()
-    answering = Answering(Asked().registry, logins, set(), is_local=True)
+    answering = Answering((asked or Asked()).registry, logins, set(), is_local=is_local)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answering.serve, Visitor(server))
         await client.send_all(data)
@@ -33,10 +59,26 @@ async def answered(data: bytes, logins: Any = None) -> tuple[int, dict[str, str]
             head, _, content = received.partition(b"\r\n\r\n")
             lines = head.decode().split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
-            while len(content) < int(headers["content-length"]) and not data.startswith(b"HEAD"):
-                content += await client.receive_some()
+            if data.startswith(b"HEAD"):
+                content = b""
+            elif "content-length" in headers:
+                while len(content) < int(headers["content-length"]):
+                    content += await client.receive_some()
+            else:
+                while not content.endswith(b"0\r\n\r\n"):
+                    content += await client.receive_some()
+                content = unchunked(content)
         nursery.cancel_scope.cancel()
     return int(lines[0].split()[1]), headers, content
+
+
+def unchunked(content: bytes) -> bytes:
+    found = b""
+    while content:
+        size, _, content = content.partition(b"\r\n")
+        found += content[: int(size, 16)]
+        content = content[int(size, 16) + 2 :]
+    return found
 
 
 def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
@@ -98,12 +140,105 @@ async def test_an_answer_is_called_what_is_accepted_and_has_no_content_for_its_h
     assert int(headers["content-length"]) > 2
 
 
-async def test_a_body_that_is_too_large_and_what_is_no_http_are_refused() -> None:
-    head = request("POST", "/subjects/s/versions", Content_Length=str(BODY_BYTES_MAX + 1))
-    status, _, content = await answered(head + bytes(BODY_BYTES_MAX + 1))
+@pytest.mark.parametrize(
+    ("method", "path", "authorization", "bytes_max"),
+    [
+        ("POST", "/subjects/s/versions", "", SMALL_BYTES_MAX),
+        ("POST", "/subjects/s/versions", "Basic YTpi", BODY_BYTES_MAX),
+        ("PUT", "/config", "Basic YTpi", JSON_BYTES_MAX),
+        ("GET", "/subjects", "Basic YTpi", JSON_BYTES_MAX),
+    ],
+)
+async def test_a_body_has_the_size_that_its_request_may_need(
+    method: str, path: str, authorization: str, bytes_max: int
+) -> None:
+    headers = {"Authorization": authorization} if authorization else {}
+    head = request(method, path, Content_Length=str(bytes_max + 1), **headers)
+    status, _, content = await answered(head, Known(Everybody()))
     assert (status, json.loads(content)["error_code"]) == (413, 413)
+    assert str(bytes_max) in json.loads(content)["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b"[]," * 100_000 + b"0]",
+        b"{" + b",".join(b'"%x":0' % number for number in range(100_000)) + b"}",
+        b"[" + b'"",' * 200_000 + b'""]',
+    ],
+)
+async def test_json_that_takes_long_to_read_is_refused(body: bytes) -> None:
+    assert JSON_BYTES_MAX < len(body) < BODY_BYTES_MAX
+    status, _, content = await answered(request("POST", "/subjects/s/versions", body))
+    assert (status, json.loads(content)["error_code"]) == (413, 413)
+
+
+@pytest.mark.parametrize("letter", ["a", '\\"', "ä"])
+async def test_a_schema_of_the_largest_size_is_taken(letter: str) -> None:
+    length = SCHEMA_CHARACTERS_MAX - len('{"title":""}')
+    schema = '{"title":"' + letter * (length // len(letter)) + '"}'
+    body = json.dumps({"schemaType": "JSON", "schema": schema}, ensure_ascii=False).encode()
+    status, _, content = await answered(request("POST", "/subjects/s/versions", body))
+    assert (status, json.loads(content)["id"]) == (200, 1)
+
+
+async def test_what_is_no_http_is_refused() -> None:
     status, _, content = await answered(b"nonsense\r\n\r\n")
     assert (status, json.loads(content)["error_code"]) == (400, 400)
+
+
+async def test_a_long_list_comes_in_pieces() -> None:
+    asked = Asked()
+    for number in range(1201):
+        version = Version(f"s{number:04}", 1, number + 1, Schema("JSON", f'{{"title":"{number}"}}'))
+        asked.written.state.apply(*schema_record(version))
+    status, headers, content = await answered(request("GET", "/subjects"), asked=asked)
+    assert (status, json.loads(content)) == (200, [f"s{number:04}" for number in range(1201)])
+    assert headers["connection"] == "close"
+    _, _, content = await answered(request("GET", "/schemas"), asked=asked)
+    assert [version["id"] for version in json.loads(content)] == list(range(1, 1202))
+    _, headers, content = await answered(request("GET", "/schemas?offset=600&limit=3"), asked=asked)
+    assert [version["id"] for version in json.loads(content)] == [601, 602, 603]
+    assert "content-length" in headers
+    assert (await answered(request("HEAD", "/schemas"), asked=asked))[0] == 200
+
+
+async def test_large_schemas_are_sent_one_by_one() -> None:
+    asked = Asked()
+    for number in range(3):
+        version = Version(f"s{number}", 1, number + 1, Schema("JSON", f'{{"title":"{"x" * 300_000}"}}'))
+        asked.written.state.apply(*schema_record(version))
+    _, headers, content = await answered(request("GET", "/schemas"), asked=asked)
+    assert [version["id"] for version in json.loads(content)] == [1, 2, 3]
+    assert "content-length" not in headers
+
+
+OWN = {"Host": "localhost:8081", "Origin": "http://localhost:8081", "Sec_Fetch_Site": "same-origin"}
+NAMED = {"Host": "registry.example:8081"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "local", "local_with_logins", "open_", "with_logins"),
+    [
+        ({}, 200, 200, 200, 200),
+        ({"Origin": "http://other.example"}, 403, 403, 403, 403),
+        ({"Sec_Fetch_Site": "cross-site"}, 403, 403, 403, 403),
+        (OWN, 403, 200, 200, 200),
+        (NAMED, 403, 403, 200, 200),
+        ({**NAMED, "Origin": "http://registry.example:8081"}, 403, 403, 200, 200),
+        ({**NAMED, "Origin": "http://localhost:8081"}, 403, 403, 403, 403),
+    ],
+)
+async def test_a_request_of_a_page_of_another_site_is_refused(
+    headers: dict[str, str], local: int, local_with_logins: int, open_: int, with_logins: int
+) -> None:
+    sent = {"Content_Type": "text/plain;json", "Authorization": "Basic YTpi", **headers}
+    data = request("POST", "/subjects/s/versions", SCHEMA, **sent)
+    found = [
+        (await answered(data, logins, is_local=is_local))[0]
+        for is_local, logins in ((True, None), (True, Known(Everybody())), (False, None), (False, Known(Everybody())))
+    ]
+    assert found == [local, local_with_logins, open_, with_logins]
 
 
 async def test_who_has_not_logged_in_is_asked_to() -> None:
@@ -113,25 +248,14 @@ async def test_who_has_not_logged_in_is_asked_to() -> None:
 
 
 async def test_who_may_not_use_a_subject_is_refused_before_it_is_looked_at() -> None:
-    from barnabas.registry.errors import RegistryError
-
-    class Nobody:
-        async def check(self, need: str, subject: str | None) -> None:
-            raise RegistryError(403, 40301, f"{need} {subject}")
-
-    class Known:
-        @asynccontextmanager
-        async def caller(self, authorization: bytes) -> Any:
-            assert authorization == b"Basic YTpi"
-            yield Nobody()
-
     async def refused(method: str, path: str, body: bytes = b"") -> str:
-        status, _, content = await answered(request(method, path, body, Authorization="Basic YTpi"), Known())
+        status, _, content = await answered(request(method, path, body, Authorization="Basic YTpi"), Known(Nobody()))
         assert status == 403
         return str(json.loads(content)["message"])
 
     assert await refused("GET", "/subjects/s/versions") == "read s"
     assert await refused("POST", "/subjects/s/versions", SCHEMA) == "write s"
+    assert await refused("POST", "/subjects/s/versions", b"{ is not read") == "write s"
     assert await refused("DELETE", "/subjects/s") == "delete s"
     assert await refused("PUT", "/config", b"{}") == "change None"
-    assert (await answered(request("GET", "/", Authorization="Basic YTpi"), Known()))[0] == 200
+    assert (await answered(request("GET", "/", Authorization="Basic YTpi"), Known(Nobody())))[0] == 200

@@ -17,7 +17,8 @@ from fastavro.schema import SchemaParseException, UnknownType
 from barnabas.registry.errors import SchemaError
 from barnabas.registry.formats import Dependency
 from barnabas.registry.formats.avro_compatibility import breaks
-from barnabas.registry.formats.avro_types import Type, Writer, read
+from barnabas.registry.formats.avro_reading import read
+from barnabas.registry.formats.avro_types import Type, Writer
 
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -28,10 +29,7 @@ def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> Avr
     for _, one in dependencies:
         read(one, known)
     referred = dict(known)
-    found = AvroSchema(read(text, known), referred)
-    if is_new:
-        found.check_defaults()
-    return found
+    return AvroSchema(read(text, known, is_new=is_new), referred)
 
 
 class AvroSchema:
@@ -45,7 +43,7 @@ class AvroSchema:
         self._fast: Any = None
 
     def normalized(self) -> str:
-        """Return the schema with whole names and sorted properties."""
+        """Return the schema with properties and aliases by name."""
         return Writer(self._referred, is_normal=True).text(self.root)
 
     def resolved(self) -> str:
@@ -55,13 +53,6 @@ class AvroSchema:
     def breaks(self, writer: AvroSchema) -> list[str]:
         """Say why data of `writer` cannot always be read."""
         return breaks(self.root, writer.root)
-
-    def check_defaults(self) -> None:
-        """Raise SchemaError for a default that its field does not have."""
-        try:
-            fastavro.parse_schema(_plain(self.root, set()))
-        except (SchemaParseException, UnknownType, KeyError, TypeError) as error:
-            raise SchemaError(str(error)) from None
 
     def decode(self, payload: bytes) -> Any:
         """Return what was written. Raises SchemaError."""

@@ -21,13 +21,14 @@ from barnabas.registry.errors import SchemaError
 from barnabas.registry.formats import Dependency
 from barnabas.registry.formats.json_compatibility import breaks
 from barnabas.registry.formats.json_nodes import Node
+from barnabas.registry.formats.json_text import read_json, write_json
 
 DEFAULT = "http://json-schema.org/draft-07/schema"
 
 
 def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> JsonSchema:
     """Understand a schema. Raises SchemaError."""
-    root = _loaded(text)
+    root = _loaded(text, is_strict=is_new)
     library = _library(root, [(name, _loaded(one)) for name, one in dependencies])
     validator = validator_for(root, default=jsonschema.Draft7Validator)
     try:
@@ -40,11 +41,8 @@ def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> Jso
     return found
 
 
-def _loaded(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise SchemaError("it is not JSON") from None
+def _loaded(text: str, *, is_strict: bool = False) -> Any:
+    value = read_json(text, is_strict=is_strict)
     if not isinstance(value, dict | bool):
         raise SchemaError("it is neither an object nor true or false")
     return value
@@ -88,12 +86,12 @@ class JsonSchema:
         self._root = root
         self._library = library
         self._validator = validator
-        self.text = json.dumps(root, ensure_ascii=False, separators=(",", ":"))
+        self.text = write_json(root)
         self.canonical = self.text
 
     def normalized(self) -> str:
         """Return the schema with the names of each object in order."""
-        return json.dumps(self._root, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        return write_json(self._root, is_sorted=True)
 
     def node(self) -> Node:
         """Return the schema as it is compared."""

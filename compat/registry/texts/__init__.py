@@ -1,0 +1,1 @@
+"""Texts of schemas, and what the libraries that others use make of them."""
