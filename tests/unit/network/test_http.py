@@ -228,7 +228,9 @@ async def test_large_bodies_wait_for_each_other_and_small_for_none(autojump_cloc
         assert bodies.bytes_taken == 0
 
 
-@pytest.mark.parametrize("head", [HEAD % LARGE, b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"])
+@pytest.mark.parametrize(
+    "head", [HEAD % LARGE, b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"]
+)
 async def test_a_body_without_a_place_in_the_pool_is_refused(autojump_clock, head):
     bodies = BodyPool(LARGE)
     first, one = of(bodies)
@@ -311,5 +313,15 @@ async def test_a_sender_sees_its_refusal_though_it_has_not_ended():
     ],
 )
 def test_a_request_of_another_site_is_told_by_its_headers(headers, is_foreign):
-    request = h11.Request(method="GET", target="/", headers=[("Host", "registry.example:8081"), *headers.items()])
+    request = h11.Request(
+        method="GET", target="/", headers=[("Host", "registry.example:8081"), *headers.items()]
+    )
     assert is_of_another_site(request) is is_foreign
+
+
+async def test_the_answer_to_a_head_request_has_no_body() -> None:
+    reader, _, client = pair()
+    await client.send_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert await read(reader) is not None
+    assert await reader.answer(405, [("Content-Length", "5")], [b"no"], seconds=5)
+    assert (await client.receive_some()).endswith(b"Content-Length: 5\r\n\r\n")
