@@ -19,6 +19,7 @@ from barnabas.client.admin import Admin
 from barnabas.client.administration.access import OPERATIONS
 from barnabas.console.measuring import AllMeasured
 from barnabas.console.topic_index import TopicIndex
+from barnabas.console.turns import Reads
 from barnabas.wire.generated.metadata import MetadataRequest
 
 if TYPE_CHECKING:
@@ -60,8 +61,9 @@ class Backend:
         registry: RegistryClient | None,
         sandbox: Sandbox,
         owner: Hashable,
+        reads: Reads | None = None,
     ) -> None:
-        """`owner` is who has one call of the sandbox at a time."""
+        """`owner` is who has one call of the sandbox at a time; `reads` are the turns of all who read records."""
         self.client = client
         self.admin = Admin(client)
         self.topics = TopicIndex(self.admin, nursery)
@@ -72,6 +74,7 @@ class Backend:
         self.registry = registry
         self.sandbox = sandbox
         self.owner = owner
+        self.reads = reads or Reads()
         self._deserializer: Deserializer | None = None
         self._operations: frozenset[str] = frozenset()
         self._operations_at_s = -math.inf
@@ -140,10 +143,11 @@ async def opened(
     registry: RegistryClient | None,
     sandbox: Sandbox,
     owner: Hashable,
+    reads: Reads | None = None,
 ) -> AsyncIterator[Backend]:
     """Open a client for a visitor for the length of a block. Raises ClientError where the broker refuses the login."""
     async with open_client(target.bootstrap, settings, dial=target.dial) as client:
         await client.any_connection()
         async with trio.open_nursery() as nursery:
-            yield Backend(client, target, settings, nursery, live, registry, sandbox, owner)
+            yield Backend(client, target, settings, nursery, live, registry, sandbox, owner, reads)
             nursery.cancel_scope.cancel()

@@ -6,13 +6,12 @@ one address, and all of them, are a few at a time, and no rest is part of that.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import trio
 
-from barnabas.console.base import ConsoleError
+from barnabas.console.turns import Turns
 
 LOGINS_MAX = 4
 """Logins that are tried at the same time."""
@@ -20,38 +19,6 @@ ADDRESS_LOGINS_MAX = 2
 """Those of them that come from one address."""
 WAITING_MAX = 8
 """Logins of one user from one address that wait for each other; more are refused."""
-
-
-@dataclass(slots=True)
-class _Turn:
-    limiter: trio.CapacityLimiter
-    count: int = field(default=0)
-
-
-class Turns:
-    """Turns by some key, a number of each at a time; what nobody waits for is forgotten."""
-
-    def __init__(self, at_a_time: int, waiting_max: int | None = None) -> None:
-        self._at_a_time = at_a_time
-        self._waiting_max = waiting_max
-        self._turns: dict[Hashable, _Turn] = {}
-
-    @asynccontextmanager
-    async def turn(self, key: Hashable) -> AsyncIterator[None]:
-        """Wait for a turn. Raises ConsoleError where too many wait."""
-        turn = self._turns.setdefault(key, _Turn(trio.CapacityLimiter(self._at_a_time)))
-        if self._waiting_max is not None and turn.count > self._waiting_max:
-            raise ConsoleError(
-                429, "too many logins of this user are being tried: try again in a few seconds"
-            )
-        turn.count += 1
-        try:
-            async with turn.limiter:
-                yield
-        finally:
-            turn.count -= 1
-            if not turn.count:
-                del self._turns[key]
 
 
 class Logins:

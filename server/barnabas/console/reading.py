@@ -95,12 +95,13 @@ async def read_page(
     walk: Walk | None = None
     is_late = True
     width = max(-(-limit // max(len(window.starts), 1)), 1)
-    with trio.move_on_after(PAGE_SECONDS):
-        async with open_reader(backend, view, settings) as reader:
-            walk = Walk(reader, window, Limits(limit, 1 << 62, width), is_newest_first=is_newest_first)
-            while not walk.is_done:
-                rows += await walk.step()
-            is_late = walk.is_too_large
+    async with backend.reads.of(backend.owner):
+        with trio.move_on_after(PAGE_SECONDS):
+            async with open_reader(backend, view, settings) as reader:
+                walk = Walk(reader, window, Limits(limit, 1 << 62, width), is_newest_first=is_newest_first)
+                while not walk.is_done:
+                    rows += await walk.step()
+                is_late = walk.is_too_large
     if walk is None:
         return Page(
             [],

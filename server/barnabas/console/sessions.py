@@ -21,6 +21,7 @@ from barnabas.client import AuthenticationError, ClientError, open_client
 from barnabas.console.backend import Backend, opened
 from barnabas.console.base import ConsoleError
 from barnabas.console.logins import Logins
+from barnabas.console.turns import Reads
 
 if TYPE_CHECKING:
     from barnabas.client import ClientSettings
@@ -103,6 +104,7 @@ class Sessions:
         self._registry = registry
         self._sessions: dict[str, Session] = {}
         self._logins = Logins()
+        self._reads = Reads()
         self._nursery: trio.Nursery | None = None
         self._anonymous: Session | None = None
 
@@ -276,7 +278,13 @@ class Sessions:
             with scope:
                 registry = self._registry_client(session)
                 async with opened(
-                    session.target, session.settings, self._live, registry, self.sandbox, session.owner
+                    session.target,
+                    session.settings,
+                    self._live,
+                    registry,
+                    self.sandbox,
+                    session.owner,
+                    self._reads,
                 ) as backend:
                     task_status.started(backend)
                     await trio.sleep_forever()

@@ -27,6 +27,7 @@ from barnabas.console.sessions import (
     Sessions,
 )
 from barnabas.console.target import PATIENCE, Target
+from barnabas.console.turns import OWNER_READS_MAX, READS_MAX, Reads
 
 MECHANISMS = ("SCRAM-SHA-512", "PLAIN")
 SANDBOX: Any = None
@@ -316,3 +317,27 @@ async def test_a_session_whose_client_cannot_be_opened_says_why_and_tries_again(
     other = Sessions(lambda: world.target, "", None, None, SANDBOX)
     with pytest.raises(ConsoleError, match="the console ends"):
         await other.open(await other.begin())
+
+
+async def test_pages_of_one_visitor_leave_room_for_those_of_others(autojump_clock: object) -> None:
+    reads, ended = Reads(), []
+
+    async def read(owner: str, seconds: float) -> None:
+        async with reads.of(owner):
+            await trio.sleep(seconds)
+            ended.append((owner, trio.current_time()))
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for _ in range(2 * OWNER_READS_MAX):
+            nursery.start_soon(read, "ann", 5)
+        await trio.sleep(1)
+        nursery.start_soon(read, "bob", 1)
+    assert ended[0] == ("bob", began + 2)
+    assert [at for owner, at in ended if owner == "ann"] == [began + 5] * OWNER_READS_MAX + [
+        began + 10
+    ] * OWNER_READS_MAX
+    async with trio.open_nursery() as nursery:
+        for number in range(READS_MAX + 1):
+            nursery.start_soon(read, f"user {number}", 5)
+    assert trio.current_time() == began + 20, "all of them are so many at a time"
