@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -145,7 +146,12 @@ class Answering:
             backend = await self._sessions.open(session)
         except (ConsoleError, ClientError) as error:
             return await self._send_json(reader, *failure_of(error, asked.path))
-        status, value = await dispatch(backend, asked.method, asked.path, asked.query, body)
+        answer = await reader.while_there(
+            partial(dispatch, backend, asked.method, asked.path, asked.query, body)
+        )
+        if answer is None:
+            return False  # the visitor has gone
+        status, value = answer
         if not isinstance(value, Events):
             return await self._send(reader, status, value)
         try:

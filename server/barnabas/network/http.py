@@ -6,10 +6,11 @@ of another site is refused, as is, on a loopback address, one that has its own n
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 import h11
@@ -19,6 +20,8 @@ from barnabas.network.bodies import SMALL_BYTES_MAX, PoolExhaustedError
 
 if TYPE_CHECKING:
     from barnabas.network.visitors import Visitor
+
+T = TypeVar("T")
 
 HEAD_SECONDS_MAX = 5.0
 """Time for a request to arrive, from its first byte, its body apart; and for each next part of the body."""
@@ -30,6 +33,10 @@ _LINGER_SECONDS_MAX = 2.0
 BodyBytesMax = int | Callable[[h11.Request], int]
 """Largest size of a body: for all requests, or for one by its head."""
 
+DEPARTURE_SECONDS = 0.2
+"""Time between looks whether a visitor who waits for an answer is still there."""
+_TCP_INFO = getattr(socket, "TCP_INFO", None)
+_TCP_ESTABLISHED = 1
 _READ_BYTES = 64 * 1024
 _SEND_BYTES = 64 * 1024
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1", "")
@@ -250,6 +257,38 @@ class HttpReader:
             with trio.move_on_after(seconds):
                 await self._send(h11.EndOfMessage())
             nursery.cancel_scope.cancel()
+
+    async def while_there(self, work: Callable[[], Awaitable[T]]) -> T | None:
+        """Return what work returns, or None if the visitor goes before, which ends it.
+
+        This reads nothing, so that a visitor may have sent the next request; where the system does not tell the state of a
+        connection (it is Linux that does), the work goes on to its end.
+        """
+        result: T | None = None
+        failure: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_departure, nursery.cancel_scope)
+            try:
+                result = await work()
+            except Exception as error:  # not as a group of one
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return result
+
+    async def _watch_departure(self, scope: trio.CancelScope) -> None:
+        stream = getattr(self._visitor.stream, "transport_stream", self._visitor.stream)
+        sock = getattr(stream, "socket", None)
+        while sock is not None and _TCP_INFO is not None:
+            await trio.sleep(DEPARTURE_SECONDS)
+            try:
+                is_there = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0] == _TCP_ESTABLISHED
+            except OSError:
+                return  # of another kind of socket
+            if not is_there:
+                scope.cancel()
+                return
 
     async def _await_departure(self, scope: trio.CancelScope) -> None:
         """Cancel when the visitor has gone; one that sends something else meanwhile breaks the rules, and goes too."""

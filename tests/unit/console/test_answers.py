@@ -55,6 +55,9 @@ class Reader:
     def release(self) -> None:
         """The body was read."""
 
+    async def while_there(self, work: Any) -> Any:
+        return await work()
+
     async def stream(self, headers: Any, work: Any, *, seconds: float) -> None:
         self.headers, self.content = dict(headers), b""
 

@@ -1,16 +1,19 @@
 """Views of a cluster by their routes."""
 
 import json
+import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import pytest
 import trio
 
 from barnabas.client import ConsumerSettings, open_consumer
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.client import open_client
+from barnabas.console.base import Route
 from barnabas.console.server import CALL_SECONDS_MAX
 from barnabas.registry.client_settings import RegistryAt
 from barnabas.registry.schemas import Schema
@@ -226,6 +229,29 @@ async def test_a_search_ends_when_its_connection_closes(tmp_path: Path) -> None:
             await trio.sleep(1)
         with trio.fail_after(CALL_SECONDS_MAX + 5):  # the search has the visitor's turn, one call at most
             assert (await visitor.get("/api/topics/t/records", limit=1))["records"]
+
+
+async def test_a_page_ends_when_its_connection_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = trio.Event()
+
+    async def answer(_: Any) -> object:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+
+    slow = Route("GET", "/api/slow", answer, "slow")
+    monkeypatch.setattr("barnabas.console.routes._patterns", lambda: ((re.compile("/api/slow"), slow),))
+    async with console_beside(tmp_path) as console:
+        host, _, port = console.server.url.removeprefix("http://").rpartition(":")
+        async with await trio.open_tcp_stream(host, int(port)) as stream:
+            await stream.send_all(f"GET /api/slow HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+            await trio.sleep(0.5)
+            assert not ended.is_set()
+        with trio.fail_after(5):
+            await ended.wait()
 
 
 async def test_groups_with_members_and_lag(tmp_path: Path) -> None:
