@@ -6,6 +6,7 @@ from typing import Any
 
 from barnabas.client import ClientError, ResponseError
 from barnabas.console.routes import dispatch
+from tests.support.at_once_sandbox import AtOnce
 
 REFUSED = ResponseError(29, "asking", "not you")
 REFUSED_TEXT = "TOPIC_AUTHORIZATION_FAILED: not you"
@@ -23,6 +24,8 @@ class Cluster:
         self.admin = self
         self.live: Any = None
         self.registry: Any = None
+        self.sandbox = AtOnce()
+        self.owner = "ann"
         self.topics_index: list[Any] = []
 
     def forget(self) -> None:

@@ -37,6 +37,13 @@ class _Known:
 
     topic: Topic
     learned_at: float
+    _by_number: dict[int, MetadataResponse.MetadataResponsePartition] | None = None
+
+    def by_number(self) -> dict[int, MetadataResponse.MetadataResponsePartition]:
+        """Return the partitions by their numbers: to look through all for each of thousands takes long."""
+        if self._by_number is None:
+            self._by_number = {info.partition_index: info for info in self.topic.partitions}
+        return self._by_number
 
 
 @dataclass(slots=True)
@@ -106,15 +113,15 @@ class Client:
     async def leader(self, topic: str, partition: int) -> int:
         """Return the broker that leads a partition. Raises ResponseError, ConnectionLostError."""
         doing = f"looking for the leader of {topic}-{partition}"
-        known = await self.topic(topic)
-        for info in known.partitions:
-            if info.partition_index == partition:
-                if info.leader_id < 0:
-                    self.forget(topic)
-                    raise ResponseError(info.error_code or ErrorCode.LEADER_NOT_AVAILABLE, doing)
-                return info.leader_id
-        self.forget(topic)  # it may have got more partitions
-        raise ResponseError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, doing)
+        await self.topic(topic)
+        info = self._topics[topic].by_number().get(partition)
+        if info is None or info.leader_id < 0:
+            self.forget(topic)  # it may have got more partitions
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise ResponseError(
+                code if info is None else info.error_code or ErrorCode.LEADER_NOT_AVAILABLE, doing
+            )
+        return info.leader_id
 
     async def topic(self, name: str) -> Topic:
         """Return the metadata of a topic, at most `metadata_max_age_ms` old. Raises ResponseError, ConnectionLostError."""

@@ -35,6 +35,7 @@ from barnabas.client.settings import ClientSettings, Endpoint
 from barnabas.client.topics import TopicWatch
 from barnabas.client.values import (
     ConsumedRecord,
+    FetchedRecords,
     GroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -191,6 +192,17 @@ class Consumer:
                 self._handing.is_busy()
                 return records
             if all(self._partition(place).offset >= end for place, end in limits.items()):
+                return []
+            await self._fetcher.arrived.wait()
+
+    async def receive_unopened(self, ends: Mapping[Place, int], bytes_max: int) -> list[FetchedRecords]:
+        """Return batches as they were fetched, about `bytes_max` of them, none at these offsets; otherwise as `receive`."""
+        await self._take_turn()
+        while True:
+            self._raise_failures()
+            if fetched := self._handing.unopened(ends, bytes_max):
+                return fetched
+            if all(self._partition(place).offset >= end for place, end in ends.items()):
                 return []
             await self._fetcher.arrived.wait()
 
@@ -481,14 +493,9 @@ async def open_consumer(
                     consumer.subscribe(*topics)
                 yield consumer
             except BaseException:
-                with trio.move_on_after(CLOSING_S, shield=True):
-                    await _finish_quietly(consumer)
+                with trio.move_on_after(CLOSING_S, shield=True), suppress(Exception):
+                    await consumer._finish(is_well=False)  # what was raised matters more
                 raise
             await consumer._finish(is_well=True)
         finally:
             consumer._is_closed = True
-
-
-async def _finish_quietly(consumer: Consumer) -> None:
-    with suppress(Exception):  # what the block has raised matters more
-        await consumer._finish(is_well=False)

@@ -57,6 +57,20 @@ class ConsumedRecord:
         return TopicPartition(self.topic, self.partition)
 
 
+class FetchedRecords(NamedTuple):
+    """Batches of a partition as a response had them, not opened: compressed perhaps, the last one cut perhaps."""
+
+    topic: str
+    partition: int
+    offset: int
+    """The offset that was asked for; the first batch may begin before it."""
+    end_offset: int
+    """The offset after the last whole batch."""
+    data: bytes | bytearray | memoryview
+    aborted: tuple[tuple[int, int], ...]
+    """Aborted transactions: producer id and first offset of each (read_committed)."""
+
+
 class OffsetAndMetadata(NamedTuple):
     """A committed offset: the next one to read."""
 

@@ -5,9 +5,10 @@ The rule: bounded in memory, however large the cluster is, and asked no more oft
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,7 @@ from barnabas.client.admin import Admin
 from barnabas.client.administration.access import OPERATIONS
 from barnabas.console.measuring import AllMeasured
 from barnabas.console.topic_index import TopicIndex
+from barnabas.console.turns import Reads
 from barnabas.wire.generated.metadata import MetadataRequest
 
 if TYPE_CHECKING:
@@ -25,10 +27,13 @@ if TYPE_CHECKING:
     from barnabas.console.target import Target
     from barnabas.registry.client import RegistryClient
     from barnabas.registry.decoding import Deserializer
+    from barnabas.sandbox.pool import Sandbox
 
 METADATA = 3
 AUTHORIZED_OPERATIONS_MAX = 10
 """Later versions of Metadata do not tell what one may do with the cluster."""
+OPERATIONS_SECONDS = 1.0
+"""Age of rights at which they are asked for again."""
 SAMPLES_MAX = 360
 """Lags that are remembered of a group."""
 REMEMBERED_MAX = 2_000
@@ -53,8 +58,12 @@ class Backend:
         settings: ClientSettings,
         nursery: trio.Nursery,
         live: Live | None,
-        registry: RegistryClient | None = None,
+        registry: RegistryClient | None,
+        sandbox: Sandbox,
+        owner: Hashable,
+        reads: Reads | None = None,
     ) -> None:
+        """`owner` is who has one call of the sandbox at a time; `reads` are the turns of all who read records."""
         self.client = client
         self.admin = Admin(client)
         self.topics = TopicIndex(self.admin, nursery)
@@ -63,8 +72,12 @@ class Backend:
         self.target = target
         self.settings = settings
         self.registry = registry
+        self.sandbox = sandbox
+        self.owner = owner
+        self.reads = reads or Reads()
         self._deserializer: Deserializer | None = None
-        self._operations: frozenset[str] | None = None
+        self._operations: frozenset[str] = frozenset()
+        self._operations_at_s = -math.inf
         self._ends: dict[str, tuple[Sample, Sample]] = {}
         self._lags: dict[str, deque[tuple[int, int]]] = {}
 
@@ -73,12 +86,16 @@ class Backend:
         if self._deserializer is None and self.registry is not None:
             from barnabas.registry.decoding import Deserializer
 
-            self._deserializer = Deserializer(self.registry)
+            self._deserializer = Deserializer(self.registry, self.sandbox)
         return self._deserializer
 
     async def operations(self) -> frozenset[str]:
-        """Return what the broker lets this visitor do with the cluster, as `alter`. Raises ClientError."""
-        if self._operations is None:
+        """Return what the broker lets this visitor do with the cluster, as `alter`: it is asked anew each second.
+
+        Raises ClientError.
+        """
+        if time.monotonic() - self._operations_at_s > OPERATIONS_SECONDS:
+            asked_at_s = time.monotonic()
             connection = await self.client.any_connection()
             version = min(connection.version_of(METADATA), AUTHORIZED_OPERATIONS_MAX)
             request = MetadataRequest([], include_cluster_authorized_operations=True)
@@ -87,6 +104,7 @@ class Backend:
             self._operations = frozenset(
                 name for bit, name in enumerate(OPERATIONS) if bits >= 0 and bits >> bit & 1
             )
+            self._operations_at_s = asked_at_s
         return self._operations
 
     def rate(self, topic: str, end: int) -> float | None:
@@ -119,11 +137,17 @@ class Backend:
 
 @asynccontextmanager
 async def opened(
-    target: Target, settings: ClientSettings, live: Live | None, registry: RegistryClient | None
+    target: Target,
+    settings: ClientSettings,
+    live: Live | None,
+    registry: RegistryClient | None,
+    sandbox: Sandbox,
+    owner: Hashable,
+    reads: Reads | None = None,
 ) -> AsyncIterator[Backend]:
     """Open a client for a visitor for the length of a block. Raises ClientError where the broker refuses the login."""
     async with open_client(target.bootstrap, settings, dial=target.dial) as client:
         await client.any_connection()
         async with trio.open_nursery() as nursery:
-            yield Backend(client, target, settings, nursery, live, registry)
+            yield Backend(client, target, settings, nursery, live, registry, sandbox, owner, reads)
             nursery.cancel_scope.cancel()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,8 +18,12 @@ class ConsoleError(Exception):
     """A request that cannot be done: an HTTP status, and what is wrong."""
 
     def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
+        super().__init__(status, text)  # as it is made again on its way from a child process
         self.status = status
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Parameter(NamedTuple):
@@ -29,13 +34,10 @@ class Parameter(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One request: whose it is, the parts of its path, its query and its body."""
+class Query:
+    """The query of a request, and what it says."""
 
-    backend: Backend
-    path: Mapping[str, str]
     query: Mapping[str, str]
-    body: Mapping[str, Any] = field(default_factory=dict)
 
     def whole(self, name: str, default: int, *, least: int = 0, most: int = WHOLE_MAX) -> int:
         """Return a number of the query. Raises ConsoleError."""
@@ -66,6 +68,25 @@ class Call:
             raise ConsoleError(400, f"{name}: one of {', '.join(words)} expected")
         return text
 
+
+@dataclass(frozen=True, slots=True, init=False)
+class Call(Query):
+    """One request: whose it is, the parts of its path, its query and its body."""
+
+    backend: Backend
+    path: Mapping[str, str]
+    body: Mapping[str, Any]
+
+    def __init__(
+        self,
+        backend: Backend,
+        path: Mapping[str, str],
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
+    ) -> None:
+        for name, value in (("backend", backend), ("path", path), ("query", query), ("body", body or {})):
+            object.__setattr__(self, name, value)
+
     def field(self, name: str, kind: type, default: Any = ...) -> Any:
         """Return a field of the body, of a type; null is as good as none. Raises ConsoleError where there is no default."""
         value = self.body.get(name)
@@ -93,7 +114,7 @@ _NAMES = {
 }
 
 Send = Callable[[str, Any], Awaitable[None]]
-"""Sends an event: its name, and a JSON value."""
+"""Sends an event: its name, and a JSON value, or bytes that are one."""
 
 
 class Events(NamedTuple):
@@ -107,11 +128,16 @@ class Download(NamedTuple):
 
     name: str
     content_type: str
-    content: bytes
+    pieces: Sequence[bytes]
+
+
+def as_json(value: Any) -> bytes:
+    """Return a small value as JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 Handler = Callable[[Call], Awaitable[object]]
-"""Answers with a JSON value, None for nothing (204), `Events` or a `Download`."""
+"""Answers with a JSON value, bytes that are one, None for nothing (204), `Events` or a `Download`."""
 
 
 class Route(NamedTuple):

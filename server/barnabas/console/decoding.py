@@ -1,94 +1,136 @@
-"""Keys and values of records as a person reads them: JSON, text, hexadecimal, or through a registry of schemas.
+"""Keys and values of records as a person reads them: JSON, text, hexadecimal, or through a registry of schemas. Pure.
 
-The rule: the bytes are somebody else's. What cannot be read as asked is shown in hexadecimal, and what is cut says so.
+The rule: the bytes are somebody else's. What cannot be read as asked is shown in hexadecimal, and what is cut says so. All
+of it runs in a child process (`sandbox`), since the length of the work is the producer's choice.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from barnabas.client import ConsumedRecord
-    from barnabas.registry.decoding import Deserializer
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 FORMATS = ("auto", "json", "text", "hex", "registry")
 SHOWN_CHARS = 2_000
-"""Characters of a key or value in a list; one record by itself is shown with more."""
+"""Characters of a key or value in a list, and of all headers; one record by itself is shown with more."""
 WHOLE_CHARS = 2_000_000
+HEADERS_MAX = 200
+"""Headers of a record that are shown."""
+PARSED_BYTES_MAX = 4 << 20
+"""Size of a payload from which on it is not looked at as a whole: its beginning is shown, as text or in hexadecimal."""
+FRAMED_BYTES_MAX = 1 << 20
+"""Size of a payload from which on it is not read by its schema."""
 _FRAMED_BYTES_MIN = 5
 _PLAIN_CONTROLS = frozenset("\n\r\t")
 
 
-class Decoding:
-    """Form in which the payloads of one request are shown."""
+class Payload(NamedTuple):
+    """A payload as its schema reads it, or the problem with that."""
 
-    def __init__(self, form: str, deserializer: Deserializer | None, chars_max: int = SHOWN_CHARS) -> None:
-        self._form = form
-        self._deserializer = deserializer
-        self._chars_max = chars_max
-
-    async def record(self, record: ConsumedRecord) -> dict[str, Any]:
-        """Return a record as JSON."""
-        return {
-            "partition": record.partition,
-            "offset": record.offset,
-            "timestamp": record.timestamp_ms if record.timestamp_ms >= 0 else None,
-            "append_time": record.is_append_time,
-            "key": await self.payload(record.key),
-            "value": await self.payload(record.value),
-            "headers": [
-                {"name": name.encode("utf-8", "replace").decode(), "value": await self.payload(value)}
-                for name, value in record.headers
-            ],
-        }
-
-    async def payload(self, data: bytes | None) -> dict[str, Any]:
-        """Return bytes as a form, their text in it, and their size."""
-        if data is None:
-            return {"form": "null", "text": "", "size": -1}
-        found = await self._with_schema(data)
-        if found is None:
-            form, text = plain_text(data, self._form)
-            found = {"form": form, "text": text}
-        text = found["text"]
-        found["size"] = len(data)
-        if len(text) > self._chars_max:
-            found["text"] = text[: self._chars_max]
-            found["cut"] = True
-        return found
-
-    async def _with_schema(self, data: bytes) -> dict[str, Any] | None:
-        is_framed = len(data) >= _FRAMED_BYTES_MIN and not data[0]
-        if self._deserializer is None or self._form not in ("auto", "registry") or not is_framed:
-            return None
-        try:
-            decoded = await self._deserializer.decode(data)
-        except Exception as error:  # the schema, the registry or the data may be wrong in many ways
-            return {"form": "hex", "text": data.hex(" "), "problem": f"{type(error).__name__}: {error}"[:300]}
-        if decoded is None:
-            return None
-        text = json.dumps(decoded.value, ensure_ascii=False, default=str)
-        return {"form": decoded.format, "text": text, "schema_id": decoded.schema_id}
+    form: str
+    text: str
+    is_cut: bool = False
+    schema_id: int = -1
+    problem: str = ""
 
 
-def plain_text(data: bytes, form: str) -> tuple[str, str]:
-    """Return the form that bytes could be read in, and the text."""
+Payloads = Mapping[bytes, Payload]
+"""Payloads that name a schema, as that reads them."""
+
+
+class RawRecord(NamedTuple):
+    """A record as it was stored."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    """In ms since 1970; negative if it has none."""
+    is_append_time: bool
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def framed(record: RawRecord) -> list[bytes]:
+    """Return the payloads of a record that may name a schema."""
+    payloads = (record.key, record.value, *(value for _, value in record.headers[:HEADERS_MAX]))
+    return [data for data in payloads if data is not None and len(data) >= _FRAMED_BYTES_MIN and not data[0]]
+
+
+def record_as_json(record: RawRecord, form: str, chars_max: int, payloads: Payloads) -> dict[str, Any]:
+    """Return a record as JSON."""
+    headers: list[dict[str, Any]] = []
+    chars_left = chars_max
+    for name, value in record.headers[:HEADERS_MAX]:
+        shown = payload_as_json(value, form, max(chars_left, 0), payloads)
+        text = name[: max(chars_left, 100)].encode("utf-8", "replace").decode()
+        chars_left -= len(shown["text"]) + len(text)
+        headers.append({"name": text, "value": shown})
+    row = {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp if record.timestamp >= 0 else None,
+        "append_time": record.is_append_time,
+        "key": payload_as_json(record.key, form, chars_max, payloads),
+        "value": payload_as_json(record.value, form, chars_max, payloads),
+        "headers": headers,
+    }
+    if len(record.headers) > HEADERS_MAX:
+        row["headers_total"] = len(record.headers)
+    return row
+
+
+def payload_as_json(data: bytes | None, form: str, chars_max: int, payloads: Payloads) -> dict[str, Any]:
+    """Return bytes as a form, their text in it, and their size."""
+    if data is None:
+        return {"form": "null", "text": "", "size": -1}
+    shown: dict[str, Any]
+    payload = payloads.get(data)
+    if payload is not None:
+        shown, is_cut = {"form": payload.form, "text": payload.text}, payload.is_cut
+        if payload.problem:
+            shown["text"], is_cut = _hex(data, chars_max)
+            shown["problem"] = payload.problem
+        else:
+            shown["schema_id"] = payload.schema_id
+    else:
+        form, text, is_cut = plain_text(data, form, chars_max)
+        shown = {"form": form, "text": text}
+    shown["size"] = len(data)
+    if is_cut or len(shown["text"]) > chars_max:
+        shown["text"] = shown["text"][:chars_max]
+        shown["cut"] = True
+    return shown
+
+
+def plain_text(data: bytes, form: str, chars_max: int = WHOLE_CHARS) -> tuple[str, str, bool]:
+    """Return the form that bytes could be read in, the text, and whether that is the beginning alone."""
     if form == "hex":
-        return "hex", data.hex(" ")
-    try:
-        text = data.decode()
+        return "hex", *_hex(data, chars_max)
+    is_cut = len(data) > PARSED_BYTES_MAX
+    try:  # a character has up to four bytes, and the last one may be cut
+        text = _beginning(data, 4 * chars_max + 4) if is_cut else data.decode()
     except UnicodeDecodeError:
-        return "hex", data.hex(" ")
+        return "hex", *_hex(data, chars_max)
     if form == "text":
-        return "text", text
-    if text[:1] in '{["0123456789-tfn' and text:
+        return "text", text, is_cut
+    if text[:1] in '{["0123456789-tfn' and text and not is_cut:
         try:
             json.loads(text)
         except (ValueError, RecursionError):
             pass
         else:
-            return "json", text
-    if form == "auto" and any(one < " " and one not in _PLAIN_CONTROLS for one in text[:200]):
-        return "hex", data.hex(" ")
-    return "text", text
+            return "json", text, False
+    if form == "auto" and any(char < " " and char not in _PLAIN_CONTROLS for char in text[:200]):
+        return "hex", *_hex(data, chars_max)
+    return "text", text, is_cut
+
+
+def _beginning(data: bytes, size: int) -> str:
+    return codecs.getincrementaldecoder("utf-8")().decode(data[:size])
+
+
+def _hex(data: bytes, chars_max: int) -> tuple[str, bool]:
+    size = chars_max // 3 + 1
+    return data[:size].hex(" "), len(data) > size

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
@@ -22,26 +22,28 @@ def cell(text: str) -> str:
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA + _FULL_WIDTH) else text
 
 
-def as_csv(records: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return records, as `decoding.Decoding` makes them, as CSV."""
-    out = io.StringIO()
-    writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
-    for one in records:
-        headers = {header["name"]: header["value"]["text"] for header in one["headers"]}
-        writer.writerow(
-            [
-                one["partition"],
-                one["offset"],
-                "" if one["timestamp"] is None else one["timestamp"],
-                cell(one["key"]["text"]),
-                cell(one["value"]["text"]),
-                cell(json.dumps(headers, ensure_ascii=False)) if headers else "",
-            ]
+def csv_heading() -> bytes:
+    """Return the line with the names of columns."""
+    return _line(COLUMNS)
+
+
+def csv_row(record: Mapping[str, Any]) -> bytes:
+    """Return a record, as `decoding.record_as_json` makes it, as a line of CSV; a problem stands in place of its value."""
+    headers = {header["name"]: header["value"]["text"] for header in record["headers"]}
+    value = record["value"]
+    return _line(
+        (
+            record["partition"],
+            record["offset"],
+            "" if record["timestamp"] is None else record["timestamp"],
+            cell(record["key"]["text"]),
+            cell(value["text"] or value.get("problem", "")),
+            cell(json.dumps(headers, ensure_ascii=False)) if headers else "",
         )
+    )
+
+
+def _line(cells: Sequence[Any]) -> bytes:
+    out = io.StringIO()
+    csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\r\n").writerow(cells)
     return out.getvalue().encode("utf-8", "replace")
-
-
-def as_json_lines(records: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return records as lines of JSON."""
-    return "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in records).encode("utf-8", "replace")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -18,10 +19,12 @@ import trio
 
 from barnabas import __version__
 from barnabas.client import ClientError
-from barnabas.console.base import ConsoleError, Download, Events
+from barnabas.console import bodies
+from barnabas.console.base import ConsoleError, Download, Events, as_json
 from barnabas.console.guard import HEADERS, Guard, cookie_of
 from barnabas.console.routes import dispatch, failure_of, routes
 from barnabas.console.static_files import StaticFile, files
+from barnabas.console.writing import Piece, Streams, Unsent, join, pieces_of
 from barnabas.environment.lazy import import_modules
 from barnabas.network.http import HttpReader
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES_MAX = 8 << 20
+SESSION_PATH = "/api/session"
 IDLE_SECONDS_MAX = 120.0
 ANSWER_SECONDS_MAX = 30.0
 EVENT_SECONDS_MAX = 20.0
@@ -66,6 +69,8 @@ class Asked(NamedTuple):
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
+    address: str = ""
+    """Address of the machine that it comes from."""
 
 
 class Answering:
@@ -80,48 +85,81 @@ class Answering:
         self._sessions = sessions
         self._live = live
         self._cookie = cookie
+        self._unsent = Unsent()
+        self._streams = Streams()
 
     async def serve(self, visitor: Visitor) -> None:
         """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
         reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
+        address = _address_of(visitor)
 
         async def refuse(status: int, words: str) -> bool:
-            return await _send_json(reader, status, {"error": words})
+            return await self._send_json(reader, status, {"error": words})
 
         async def answer(request: h11.Request, body: bytes) -> bool:
             try:
-                asked = _asked(request, body)
+                asked = _asked(request, body, address)
             except _MalformedError as error:
                 await refuse(400, f"malformed request: {error}")
                 return False
             with visitor.waiting():
                 return await self._answer(reader, asked)
 
-        await reader.serve(answer, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX)
+        await reader.serve(
+            answer, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=self._body_bytes_max
+        )
+
+    def _body_bytes_max(self, request: h11.Request) -> int:
+        """Return how large the body of a request may be: large only for who has logged in."""
+        cookie = next((value for name, value in request.headers if name == b"cookie"), b"").decode("latin-1")
+        is_known = self._sessions.find(cookie_of(cookie, self._cookie)) is not None
+        is_login = request.target.startswith(SESSION_PATH.encode())
+        return bodies.BYTES_MAX if is_known and not is_login else bodies.BYTES_BEFORE_LOGIN_MAX
 
     async def _answer(self, reader: HttpReader, asked: Asked) -> bool:
         refusal = self._guard.refusal(asked.method, asked.headers)
         if refusal:
-            return await _send_json(reader, 403, {"error": refusal})
+            return await self._send_json(reader, 403, {"error": refusal})
         if not asked.path.startswith("/api/"):
             return await _send_file(reader, asked)
-        if asked.path == "/api/session":
+        if asked.method == "HEAD":
+            return await self._send_json(reader, 405, {"error": "HEAD is for the files of the page"})
+        if asked.path == SESSION_PATH:
             return await self._session_request(reader, asked)
         session = self._sessions.find(cookie_of(asked.headers.get("cookie", ""), self._cookie))
         try:
             session = await self._allowed(session, asked)
-            body = json.loads(asked.body) if asked.body else None
+            await self._sessions.prove(session)
+        except (ConsoleError, ClientError) as error:
+            return await self._send_json(reader, *failure_of(error, asked.path))
+        is_going_on = False
+        with _using(session) as scope:
+            is_going_on = await self._answer_within(reader, asked, session)
+        return is_going_on and not scope.cancelled_caught
+
+    async def _answer_within(self, reader: HttpReader, asked: Asked, session: Session) -> bool:
+        """Answer a request of a session, which ends with it."""
+        try:
+            body = await bodies.read(asked.body, self._sessions.sandbox, session.owner)
+            reader.release()
+            asked = asked._replace(body=b"")
+            backend = await self._sessions.open(session)
+        except (ConsoleError, ClientError) as error:
+            return await self._send_json(reader, *failure_of(error, asked.path))
+        answer = await reader.while_there(
+            partial(dispatch, backend, asked.method, asked.path, asked.query, body)
+        )
+        if answer is None:
+            return False  # the visitor has gone
+        status, value = answer
+        if not isinstance(value, Events):
+            return await self._send(reader, status, value)
+        try:
+            with self._streams.open(session.owner):
+                await self._send_events(reader, value)
         except ConsoleError as error:
-            return await _send_json(reader, error.status, {"error": str(error)})
-        except (ValueError, RecursionError) as error:
-            return await _send_json(reader, 400, {"error": f"the body is not JSON: {error}"})
-        with _using(session):
-            try:
-                backend = await self._sessions.open(session)
-            except (ConsoleError, ClientError) as error:
-                return await _send_json(reader, *failure_of(error, asked.path))
-            status, value = await dispatch(backend, asked.method, asked.path, asked.query, body)
-            return await _send(reader, status, value)
+            return await self._send_json(reader, error.status, {"error": str(error)})
+        return False
 
     async def _allowed(self, session: Session | None, asked: Asked) -> Session:
         """Return the session of a request that may be answered. Raises ConsoleError."""
@@ -146,8 +184,8 @@ class Answering:
             if asked.method == "DELETE":
                 return await self._log_out(reader, asked)
         except (ConsoleError, ClientError) as error:
-            return await _send_json(reader, *failure_of(error, asked.path))
-        return await _send_json(reader, 405, {"error": "/api/session takes GET, POST, DELETE"})
+            return await self._send_json(reader, *failure_of(error, asked.path))
+        return await self._send_json(reader, 405, {"error": "/api/session takes GET, POST, DELETE"})
 
     async def _show_session(self, reader: HttpReader, asked: Asked) -> bool:
         """Tell who is logged in; begins a session where nobody needs to log in."""
@@ -155,9 +193,9 @@ class Answering:
         session = sessions.find(cookie_of(asked.headers.get("cookie", ""), self._cookie))
         cookies: list[tuple[str, str]] = []
         if session is None and not sessions.needs_token and not sessions.mechanisms():
-            session = await sessions.begin()
+            session = await sessions.begin(address=asked.address)
             cookies = [self._cookie_of(session)]
-        return await _send_json(reader, 200, self._described(session), cookies)
+        return await self._send_json(reader, 200, self._described(session), cookies)
 
     def _described(self, session: Session | None) -> dict[str, Any]:
         return {
@@ -177,10 +215,12 @@ class Answering:
         except (ValueError, RecursionError):
             raise ConsoleError(400, "the body is not JSON") from None
         names = ("token", "user", "password", "mechanism")
-        if not isinstance(body, dict) or not all(isinstance(body.get(name, ""), str) for name in names):
-            raise ConsoleError(400, f"an object of {', '.join(names)} expected")
-        session = await self._sessions.begin(**{name: body.get(name, "") for name in names})
-        return await _send_json(reader, 200, self._described(session), [self._cookie_of(session)])
+        if not isinstance(body, dict) or not all(_is_text(body.get(name, "")) for name in names):
+            raise ConsoleError(400, f"an object of {', '.join(names)} expected, each a text")
+        session = await self._sessions.begin(
+            **{name: body.get(name, "") for name in names}, address=asked.address
+        )
+        return await self._send_json(reader, 200, self._described(session), [self._cookie_of(session)])
 
     async def _log_out(self, reader: HttpReader, asked: Asked) -> bool:
         session = self._sessions.find(cookie_of(asked.headers.get("cookie", ""), self._cookie))
@@ -188,17 +228,87 @@ class Answering:
             await self._allowed(session, asked)
             self._sessions.end(session)
         gone = f"{self._cookie}=; Max-Age=0; {self._cookie_rules}"
-        return await _send_json(reader, 200, self._described(None), [("Set-Cookie", gone)])
+        return await self._send_json(reader, 200, self._described(None), [("Set-Cookie", gone)])
 
     def _cookie_of(self, session: Session) -> tuple[str, str]:
         return "Set-Cookie", f"{self._cookie}={session.identity}; {self._cookie_rules}"
+
+    # --- answers --------------------------------------------------------------------------------------------
+
+    async def _send(self, reader: HttpReader, status: int, value: Any) -> bool:
+        if isinstance(value, Download):
+            headers = [
+                *HEADERS,
+                ("Content-Type", value.content_type),
+                ("Content-Disposition", f"attachment; filename*=UTF-8''{quote(value.name)}"),
+            ]
+            return await self._send_pieces(reader, 200, headers, value.pieces)
+        return await self._send_json(reader, status, value)
+
+    async def _send_json(
+        self, reader: HttpReader, status: int, value: Any, headers: Sequence[tuple[str, str]] = ()
+    ) -> bool:
+        if status == 204:
+            return await reader.answer(status, [*HEADERS, *headers], [], seconds=ANSWER_SECONDS_MAX)
+        try:
+            pieces = await pieces_of(value)
+        except ConsoleError as error:
+            status, pieces = error.status, await pieces_of({"error": str(error)})
+        common = [*HEADERS, *headers, ("Content-Type", "application/json; charset=utf-8")]
+        return await self._send_pieces(reader, status, common, pieces)
+
+    async def _send_pieces(
+        self, reader: HttpReader, status: int, headers: list[tuple[str, str]], pieces: Sequence[Piece]
+    ) -> bool:
+        headers.append(("Content-Length", str(sum(map(len, pieces)))))
+        with self._unsent.sending(pieces):
+            return await reader.answer(status, headers, pieces, seconds=ANSWER_SECONDS_MAX)
+
+    async def _send_events(self, reader: HttpReader, events: Events) -> None:
+        """Send events until there are no more, or the visitor has gone; what goes wrong is the last one."""
+
+        async def work(send: Callable[[bytes], Awaitable[None]]) -> None:
+            async def event(name: str, value: Any) -> None:
+                pieces = [b"event: %s\ndata: " % name.encode(), *await pieces_of(value), b"\n\n"]
+                with self._unsent.sending(pieces):
+                    for piece in join(pieces):
+                        await send(piece)
+
+            try:
+                await events.work(event)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                raise
+            except Exception as error:
+                await event("failed", failure_of(error, "events")[1])
+
+        headers = [*HEADERS, ("Content-Type", "text/event-stream; charset=utf-8"), ("Connection", "close")]
+        await reader.stream(headers, work, seconds=EVENT_SECONDS_MAX)
 
 
 class _MalformedError(Exception):
     """A target that is no URL."""
 
 
-def _asked(request: h11.Request, body: bytes) -> Asked:
+def _address_of(visitor: Visitor) -> str:
+    """Return the address of a visitor's machine; empty if it is not known any more."""
+    stream = visitor.stream
+    while isinstance(stream, trio.SSLStream):
+        stream = stream.transport_stream
+    try:
+        return str(stream.socket.getpeername()[0]) if isinstance(stream, trio.SocketStream) else ""
+    except OSError:
+        return ""
+
+
+def _is_text(value: object) -> bool:
+    """Say whether a value is a text that can be sent to somebody."""
+    try:
+        return isinstance(value, str) and bool(value.encode() or True)
+    except UnicodeEncodeError:
+        return False
+
+
+def _asked(request: h11.Request, body: bytes, address: str = "") -> Asked:
     """Return a request as it is looked at here. Raises _MalformedError."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
     try:
@@ -208,83 +318,41 @@ def _asked(request: h11.Request, body: bytes) -> Asked:
         raise _MalformedError(f"the target is no URL: {error}") from None
     if not target.path.startswith("/") or target.netloc:
         raise _MalformedError("the target is no path")
-    return Asked(request.method.decode("latin-1"), target.path, query, headers, body)
+    return Asked(request.method.decode("latin-1"), target.path, query, headers, body, address)
 
 
 @contextmanager
-def _using(session: Session) -> Iterator[None]:
-    """Have a session stay while a request of it is answered."""
-    session.uses += 1
+def _using(session: Session) -> Iterator[trio.CancelScope]:
+    """Have a session stay while a request of it is answered, and the request end with the session."""
+    scope = trio.CancelScope()
+    session.requests.add(scope)
     try:
-        yield
+        with scope:
+            yield scope
     finally:
-        session.uses -= 1
+        session.requests.discard(scope)
         session.used_at = trio.current_time()
 
 
-# --- answers ----------------------------------------------------------------------------------------------------
-
-
-async def _send(reader: HttpReader, status: int, value: Any) -> bool:
-    if isinstance(value, Events):
-        await _send_events(reader, value)
-        return False
-    if isinstance(value, Download):
-        name = quote(value.name)
-        headers = [
-            *HEADERS,
-            ("Content-Type", value.content_type),
-            ("Content-Disposition", f"attachment; filename*=UTF-8''{name}"),
-            ("Content-Length", str(len(value.content))),
-        ]
-        return await reader.answer(200, headers, [value.content], seconds=ANSWER_SECONDS_MAX)
-    return await _send_json(reader, status, value)
-
-
-async def _send_json(
-    reader: HttpReader, status: int, value: Any, headers: list[tuple[str, str]] | None = None
-) -> bool:
-    found = [*HEADERS, *(headers or ())]
-    content = b""
-    if status != 204:
-        content = _json(value)
-        found += [("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(content)))]
-    return await reader.answer(status, found, [content] if content else [], seconds=ANSWER_SECONDS_MAX)
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
-async def _send_events(reader: HttpReader, events: Events) -> None:
-    """Send events until there are no more, or the visitor has gone; what goes wrong is the last one."""
-
-    async def work(send: Callable[[bytes], Awaitable[None]]) -> None:
-        async def event(name: str, value: Any) -> None:
-            await send(b"event: %s\ndata: %s\n\n" % (name.encode(), _json(value)))
-
-        try:
-            await events.work(event)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            raise
-        except Exception as error:
-            await event("failed", failure_of(error, "events")[1])
-
-    headers = [*HEADERS, ("Content-Type", "text/event-stream; charset=utf-8"), ("Connection", "close")]
-    await reader.stream(headers, work, seconds=EVENT_SECONDS_MAX)
+# --- files ---------------------------------------------------------------------------------------------------------
 
 
 async def _send_file(reader: HttpReader, asked: Asked) -> bool:
-    found = files().get(asked.path)
-    if found is None:
-        return await _send_json(reader, 404, {"error": f"there is nothing at {asked.path}"})
-    if asked.method not in ("GET", "HEAD"):
-        return await _send_json(reader, 405, {"error": "GET or HEAD, please"})
+    file = files().get(asked.path)
+    if file is None or asked.method not in ("GET", "HEAD"):
+        problem = f"there is nothing at {asked.path}" if file is None else "GET or HEAD, please"
+        text = as_json({"error": problem})
+        type_and_size = [
+            ("Content-Type", "application/json; charset=utf-8"),
+            ("Content-Length", str(len(text))),
+        ]
+        status = 404 if file is None else 405
+        return await reader.answer(status, [*HEADERS, *type_and_size], [text], seconds=ANSWER_SECONDS_MAX)
     headers = [one for one in HEADERS if one[0] != "Cache-Control"]
-    headers += [("Cache-Control", "no-cache"), ("ETag", found.tag), ("Vary", "Accept-Encoding")]
-    if asked.headers.get("if-none-match") == found.tag:
+    headers += [("Cache-Control", "no-cache"), ("ETag", file.tag), ("Vary", "Accept-Encoding")]
+    if asked.headers.get("if-none-match") == file.tag:
         return await reader.answer(304, headers, [], seconds=ANSWER_SECONDS_MAX)
-    return await _send_content(reader, asked, found, headers)
+    return await _send_content(reader, asked, file, headers)
 
 
 async def _send_content(

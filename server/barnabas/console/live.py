@@ -6,17 +6,31 @@ with the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from barnabas.console.base import ConsoleError
+
 if TYPE_CHECKING:
+    from barnabas.console.backend import Backend
     from barnabas.console.target import Target
     from barnabas.metrics.families import Family
 
 CONNECTIONS, REQUESTS, METRICS, LOG, CONTROL = VIEWS = "connections", "requests", "metrics", "log", "control"
 ADMINISTRATORS = frozenset((REQUESTS, LOG, CONTROL))
 """Views for those alone who may alter the cluster: they show what others do, or change what others see."""
+
+
+async def check_view(backend: Backend, view: str) -> None:
+    """See that a view of the broker's inside is there, and meant for this visitor. Raises ConsoleError, ClientError."""
+    if backend.live is None or view not in backend.live.views:
+        raise ConsoleError(
+            404, "this cluster does not show that: only a broker that serves the console itself does"
+        )
+    needed = "alter" if view in ADMINISTRATORS else "describe"
+    if needed not in await backend.operations():
+        raise ConsoleError(403, f"this needs the right to {needed} the cluster")
 
 
 class Live(Protocol):
@@ -53,5 +67,12 @@ class Watch(Protocol):
     def is_over(self) -> bool:
         """True once the broker has ended, and no more will come."""
 
-    def found(self, wanted: Mapping[str, str], seen: set[int], limit: int) -> list[dict[str, Any]]:
+    def find(self, wanted: Mapping[str, str], seen: set[int], limit: int) -> Sequence[Seen]:
         """Return the newest requests that were answered and not seen, in their order, and note them as seen."""
+
+
+class Seen(Protocol):
+    """A request that was recorded."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON."""

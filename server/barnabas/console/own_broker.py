@@ -23,7 +23,7 @@ from barnabas.console.live import CONNECTIONS, CONTROL, LOG, METRICS, REQUESTS
 from barnabas.console.target import Target
 from barnabas.network.dialing import dial
 from barnabas.network.transport import EVERYWHERE, url_address
-from barnabas.tools.control.recorder import Filter, Recorder
+from barnabas.tools.control.recorder import Filter, Recorded, Recorder
 
 if TYPE_CHECKING:
     from barnabas.broker.app import Broker
@@ -50,6 +50,8 @@ class OwnBroker:
         self._counts: dict[int, tuple[float, int]] = {}
         self._lines = lines
         self._target: Target | None = None
+        self._dispatch: Any = None
+        """Function that answers requests of the control API, once it was imported."""
 
     def attach(self, broker: Broker) -> None:
         """Show this broker from now on."""
@@ -132,13 +134,22 @@ class OwnBroker:
 
     async def control(self, method: str, path: str, query: Mapping[str, str], body: Any) -> tuple[int, Any]:
         """Ask the control API."""
-        from barnabas.tools.control.routes import dispatch
-
         if self._host is None:
             raise ConsoleError(
                 404, "the broker has no control API: start it with --control or --virtual-clock"
             )
-        return await dispatch(self._host, method, path, query, body)
+        if self._dispatch is None:
+            self._dispatch = await trio.to_thread.run_sync(_control_api)
+        status, value = await self._dispatch(self._host, method, path, query, body)
+        return int(status), value
+
+
+def _control_api() -> Any:
+    """Return what answers requests of the control API; its modules are imported here, with all of its routes."""
+    from barnabas.tools.control import routes
+
+    routes.routes()
+    return routes.dispatch
 
 
 def target_of(broker: Broker) -> Target:
@@ -233,7 +244,7 @@ class _Watch:
         """True once the broker has ended."""
         return self._broker.stopping.was_asked
 
-    def found(self, wanted: Mapping[str, str], seen: set[int], limit: int) -> list[dict[str, Any]]:
+    def find(self, wanted: Mapping[str, str], seen: set[int], limit: int) -> list[Recorded]:
         """Return the newest requests that were answered and not seen, in their order, and note them as seen."""
         chosen = Filter(
             api=wanted.get("api") or None,
@@ -248,4 +259,4 @@ class _Watch:
             seen -= set(sorted(seen)[: 2 * RECORDED_MAX])
         found = found[-limit:]
         seen |= {one.id for one in found}
-        return [one.as_json() for one in found]
+        return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from barnabas.console.base import Call, Parameter
+from barnabas.console.base import Parameter, Query
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Page(NamedTuple, Generic[T]):
 
 
 def page_of(
-    call: Call,
+    call: Query,
     rows: Iterable[T],
     orders: Mapping[str, Callable[[T], Any]],
     name_of: Callable[[T], str],

@@ -1,144 +1,125 @@
-"""Search through a topic's records, as events: what was found, how far it is, and the end.
+"""Search through a topic's records, as events: what matches, how far it is, and the end.
 
-The rule: it stops by itself, can be broken off at any time, and leaves the event loop to others for most of the time: the
-broker may be in the same process.
+The rule: it stops by itself, can be broken off at any time, and looks at records in a child process: at what a schema reads
+of them, and otherwise at their bytes.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
-import re2
 import trio
 
-from barnabas.client import ConsumedRecord, Consumer
-from barnabas.console.backend import Backend
+from barnabas.console import matching
 from barnabas.console.base import ConsoleError, Send
-from barnabas.console.decoding import Decoding
-from barnabas.console.reading import READING, Window, consuming
+from barnabas.console.matching import PATTERN_CHARS_MAX, Pattern, PatternError
+from barnabas.console.reader import READING, open_reader
+from barnabas.console.walking import Limits, Walk, Window
+from barnabas.sandbox.messages import SandboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.client import ConsumerSettings
+    from barnabas.console.backend import Backend
+    from barnabas.console.batches import Row, View
 
 FOUND_MAX = 500
 SCANNED_MAX = 10_000_000
-BATCH_RECORDS = 200
-"""Records that are looked at before others have their turn."""
-REST_FACTOR = 1.0
-"""Length of the rest after a batch, as a multiple of the time that it took."""
-PROGRESS_SECONDS = 0.3
-PATTERN_CHARS_MAX = 1_000
-PLACES = ("anywhere", "key", "value", "headers")
-SEARCHING = replace(READING, fetch_bytes_max=1 << 20)
-Matches = Callable[[ConsumedRecord], bool]
+OFFSETS_MIN = 500
+"""Length of the first window of a partition."""
+PROGRESS_SECONDS = 0.5
 
 
-class Search(NamedTuple):
-    """A search: what is looked for, and how much of it is enough."""
-
-    matches: Matches
-    limit: int
-
-
-def matcher(text: str, place: str, *, is_regex: bool, is_exact_case: bool) -> Matches:
-    """Return what says whether a record holds a text, or what an RE2 matches. Raises ConsoleError."""
-    if not text or len(text) > PATTERN_CHARS_MAX:
+async def check_pattern(backend: Backend, pattern: Pattern) -> None:
+    """Raise ConsoleError for a pattern that cannot be looked for."""
+    if not pattern.text or len(pattern.text) > PATTERN_CHARS_MAX:
         raise ConsoleError(400, f"text: 1 to {PATTERN_CHARS_MAX} characters expected")
-    options = re2.Options()
-    options.case_sensitive = is_exact_case
-    options.literal = not is_regex
-    options.log_errors = False
     try:
-        found = re2.compile(text, options=options).search
-    except re2.error as error:
-        reason = error.args[0] if error.args else "unreadable"
-        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise ConsoleError(400, f"text: no regular expression: {reason}") from None
-
-    def holds(data: bytes | None) -> bool:
-        return data is not None and found(data) is not None
-
-    def in_headers(record: ConsumedRecord) -> bool:
-        return any(
-            holds(name.encode("utf-8", "surrogateescape")) or holds(value) for name, value in record.headers
-        )
-
-    return {
-        "key": lambda record: holds(record.key),
-        "value": lambda record: holds(record.value),
-        "headers": in_headers,
-        "anywhere": lambda record: holds(record.value) or holds(record.key) or in_headers(record),
-    }[place]
+        pattern.text.encode()
+        await backend.sandbox.call(matching.check, pattern, owner=backend.owner)
+    except UnicodeEncodeError:
+        raise ConsoleError(400, "text: half of a surrogate pair is no character") from None
+    except PatternError as error:
+        raise ConsoleError(400, f"text: no regular expression: {error}") from None
+    except SandboxError as error:
+        raise ConsoleError(400, f"text: this regular expression cannot be used: {error}") from None
 
 
-async def search(backend: Backend, window: Window, wanted: Search, decoding: Decoding, send: Send) -> None:
-    """Send what is found in a window, with the progress, until its end or until there is enough. Raises ClientError."""
-    ends = {place: end for place, end in window.ends.items() if window.starts[place] < end}
-    total = sum(ends[place] - window.starts[place] for place in ends)
-    progress = Progress(send, total)
-    await progress.tell()
-    if ends:
-        async with consuming(backend, SEARCHING) as consumer:
-            consumer.assign(ends)
-            for place in ends:
-                consumer.seek(place, window.starts[place])
-            await _look(consumer, ends, wanted, decoding, progress)
+async def search(
+    backend: Backend,
+    window: Window,
+    view: View,
+    limit: int,
+    send: Send,
+    settings: ConsumerSettings = READING,
+    *,
+    is_newest_first: bool = True,
+) -> None:
+    """Send what matches in a window, with the progress, until its end or until there is enough. Raises ClientError."""
+    async with open_reader(backend, view, settings) as reader:
+        walk = Walk(reader, window, Limits(limit, SCANNED_MAX, OFFSETS_MIN), is_newest_first=is_newest_first)
+        progress = Progress(send, walk, order="newest" if is_newest_first else "oldest")
+        async with progress.told():
+            while not walk.is_done:
+                rows = await walk.step()
+                if rows:
+                    await progress.send("found", rows_as_json(rows))
     await progress.tell("done")
 
 
-async def _look(
-    consumer: Consumer,
-    ends: dict[tuple[str, int], int],
-    wanted: Search,
-    decoding: Decoding,
-    progress: Progress,
-) -> None:
-    starts = {place: await consumer.position(place) for place in ends}
-    while True:
-        records = await consumer.receive_until(ends, BATCH_RECORDS)
-        began = time.perf_counter()
-        if not records:
-            progress.covered = progress.total
-            return
-        found = [one for one in records if wanted.matches(one)][: wanted.limit - progress.found]
-        progress.scanned += len(records)
-        progress.found += len(found)
-        if found:
-            await progress.send("found", {"records": [await decoding.record(one) for one in found]})
-        if progress.found >= wanted.limit or progress.scanned >= SCANNED_MAX:
-            progress.is_cut = True
-            return
-        for one in records:
-            starts[one.topic, one.partition] = one.offset + 1
-        progress.covered = progress.total - sum(max(ends[place] - at, 0) for place, at in starts.items())
-        await progress.tell_sometimes()
-        await trio.sleep(REST_FACTOR * (time.perf_counter() - began))
+def rows_as_json(rows: Sequence[Row]) -> bytes:
+    """Return rows as the JSON of an event."""
+    return b'{"records":[%s]}' % b",".join(row.content for row in rows)
 
 
 class Progress:
-    """Progress of a search: records looked at and found, offsets covered of all; `is_cut` where it has ended early."""
+    """Progress of a walk: records looked at and matching, offsets covered of all; `cut` where it has ended early.
 
-    def __init__(self, send: Send, total: int) -> None:
-        self.send = send
-        self.total = total
-        self.scanned = self.found = self.covered = 0
-        self.is_cut = False
-        self._told_at = trio.current_time()
+    `unread` is how many records or batches could not be looked at, `problem` why the first of them.
+    """
 
-    async def tell_sometimes(self) -> None:
-        """Tell how far it is, unless that was told just now."""
-        if trio.current_time() - self._told_at >= PROGRESS_SECONDS:
+    def __init__(self, send: Send, walk: Walk, **more: Any) -> None:
+        """`more` is told with it each time."""
+        self._send = send
+        self._walk = walk
+        self._more = more
+        self._sending = trio.Lock()
+
+    @asynccontextmanager
+    async def told(self) -> AsyncIterator[None]:
+        """Tell how far it is at the beginning of a block, and now and then."""
+        await self.tell()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_again)
+            yield
+            async with self._sending:  # an event is sent as a whole
+                nursery.cancel_scope.cancel()
+
+    async def _tell_again(self) -> None:
+        while True:
+            await trio.sleep(PROGRESS_SECONDS)
             await self.tell()
 
-    async def tell(self, event: str = "progress", **more: int) -> None:
+    async def send(self, event: str, value: Any) -> None:
+        """Send an event."""
+        async with self._sending:
+            await self._send(event, value)
+
+    async def tell(self, event: str = "progress", **more: Any) -> None:
         """Tell how far it is."""
-        self._told_at = trio.current_time()
+        walk = self._walk
         value: dict[str, Any] = {
-            "scanned": self.scanned,
-            "found": self.found,
-            "covered": self.covered,
-            "total": self.total,
-            "cut": self.is_cut,
+            "scanned": walk.scanned,
+            "found": walk.returned,
+            "covered": walk.covered,
+            "total": walk.total,
+            "cut": walk.is_cut and walk.is_done,
+            "unread": len(walk.problems),
+            **({"problem": walk.problems[0]} if walk.problems else {}),
+            **self._more,
             **more,
         }
         await self.send(event, value)

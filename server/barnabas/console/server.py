@@ -14,6 +14,7 @@ import trio
 
 from barnabas.environment.lazy import Lazy
 from barnabas.network.visitors import Address, Site
+from barnabas.sandbox.pool import Sandbox
 
 if TYPE_CHECKING:
     from barnabas.console.http import Answering
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 WHAT = "the console"
 CONNECTIONS_MAX = 256
 DEFAULT_PORT = 9080
+CALL_SECONDS_MAX = 3.0
+"""Time of a call on what visitors and producers have sent."""
 _UNGUARDED = (
     "other machines reach the console on {}: give a token (--console-token-file), or use an address of this machine "
     "alone (127.0.0.1)"
@@ -67,13 +70,13 @@ class ConsoleServer:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; closes the sockets then."""
-        async with trio.open_nursery() as nursery:
+        async with Sandbox(seconds_max=CALL_SECONDS_MAX) as sandbox, trio.open_nursery() as nursery:
             sessions: list[Sessions] = []
 
             def make() -> Answering:
                 from barnabas.console.sessions import Sessions
 
-                sessions.append(Sessions(self._where, self._token, self._live_of(), self._registry))
+                sessions.append(Sessions(self._where, self._token, self._live_of(), self._registry, sandbox))
                 nursery.start_soon(sessions[0].run)
                 return self._answering(sessions[0])
 

@@ -8,15 +8,20 @@ registry that knows the broker's users.
 from __future__ import annotations
 
 import hmac
+import logging
 import secrets
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.client import ClientError
+from barnabas.client import AuthenticationError, ClientError, open_client
 from barnabas.console.backend import Backend, opened
 from barnabas.console.base import ConsoleError
+from barnabas.console.logins import Logins
+from barnabas.console.turns import Reads
 
 if TYPE_CHECKING:
     from barnabas.client import ClientSettings
@@ -24,13 +29,18 @@ if TYPE_CHECKING:
     from barnabas.console.target import Target, WhereNow
     from barnabas.registry.client import RegistryClient
     from barnabas.registry.client_settings import RegistryAt
+    from barnabas.sandbox.pool import Sandbox
+
+log = logging.getLogger(__name__)
 
 SESSIONS_MAX = 64
 IDLE_SECONDS_MAX = 30 * 60.0
 LIFE_SECONDS_MAX = 12 * 3600.0
 CHECK_SECONDS = 10.0
-LOGINS_MAX = 4
-"""Logins that are tried at the same time."""
+USER_SESSIONS_MAX = 8
+"""Sessions of one user: the one that has not been used for longest gives way to a new one."""
+LOGIN_SECONDS = 20.0
+"""Age of a login at which it is tried anew, so that who may not log in any more is out."""
 REFUSED_SECONDS = 1.0
 """Time that a wrong password or token costs whoever has given it."""
 
@@ -46,13 +56,25 @@ class Session:
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     began_at: float = field(default_factory=trio.current_time)
     used_at: float = field(default_factory=trio.current_time)
-    uses: int = 0
-    """Requests that are being answered."""
+    requests: set[trio.CancelScope] = field(default_factory=set)
+    """Those that are being answered, which end with it."""
+    proven_at: float = field(default_factory=trio.current_time)
+    """When the broker last took the login."""
     backend: Backend | None = None
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     """Of the client that is open, a new one for each."""
     has_ended: bool = False
     opening: trio.Lock = field(default_factory=trio.Lock)
+
+    @property
+    def uses(self) -> int:
+        """Number of requests that are being answered."""
+        return len(self.requests)
+
+    @property
+    def owner(self) -> str:
+        """Name of whoever shares work that is bounded by visitor: a user, or a session where nobody logs in."""
+        return f"user {self.user}" if self.user else self.identity
 
     @property
     def is_over(self) -> bool:
@@ -65,14 +87,24 @@ class Session:
 class Sessions:
     """Lifecycle: `run` in a task, until cancelled."""
 
-    def __init__(self, where: WhereNow, token: str, live: Live | None, registry: RegistryAt | None) -> None:
+    def __init__(
+        self,
+        where: WhereNow,
+        token: str,
+        live: Live | None,
+        registry: RegistryAt | None,
+        sandbox: Sandbox,
+    ) -> None:
         """`token` is what visitors have to know beside their password; empty for nothing."""
+        self.sandbox = sandbox
+        """Child processes in which content of visitors and producers is looked at."""
         self._where = where
         self._token = token.encode()
         self._live = live
         self._registry = registry
         self._sessions: dict[str, Session] = {}
-        self._logins = trio.CapacityLimiter(LOGINS_MAX)
+        self._logins = Logins()
+        self._reads = Reads()
         self._nursery: trio.Nursery | None = None
         self._anonymous: Session | None = None
 
@@ -101,6 +133,9 @@ class Sessions:
                 if self._anonymous is not None and self._anonymous.is_over:
                     self.end(self._anonymous)
                     self._anonymous = None
+                for session in [one for one in self._sessions.values() if one.uses]:
+                    with suppress(ConsoleError):
+                        await self.prove(session)
 
     def find(self, identity: str) -> Session | None:
         """Return the session of a cookie; None where there is none, or not any more."""
@@ -123,44 +158,57 @@ class Sessions:
         return not self._token or hmac.compare_digest(text.encode(), self._token)
 
     async def begin(
-        self, token: str = "", user: str = "", password: str = "", mechanism: str = ""
+        self, token: str = "", user: str = "", password: str = "", mechanism: str = "", *, address: str = ""
     ) -> Session:
-        """Let a visitor in. Raises ConsoleError, ClientError."""
-        async with self._logins:
+        """Let a visitor in, from an address. Raises ConsoleError, ClientError."""
+        async with self._logins.of(user, address):
             if not self.is_token(token):
                 await trio.sleep(REFUSED_SECONDS)
                 raise ConsoleError(401, "the token is wrong")
-            target = self._where()
-            if target.mechanisms:
-                mechanism = mechanism or target.mechanisms[0]
-                if mechanism not in target.mechanisms:
-                    raise ConsoleError(400, f"mechanism: one of {', '.join(target.mechanisms)} expected")
-                if not user or not password:
-                    raise ConsoleError(401, "a user and a password are needed")
-            else:
-                user = ""
-            session = Session(target, user, target.settings(user, password, mechanism))
-            if target.mechanisms:
+            session = self._new(user, password, mechanism)
+            if session.user:
                 try:
-                    await self.open(session)
+                    async with self._logins.trying(address):
+                        await self.open(session)
                 except ClientError:
                     await trio.sleep(REFUSED_SECONDS)
                     raise
-        self._make_room()
+        self._make_room(session.user)
         self._sessions[session.identity] = session
         return session
 
-    def _make_room(self) -> None:
-        """End the session that has not been used for the longest time, where there are many."""
-        if len(self._sessions) >= SESSIONS_MAX:
-            idle = [one for one in self._sessions.values() if not one.uses] or list(self._sessions.values())
-            self.end(min(idle, key=lambda one: one.used_at))
+    def _new(self, user: str, password: str, mechanism: str) -> Session:
+        """Return a session that is to be opened, of nobody where nobody logs in. Raises ConsoleError."""
+        target = self._where()
+        if not target.mechanisms:
+            return Session(target, "", target.settings())
+        mechanism = mechanism or target.mechanisms[0]
+        if mechanism not in target.mechanisms:
+            raise ConsoleError(400, f"mechanism: one of {', '.join(target.mechanisms)} expected")
+        if not user or not password:
+            raise ConsoleError(401, "a user and a password are needed")
+        return Session(target, user, target.settings(user, password, mechanism))
+
+    def _make_room(self, user: str) -> None:
+        """End the session that has not been used for longest: of this user, or where all are many, of who has most."""
+        users = Counter(session.user for session in self._sessions.values())
+        if user and users[user] >= USER_SESSIONS_MAX:
+            self._end_oldest(user)
+        elif len(self._sessions) >= SESSIONS_MAX:
+            self._end_oldest(users.most_common(1)[0][0])
+
+    def _end_oldest(self, user: str) -> None:
+        own = [session for session in self._sessions.values() if session.user == user]
+        idle = [session for session in own if not session.uses] or own
+        self.end(min(idle, key=lambda session: session.used_at))
 
     def end(self, session: Session) -> None:
         """Log a visitor out."""
         self._sessions.pop(session.identity, None)
         session.has_ended = True
         session.scope.cancel()
+        for scope in session.requests:
+            scope.cancel()
 
     async def open(self, session: Session) -> Backend:
         """Return the client of a session, opened by its first use, after the broker has moved, and after a failure.
@@ -185,6 +233,29 @@ class Sessions:
             session.backend = found
             return found
 
+    async def prove(self, session: Session) -> None:
+        """See that the broker still takes a login that it took a while ago; ends the session where it does not.
+
+        Raises ConsoleError.
+        """
+        if not session.user or trio.current_time() - session.proven_at < LOGIN_SECONDS:
+            return
+        async with session.opening:
+            if session.has_ended or trio.current_time() - session.proven_at < LOGIN_SECONDS:
+                return
+            target = self._where()
+            try:
+                async with open_client(target.bootstrap, session.settings, dial=target.dial) as client:
+                    await client.any_connection()
+            except AuthenticationError:
+                self.end(session)
+                raise ConsoleError(
+                    401, "the broker does not take this login any more: log in again"
+                ) from None
+            except ClientError as error:
+                log.debug("the login of %s cannot be tried anew: %s", session.user, error)
+            session.proven_at = trio.current_time()
+
     def _registry_client(self, session: Session) -> RegistryClient | None:
         """Return a client of the registry for a session; a login goes to the broker's own registry alone."""
         if self._registry is None:
@@ -206,7 +277,15 @@ class Sessions:
         try:
             with scope:
                 registry = self._registry_client(session)
-                async with opened(session.target, session.settings, self._live, registry) as backend:
+                async with opened(
+                    session.target,
+                    session.settings,
+                    self._live,
+                    registry,
+                    self.sandbox,
+                    session.owner,
+                    self._reads,
+                ) as backend:
                     task_status.started(backend)
                     await trio.sleep_forever()
             failure: Exception = ConsoleError(503, "the session has ended")

@@ -6,17 +6,22 @@ end and says how many it has left out. What a browser does not take in is not re
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.client import ConsumedRecord, Consumer, TopicPartition
-from barnabas.console.backend import Backend
+from barnabas.client import Consumer, TopicPartition
 from barnabas.console.base import Send
-from barnabas.console.decoding import Decoding
-from barnabas.console.reading import READING, Bounds, Place, consuming
+from barnabas.console.batches import Limits, Part, Row, View
+from barnabas.console.reader import PART_BYTES_MAX, READING, Opener, Place, consuming, opener_of
+
+if TYPE_CHECKING:
+    from barnabas.client.values import FetchedRecords
+    from barnabas.console.backend import Backend
+    from barnabas.console.reading import Bounds
 
 TURN_SECONDS = 0.25
 RECORDS_PER_TURN = 25
@@ -33,37 +38,64 @@ TAILING = replace(
 )
 
 
-async def tail(backend: Backend, bounds: Bounds, decoding: Decoding, send: Send) -> None:
+async def tail(backend: Backend, bounds: Bounds, view: View, send: Send) -> None:
     """Send records from the ends of `bounds` on, until cancelled. Raises ClientError."""
+    opener = opener_of(backend, view)
     async with consuming(backend, TAILING) as consumer:
         consumer.assign(bounds.next)
         for place, end in bounds.next.items():
             consumer.seek(place, end)
         await send("begun", {"partitions": len(bounds.next)})
         quiet_since = trio.current_time()
+        waiting: deque[Part] = deque()
         while True:
             await trio.sleep(TURN_SECONDS)
-            records: list[ConsumedRecord] = []
-            with trio.move_on_after(ALIVE_SECONDS):
-                records = await consumer.receive_batch(RECORDS_PER_TURN)
-            skipped = await skip(consumer, list(bounds.next)) if records else 0
-            if records or trio.current_time() - quiet_since >= ALIVE_SECONDS:
+            rows: list[Row] = []
+            skipped = 0
+            if not waiting:
+                for fetched in await consumer.receive_unopened({}, TAILING.prefetch_bytes):
+                    if len(fetched.data) > PART_BYTES_MAX:
+                        rows += opener.unopened(fetched, fetched.end_offset).rows
+                    else:
+                        waiting.append(_part(fetched))
+            while waiting and len(rows) < RECORDS_PER_TURN:
+                rows += await _open(opener, waiting, RECORDS_PER_TURN - len(rows))
+            if rows:
+                skipped = await skip(consumer, list(bounds.next))
+            if sum(part.end - part.start for part in waiting) > BEHIND_MAX:
+                skipped += sum(part.end - part.start for part in waiting)
+                waiting.clear()
+            if rows or skipped or trio.current_time() - quiet_since >= ALIVE_SECONDS:
                 quiet_since = trio.current_time()
-                await send("records", {"records": await _shown(records, decoding), "skipped": skipped})
+                await send("records", rows_as_json(rows, skipped))
 
 
-async def _shown(records: Sequence[ConsumedRecord], decoding: Decoding) -> list[dict[str, Any]]:
-    return [await decoding.record(one) for one in records]
+def _part(fetched: FetchedRecords) -> Part:
+    return Part(fetched.partition, fetched.offset, fetched.end_offset, bytes(fetched.data), fetched.aborted)
+
+
+async def _open(opener: Opener, waiting: deque[Part], rows_max: int) -> list[Row]:
+    """Return rows of the first part, and put back what is left of it."""
+    part = waiting.popleft()
+    ((opened, rows),) = await opener.open([part], [Limits(rows_max, rows_max, 1 << 31)])
+    if opened.at < part.end:
+        waiting.appendleft(part._replace(start=opened.at))
+    return rows
+
+
+def rows_as_json(rows: Sequence[Row], skipped: int) -> bytes:
+    """Return the JSON of an event: records, and how many were left out before them."""
+    return b'{"records":[%s],"skipped":%d}' % (b",".join(row.content for row in rows), skipped)
 
 
 async def skip(consumer: Consumer, places: Sequence[Place]) -> int:
     """Move on those partitions that are far behind; returns how many records are left out."""
     skipped = 0
     for place in places:
-        one = TopicPartition(*place)
-        lag = consumer.lag(one)
+        partition = TopicPartition(*place)
+        lag = consumer.lag(partition)
         if lag is not None and lag > BEHIND_MAX:
             # The end, where a batch begins: an offset within one is found by decoding all records before it.
-            consumer.seek(one, await consumer.position(one) + lag)
+            consumer.seek(partition, await consumer.position(partition) + lag)
             skipped += lag
     return skipped

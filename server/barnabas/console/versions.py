@@ -1,7 +1,7 @@
 """Two versions of a schema beside each other: what differs, and what each level of compatibility says of the newer.
 
-The rule: the rules are those of the registry's package, whichever registry keeps the schemas; the work is done in threads,
-a few at a time, and its length is bounded. A schema that they do not understand is compared as the text that it is.
+The rule: the rules are those of the registry's package, whichever registry keeps the schemas; the work is done in a child
+process, and its length is bounded. A schema that they do not understand is compared as the text that it is.
 """
 
 from __future__ import annotations
@@ -9,26 +9,30 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
-
-import trio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.console.base import ConsoleError
 from barnabas.console.decoding import WHOLE_CHARS
 from barnabas.console.differing import TEXT_CHARS_MAX, by_line
-from barnabas.registry.client import RegistryClient
 from barnabas.registry.compatibility import LEVELS, NONE, differences, is_transitive
-from barnabas.registry.decoding import parsed_of
+from barnabas.registry.decoding import source_of
 from barnabas.registry.errors import SchemaError
-from barnabas.registry.formats import Parsed
 from barnabas.registry.parsing import SCHEMA_CHARACTERS_MAX
 from barnabas.registry.schemas import AVRO, Registered
+from barnabas.registry.work import Source, parsed
+from barnabas.sandbox.messages import SandboxError
+
+if TYPE_CHECKING:
+    from barnabas.console.backend import Backend
+    from barnabas.registry.client import RegistryClient
+    from barnabas.registry.formats import Parsed
 
 COMPARED_MAX = 50
 """Versions that the newer is compared with: the newest of those from the older on, and the older."""
 MESSAGES_MAX = 100
-THREADS = trio.CapacityLimiter(2)
-"""Schemas that are compared at a time: the interpreter has to do other things."""
+COMPARED_CHARS_MAX = 4_000_000
+"""Characters of all versions that are compared, with what they refer to."""
 PROTOBUF = "PROTOBUF"
 INDENTED_MAX = 40
 """Depth from which on lines are indented no further."""
@@ -38,62 +42,92 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 async def compare(
-    client: RegistryClient, subject: str, known: Sequence[int], older: int, newer: int
+    backend: Backend, client: RegistryClient, subject: str, known: Sequence[int], older: int, newer: int
 ) -> dict[str, Any]:
     """Return two versions of a subject, normalised, with what differs and by which levels the newer may follow.
 
     `known` are the subject's versions. Raises ConsoleError, RegistryError.
     """
-    for one in (older, newer):
-        if one not in known:
-            raise ConsoleError(404, f"{subject} has no version {one}")
+    for number in (older, newer):
+        if number not in known:
+            raise ConsoleError(404, f"{subject} has no version {number}")
     if older >= newer:
         raise ConsoleError(400, "older: a version before the newer one expected")
-    numbers = [one for one in known if older <= one < newer]
+    numbers = [number for number in known if older <= number < newer]
     left_out = max(len(numbers) - COMPARED_MAX, 0)
     numbers = [older, *numbers[1 + left_out :]]
-    versions = {one: await client.version(subject, one) for one in (*numbers, newer)}
-    parsed, problems = await _parsed(client, versions)
-    texts = [await _text(versions[one], parsed.get(one)) for one in (older, newer)]
-    difference = await _beside(by_line, *(text.split("\n") for text in texts))
-    levels: list[dict[str, Any]] = []
+    versions = {number: await client.version(subject, number) for number in (*numbers, newer)}
+    sources, problems = await _sources(client, versions)
     try:
-        if not problems:
-            levels = await _beside(_levels, parsed, numbers, newer)
-    except (SchemaError, RecursionError) as error:
-        problems = [str(error)[:TEXT_CHARS_MAX]]
+        texts = await backend.sandbox.call(
+            text_of_both,
+            [_source(sources, versions, number) for number in (older, newer)],
+            owner=backend.owner,
+        )
+    except SandboxError as error:
+        raise ConsoleError(422, f"the two versions cannot be compared: {error}") from None
+    levels: list[dict[str, Any]] = []
+    if not problems:
+        try:
+            levels, problems = await backend.sandbox.call(
+                levels_of, sources, numbers, newer, owner=backend.owner
+            )
+        except SandboxError as error:
+            problems = [str(error)[:TEXT_CHARS_MAX]]
     return {
-        "older": _described(versions[older], texts[0], older in parsed),
-        "newer": _described(versions[newer], texts[1], newer in parsed),
-        "difference": difference,
+        "older": _described(versions[older], *texts.older),
+        "newer": _described(versions[newer], *texts.newer),
+        "difference": texts.difference,
         "levels": levels,
         "left_out": left_out,
         "problems": problems,
     }
 
 
-async def _parsed(
+async def _sources(
     client: RegistryClient, versions: dict[int, Registered]
-) -> tuple[dict[int, Parsed], list[str]]:
-    """Return the versions that are understood, and what is wrong with the others. Raises RegistryError."""
-    parsed, problems = {}, []
-    for number, one in versions.items():
-        if len(one.schema.text) > SCHEMA_CHARACTERS_MAX:
+) -> tuple[dict[int, Source], list[str]]:
+    """Return the versions with what they refer to, and what is wrong with those that cannot be had.
+
+    Raises RegistryError, ConsoleError.
+    """
+    sources, problems = {}, []
+    for number, version in versions.items():
+        if len(version.schema.text) > SCHEMA_CHARACTERS_MAX:
             raise ConsoleError(400, f"version {number} is too long to be compared")
         try:
-            parsed[number] = await parsed_of(client, one.schema)
+            sources[number] = await source_of(client, version.schema)
         except SchemaError as error:
             problems.append(f"version {number}: {error}"[:TEXT_CHARS_MAX])
-    return parsed, problems
+        if sum(source.size for source in sources.values()) > COMPARED_CHARS_MAX:
+            raise ConsoleError(400, "these versions are too long to be compared: choose two that are nearer")
+    return sources, problems
 
 
-async def _text(version: Registered, parsed: Parsed | None) -> str:
-    text = version.schema.text if parsed is None else await _beside(parsed.normalized)
-    return text if version.schema.format == PROTOBUF else await _beside(indented, text)
+def _source(sources: dict[int, Source], versions: dict[int, Registered], number: int) -> Source:
+    schema = versions[number].schema
+    return sources.get(number) or Source(schema.format, schema.text)
 
 
-async def _beside(work: Any, *arguments: Any) -> Any:
-    return await trio.to_thread.run_sync(work, *arguments, limiter=THREADS)
+class Beside(NamedTuple):
+    """Texts of two versions, and whether they are normalised, with what differs."""
+
+    older: tuple[str, bool]
+    newer: tuple[str, bool]
+    difference: dict[str, Any]
+
+
+def text_of_both(sources: Sequence[Source]) -> Beside:
+    """Return the texts of two versions, as far as they are understood normalised, with what differs line by line."""
+    older, newer = (_text(source) for source in sources)
+    return Beside(older, newer, by_line(older[0].split("\n"), newer[0].split("\n")))
+
+
+def _text(source: Source) -> tuple[str, bool]:
+    text, is_normalized = source.text, False
+    with suppress(SchemaError, RecursionError):
+        text, is_normalized = parsed(source).normalized(), True
+    return (text if source.format == PROTOBUF else indented(text)), is_normalized
 
 
 def _described(version: Registered, text: str, is_normalized: bool) -> dict[str, Any]:
@@ -108,16 +142,30 @@ def _described(version: Registered, text: str, is_normalized: bool) -> dict[str,
     }
 
 
-def _levels(parsed: dict[int, Parsed], numbers: Sequence[int], newer: int) -> list[dict[str, Any]]:
-    """Return what each level says of a version: after the first of these or, where it is transitive, after all of them."""
+def levels_of(
+    sources: dict[int, Source], numbers: Sequence[int], newer: int
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return what each level says of a version: after the first of these or, where it is transitive, after all of them.
+
+    Returns what is wrong with versions that are not understood instead.
+    """
+    schemas: dict[int, Parsed] = {}
+    problems = []
+    for number in (*numbers, newer):
+        try:
+            schemas[number] = parsed(sources[number])
+        except SchemaError as error:
+            problems.append(f"version {number}: {error}"[:TEXT_CHARS_MAX])
+    if problems:
+        return [], problems
     rows = []
     for level in LEVELS:
         if level == NONE:
             continue
         against = list(reversed(numbers)) if is_transitive(level) else [numbers[0]]
-        broken, messages = None, []
+        broken, messages = None, list[str]()
         for number in against:
-            messages = differences(level, parsed[newer], parsed[number])
+            messages = differences(level, schemas[newer], schemas[number])
             if messages:
                 broken = number
                 break
@@ -127,11 +175,11 @@ def _levels(parsed: dict[int, Parsed], numbers: Sequence[int], newer: int) -> li
                 "compatible": broken is None,
                 "against": sorted(against),
                 "broken": broken,
-                "messages": [one[:TEXT_CHARS_MAX] for one in messages[:MESSAGES_MAX]],
+                "messages": [message[:TEXT_CHARS_MAX] for message in messages[:MESSAGES_MAX]],
                 "messages_total": len(messages),
             }
         )
-    return rows
+    return rows, []
 
 
 def indented(text: str) -> str:

@@ -90,6 +90,8 @@ class HttpReader:
         self._visitor = visitor
         self._bytes_taken = 0
         """Bytes of the pool that the body of the last request has."""
+        self._is_head = False
+        """True if the answer to the last request has no body."""
 
     async def next_request(
         self, *, begins_within: float, body_bytes_max: BodyBytesMax
@@ -122,6 +124,7 @@ class HttpReader:
                         )
                 elif isinstance(event, h11.Request):
                     request = event
+                    self._is_head = event.method == b"HEAD"
                     bytes_max = body_bytes_max if isinstance(body_bytes_max, int) else body_bytes_max(event)
                     await self._take(int(_header(event, b"content-length") or 0), bytes_max, limit)
                     head_at_s = trio.current_time()
@@ -206,7 +209,7 @@ class HttpReader:
         self,
         status: int,
         headers: Sequence[tuple[str, str]],
-        pieces: Sequence[bytes],
+        pieces: Sequence[bytes | memoryview],
         *,
         seconds: float,
         head_only: bool = False,
@@ -214,7 +217,7 @@ class HttpReader:
         """Send a response, in so many seconds; false when the connection is at its end."""
         connection = self.connection
         with trio.move_on_after(seconds):
-            parts = [] if head_only else [h11.Data(data=piece) for piece in pieces]
+            parts = [] if head_only or self._is_head else [h11.Data(data=piece) for piece in pieces]  # type: ignore[arg-type]
             head = h11.Response(status_code=status, headers=[*headers])
             await self._send(head, *parts[:1])  # in one packet, if they are small
             for part in parts[1:]:

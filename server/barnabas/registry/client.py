@@ -140,12 +140,28 @@ class RegistryClient:
                 self._asking.pop(place).set()
         return known[key]
 
+    async def ask_unread(self, path: str) -> bytes:
+        """Return what is answered to a GET as it came, for whoever reads a long list elsewhere. Raises RegistryError."""
+        status, data = await self._answer("GET", path, b"")
+        if status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise self._refusal(status, path, _json_of(data))
+        return data
+
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request and return what is answered, as JSON. Raises RegistryError."""
-        content = b"" if body is None else json.dumps(body).encode()
+        status, data = await self._answer(method, path, b"" if body is None else json.dumps(body).encode())
+        value = _json_of(data)
+        if status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise self._refusal(status, path, value)
+        if value is None and data.strip() not in (b"", b"null"):
+            raise RegistryError(0, 0, f"{self.url} is no registry: it answers {path} with what is no JSON")
+        return value
+
+    async def _answer(self, method: str, path: str, content: bytes) -> tuple[int, bytes]:
+        """Return status and content of the answer to a request. Raises RegistryError."""
         try:
             with trio.fail_after(self._timeout_s):
-                status, data = await self._exchange(method, self._path + path, content)
+                return await self._exchange(method, self._path + path, content)
         except trio.TooSlowError:
             raise RegistryError(0, 0, f"{self.url} has not answered in {self._timeout_s:g} s") from None
         except h11.RemoteProtocolError as error:
@@ -153,17 +169,6 @@ class RegistryClient:
         except (OSError, trio.BrokenResourceError) as error:
             reason = _reason_of(error.__cause__ or error)
             raise RegistryError(0, 0, f"{self.url} cannot be asked: {reason}") from error
-        try:
-            value = json.loads(data) if data.strip() else None
-        except (ValueError, RecursionError):
-            value = None
-            if status < 300:
-                raise RegistryError(
-                    0, 0, f"{self.url} is no registry: it answers {path} with what is no JSON"
-                ) from None
-        if status >= 300:
-            raise self._refusal(status, path, value)
-        return value
 
     def _refusal(self, status: int, path: str, value: Any) -> RegistryError:
         """Return the error of an answer that is none; whatever is not a registry has no code and no text for it."""
@@ -237,6 +242,14 @@ _OF_OUR_CERTIFICATE = (
     "TLSV13_ALERT_CERTIFICATE_REQUIRED", "TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_BAD_CERTIFICATE",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN", "SSLV3_ALERT_HANDSHAKE_FAILURE", "SSLV3_ALERT_CERTIFICATE_EXPIRED",
 )  # fmt: skip
+
+
+def _json_of(data: bytes) -> Any:
+    """Return what is answered as JSON; None for what is none."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _registered(value: Any) -> Registered:

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from barnabas.client import ClientSettings
-from barnabas.console import http
+from barnabas.console import bodies, http
 from barnabas.console.base import ConsoleError, Download, Events
 from barnabas.console.guard import HEADERS, Guard
 from barnabas.console.http import (
@@ -22,7 +22,6 @@ from barnabas.console.http import (
     Asked,
     _asked,
     _MalformedError,
-    _send,
     _using,
 )
 from barnabas.console.sessions import Session
@@ -53,6 +52,12 @@ class Reader:
         )
         return True
 
+    def release(self) -> None:
+        """The body was read."""
+
+    async def while_there(self, work: Any) -> Any:
+        return await work()
+
     async def stream(self, headers: Any, work: Any, *, seconds: float) -> None:
         self.headers, self.content = dict(headers), b""
 
@@ -72,6 +77,9 @@ class Sessions:
     def __init__(self, *mechanisms: str, needs_token: bool = False) -> None:
         self.session = Session(NOBODY, "ann", ClientSettings())
         self.needs_token, self.has_registry = needs_token, True
+        self.sandbox: Any = None
+        self.gone: list[Session] = []
+        """Those whose login the broker does not take any more."""
         self.begun: list[dict[str, str]] = []
         self.ended: list[Session] = []
         self._mechanisms = mechanisms
@@ -82,7 +90,7 @@ class Sessions:
     def find(self, identity: str) -> Session | None:
         return self.session if identity == self.session.identity else None
 
-    async def begin(self, **given: str) -> Session:
+    async def begin(self, *, address: str, **given: str) -> Session:
         self.begun.append(given)
         if given.get("token") == "wrong":
             raise ConsoleError(401, "the token is wrong")
@@ -93,6 +101,10 @@ class Sessions:
 
     def end(self, session: Session) -> None:
         self.ended.append(session)
+
+    async def prove(self, session: Session) -> None:
+        if session in self.gone:
+            raise ConsoleError(401, "log in again")
 
     async def open(self, session: Session) -> Any:
         assert session.uses == 1, "a session that is being answered stays"
@@ -119,8 +131,8 @@ def request(target: str) -> h11.Request:
 
 
 def test_a_request_is_looked_at_by_path_query_and_headers_in_lower_case() -> None:
-    found = _asked(request("/a%20b?x=1&y=&x=2"), b"body")
-    assert found == Asked("GET", "/a%20b", {"x": "2", "y": ""}, {"host": "a", "x-y": "ä"}, b"body")
+    found = _asked(request("/a%20b?x=1&y=&x=2"), b"body", "1.2.3.4")
+    assert found == Asked("GET", "/a%20b", {"x": "2", "y": ""}, {"host": "a", "x-y": "ä"}, b"body", "1.2.3.4")
 
 
 @pytest.mark.parametrize("target", ["*", "http://h/x", "//h/x", "/?" + "&".join(["a=1"] * 51), "//[::1"])
@@ -163,7 +175,13 @@ async def test_a_login_has_a_cookie_for_this_console_alone(body: bytes, given: d
     assert not plain.headers["Set-Cookie"].endswith("Secure")
 
 
-@pytest.mark.parametrize("body", [b"[]", b'{"user": 1}', b'{"token": null}', b"no json", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[]", b'{"user": 1}', b'{"token": null}', b"no json", b"[" * 10_000,
+        b'{"user": "\\ud800", "password": "p"}', b'{"token": "\\udfff"}',
+    ],
+)  # fmt: skip
 async def test_a_login_is_an_object_of_texts(body: bytes) -> None:
     sessions = Sessions()
     assert (await ask(answering(sessions), "POST", "/api/session", body)).status == 400
@@ -232,10 +250,10 @@ async def test_to_look_needs_no_session_where_nobody_logs_in(
 
 
 async def test_a_change_has_a_body_of_json_and_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    bodies: list[Any] = []
+    received: list[Any] = []
 
     async def dispatch(*given: Any) -> tuple[int, Any]:
-        bodies.append(given[-1])
+        received.append(given[-1])
         return 204, None
 
     monkeypatch.setattr(http, "dispatch", dispatch)
@@ -248,7 +266,7 @@ async def test_a_change_has_a_body_of_json_and_a_token(monkeypatch: pytest.Monke
     assert "Content-Length" not in found.headers
     assert (await ask(served, "POST", "/api/x", b"{", cookie=cookie, **csrf)).status == 400
     assert (await ask(served, "GET", "/api/x", cookie=cookie)).status == 204
-    assert bodies == [{"a": 1}, None]
+    assert received == [{"a": 1}, None]
     assert (await ask(served, "GET", "/api/x", cookie=cookie, origin="http://evil.example")).status == 403
 
 
@@ -282,7 +300,8 @@ async def test_the_page_is_sent_compressed_to_who_takes_that_and_once() -> None:
 
 async def test_a_download_has_a_name_that_no_header_breaks() -> None:
     reader: Any = Reader()
-    assert await _send(reader, 200, Download('a"ä\r\n.csv', "text/csv", b"content"))
+    served = answering(Sessions())
+    assert await served._send(reader, 200, Download('a"ä\r\n.csv', "text/csv", (b"con", b"tent")))
     assert reader.headers["Content-Disposition"] == "attachment; filename*=UTF-8''a%22%C3%A4%0D%0A.csv"
     assert (reader.headers["Content-Type"], reader.headers["Content-Length"], reader.content) == (
         "text/csv",
@@ -297,7 +316,8 @@ async def test_events_are_sent_one_by_one_and_a_failure_is_the_last() -> None:
         raise ConsoleError(404, "gone")
 
     reader: Any = Reader()
-    assert not await _send(reader, 200, Events(work))
+    served = answering(Sessions())
+    await served._send_events(reader, Events(work))
     assert reader.headers["Content-Type"] == "text/event-stream; charset=utf-8"
     assert (
         reader.content.decode()
@@ -308,4 +328,30 @@ async def test_events_are_sent_one_by_one_and_a_failure_is_the_last() -> None:
         raise trio.BrokenResourceError
 
     with pytest.raises(trio.BrokenResourceError):
-        await _send(reader, 200, Events(broken))
+        await served._send_events(reader, Events(broken))
+
+
+async def test_a_head_request_of_the_api_is_refused_without_a_body() -> None:
+    for path in ("/api/topics", "/api/session"):
+        assert (await ask(answering(Sessions()), "HEAD", path)).status == 405
+
+
+async def test_a_visitor_whose_login_is_taken_no_more_is_told_so() -> None:
+    sessions = Sessions("PLAIN")
+    sessions.gone.append(sessions.session)
+    cookie = f"cookie={sessions.session.identity}"
+    refused = await ask(answering(sessions), "GET", "/api/topics", cookie=cookie)
+    assert (refused.status, refused.json) == (401, {"error": "log in again"})
+
+
+async def test_only_who_has_logged_in_sends_large_bodies() -> None:
+    sessions = Sessions("PLAIN")
+    served, cookie = answering(sessions), f"cookie={sessions.session.identity}"
+
+    def most(path: str, cookie: str) -> int:
+        headers = [("Host", "a"), ("Cookie", cookie)]
+        return served._body_bytes_max(h11.Request(method="POST", target=path, headers=headers))
+
+    assert most("/api/topics", cookie) == bodies.BYTES_MAX
+    assert most("/api/topics", "cookie=other") == most("/api/topics", "") == bodies.BYTES_BEFORE_LOGIN_MAX
+    assert most("/api/session", cookie) == bodies.BYTES_BEFORE_LOGIN_MAX

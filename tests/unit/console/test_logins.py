@@ -10,22 +10,27 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.client import ClientError, Endpoint
+from barnabas.client import AuthenticationError, ClientError, Endpoint
 from barnabas.client.settings import SaslCredentials
 from barnabas.console import sessions
 from barnabas.console.base import ConsoleError
+from barnabas.console.logins import ADDRESS_LOGINS_MAX, LOGINS_MAX, WAITING_MAX
 from barnabas.console.sessions import (
     CHECK_SECONDS,
     IDLE_SECONDS_MAX,
     LIFE_SECONDS_MAX,
-    LOGINS_MAX,
+    LOGIN_SECONDS,
     REFUSED_SECONDS,
     SESSIONS_MAX,
+    USER_SESSIONS_MAX,
+    Session,
     Sessions,
 )
 from barnabas.console.target import PATIENCE, Target
+from barnabas.console.turns import OWNER_READS_MAX, READS_MAX, Reads
 
 MECHANISMS = ("SCRAM-SHA-512", "PLAIN")
+SANDBOX: Any = None
 
 
 class World:
@@ -35,20 +40,34 @@ class World:
         self.target = Target((Endpoint("h", 1),), mechanisms)
         self.opened: list[Any] = []
         self.failure: Exception | None = None
+        self.seconds = 0.0
+        """Time that a login takes."""
+        self.tried_again = 0
 
         @asynccontextmanager
-        async def opened(target: Target, settings: Any, live: Any, registry: Any) -> AsyncIterator[Any]:
-            self.opened.append((target, settings.sasl, live, registry))
+        async def opened(target: Target, settings: Any, live: Any, *_: Any) -> AsyncIterator[Any]:
+            self.opened.append((target, settings.sasl, live))
+            await trio.sleep(self.seconds)
             if self.failure is not None:
                 raise self.failure
             yield object()
 
+        @asynccontextmanager
+        async def open_client(*_: Any, **named: Any) -> AsyncIterator[Any]:
+            self.tried_again += 1
+            yield self
+
         monkeypatch.setattr(sessions, "opened", opened)
+        monkeypatch.setattr(sessions, "open_client", open_client)
+
+    async def any_connection(self) -> None:
+        if self.failure is not None:
+            raise self.failure
 
 
 @asynccontextmanager
 async def running(world: World, token: str = "") -> AsyncIterator[Sessions]:
-    found = Sessions(lambda: world.target, token, None, None)
+    found = Sessions(lambda: world.target, token, None, None, SANDBOX)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(found.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -94,7 +113,7 @@ async def test_a_user_logs_in_by_the_first_mechanism_or_by_that_which_was_named(
         assert session.settings.client_id == PATIENCE.client_id
         assert found.find(session.identity) is session
         other = await found.begin(user="ann", password="pw", mechanism="PLAIN")
-        assert [sasl.mechanism for _, sasl, *_ in world.opened] == ["SCRAM-SHA-512", "PLAIN"]
+        assert [sasl.mechanism for _, sasl, _ in world.opened] == ["SCRAM-SHA-512", "PLAIN"]
         assert len({session.identity, session.csrf, other.identity, other.csrf}) == 4
         assert await refused(found, user="ann", password="pw", mechanism="GSSAPI") == (
             400, "mechanism: one of SCRAM-SHA-512, PLAIN expected", 0,
@@ -115,16 +134,110 @@ async def test_a_wrong_password_costs_time_and_leaves_no_session(
             await found.begin(user="ann", password="wrong")
         assert trio.current_time() - began == pytest.approx(REFUSED_SECONDS)
         assert found._sessions == {}
+
+
+async def _try(found: Sessions, user: str, address: str, refusals: list[int]) -> None:
+    try:
+        await found.begin(user=user, password="wrong", address=address)
+    except ConsoleError as error:
+        refusals.append(error.status)
+    except ClientError:
+        refusals.append(401)
+
+
+async def test_wrong_passwords_hold_up_no_right_one_of_others(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    world = World(monkeypatch, *MECHANISMS)
+    async with running(world) as found, trio.open_nursery() as nursery:
+        world.failure = ClientError("who are you?")
+        refusals: list[int] = []
+        for _ in range(40):
+            nursery.start_soon(_try, found, "eve", "1.2.3.4", refusals)
+        await trio.testing.wait_all_tasks_blocked()
+        assert refusals == [429] * (40 - WAITING_MAX - 1), "the queue of one user from one address is short"
+        world.failure = None
         began = trio.current_time()
-        async with trio.open_nursery() as nursery:
-            for _ in range(LOGINS_MAX + 1):
-                nursery.start_soon(_try, found)
-        assert trio.current_time() - began == pytest.approx(2 * REFUSED_SECONDS), "so many at the same time"
+        await found.begin(user="ann", password="pw", address="1.2.3.4")
+        await found.begin(user="eve", password="pw", address="5.6.7.8")
+        assert trio.current_time() == began, "neither another user waits nor the user at another address"
+        world.failure = ClientError("who are you?")
+    assert trio.current_time() - began == pytest.approx((WAITING_MAX + 1) * REFUSED_SECONDS)
+    assert refusals[40 - WAITING_MAX - 1 :] == [401] * (WAITING_MAX + 1)
 
 
-async def _try(found: Sessions) -> None:
-    with pytest.raises(ClientError):
-        await found.begin(user="ann", password="wrong")
+async def test_slow_logins_of_an_address_leave_room_for_others(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    world = World(monkeypatch, *MECHANISMS)
+    assert ADDRESS_LOGINS_MAX < LOGINS_MAX
+    async with running(world) as found, trio.open_nursery() as nursery:
+        world.seconds = 10
+        for number in range(50):
+            nursery.start_soon(_try, found, f"user-{number}", "1.2.3.4", [])
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(world.opened) == ADDRESS_LOGINS_MAX
+        world.seconds = 0
+        began = trio.current_time()
+        await found.begin(user="ann", password="pw", address="5.6.7.8")
+        assert trio.current_time() == began
+
+
+async def test_a_user_who_is_gone_is_out_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    world = World(monkeypatch, *MECHANISMS)
+    async with running(world) as found:
+        session = await found.begin(user="ann", password="pw")
+        world.failure = AuthenticationError("who are you?")
+        await found.prove(session)
+        assert world.tried_again == 0, "the login was just tried"
+        await trio.sleep(LOGIN_SECONDS)
+        with pytest.raises(ConsoleError) as raised:
+            await found.prove(session)
+        assert raised.value.status == 401
+        assert found.find(session.identity) is None
+        assert session.scope.cancel_called
+
+
+async def test_a_stream_of_a_user_who_is_gone_ends_by_itself(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    world = World(monkeypatch, *MECHANISMS)
+    async with running(world) as found:
+        session = await found.begin(user="ann", password="pw")
+        world.failure = AuthenticationError("who are you?")
+        with trio.fail_after(LOGIN_SECONDS + 2 * CHECK_SECONDS), trio.CancelScope() as request:
+            session.requests.add(request)
+            await trio.sleep_forever()
+        assert request.cancelled_caught
+
+
+async def test_a_broker_that_is_away_ends_no_session(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    world = World(monkeypatch, *MECHANISMS)
+    async with running(world) as found:
+        session = await found.begin(user="ann", password="pw")
+        world.failure = ClientError("away")
+        await trio.sleep(LOGIN_SECONDS)
+        await found.prove(session)
+        await found.prove(session)
+        assert world.tried_again == 1, "not again at once"
+        assert found.find(session.identity) is session
+
+
+async def test_logins_of_one_user_end_sessions_of_that_user_alone(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    async with running(World(monkeypatch, *MECHANISMS)) as found:
+        ann = await found.begin(user="ann", password="pw")
+        own: list[Session] = []
+        for number in range(66):
+            await trio.sleep(0.1)
+            own.append(await found.begin(user="bob", password="pw", address=f"1.2.3.{number}"))
+        assert found.find(ann.identity) is ann
+        assert [one for one in own if found.find(one.identity)] == own[-USER_SESSIONS_MAX:]
 
 
 async def test_where_there_are_many_the_one_longest_unused_makes_room(
@@ -132,7 +245,7 @@ async def test_where_there_are_many_the_one_longest_unused_makes_room(
 ) -> None:
     async with running(World(monkeypatch)) as found:
         first = await found.begin()
-        first.uses = 1
+        first.requests.add(trio.CancelScope())
         await trio.sleep(1)
         second = await found.begin()
         await trio.sleep(1)
@@ -145,7 +258,7 @@ async def test_where_there_are_many_the_one_longest_unused_makes_room(
         assert second.scope.cancel_called
         assert not others[0].scope.cancel_called
         for one in found._sessions.values():
-            one.uses = 1
+            one.requests.add(trio.CancelScope())
         await found.begin()
         assert len(found._sessions) == SESSIONS_MAX, "where all are answered one of them goes"
 
@@ -201,6 +314,30 @@ async def test_a_session_whose_client_cannot_be_opened_says_why_and_tries_again(
         with pytest.raises(ConsoleError, match="the session has ended") as raised:
             await found.open(session)
         assert raised.value.status == 503
-    other = Sessions(lambda: world.target, "", None, None)
+    other = Sessions(lambda: world.target, "", None, None, SANDBOX)
     with pytest.raises(ConsoleError, match="the console ends"):
         await other.open(await other.begin())
+
+
+async def test_pages_of_one_visitor_leave_room_for_those_of_others(autojump_clock: object) -> None:
+    reads, ended = Reads(), []
+
+    async def read(owner: str, seconds: float) -> None:
+        async with reads.of(owner):
+            await trio.sleep(seconds)
+            ended.append((owner, trio.current_time()))
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for _ in range(2 * OWNER_READS_MAX):
+            nursery.start_soon(read, "ann", 5)
+        await trio.sleep(1)
+        nursery.start_soon(read, "bob", 1)
+    assert ended[0] == ("bob", began + 2)
+    assert [at for owner, at in ended if owner == "ann"] == [began + 5] * OWNER_READS_MAX + [
+        began + 10
+    ] * OWNER_READS_MAX
+    async with trio.open_nursery() as nursery:
+        for number in range(READS_MAX + 1):
+            nursery.start_soon(read, f"user {number}", 5)
+    assert trio.current_time() == began + 20, "all of them are so many at a time"

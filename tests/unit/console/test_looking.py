@@ -1,170 +1,312 @@
-"""Searches and tails of a topic, with a consumer that hands over what a test says: what is sent, and when it ends."""
+"""Searches and tails of a topic, and rows of it, with batches that a test hands over: what is sent, and when it ends."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 
-from barnabas.client import ConsumedRecord
-from barnabas.console import searching, tailing
-from barnabas.console.decoding import Decoding
-from barnabas.console.reading import Bounds, Window
-from barnabas.console.searching import BATCH_RECORDS, PROGRESS_SECONDS, SEARCHING, Progress, Search, search
-from barnabas.console.tailing import ALIVE_SECONDS, RECORDS_PER_TURN, TAILING, TURN_SECONDS, tail
+from barnabas.client.values import FetchedRecords
+from barnabas.console import reader, searching, tailing
+from barnabas.console.batches import View
+from barnabas.console.matching import Pattern
+from barnabas.console.reader import CALL_BYTES_MAX, Opener, Reader, Scanned, Span
+from barnabas.console.reading import Bounds
+from barnabas.console.searching import PROGRESS_SECONDS, search
+from barnabas.console.tailing import ALIVE_SECONDS, BEHIND_MAX, RECORDS_PER_TURN, TURN_SECONDS, tail
+from barnabas.console.walking import Window
+from barnabas.records.building import encode_batch
+from barnabas.records.record import Record
+from barnabas.registry.decoding import DecodedText, SchemaError
+from barnabas.sandbox.messages import SandboxError
+from tests.support.at_once_sandbox import AtOnce
 
 A, B = ("t", 0), ("t", 1)
-NOBODY: Any = None
+VIEW = View("text", 100)
+TOO_LONG = SandboxError("it takes more than 3 s")
 
 
-def record(place: tuple[str, int], offset: int) -> ConsumedRecord:
-    return ConsumedRecord(*place, offset, 5, None, b"%d" % offset)
+def fetched(place: tuple[str, int], start: int, *values: bytes, each: int = 1) -> FetchedRecords:
+    """Batches of so many records each, as a response has them."""
+    data = b""
+    for at in range(0, len(values), each):
+        records = [Record(start + at + n, 5, None, value) for n, value in enumerate(values[at : at + each])]
+        data += bytes(encode_batch(records))
+    return FetchedRecords(*place, start, start + len(values), data, ())
 
 
 class Consumer:
-    """A consumer that hands over batches; None among them is a while without any."""
+    """A consumer that hands over what was fetched."""
 
-    def __init__(self, *batches: list[ConsumedRecord]) -> None:
-        self.batches = list(batches)
+    def __init__(self, *responses: list[FetchedRecords]) -> None:
+        self.responses = list(responses)
         self.sought: dict[Any, int] = {}
         self.assigned: list[Any] = []
-        self.asked: list[Any] = []
+        self.paused: list[Any] = []
+        self.lags: dict[Any, int] = {}
 
     def assign(self, places: Any) -> None:
         self.assigned.append(list(places))
 
     def seek(self, place: Any, offset: int) -> None:
-        self.sought[place] = offset
+        self.sought[tuple(place)] = offset
 
-    def lag(self, _: Any) -> int:
-        return 0
+    def pause(self, place: Any) -> None:
+        self.paused.append(place)
+
+    def resume(self, place: Any) -> None:
+        """Nothing is paused before."""
+
+    def lag(self, place: Any) -> int:
+        return self.lags.pop(tuple(place), 0)
 
     async def position(self, place: Any) -> int:
-        return self.sought[place]
+        return self.sought[tuple(place)]
 
-    async def receive_until(self, ends: Any, records_max: int) -> list[ConsumedRecord]:
-        self.asked.append((dict(ends), records_max))
-        return self.batches.pop(0) if self.batches else []
-
-    async def receive_batch(self, records_max: int) -> list[ConsumedRecord]:
-        self.asked.append(records_max)
-        if not self.batches:
-            await trio.sleep_forever()
-        return self.batches.pop(0)
+    async def receive_unopened(self, ends: Mapping[Any, int], bytes_max: int) -> list[FetchedRecords]:
+        return self.responses.pop(0) if self.responses else []
 
 
-@asynccontextmanager
-async def _lent(consumer: Consumer) -> AsyncIterator[Consumer]:
-    yield consumer
+def opener(*refusals: Exception | None, view: View = VIEW, deserializer: Any = None) -> Opener:
+    sandbox: Any = AtOnce(*refusals)
+    return Opener(sandbox, "ann", view, deserializer)
 
 
-def lend(monkeypatch: pytest.MonkeyPatch, module: Any, consumer: Consumer, settings: Any) -> None:
-    def consuming(_: Any, given: Any) -> Any:
-        assert given == settings
-        return _lent(consumer)
+async def scan(
+    consumer: Consumer, spans: dict[Any, Span], opened_by: Opener | None = None
+) -> dict[Any, Scanned]:
+    given: Any = consumer
+    return await Reader(given, opened_by or opener()).scan(spans)
 
-    monkeypatch.setattr(module, "consuming", consuming)
+
+def offsets(scanned: Scanned) -> list[int]:
+    return [row.offset for row in scanned.rows]
+
+
+def problems(scanned: Scanned) -> list[str]:
+    return [row.problem for row in scanned.rows if row.problem]
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+async def test_spans_are_read_until_there_is_enough_of_each() -> None:
+    values = [b"%d" % n for n in range(10)]
+    consumer = Consumer([fetched(A, 0, *values), fetched(B, 5, *values, each=3)], [fetched(A, 10, *values)])
+    results = await scan(consumer, {A: Span(2, 15, 100, 100), B: Span(5, 100, 4, 100)})
+    assert (offsets(results[A]), results[A].at) == ([*range(2, 15)], 15)
+    assert (offsets(results[B]), results[B].at, results[B].records) == ([5, 6, 7, 8], 9, 4)
+    assert consumer.sought == {A: 2, B: 5}
+    assert consumer.assigned == [[A, B]]
+
+
+async def test_of_a_window_the_last_rows_are_kept() -> None:
+    values = [b"%d" % n for n in range(10)]
+    consumer = Consumer([fetched(A, 0, *values, each=2)])
+    results = await scan(consumer, {A: Span(0, 8, 0, 3, is_for_last=True)})
+    assert (offsets(results[A]), results[A].at, results[A].records) == ([5, 6, 7], 8, 8)
+
+
+async def test_offsets_without_records_are_covered() -> None:
+    results = await scan(Consumer([fetched(A, 0, b"x")]), {A: Span(0, 50, 100, 100), B: Span(3, 9, 1, 1)})
+    assert (offsets(results[A]), results[A].at, results[B].at) == ([0], 50, 9)
+
+
+async def test_a_batch_that_takes_too_long_is_a_row_and_others_are_shown() -> None:
+    consumer = Consumer([fetched(A, 0, b"a", b"b", b"c", b"d", each=2), fetched(B, 0, b"x")])
+    refused = opener(TOO_LONG, TOO_LONG)  # all together, and then the first batch alone
+    results = await scan(consumer, {A: Span(0, 4, 100, 100), B: Span(0, 1, 100, 100)}, refused)
+    assert offsets(results[A]) == [0, 2, 3]
+    assert problems(results[A]) == [f"this batch cannot be opened: {TOO_LONG}"]
+    assert offsets(results[B]) == [0]
+
+
+async def test_a_search_counts_what_it_could_not_look_at() -> None:
+    consumer = Consumer([fetched(A, 0, b"a", b"b", each=1)])
+    refused = opener(TOO_LONG, TOO_LONG, view=View("text", 100, match=Pattern("b")))
+    results = await scan(consumer, {A: Span(0, 2, 100, 100)}, refused)
+    assert (offsets(results[A]), results[A].problems) == ([1], [f"this batch cannot be opened: {TOO_LONG}"])
+
+
+async def test_a_batch_that_is_too_large_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "PART_BYTES_MAX", 1_000)
+    consumer = Consumer([fetched(A, 0, b"x" * 2_000)], [fetched(A, 1, b"y")])
+    results = await scan(consumer, {A: Span(0, 2, 100, 100)})
+    assert offsets(results[A]) == [0, 1]
+    assert problems(results[A])[0].endswith("bytes: those of up to 1000 are opened")
+
+
+class Deserializer:
+    """Reads payloads as a test says."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[bytes], int, Any]] = []
+
+    async def decode_many(self, payloads: Sequence[bytes], *, chars_max: int, owner: Any) -> list[Any]:
+        self.asked.append((list(payloads), chars_max, owner))
+        return [
+            None if data.endswith(b"none")
+            else SchemaError("no such field" * 50) if data.endswith(b"bad")
+            else DecodedText('{"id": 7}', False, "AVRO", 3)
+            for data in payloads
+        ]  # fmt: skip
+
+
+async def test_payloads_of_schemas_are_read_together_and_once() -> None:
+    frame = b"\0\0\0\0\3"
+    values = [frame + b"x", b"plain", frame + b"x", frame + b"bad", frame + b"none"]
+    known = Deserializer()
+    results = await scan(
+        Consumer([fetched(A, 0, *values, each=5)]), {A: Span(0, 5, 100, 100)},
+        opener(view=View("auto", 100), deserializer=known),
+    )  # fmt: skip
+    shown = [json.loads(row.content)["value"] for row in results[A].rows]
+    assert known.asked == [([values[0], values[3], values[4]], 100, "ann")]
+    assert [one["form"] for one in shown] == ["AVRO", "text", "AVRO", "hex", "hex"]
+    assert shown[0] == {"form": "AVRO", "text": '{"id": 7}', "schema_id": 3, "size": 6}
+    assert (shown[3]["problem"].startswith("SchemaError: no such field"), len(shown[3]["problem"])) == (
+        True,
+        300,
+    )
+    assert "problem" not in shown[4]
+
+
+async def test_a_search_reads_more_of_a_payload_than_is_shown() -> None:
+    known = Deserializer()
+    view = View("auto", 100, match=Pattern('"id": 7'))
+    results = await scan(
+        Consumer([fetched(A, 0, b"\0\0\0\0\3x", b"\0\0\0\0\3bad")]), {A: Span(0, 2, 100, 100)},
+        opener(view=view, deserializer=known),
+    )  # fmt: skip
+    assert offsets(results[A]) == [0]
+    assert {chars_max for _, chars_max, _ in known.asked} == {reader.MATCHED_CHARS_MAX}
+
+
+async def test_a_record_that_cannot_be_shown_is_a_row_among_others() -> None:
+    view = View("auto", 100)
+    refused = opener(None, TOO_LONG, None, TOO_LONG, view=view, deserializer=Deserializer())
+    consumer = Consumer([fetched(A, 0, b"\0\0\0\0\3x", b"\0\0\0\0\3y", each=2)])
+    results = await scan(consumer, {A: Span(0, 2, 100, 100)}, refused)
+    assert offsets(results[A]) == [0, 1]
+    assert problems(results[A]) == [f"this record cannot be shown: {TOO_LONG}"]
+
+
+# --- searches --------------------------------------------------------------------------------------------------------
 
 
 class Sent(list[tuple[str, Any]]):
     """Events that were sent."""
 
     async def send(self, name: str, value: Any) -> None:
-        self.append((name, dict(value)))
+        self.append((name, json.loads(value) if isinstance(value, bytes) else dict(value)))
 
     def offsets(self) -> list[int]:
-        return [one["offset"] for name, value in self if name == "found" for one in value["records"]]
+        return [row["offset"] for name, value in self if name == "found" for row in value["records"]]
+
+
+class Slow:
+    """A reader of a partition whose every window takes some seconds; even offsets match."""
+
+    def __init__(self, seconds: float = 0) -> None:
+        self.seconds = seconds
+
+    async def scan(self, spans: Mapping[Any, Span]) -> dict[Any, Scanned]:
+        await trio.sleep(self.seconds)
+        results = {}
+        for place, span in spans.items():
+            values = [b"even" if n % 2 == 0 else b"odd" for n in range(span.start, span.end)]
+            part = Consumer([fetched(place, span.start, *values, each=100)])
+            view = View("text", 100, match=Pattern("even"))
+            results |= await scan(part, {place: span}, opener(view=view))
+        return results
 
 
 async def look(
-    monkeypatch: pytest.MonkeyPatch, consumer: Consumer, *, limit: int = 50, window: Window | None = None
+    monkeypatch: pytest.MonkeyPatch, window: Window, limit: int, *, newest: bool, seconds: float = 0
 ) -> Sent:
-    """Search for even offsets."""
-    lend(monkeypatch, searching, consumer, SEARCHING)
-    sent = Sent()
-    wanted = Search(lambda one: one.offset % 2 == 0, limit)
-    given = window or Window({A: 10, B: 0}, {A: 20, B: 0})
-    await search(NOBODY, given, wanted, Decoding("text", None), sent.send)
+    @asynccontextmanager
+    async def open_reader(*_: Any) -> AsyncIterator[Any]:
+        yield Slow(seconds)
+
+    monkeypatch.setattr(searching, "open_reader", open_reader)
+    sent, nobody = Sent(), None
+    await search(nobody, window, VIEW, limit, sent.send, is_newest_first=newest)  # type: ignore[arg-type]
     return sent
 
 
-async def test_a_search_tells_what_it_found_and_how_far_it_is(
+@pytest.mark.parametrize("newest", [True, False])
+async def test_a_search_tells_its_order_and_when_it_has_enough(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object, newest: bool
+) -> None:
+    sent = await look(monkeypatch, Window({A: 10}, {A: 21}), 3, newest=newest)
+    assert sent.offsets() == ([20, 18, 16] if newest else [10, 12, 14])
+    name, end = sent[-1]
+    assert (name, end["order"], end["found"], end["cut"]) == (
+        "done",
+        "newest" if newest else "oldest",
+        3,
+        True,
+    )
+    sent = await look(monkeypatch, Window({A: 10}, {A: 21}), 50, newest=newest)
+    assert sent[-1][1] == {
+        "scanned": 11, "found": 6, "covered": 11, "total": 11, "cut": False, "unread": 0,
+        "order": "newest" if newest else "oldest",
+    }  # fmt: skip
+
+
+async def test_progress_is_told_while_a_window_takes_long(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: object
 ) -> None:
-    consumer = Consumer([record(A, 10), record(A, 11), record(A, 12)], [record(A, 13)], [record(A, 16)])
-    monkeypatch.setattr(searching, "PROGRESS_SECONDS", 0.0)
-    sent = await look(monkeypatch, consumer)
-    assert sent.offsets() == [10, 12, 16]
-    assert (consumer.assigned, consumer.sought) == ([[A]], {A: 10}), "nothing is to be looked at in the other"
-    assert consumer.asked == [({A: 20}, BATCH_RECORDS)] * 4
-    states = [value for name, value in sent if name == "progress"]
-    assert [(one["scanned"], one["found"], one["covered"], one["total"]) for one in states] == [
-        (0, 0, 0, 10), (3, 2, 3, 10), (4, 2, 4, 10), (5, 3, 7, 10),
-    ]  # fmt: skip
-    assert sent[-1] == ("done", {"scanned": 5, "found": 3, "covered": 10, "total": 10, "cut": False})
+    sent = await look(monkeypatch, Window({A: 0}, {A: 10}), 50, newest=True, seconds=10 * PROGRESS_SECONDS)
+    names = [name for name, _ in sent]
+    assert names[0] == "progress"
+    assert names.count("progress") >= 9
+    assert "found" in names
+    assert names[-1] == "done"
 
 
-async def test_a_search_ends_when_it_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    consumer = Consumer(
-        [record(A, 10), record(A, 12)], [record(A, 14), record(A, 16), record(A, 18)], [record(A, 20)]
-    )
-    sent = await look(monkeypatch, consumer, limit=3)
-    assert sent.offsets() == [10, 12, 14]
-    assert len(consumer.batches) == 1
-    assert sent[-1][1] == {"scanned": 5, "found": 3, "covered": 2 + 1, "total": 10, "cut": True}
-    monkeypatch.setattr(searching, "SCANNED_MAX", 2)
-    consumer = Consumer([record(A, 11), record(A, 13)], [record(A, 15)])
-    sent = await look(monkeypatch, consumer)
-    assert (sent[-1][1]["cut"], len(consumer.batches)) == (True, 1)
+# --- tails -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_window_without_offsets_is_done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    consumer = Consumer()
-    sent = await look(monkeypatch, consumer, window=Window({A: 5, B: 7}, {A: 5, B: 6}))
-    assert [name for name, _ in sent] == ["progress", "done"]
-    assert sent[-1][1] == {"scanned": 0, "found": 0, "covered": 0, "total": 0, "cut": False}
-    assert consumer.assigned == []
+async def tailed(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, seconds: float) -> Sent:
+    @asynccontextmanager
+    async def consuming(*_: Any) -> AsyncIterator[Any]:
+        yield consumer
+
+    monkeypatch.setattr(tailing, "consuming", consuming)
+    monkeypatch.setattr(tailing, "opener_of", lambda *_: opener())
+    sent, nobody = Sent(), None
+    with trio.move_on_after(seconds):
+        await tail(nobody, Bounds({A: 0, B: 0}, {A: 20, B: 5}), VIEW, sent.send)  # type: ignore[arg-type]
+    return sent
 
 
-async def test_progress_is_told_now_and_then(autojump_clock: object) -> None:
-    sent = Sent()
-    progress = Progress(sent.send, 9)
-    await progress.tell_sometimes()
-    assert sent == []
-    await trio.sleep(PROGRESS_SECONDS)
-    await progress.tell_sometimes()
-    await progress.tell_sometimes()
-    assert len(sent) == 1
-    progress.scanned, progress.found, progress.covered, progress.is_cut = 3, 2, 4, True
-    await progress.tell("done", back_to=7)
-    assert sent[-1] == (
-        "done",
-        {"scanned": 3, "found": 2, "covered": 4, "total": 9, "cut": True, "back_to": 7},
-    )
+def seen(sent: Sent) -> list[tuple[list[int], int]]:
+    return [([row["offset"] for row in value["records"]], value["skipped"]) for _, value in sent[1:]]
 
 
 async def test_a_tail_sends_what_comes_and_a_sign_of_life(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: object
 ) -> None:
-    consumer = Consumer([record(A, 20)], [record(B, 5), record(B, 6)])
-    lend(monkeypatch, tailing, consumer, TAILING)
-    skipped = [7, 0]
-
-    async def skip(_: Any, places: Any) -> int:
-        assert places == [A, B]
-        return skipped.pop(0)
-
-    monkeypatch.setattr(tailing, "skip", skip)
-    sent = Sent()
-    with trio.move_on_after(2 * TURN_SECONDS + 2.5 * (ALIVE_SECONDS + TURN_SECONDS)):
-        await tail(NOBODY, Bounds({A: 0, B: 0}, {A: 20, B: 5}), Decoding("text", None), sent.send)
+    consumer = Consumer([fetched(A, 20, b"x")], [fetched(B, 5, b"y", b"z")])
+    consumer.lags[A] = BEHIND_MAX + 1
+    sent = await tailed(monkeypatch, consumer, 2 * TURN_SECONDS + 2.5 * ALIVE_SECONDS)
     assert sent[0] == ("begun", {"partitions": 2})
-    assert (consumer.assigned, consumer.sought) == ([[A, B]], {A: 20, B: 5})
-    assert [([one["offset"] for one in value["records"]], value["skipped"]) for _, value in sent[1:]] == [
-        ([20], 7), ([5, 6], 0), ([], 0), ([], 0),
+    assert seen(sent) == [([20], BEHIND_MAX + 1), ([5, 6], 0), ([], 0), ([], 0)]
+    assert consumer.sought == {A: 20 + BEHIND_MAX + 1, B: 5}
+
+
+async def test_a_tail_shows_a_few_of_many_and_skips_the_rest(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    few = RECORDS_PER_TURN + 5
+    consumer = Consumer([fetched(A, 20, *[b"x"] * few)], [fetched(A, 20 + few, *[b"y"] * 1_000, each=200)])
+    sent = await tailed(monkeypatch, consumer, 4 * TURN_SECONDS)
+    assert seen(sent) == [
+        ([*range(20, 45)], 0), ([*range(45, 50)], 0), ([*range(50, 75)], 1_000 - RECORDS_PER_TURN),
     ]  # fmt: skip
-    assert set(consumer.asked) == {RECORDS_PER_TURN}
-    assert skipped == [], "nothing is skipped where nothing has come"
+    assert CALL_BYTES_MAX > 1_000

@@ -13,9 +13,8 @@ import trio.testing
 from barnabas.client import ConnectionLostError
 from barnabas.client.admin import EARLIEST, LATEST, OffsetAt
 from barnabas.console import kept, measuring
-from barnabas.console.base import ConsoleError
 from barnabas.console.exposed import SAMPLES_MAX, families_of
-from barnabas.console.searching import matcher
+from barnabas.console.matching import Pattern, PatternError, check
 from barnabas.console.tailing import BEHIND_MAX, skip
 from barnabas.console.topic_index import TopicRow
 from barnabas.wire.generated.errors import ErrorCode
@@ -234,8 +233,8 @@ async def test_a_tail_that_is_far_behind_goes_on_at_the_end() -> None:
 
 
 def test_a_pattern_that_is_none_is_told_and_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ConsoleError, match="no regular expression: missing"):
-        matcher("(", "value", is_regex=True, is_exact_case=False)
+    with pytest.raises(PatternError, match="missing"):
+        check(Pattern("(", is_regex=True))
     assert capfd.readouterr() == ("", "")
 
 

@@ -3,14 +3,12 @@
 import csv
 import io
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from barnabas.client import ConsumedRecord
-from barnabas.console.decoding import Decoding, plain_text
-from barnabas.console.exporting import as_csv, as_json_lines, cell
+from barnabas.console.decoding import RawRecord, payload_as_json, plain_text, record_as_json
+from barnabas.console.exporting import cell, csv_heading, csv_row
 from barnabas.console.known_bugs import warnings_of
 
 
@@ -32,36 +30,7 @@ from barnabas.console.known_bugs import warnings_of
 def test_bytes_are_shown_as_what_they_can_be_read_as(
     data: bytes, form: str, expected: tuple[str, str]
 ) -> None:
-    assert plain_text(data, form) == expected
-
-
-class Known:
-    """Stands in for a registry of schemas."""
-
-    async def decode(self, data: bytes) -> Any:
-        if data.endswith(b"bad"):
-            raise ValueError("schema 9 is not known")
-        return (
-            None if data.endswith(b"none") else SimpleNamespace(value={"id": 7}, format="avro", schema_id=3)
-        )
-
-
-async def test_a_value_with_a_schema_is_read_through_the_registry() -> None:
-    decoding = Decoding("auto", Known())
-    found = await decoding.payload(b"\x00\x00\x00\x00\x03abc")
-    assert found == {"form": "avro", "text": '{"id": 7}', "schema_id": 3, "size": 8}
-    assert (await decoding.payload(b'{"a":1}'))["form"] == "json"  # not framed: nobody is asked
-    assert (await decoding.payload(b"\x00\x00\x00\x00\x03none"))["form"] == "hex"
-    failed = await decoding.payload(b"\x00\x00\x00\x00\x09bad")
-    assert failed["form"] == "hex"
-    assert "schema 9 is not known" in failed["problem"]
-    assert (await Decoding("hex", Known()).payload(b"\x00\x00\x00\x00\x03abc"))["form"] == "hex"
-
-
-async def test_what_is_cut_says_so() -> None:
-    found = await Decoding("auto", None, 10).payload(b"x" * 50)
-    assert found == {"form": "text", "text": "x" * 10, "cut": True, "size": 50}
-    assert await Decoding("auto", None).payload(None) == {"form": "null", "text": "", "size": -1}
+    assert plain_text(data, form) == (*expected, False)
 
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "|calc", "%0A=1", "＝1+1", "＠x"]
@@ -73,25 +42,38 @@ def test_no_cell_is_a_formula(text: str) -> None:
     assert cell(f"a{text}") == f"a{text}"
 
 
+def _shown(record: RawRecord) -> dict[str, Any]:
+    return record_as_json(record, "text", 1_000, {})
+
+
 @pytest.mark.parametrize("text", FORMULAS)
-async def test_no_cell_of_an_export_is_a_formula(text: str) -> None:
-    record = ConsumedRecord("t", 0, 1, -1, text.encode(), text.encode(), [(text, text.encode())])
-    rows = list(
-        csv.reader(io.StringIO(as_csv([await Decoding("text", None).record(record)]).decode(), newline=""))
-    )
+def test_no_cell_of_an_export_is_a_formula(text: str) -> None:
+    record = RawRecord(0, 1, -1, False, text.encode(), text.encode(), [(text, text.encode())])
+    content = csv_heading() + csv_row(_shown(record))
+    rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
     assert rows[0] == ["partition", "offset", "timestamp", "key", "value", "headers"]
     assert rows[1][:3] == ["0", "1", ""]
     assert rows[1][3] == rows[1][4] == f"'{text}"
     assert json.loads(rows[1][5]) == {text: text}  # begins with a brace
 
 
-async def test_an_export_in_json_is_what_was_sent() -> None:
-    record = ConsumedRecord("t", 0, 1, 5, b"=k", None, [("h\udcff", None)])
-    (line,) = as_json_lines([await Decoding("auto", None).record(record)]).splitlines()
-    found = json.loads(line)
-    assert found["key"] == {"form": "text", "text": "=k", "size": 2}
-    assert found["value"]["form"] == "null"
-    assert found["headers"][0]["name"] == "h?"
+def test_a_record_is_shown_as_what_was_sent() -> None:
+    shown = _shown(RawRecord(0, 1, 5, True, b"=k", None, [("h\udcff", None)]))
+    assert shown == {
+        "partition": 0, "offset": 1, "timestamp": 5, "append_time": True,
+        "key": {"form": "text", "text": "=k", "size": 2}, "value": {"form": "null", "text": "", "size": -1},
+        "headers": [{"name": "h?", "value": {"form": "null", "text": "", "size": -1}}],
+    }  # fmt: skip
+
+
+def test_what_is_longer_than_it_may_be_is_cut_and_says_so() -> None:
+    for data, cut in ((b"abc", {}), (b"abcd", {"cut": True})):
+        assert payload_as_json(data, "text", 3, {}) == {
+            "form": "text",
+            "text": "abc",
+            "size": len(data),
+            **cut,
+        }
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from barnabas.client import ConsumedRecord, ProducerSettings, open_producer
-from barnabas.console import previous as module
-from barnabas.console.previous import OFFSETS_MIN, RECORDS_MAX, SHRINK_FACTOR, Wanted, _look
-from barnabas.console.searching import Progress
+from barnabas.client import ProducerSettings, open_producer
+from barnabas.console.searching import OFFSETS_MIN
 from tests.support.console import Console, Visitor, console_beside
 
 PATH = "/api/topics/t/records"
@@ -57,7 +50,15 @@ async def test_the_newest_before_it_with_its_key_is_shown_with_what_differs(tmp_
             ],
             "cut": False,
         }
-        assert end == {"scanned": 3, "found": 1, "covered": 3, "total": 3, "cut": False, "back_to": 1}
+        assert end == {
+            "scanned": 3,
+            "found": 1,
+            "covered": 2,
+            "total": 3,
+            "cut": False,
+            "unread": 0,
+            "back_to": 1,
+        }
         one, _ = await found(visitor, 3, before=1)
         assert one["previous"]["offset"] == 0
         for offset, partition, scanned in ((2, 0, 2), (0, 1, 0), (0, 0, 0)):
@@ -158,73 +159,3 @@ async def test_what_cannot_be_looked_for_is_refused(tmp_path: Path) -> None:
             (400, "the"), (404, "partition"), (404, "t"), (400, "partition"), (400, "before:"), (400, "limit:"),
             (400, "as:"), (400, "before:"),
         ]  # fmt: skip
-
-
-class Log:
-    """Stands in for a consumer of a partition whose records are at these offsets."""
-
-    def __init__(self, offsets: Sequence[int], key_at: int | None) -> None:
-        self.offsets = offsets
-        self.key_at = key_at
-        self.at = 0
-        self.windows: list[tuple[int, int]] = []
-
-    def seek(self, _: object, offset: int) -> None:
-        self.at = offset
-        self.windows.append((offset, -1))
-
-    def resume(self, _: object) -> None:
-        """Nothing is paused here."""
-
-    async def receive_until(self, ends: dict[Any, int], count: int) -> list[ConsumedRecord]:
-        (end,) = ends.values()
-        self.windows[-1] = self.windows[-1][0], end
-        found = [one for one in self.offsets if self.at <= one < end][:count]
-        self.at = found[-1] + 1 if found else end
-        return [ConsumedRecord("t", 0, one, 0, b"k" if one == self.key_at else b"", b"", []) for one in found]
-
-
-async def look(log: Log, end: int, limit: int = 10**6) -> tuple[int, int | None, int]:
-    async def tell(name: str, value: Any) -> None:
-        """Nobody listens."""
-
-    record: Any = SimpleNamespace(topic="t", partition=0, key=b"k")
-    progress = Progress(tell, end)
-    consumer: Any = log
-    back_to, one = await _look(consumer, Wanted(record, 0, end, limit), progress)
-    return back_to, None if one is None else one.offset, progress.scanned
-
-
-async def test_windows_grow_over_offsets_that_hold_no_records(autojump_clock: object) -> None:
-    log = Log([3], 3)
-    assert await look(log, 10**9) == (3, 3, 1)
-    assert len(log.windows) <= 22, "twice as long each"
-    assert log.windows[0] == (10**9 - OFFSETS_MIN, 10**9)
-    ends = [end for _, end in log.windows]
-    assert ends == [10**9, *(start for start, _ in log.windows[:-1])], "one before the other, without a gap"
-
-
-async def test_a_window_that_turns_out_to_hold_many_is_left_for_a_shorter_one(
-    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "RECORDS_MAX", 1_000)
-    dense = range(100_000, 110_000)
-    log = Log([*dense], 100_007)
-    back_to, offset, scanned = await look(log, 1_000_000)
-    assert (back_to, offset) == (100_007, 100_007)
-    assert scanned < 3 * len(dense)
-    lengths = [end - start for start, end in log.windows]
-    shrunk = [now for before, now in pairwise(lengths) if now < before]
-    assert shrunk
-    assert min(lengths) >= OFFSETS_MIN
-    assert (await look(Log([*dense], None), 1_000_000, limit=3_000))[0] > 100_000, "the limit ends it"
-    assert RECORDS_MAX // SHRINK_FACTOR > OFFSETS_MIN
-
-
-async def test_a_window_is_twice_as_long_only_after_one_that_was_half_full(
-    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "RECORDS_MAX", 2 * OFFSETS_MIN)
-    log = Log(range(100_000), None)
-    await look(log, 100_000, limit=6 * OFFSETS_MIN)
-    assert [end - start for start, end in log.windows] == [OFFSETS_MIN, *[2 * OFFSETS_MIN] * 3]

@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from barnabas.client import ClientError, ConsumedRecord
+from barnabas.client import ClientError
 from barnabas.client.admin import OffsetAt
 from barnabas.client.consuming.settings import READ_COMMITTED
-from barnabas.console import reading
 from barnabas.console.base import Call, ConsoleError
-from barnabas.console.decoding import Decoding, plain_text
-from barnabas.console.reading import (
-    PARTITIONS_MAX,
-    READING,
-    WINDOW_MAX,
-    Bounds,
-    Page,
-    Window,
-    newest,
-    places_of,
-    starts_at,
-)
+from barnabas.console.batches import View
+from barnabas.console.decoding import plain_text
+from barnabas.console.matching import PATTERN_CHARS_MAX, Pattern
+from barnabas.console.reader import READING
+from barnabas.console.reading import PARTITIONS_MAX, Bounds, places_of, starts_at
 from barnabas.console.routes import records
 from barnabas.console.routes.records import (
     _bytes,
     _cursor,
-    _encoded,
     _is_left,
     _page,
     _read_cursor,
     _record,
     _starts,
+    _text,
 )
-from barnabas.console.searching import PATTERN_CHARS_MAX, matcher
-from barnabas.registry.errors import SchemaError
+from barnabas.console.searching import check_pattern
+from barnabas.console.walking import Window
+from barnabas.sandbox.messages import SandboxError
+from tests.support.at_once_sandbox import AtOnce
 
 A, B = ("t", 0), ("t", 1)
 BOUNDS = Bounds({A: 10, B: 0}, {A: 20, B: 5})
-
-
-def record(place: tuple[str, int], offset: int, timestamp: int = 0, **more: Any) -> ConsumedRecord:
-    return ConsumedRecord(*place, offset, timestamp, **{"key": None, "value": b"v", **more})
 
 
 def call(**query: str) -> Call:
@@ -134,115 +123,31 @@ def test_a_cursor_names_offsets_by_partition_and_is_kept_within_bounds() -> None
 @pytest.mark.parametrize(
     ("query", "asked"),
     [
-        ({}, ("newest", {A: 20, B: 5})),
-        ({"before": "0:15"}, ("newest", {A: 15, B: 0})),
-        ({"after": "0:15"}, ("window", {A: 15, B: 5}, {A: 20, B: 5})),
-        ({"from": "oldest"}, ("window", {A: 10, B: 0}, {A: 20, B: 5})),
-        ({"from": "oldest", "committed": "true"}, ("window", {A: 10, B: 0}, {A: 20, B: 5})),
+        ({}, ({A: 10, B: 0}, {A: 20, B: 5}, True)),
+        ({"before": "0:15"}, ({A: 10, B: 0}, {A: 15, B: 0}, True)),
+        ({"after": "0:15"}, ({A: 15, B: 5}, {A: 20, B: 5}, False)),
+        ({"from": "oldest"}, ({A: 10, B: 0}, {A: 20, B: 5}, False)),
+        ({"from": "offset", "offset": "12", "committed": "true"}, ({A: 12, B: 5}, {A: 20, B: 5}, False)),
     ],
 )
-async def test_a_page_is_of_the_newest_or_of_a_window(
+async def test_a_page_is_of_the_newest_or_of_the_oldest_of_a_window(
     query: dict[str, str], asked: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted: list[Any] = []
 
-    async def of_newest(_: Any, bounds: Bounds, limit: int, settings: Any) -> str:
-        noted.extend([("newest", bounds.next), limit, settings])
-        return "newest"
+    async def read_page(
+        _: Any, window: Window, limit: int, view: View, settings: Any, *, is_newest_first: bool
+    ) -> str:
+        noted.extend([(window.starts, window.ends, is_newest_first), limit, view, settings])
+        return "page"
 
-    async def of_window(_: Any, window: Window, limit: int, settings: Any) -> str:
-        noted.extend([("window", window.starts, window.ends), limit, settings])
-        return "window"
-
-    monkeypatch.setattr(records, "newest", of_newest)
-    monkeypatch.setattr(records, "read_window", of_window)
-    page: Any = await _page(call(**query), BOUNDS, 33)
-    assert page == asked[0]
-    assert noted[:2] == [asked, 33]
-    assert (noted[2].isolation == READ_COMMITTED) == ("committed" in query)
-    assert "committed" in query or noted[2] == READING
-
-
-# --- the newest ----------------------------------------------------------------------------------------------------
-
-
-async def read_newest(
-    monkeypatch: pytest.MonkeyPatch,
-    bounds: Bounds,
-    limit: int,
-    *pages: list[ConsumedRecord],
-    is_late: bool = False,
-) -> tuple[Page, list[dict[Any, int]]]:
-    """Return the page of the newest, and from where on was read each time."""
-    given, starts = list(pages), []
-
-    async def read_window(_: Any, window: Window, most: int, settings: Any) -> Page:
-        assert (most, settings, window.ends) == (WINDOW_MAX, READING, bounds.next)
-        starts.append(dict(window.starts))
-        return Page(given.pop(0), window, is_late)
-
-    monkeypatch.setattr(reading, "read_window", read_window)
-    backend: Any = None
-    return await newest(backend, bounds, limit), starts
-
-
-async def test_the_newest_are_in_the_order_of_their_times_and_as_many_as_were_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = [record(A, 18, 5), record(A, 19, 9), record(B, 3, 9), record(B, 4, 7)]
-    page, starts = await read_newest(monkeypatch, BOUNDS, 3, found)
-    assert [(one.partition, one.offset) for one in page.records] == [(0, 19), (1, 3), (1, 4)]
-    assert starts == [{A: 18, B: 3}], "two of each partition: the share of three, rounded up"
-    assert page.window == Window({A: 19, B: 3}, {A: 20, B: 5})
-
-
-async def test_a_partition_of_which_nothing_is_shown_has_its_window_at_its_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = [record(A, 18, 1), record(A, 19, 2), record(B, 3, 9), record(B, 4, 7)]
-    page, _ = await read_newest(monkeypatch, BOUNDS, 2, found)
-    assert [(one.partition, one.offset) for one in page.records] == [(1, 3), (1, 4)]
-    assert page.window.starts == {A: 20, B: 3}
-
-
-async def test_offsets_without_records_make_it_look_further_back_a_few_times(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bounds = Bounds({A: 0}, {A: 10_000})
-    page, starts = await read_newest(monkeypatch, bounds, 10, [], [record(A, 9_950)], [record(A, 9_500)])
-    assert starts == [{A: 9_990}, {A: 9_920}, {A: 9_360}]
-    assert [one.offset for one in page.records] == [9_500]
-    assert page.window.starts == {A: 9_500}
-    page, starts = await read_newest(monkeypatch, bounds, 10, [], [], [])
-    assert (len(starts), page.window.starts) == (3, {A: 9_360}), (
-        "where nothing was found the next page begins there"
-    )
-
-
-@pytest.mark.parametrize(
-    ("bounds", "first", "is_late"),
-    [
-        (Bounds({A: 9_990}, {A: 10_000}), [], False),
-        (Bounds({A: 0}, {A: 10_000}), [record(A, 9_990 + number) for number in range(5)], False),
-        (Bounds({A: 0}, {A: 10_000}), [record(A, 9_990 + number) for number in range(10)], False),
-        (Bounds({A: 0}, {A: 10_000}), [], True),
-    ],
-)
-async def test_it_looks_no_further_where_there_is_no_more_or_half_was_found_or_time_is_over(
-    monkeypatch: pytest.MonkeyPatch, bounds: Bounds, first: list[ConsumedRecord], is_late: bool
-) -> None:
-    page, starts = await read_newest(monkeypatch, bounds, 10, first, is_late=is_late)
-    assert len(starts) == 1
-    assert (len(page.records), page.is_late) == (len(first), is_late)
-
-
-async def test_half_is_not_enough_where_a_partition_has_shown_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bounds = Bounds({A: 0, B: 0}, {A: 10_000, B: 10_000})
-    first = [record(A, 9_999 - number) for number in range(5)]
-    _, starts = await read_newest(monkeypatch, bounds, 10, first, [*first, record(B, 9_990)])
-    assert len(starts) == 2
+    monkeypatch.setattr(records, "read_page", read_page)
+    view = View("text", 5)
+    page: Any = await _page(call(**query), BOUNDS, 33, view)
+    assert page == "page"
+    assert noted[:3] == [asked, 33, view]
+    assert (noted[3].isolation == READ_COMMITTED) == ("committed" in query)
+    assert "committed" in query or noted[3] == READING
 
 
 # --- new records ---------------------------------------------------------------------------------------------------
@@ -271,9 +176,6 @@ def test_what_is_no_such_value_names_its_field(value: Any) -> None:
     assert raised.value.status == 400
 
 
-NO_SCHEMAS: Any = {"key": None, "value": None}
-
-
 def test_a_record_of_a_body_has_all_that_a_record_has() -> None:
     row = {
         "key": "k",
@@ -282,10 +184,10 @@ def test_a_record_of_a_body_has_all_that_a_record_has() -> None:
         "partition": 0,
         "timestamp": 0,
     }
-    assert _record(row, 0, NO_SCHEMAS) == {
+    assert _record(row, 0) == {
         "key": b"k", "value": None, "headers": [("h", b"1"), ("n", None)], "partition": 0, "timestamp_ms": 0,
     }  # fmt: skip
-    found = _record({"headers": None}, 0, NO_SCHEMAS)
+    found = _record({"headers": None}, 0)
     assert (found["headers"], found["partition"]) == ([], None)
     assert found["timestamp_ms"] > 1_700_000_000_000
 
@@ -307,76 +209,42 @@ def test_a_record_of_a_body_has_all_that_a_record_has() -> None:
 )
 def test_a_record_that_is_none_is_told_by_its_number(row: Any, said: str | None) -> None:
     if said is None:
-        assert _record(row, 3, NO_SCHEMAS)["headers"] == []
+        assert _record(row, 3)["headers"] == []
         return
     with pytest.raises(ConsoleError) as raised:
-        _record(row, 3, NO_SCHEMAS)
+        _record(row, 3)
     assert str(raised.value).startswith(said)
 
 
-def test_a_value_with_a_schema_is_json_or_what_json_is() -> None:
-    class Writer:
-        def encode(self, value: Any) -> bytes:
-            if value == "bad":
-                raise SchemaError("no such field")
-            return json.dumps(value).encode()
-
-    writer: Any = Writer()
-    for row, data in (
-        ({"v": '{"a": 1}'}, b'{"a": 1}'),
-        ({"v": {"a": 1}}, b'{"a": 1}'),
-        ({"v": None}, None),
-        ({}, None),
-    ):
-        assert _encoded(row, "v", "x", writer) == data
-    assert _encoded({"v": "text"}, "v", "x", None) == b"text"
-    for value, said in (
-        ("bad json", "x: JSON expected, to be written by a schema"),
-        ('"bad"', "x does not fit the schema: no such"),
-    ):
-        with pytest.raises(ConsoleError) as raised:
-            _encoded({"v": value}, "v", "x", writer)
-        assert str(raised.value).startswith(said)
+@pytest.mark.parametrize(
+    ("value", "text"), [('{"a": 1}', '{"a": 1}'), ({"a": 1}, '{"a": 1}'), ("no json", "no json"), (7, "7")]
+)
+def test_a_value_with_a_schema_is_json_or_what_json_is(value: Any, text: str) -> None:
+    assert _text(value) == text
 
 
 # --- what is looked for, and how it is shown -----------------------------------------------------------------------
 
-FULL = record(A, 1, key=b"Key", value=b"Value", headers=[("Name", b"Text"), ("none", None)])
+
+async def checked(text: str, *refusals: Exception, is_regex: bool = False) -> str:
+    """Return what is wrong with a pattern; empty for nothing."""
+    backend: Any = SimpleNamespace(sandbox=AtOnce(*refusals), owner="ann")
+    try:
+        await check_pattern(backend, Pattern(text, is_regex=is_regex))
+    except ConsoleError as error:
+        return f"{error.status} {error}"
+    return "" if backend.sandbox.called == [("check", "ann")] else "it is not checked"
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "found"),
-    [
-        ("key", "key", True), ("key", "value", False), ("key", "headers", False), ("key", "anywhere", True),
-        ("alu", "value", True), ("alu", "key", False), ("alu", "anywhere", True),
-        ("name", "headers", True), ("text", "headers", True), ("none", "headers", True), ("name", "anywhere", True),
-        ("name", "value", False), ("other", "anywhere", False),
-    ],
-)  # fmt: skip
-def test_a_text_is_looked_for_where_that_was_said(text: str, place: str, found: bool) -> None:
-    assert matcher(text, place, is_regex=False, is_exact_case=False)(FULL) is found
-    assert not matcher(text, place, is_regex=False, is_exact_case=False)(record(A, 1, value=None))
-
-
-@pytest.mark.parametrize(
-    ("text", "is_regex", "is_exact_case", "found"),
-    [
-        ("VALUE", False, False, True), ("VALUE", False, True, False), ("Value", False, True, True),
-        ("V.lue", False, True, False), ("V.lue", True, True, True), ("v.lue", True, True, False),
-        ("v.lue", True, False, True), ("(", False, False, False),
-    ],
-)  # fmt: skip
-def test_a_text_may_be_a_pattern_and_of_exact_case(
-    text: str, is_regex: bool, is_exact_case: bool, found: bool
-) -> None:
-    assert matcher(text, "value", is_regex=is_regex, is_exact_case=is_exact_case)(FULL) is found
-
-
-@pytest.mark.parametrize("text", ["", "x" * (PATTERN_CHARS_MAX + 1)])
-def test_a_text_has_a_length(text: str) -> None:
-    with pytest.raises(ConsoleError, match=f"text: 1 to {PATTERN_CHARS_MAX} characters expected"):
-        matcher(text, "value", is_regex=False, is_exact_case=False)
-    matcher("x" * PATTERN_CHARS_MAX, "value", is_regex=False, is_exact_case=False)
+async def test_a_pattern_is_refused_with_the_reason() -> None:
+    assert await checked("x" * PATTERN_CHARS_MAX) == ""
+    for text in ("", "x" * (PATTERN_CHARS_MAX + 1)):
+        assert await checked(text) == f"400 text: 1 to {PATTERN_CHARS_MAX} characters expected"
+    assert (await checked("(", is_regex=True)).startswith("400 text: no regular expression: missing")
+    assert await checked("(") == ""
+    assert "surrogate" in await checked("\ud800")
+    too_long = SandboxError("it takes more than 3 s")
+    assert await checked("a", too_long) == f"400 text: this regular expression cannot be used: {too_long}"
 
 
 @pytest.mark.parametrize(
@@ -391,42 +259,4 @@ def test_a_text_has_a_length(text: str) -> None:
     ],
 )  # fmt: skip
 def test_bytes_are_shown_as_asked_if_they_can_be(data: bytes, form: str, shown: tuple[str, str]) -> None:
-    assert plain_text(data, form) == shown
-
-
-async def test_only_what_is_framed_is_read_through_the_registry_and_only_if_that_was_asked() -> None:
-    asked: list[bytes] = []
-
-    async def decode(data: bytes) -> Any:
-        asked.append(data)
-        if data.endswith(b"x"):
-            raise ValueError("bad" * 200)
-        return None if data.endswith(b"n") else SimpleNamespace(value={"ä": b"1"}, format="AVRO", schema_id=7)
-
-    deserializer: Any = SimpleNamespace(decode=decode)
-    framed = b"\0\0\0\0\1"
-    for form in ("auto", "registry"):
-        found = await Decoding(form, deserializer).payload(framed)
-        assert found == {"form": "AVRO", "text": '{"ä": "b\'1\'"}', "schema_id": 7, "size": 5}
-    assert len(asked) == 2
-    for form, data in (("json", framed), ("auto", framed[:4]), ("auto", b"\1\0\0\0\1")):
-        assert (await Decoding(form, deserializer).payload(data))["form"] in ("hex", "text")
-    assert len(asked) == 2
-    assert (await Decoding("auto", None).payload(framed))["form"] == "hex"
-    found = await Decoding("auto", deserializer).payload(framed + b"x")
-    assert (found["form"], len(found["problem"]), found["size"]) == ("hex", 300, 6)
-    assert (await Decoding("auto", deserializer).payload(framed + b"n"))["form"] == "hex"
-
-
-async def test_what_is_longer_than_it_may_be_is_cut_and_says_so() -> None:
-    decoding = Decoding("text", None, 3)
-    assert await decoding.payload(b"abc") == {"form": "text", "text": "abc", "size": 3}
-    assert await decoding.payload(b"abcd") == {"form": "text", "text": "abc", "size": 4, "cut": True}
-    assert await decoding.payload(None) == {"form": "null", "text": "", "size": -1}
-    one = record(A, 7, -1, key=b"k", headers=[("h", None)])
-    assert await decoding.record(one) == {
-        "partition": 0, "offset": 7, "timestamp": None, "append_time": False,
-        "key": {"form": "text", "text": "k", "size": 1}, "value": {"form": "text", "text": "v", "size": 1},
-        "headers": [{"name": "h", "value": {"form": "null", "text": "", "size": -1}}],
-    }  # fmt: skip
-    assert (await decoding.record(record(A, 7, 0)))["timestamp"] == 0
+    assert plain_text(data, form) == (*shown, False)

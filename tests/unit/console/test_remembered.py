@@ -20,7 +20,7 @@ def test_lags_are_remembered_a_while_apart_and_of_so_many_groups(monkeypatch: py
     now = [0]
     monkeypatch.setattr(backends, "time", SimpleNamespace(time_ns=lambda: now[0] * 1_000_000))
     client: Any = SimpleNamespace()
-    backend = Backend(client, NOBODY, ClientSettings(), NOBODY, None)
+    backend = Backend(client, NOBODY, ClientSettings(), NOBODY, None, None, NOBODY, "ann")
     for at_ms, lag in ((5, 1), (1004, 2), (1005, 3), (1006, 4), (2005, 5)):
         now[0] = at_ms
         seen = backend.note_lag("g", lag)
@@ -38,7 +38,11 @@ def test_lags_are_remembered_a_while_apart_and_of_so_many_groups(monkeypatch: py
 
 def test_requests_are_shown_once_they_are_answered_and_once() -> None:
     def one(number: int, *codes: int, is_answered: bool = True) -> Any:
-        return SimpleNamespace(id=number, is_answered=is_answered, error_codes=codes, as_json=lambda: number)
+        return SimpleNamespace(
+            id=number,
+            is_answered=is_answered,
+            error_codes=codes,
+        )
 
     recorded = [one(1), one(2, is_answered=False), one(3, 7), one(4)]
     asked: list[Any] = []
@@ -50,19 +54,23 @@ def test_requests_are_shown_once_they_are_answered_and_once() -> None:
 
     watch._recorder = SimpleNamespace(find=find)  # type: ignore[assignment]
     seen: set[int] = {1}
-    assert watch.found({"api": "Produce", "client_id": "", "topic": "t", "group": "g"}, seen, 9) == [3, 4]
+
+    def found(*given: Any) -> list[int]:
+        return [request.id for request in watch.find(*given)]
+
+    assert found({"api": "Produce", "client_id": "", "topic": "t", "group": "g"}, seen, 9) == [3, 4]
     assert (asked, seen) == ([("Produce", None, "t", "g")], {1, 3, 4})
     recorded[1].is_answered = True
-    assert watch.found({}, seen, 9) == [2]
-    assert watch.found({}, set(), 2) == [3, 4], "the newest where there are many"
-    assert watch.found({"errors": "true"}, set(), 9) == watch.found({"errors": "1"}, set(), 9) == [3]
-    assert watch.found({"errors": "false"}, set(), 9) == [1, 2, 3, 4]
+    assert found({}, seen, 9) == [2]
+    assert found({}, set(), 2) == [3, 4], "the newest where there are many"
+    assert found({"errors": "true"}, set(), 9) == found({"errors": "1"}, set(), 9) == [3]
+    assert found({"errors": "false"}, set(), 9) == [1, 2, 3, 4]
     many = set(range(-4 * own_broker.RECORDED_MAX, 1))
-    watch.found({}, many, 9)
+    found({}, many, 9)
     assert len(many) == 2 * own_broker.RECORDED_MAX + 1 + 4
     assert {0, 1, 4} <= many, "the oldest are forgotten"
     exactly = set(range(-4 * own_broker.RECORDED_MAX + 1, 1))
-    watch.found({}, exactly, 9)
+    found({}, exactly, 9)
     assert len(exactly) == 4 * own_broker.RECORDED_MAX + 4
 
 

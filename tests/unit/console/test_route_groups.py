@@ -82,7 +82,7 @@ async def test_a_group_is_shown_with_what_its_members_have() -> None:
     }  # fmt: skip
     assert found["members"] == [
         {"id": "id", "instance_id": "inst", "client_id": "app", "host": "/h", "epoch": 4, "subscription": ["a"],
-         "assignment": {"a": [0, 2], "b": [1]}},
+         "assignment": {"a": [0, 2], "b": [1]}, "cut": False},
     ]  # fmt: skip
     names = ("topic", "partition", "committed", "next", "lag")
     assert [tuple(one[name] for name in names) for one in found["partitions"]["rows"]] == [
@@ -93,6 +93,12 @@ async def test_a_group_is_shown_with_what_its_members_have() -> None:
     assert await refused(cluster, "GET", "/api/groups/none") == (502, "broker 2 is away"), "it may be there"
     cluster.answers["list_groups"] = {}, {}
     assert (await refused(cluster, "GET", "/api/groups/none"))[0] == 404
+
+
+async def test_members_with_very_many_partitions_are_shown_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.console.routes.groups.NAMES_MAX", 2)
+    (member,) = (await shown(groups(), "/api/groups/old"))["members"]
+    assert (member["subscription"], member["assignment"], member["cut"]) == (["a"], {"a": [0]}, True)
 
 
 @pytest.mark.parametrize(

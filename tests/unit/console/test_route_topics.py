@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -301,6 +302,9 @@ class Registry:
         self.answers: dict[str, Any] = answers
         self.asked: list[tuple[Any, ...]] = []
 
+    async def ask_unread(self, path: str) -> bytes:
+        return json.dumps(await self.ask("GET", path)).encode()
+
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         self.asked.append((method, path, *([] if body is None else [body])))
         answer = self.answers[path]
@@ -321,7 +325,12 @@ async def test_a_subject_is_shown_with_its_last_version_or_that_which_was_named(
         404, "no registry of schemas is known: give --registry URL",
     )  # fmt: skip
     cluster.registry = registry
-    assert [one["name"] for one in (await shown(cluster, "/api/subjects"))["rows"]] == ["a/b", "b"]
+    subjects = json.loads(await shown(cluster, "/api/subjects"))
+    assert [one["name"] for one in subjects["rows"]] == ["a/b", "b"]
+    assert cluster.sandbox.called == [("subjects_page", "ann")], "a list is read beside the event loop"
+    assert await refused(cluster, "GET", "/api/subjects", sort="size") == (400, "sort: one of name expected")
+    registry.answers["/subjects"] = {"no": "list"}
+    assert (await refused(cluster, "GET", "/api/subjects"))[0] == 502
     assert await shown(cluster, "/api/subjects/a%2Fb") == {
         "versions": [1, 3],
         "schema": {"id": 7},

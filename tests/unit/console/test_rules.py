@@ -14,6 +14,7 @@ import trio.testing
 
 from barnabas.client import ClientError, ClientSettings, ConnectionLostError
 from barnabas.client.admin import EARLIEST, OffsetAt
+from barnabas.client.administration.access import OPERATIONS
 from barnabas.client.administration.transactions import ListedTransaction, TransactionInfo
 from barnabas.client.settings import SaslCredentials
 from barnabas.commands.resetting import Target
@@ -84,7 +85,7 @@ def test_a_rate_is_what_came_since_the_look_before_the_last(monkeypatch: pytest.
     now = [100.0]
     monkeypatch.setattr(backends, "time", SimpleNamespace(monotonic=lambda: now[0]))
     client: Any = SimpleNamespace()
-    backend = Backend(client, NOBODY, ClientSettings(), NOBODY, None)
+    backend = Backend(client, NOBODY, ClientSettings(), NOBODY, None, None, NOBODY, "ann")
 
     def look(at_s: float, total: int, topic: str = "t") -> float | None:
         now[0] = at_s
@@ -98,6 +99,27 @@ def test_a_rate_is_what_came_since_the_look_before_the_last(monkeypatch: pytest.
     assert look(106.0, 50) == 0.0, "the topic was made anew"
     assert look(106.0, 7, "u") is None
     assert look(106.0 + SAMPLE_SECONDS_MIN / 2, 10, "u") == 6.0
+
+
+async def test_rights_are_asked_for_anew_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, bits, asked = [0.0], [1 << OPERATIONS.index("alter")], []
+    monkeypatch.setattr(backends, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def ask(*_: Any, **__: Any) -> Any:
+        asked.append(now[0])
+        return SimpleNamespace(cluster_authorized_operations=bits[0])
+
+    async def any_connection() -> Any:
+        return SimpleNamespace(version_of=lambda _: 10, ask=ask)
+
+    client: Any = SimpleNamespace(any_connection=any_connection)
+    backend = Backend(client, NOBODY, ClientSettings(), NOBODY, None, None, NOBODY, "ann")
+    assert await backend.operations() == {"alter"}
+    bits[0] = 0
+    now[0] = backends.OPERATIONS_SECONDS / 2
+    assert (await backend.operations(), asked) == ({"alter"}, [0.0])
+    now[0] = backends.OPERATIONS_SECONDS + 0.1
+    assert await backend.operations() == frozenset()
 
 
 def test_connections_have_the_rate_at_which_their_requests_are_numbered(
@@ -382,11 +404,12 @@ async def test_a_session_ends_when_nobody_uses_it_and_after_its_time(
     assert not session.is_over
     await trio.sleep(1)
     assert session.is_over
-    session.uses = 1
+    session.requests.add(trio.CancelScope())
     assert not session.is_over, "it is answered something that takes long"
     await trio.sleep(LIFE_SECONDS_MAX)
     assert session.is_over
-    session.uses, session.used_at = 0, trio.current_time()
+    session.requests.clear()
+    session.used_at = trio.current_time()
     assert session.is_over, "however much it is used"
 
 
@@ -403,7 +426,7 @@ async def test_a_session_keeps_the_client_of_where_the_broker_is_now(monkeypatch
     monkeypatch.setattr(sessions, "opened", opened)
     port = [1]
     where: Any = lambda: SimpleNamespace(bootstrap=port[0], mechanisms=(), settings=ClientSettings)  # noqa: E731
-    found = sessions.Sessions(where, "", None, None)
+    found = sessions.Sessions(where, "", None, None, NOBODY)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(found.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -423,7 +446,7 @@ async def test_a_session_keeps_the_client_of_where_the_broker_is_now(monkeypatch
 
 def test_the_registry_is_told_of_who_has_logged_in() -> None:
     at: Any = SimpleNamespace(client=tuple, client_of=lambda *given: given)
-    found = sessions.Sessions(NOBODY, "", None, at)
+    found = sessions.Sessions(NOBODY, "", None, at, NOBODY)
     ann = ClientSettings(sasl=SaslCredentials("PLAIN", "ann", "secret"))
     for user, settings, given in (
         ("ann", ann, ("ann", "secret")),
@@ -432,7 +455,7 @@ def test_the_registry_is_told_of_who_has_logged_in() -> None:
     ):
         session: Any = SimpleNamespace(user=user, settings=settings)
         assert found._registry_client(session) == given
-    without = sessions.Sessions(NOBODY, "", None, None)
+    without = sessions.Sessions(NOBODY, "", None, None, NOBODY)
     assert without._registry_client(NOBODY) is None
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.console import backend, sessions
 from barnabas.console.routes import routes
 from barnabas.console.server import ConsoleServer
 from barnabas.console.static_files import FOLDER, files
@@ -142,6 +143,42 @@ async def test_a_user_sees_and_does_what_the_broker_lets_them(tmp_path: Path) ->
         assert (await admin.get("/api/connections"))["total"] >= 2
         await admin.do("DELETE", "/api/acls", {**acl, "confirm": "User:ann"})
         assert (await admin.get("/api/acls"))["total"] == 0
+
+
+async def test_a_right_that_was_taken_away_is_gone_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "OPERATIONS_SECONDS", 0.0)
+    async with console_beside(tmp_path, SECURED) as console:
+        admin = await console.visitor(user="admin", password="admin-secret")
+        ann = await console.visitor(user="ann", password="ann-secret")
+        acl = {
+            "resource_type": "cluster", "resource_name": "kafka-cluster", "pattern_type": "literal",
+            "principal": "User:ann", "host": "*", "operation": "alter", "permission": "allow",
+        }  # fmt: skip
+        await admin.do("POST", "/api/acls", acl)
+        assert (await ann.ask("GET", "/api/log")).status == 200
+        async with ann.events("/api/requests") as tap:
+            assert await tap.next("begun") == {}
+            await admin.do("DELETE", "/api/acls", {**acl, "confirm": "User:ann"})
+            assert (await ann.ask("GET", "/api/log")).status == 403
+            assert (await ann.ask("POST", "/api/control/faults", {})).status == 403
+            assert "alter" in (await tap.next("failed"))["error"], "an open view ends too"
+
+
+async def test_a_user_whose_password_is_gone_is_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scram = {"sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512"}
+    async with console_beside(tmp_path, {**SECURED, **scram}) as console:
+        admin = await console.visitor(user="admin", password="admin-secret", mechanism="PLAIN")
+        await admin.do("PUT", "/api/users/bob", {"password": "b", "mechanism": "SCRAM-SHA-512"})
+        bob = await console.visitor(user="bob", password="b", mechanism="SCRAM-SHA-512")
+        monkeypatch.setattr(sessions, "LOGIN_SECONDS", 0.0)
+        assert (await bob.ask("GET", "/api/topics")).status == 200
+        await admin.do("DELETE", "/api/users/bob", {"mechanism": "SCRAM-SHA-512", "confirm": "bob"})
+        refused = await bob.ask("GET", "/api/topics")
+        assert (refused.status, "log in again" in refused.json["error"]) == (401, True)
+        assert (await bob.get("/api/session"))["logged_in"] is False
+        assert (await admin.ask("GET", "/api/topics")).status == 200
 
 
 async def test_no_secret_is_in_a_url_or_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

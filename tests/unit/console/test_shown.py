@@ -41,6 +41,7 @@ async def test_members_of_a_group_are_shown_as_its_coordinator_tells_them(tmp_pa
                     {
                         "id": member.member_id, "instance_id": member.instance_id, "client_id": f"reader-{name}",
                         "host": member.host, "epoch": member.epoch, "subscription": ["t"], "assignment": {"t": [0, 1]},
+                        "cut": False,
                     }
                 ]  # fmt: skip
                 assert (found["state"], found["kind"], found["epoch"]) == (info.state, info.kind, info.epoch)
@@ -177,7 +178,7 @@ async def test_requests_are_watched_by_api_client_topic_group_and_outcome(tmp_pa
                 await Admin(other).topics(["nowhere"])
 
             def found(**wanted: str) -> set[tuple[str, str]]:
-                return {(one["api"], one["client_id"]) for one in watch.found(wanted, set(), 1_000)}
+                return {(one.api, str(one.client_id)) for one in watch.find(wanted, set(), 1_000)}
 
             everything = found()
             assert found(api="OffsetCommit") == {("OffsetCommit", "reader")}
@@ -192,10 +193,10 @@ async def test_requests_are_watched_by_api_client_topic_group_and_outcome(tmp_pa
                 assert found(errors=flag, client_id="lost") == {("Metadata", "lost")}
             assert found(errors="false") == everything
             seen: set[int] = set()
-            (newest,) = watch.found({}, seen, 1)
-            assert newest["client_id"] == "lost"
-            assert newest["id"] not in {one["id"] for one in watch.found({}, seen, 1_000)}
-            assert watch.found({}, seen, 1_000) == [], "each is told once"
+            (newest,) = watch.find({}, seen, 1)
+            assert newest.client_id == "lost"
+            assert newest.id not in {one.id for one in watch.find({}, seen, 1_000)}
+            assert watch.find({}, seen, 1_000) == [], "each is told once"
 
 
 async def test_lists_are_sorted_by_each_of_their_columns(tmp_path: Path) -> None:

@@ -1,16 +1,20 @@
 """Views of a cluster by their routes."""
 
 import json
+import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import pytest
 import trio
 
 from barnabas.client import ConsumerSettings, open_consumer
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.client import open_client
+from barnabas.console.base import Route
+from barnabas.console.server import CALL_SECONDS_MAX
 from barnabas.registry.client_settings import RegistryAt
 from barnabas.registry.schemas import Schema
 from tests.support.console import console_beside, console_of, part
@@ -87,23 +91,26 @@ async def test_a_topic_in_detail(tmp_path: Path) -> None:
 async def test_records_in_pages_from_any_point(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         await console.make_topic("t", 2)
-        await console.produce("t", *(b"%d" % number for number in range(30)), partition=0)
-        await console.produce("t", *(b"%d" % number for number in range(30, 40)), partition=1)
         visitor = await console.visitor()
+        rows = [
+            {"value": str(number), "partition": number // 30, "timestamp": 1_000 + number}
+            for number in range(40)
+        ]
+        await visitor.do("POST", "/api/topics/t/records", {"records": rows})
 
         async def page(**query: object) -> tuple[list[int], dict[str, object]]:
             found = await visitor.get("/api/topics/t/records", **query)
             return [int(one["value"]["text"]) for one in found["records"]], found
 
         newest, found = await page(limit=10)
-        assert sorted(newest) == [25, 26, 27, 28, 29, 35, 36, 37, 38, 39]
+        assert newest == list(range(39, 29, -1)), "the newest of all partitions"
         assert found["newer"] is None
         seen = list(newest)
         while found["older"]:
             older, found = await page(limit=10, before=found["older"])
             assert older
             seen += older
-        assert sorted(seen) == list(range(40))
+        assert seen == list(range(39, -1, -1))
         oldest, found = await page(**{"from": "oldest"}, partition=0, limit=20)
         assert oldest == list(range(20))
         following, found = await page(after=found["newer"], partition=0, limit=20)
@@ -188,7 +195,15 @@ async def test_a_search_finds_tells_its_progress_and_ends(tmp_path: Path) -> Non
 
         assert await found(text="NEEDLE") == (
             1,
-            {"scanned": 901, "found": 1, "covered": 901, "total": 901, "cut": False},
+            {
+                "scanned": 901,
+                "found": 1,
+                "covered": 901,
+                "total": 901,
+                "cut": False,
+                "unread": 0,
+                "order": "oldest",
+            },
         )
         assert (await found(text="needle", case="true"))[0] == 1
         assert (await found(text="NEEDLE", case="true"))[0] == 0
@@ -200,6 +215,43 @@ async def test_a_search_finds_tells_its_progress_and_ends(tmp_path: Path) -> Non
         assert (count, end["cut"]) == (5, True)
         assert (await visitor.ask("GET", "/api/topics/t/search", text="(", regex="true")).status == 400
         assert (await visitor.ask("GET", "/api/topics/t/search", text="")).status == 400
+
+
+async def test_a_search_ends_when_its_connection_closes(tmp_path: Path) -> None:
+    async with console_beside(tmp_path) as console:
+        await console.make_topic("t")
+        for _ in range(20):
+            await console.produce("t", b"a" * 900_000)
+        visitor = await console.visitor()
+        slow = {"text": "(x?){500}(x?){500}z|(.{0,900}y){1}", "regex": "true"}
+        async with visitor.events("/api/topics/t/search", **slow) as events:
+            assert (await events.next("progress"))["found"] == 0
+            await trio.sleep(1)
+        with trio.fail_after(CALL_SECONDS_MAX + 5):  # the search has the visitor's turn, one call at most
+            assert (await visitor.get("/api/topics/t/records", limit=1))["records"]
+
+
+async def test_a_page_ends_when_its_connection_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = trio.Event()
+
+    async def answer(_: Any) -> object:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+
+    slow = Route("GET", "/api/slow", answer, "slow")
+    monkeypatch.setattr("barnabas.console.routes._patterns", lambda: ((re.compile("/api/slow"), slow),))
+    async with console_beside(tmp_path) as console:
+        host, _, port = console.server.url.removeprefix("http://").rpartition(":")
+        async with await trio.open_tcp_stream(host, int(port)) as stream:
+            await stream.send_all(f"GET /api/slow HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+            await trio.sleep(0.5)
+            assert not ended.is_set()
+        with trio.fail_after(5):
+            await ended.wait()
 
 
 async def test_groups_with_members_and_lag(tmp_path: Path) -> None:
@@ -425,9 +477,12 @@ async def test_records_are_written_by_a_schema_and_read_by_it(tmp_path: Path) ->
                 ("PROTOBUF", proto, {"n": 7}),
             ]
             assert (shown[0]["key"]["schema_id"], shown[0]["key"]["text"]) == (key, '"k"')
+            for text, count in (('"id": "a"', 1), ('"n": 7', 2), ("\0\0\0", 0)):
+                async with visitor.events("/api/topics/orders/search", text=text) as events:
+                    assert (await events.next("done"))["found"] == count, "what is shown is searched"
             for body, text in (
                 ({"records": [{"value": '{"id": 3}'}], "value_schema": "latest"}, "does not fit the schema"),
-                ({"records": [{"value": "nonsense"}], "value_schema": "latest"}, "JSON expected"),
+                ({"records": [{"value": "nonsense"}], "value_schema": "latest"}, "the value is not JSON"),
                 ({"records": [{"value": "{}"}], "value_schema": "newest"}, "the id of a schema expected"),
             ):
                 refused = await visitor.ask("POST", path, body)

@@ -317,3 +317,11 @@ def test_a_request_of_another_site_is_told_by_its_headers(headers, is_foreign):
         method="GET", target="/", headers=[("Host", "registry.example:8081"), *headers.items()]
     )
     assert is_of_another_site(request) is is_foreign
+
+
+async def test_the_answer_to_a_head_request_has_no_body() -> None:
+    reader, _, client = pair()
+    await client.send_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert await read(reader) is not None
+    assert await reader.answer(405, [("Content-Length", "5")], [b"no"], seconds=5)
+    assert (await client.receive_some()).endswith(b"Content-Length: 5\r\n\r\n")

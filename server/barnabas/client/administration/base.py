@@ -20,6 +20,8 @@ Outcome = ClientError | None
 """None for what was done."""
 
 BROKER_TIMEOUT_MS_MAX = 30_000
+PARTITIONS_PER_TURN = 500
+"""Partitions whose leaders are looked up before other tasks run."""
 
 
 def outcome(code: int, doing: str, message: str | None = None) -> ResponseError | None:
@@ -109,7 +111,9 @@ class Base:
         by_leader: dict[int, list[TopicPartition]] = {}
         with suppress(ClientError):  # which is found again below
             await self.client.refresh(by_topic(wanted))  # all topics with one request
-        for topic, partition in wanted:
+        for number, (topic, partition) in enumerate(wanted):
+            if number % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
+                await trio.lowlevel.checkpoint()
             try:
                 leader = await self.client.leader(topic, partition)
             except ClientError as error:

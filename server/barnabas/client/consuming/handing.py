@@ -5,11 +5,14 @@ The rule: a program is done with what it was handed when it asks for more, and b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import trio
 
 from barnabas.client.consuming.fetching import Fetcher
 from barnabas.client.consuming.partition import Partition
-from barnabas.client.values import ConsumedRecord, TopicPartition
+from barnabas.client.values import ConsumedRecord, FetchedRecords, TopicPartition
 
 
 class Handing:
@@ -45,6 +48,40 @@ class Handing:
                     return record
             if is_gone or not partition.chunks:
                 ready.remove(partition)
+        return None
+
+    def unopened(self, ends: Mapping[Any, int], bytes_max: int) -> list[FetchedRecords]:
+        """Return what responses had of partitions, in turn, until it is about `bytes_max`; pauses those at their end."""
+        batches: list[FetchedRecords] = []
+        size = 0
+        while size < bytes_max and (fetched := self._next_unopened()) is not None:
+            batches.append(fetched)
+            size += len(fetched.data)
+            place = TopicPartition(fetched.topic, fetched.partition)
+            if fetched.end_offset >= ends.get(place, fetched.end_offset + 1):
+                self._partitions[place].is_paused = True
+        if batches:
+            self.is_busy()
+        return batches
+
+    def _next_unopened(self) -> FetchedRecords | None:
+        """Return what one response had of a partition, of the partitions in turn; None if there is nothing."""
+        ready = self._fetcher.ready
+        for _ in range(len(ready)):
+            partition = ready[0]
+            is_gone = self._partitions.get(partition.place) is not partition or partition.is_revoked
+            if not is_gone and partition.is_paused:
+                ready.rotate(-1)
+                continue
+            fetched = None if is_gone else partition.next_unopened()
+            if is_gone or not partition.chunks:
+                ready.remove(partition)
+            else:
+                ready.rotate(-1)  # its next response comes after those of others
+            if fetched is not None:
+                self._fetcher.wake()
+                self._handed.add(partition)
+                return fetched
         return None
 
     def is_done(self) -> None:

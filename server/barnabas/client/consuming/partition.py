@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from barnabas.client.errors import ClientError, DamagedRecordsError
-from barnabas.client.values import ConsumedRecord, TopicPartition
+from barnabas.client.values import ConsumedRecord, FetchedRecords, TopicPartition
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader, TimestampType, check_crc, iter_batches
 from barnabas.records.committed import AbortedBatches, AbortedTransaction
@@ -20,7 +20,7 @@ from barnabas.records.varint import Buffer
 class Chunk:
     """Records of one partition from one response; batches are opened when the first of their records is wanted."""
 
-    __slots__ = ("end_epoch", "end_offset", "records", "size")
+    __slots__ = ("aborted", "data", "end_epoch", "end_offset", "offset", "records", "size")
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Chunk:
     ) -> None:
         """Look through the batches. Raises DamagedRecordsError if there is none that can be told from the next."""
         self.size = len(data)
+        self.data, self.offset, self.aborted = data, offset, aborted
         self.end_offset, self.end_epoch = offset, -1
         batches: list[tuple[int, BatchHeader]] = []
         try:
@@ -169,6 +170,17 @@ class Partition:
             if is_done:
                 self.done_offset = self.offset
         return None
+
+    def next_unopened(self) -> FetchedRecords | None:
+        """Hand out what one response had of it, as it came; None if there is nothing."""
+        if not self.chunks:
+            return None
+        chunk = self.chunks.popleft()
+        self.offset = chunk.end_offset
+        if chunk.end_epoch >= 0:
+            self.epoch = chunk.end_epoch
+        aborted = tuple((one.producer_id, one.first_offset) for one in chunk.aborted or ())
+        return FetchedRecords(*self.place, chunk.offset, chunk.end_offset, chunk.data, aborted)
 
     def lag(self, *, is_committed_only: bool) -> int | None:
         """Return how many offsets are left up to the end, as far as is known."""

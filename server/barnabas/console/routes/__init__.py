@@ -23,8 +23,9 @@ from barnabas.client import (
 )
 from barnabas.client.errors import describe
 from barnabas.console.base import Call, ConsoleError, Route
-from barnabas.console.live import ADMINISTRATORS
+from barnabas.console.live import check_view
 from barnabas.errors import leaves
+from barnabas.wire.errors import EncodeError
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 MODULES = (
     "cluster", "topics", "topic_changes", "records", "groups", "transactions", "access", "inside", "subjects",
 )  # fmt: skip
+DOING_CHARS_MAX, REASON_CHARS_MAX = 200, 300
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _STATUS: dict[int, int] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
@@ -84,14 +86,24 @@ def failure_of(error: Exception, doing: str) -> tuple[int, dict[str, Any]]:
         return error.status, {"error": str(error)}
     if isinstance(error, ClientError):
         return _status_of(error), {"error": _text_of(error), "code": _code_of(error)}
-    log.error("%s failed", doing, exc_info=error)
+    if isinstance(error, EncodeError | UnicodeEncodeError):
+        return 400, {
+            "error": f"a name or text of the request cannot be sent to a broker: {_reason_of(error)}"
+        }
+    log.error("%s failed", doing[:DOING_CHARS_MAX], exc_info=error)
     return 500, {"error": f"internal error: {type(error).__name__}"}
+
+
+def _reason_of(error: EncodeError | UnicodeEncodeError) -> str:
+    if isinstance(error, UnicodeEncodeError):
+        return "half of a surrogate pair is no character"
+    return str(error)[:REASON_CHARS_MAX]
 
 
 def _first(error: Exception) -> Exception:
     """Return the first of several errors that were raised together: one that nobody has expected before all others."""
     found = [one for one in leaves(error) if isinstance(one, Exception)]
-    unexpected = [one for one in found if not isinstance(one, ConsoleError | ClientError)]
+    unexpected = [one for one in found if not isinstance(one, ConsoleError | ClientError | EncodeError)]
     return (unexpected or found or [error])[0]
 
 
@@ -106,24 +118,11 @@ async def _answered(
             continue
         if body is not None and not isinstance(body, dict):
             raise ConsoleError(400, "a JSON object is expected as the body")
-        await _check_view(backend, route)
+        if route.view:
+            await check_view(backend, route.view)
         value = await route.handler(Call(backend, parts, query, body or {}))
         return (204, None) if value is None else (200, value)
     raise ConsoleError(405, f"{path} takes {', '.join(route.method for route, _ in matching)}")
-
-
-async def _check_view(backend: Backend, route: Route) -> None:
-    """See that a view of the broker's inside is there, and meant for this visitor. Raises ConsoleError."""
-    if not route.view:
-        return
-    if backend.live is None or route.view not in backend.live.views:
-        raise ConsoleError(
-            404, "this cluster does not show that: only a broker that serves the console itself does"
-        )
-    allowed = await backend.operations()
-    needed = "alter" if route.view in ADMINISTRATORS else "describe"
-    if needed not in allowed:
-        raise ConsoleError(403, f"this needs the right to {needed} the cluster")
 
 
 def _status_of(error: ClientError) -> int:

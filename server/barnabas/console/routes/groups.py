@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from barnabas.client import ClientError
 from barnabas.client.admin import GroupInfo, ListedGroup
@@ -15,6 +16,8 @@ from barnabas.console import paging
 from barnabas.console.base import Call, ConsoleError, Parameter, Route
 from barnabas.console.outcomes import error_text, settled
 from barnabas.wire.generated.errors import ErrorCode
+
+T = TypeVar("T")
 
 _EMPTY = ("", "Empty", "Dead")
 ORDERS = {
@@ -97,6 +100,8 @@ async def describe_group(call: Call) -> object:
 
 
 def _described(lag: GroupLag, info: GroupInfo) -> dict[str, Any]:
+    """Return a group, with as many of its members' topics and partitions as a person can look at."""
+    room = [NAMES_MAX]
     return {
         "name": info.group_id,
         "kind": info.kind,
@@ -107,24 +112,36 @@ def _described(lag: GroupLag, info: GroupInfo) -> dict[str, Any]:
         "lag": lag.total,
         "members": [
             {
-                "id": one.member_id,
-                "instance_id": one.instance_id,
-                "client_id": one.client_id,
-                "host": one.host,
-                "epoch": one.epoch,
-                "subscription": list(one.subscription),
-                "assignment": _by_topic(one.assignment),
+                "id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "epoch": member.epoch,
+                "subscription": (topics := _first(member.subscription, room)),
+                "assignment": _by_topic(places := _first(member.assignment, room)),
+                "cut": len(topics) + len(places) < len(member.subscription) + len(member.assignment),
             }
-            for one in info.members[:MEMBERS_MAX]
+            for member in info.members[:MEMBERS_MAX]
         ],
         "members_total": len(info.members),
     }
 
 
 MEMBERS_MAX = 500
+TOPICS_MAX = 1_000
+"""Topics and partitions whose offsets are set anew by one request."""
+NAMES_MAX = 20_000
+"""Topics and partitions of members that are shown, of all members together."""
 
 
-def _by_topic(places: tuple[tuple[str, int], ...]) -> dict[str, list[int]]:
+def _first(names: Sequence[T], room: list[int]) -> list[T]:
+    """Return those for which there is room, and have less of it from then on."""
+    shown = list(names[: room[0]])
+    room[0] -= len(shown)
+    return shown
+
+
+def _by_topic(places: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for topic, partition in places:
         found.setdefault(topic, []).append(partition)
@@ -166,7 +183,10 @@ async def reset_offsets(call: Call) -> object:
 
 def _topics(call: Call) -> list[tuple[str, int | None]]:
     found: list[tuple[str, int | None]] = []
-    for one in call.field("topics", list, []):
+    names = call.field("topics", list, [])
+    if len(names) > TOPICS_MAX:
+        raise ConsoleError(400, f"topics: at most {TOPICS_MAX} expected")
+    for one in names:
         if not isinstance(one, str) or not one:
             raise ConsoleError(400, "topics: an array of TOPIC or TOPIC:PARTITION expected")
         topic, colon, number = one.rpartition(":")
@@ -205,7 +225,7 @@ ROUTES = (
     Route("POST", "/api/groups/{group}/offsets", reset_offsets, "Set a group's offsets anew, or tell what would be set",
           body=(Parameter("to", "earliest, latest, offset, time or shift"),
                 Parameter("value", "offset, ms since 1970, or how far"),
-                Parameter("topics", "an array of TOPIC or TOPIC:PARTITION (what it has committed)"),
+                Parameter("topics", f"an array of at most {TOPICS_MAX} TOPIC or TOPIC:PARTITION (what it has committed)"),
                 Parameter("execute", "true to do it (false)"), _CONFIRM)),
     Route("DELETE", "/api/groups/{group}", delete_group, "Delete a group without members", body=(_CONFIRM,)),
 )  # fmt: skip

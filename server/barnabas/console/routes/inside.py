@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import trio
 
-from barnabas.console.base import Call, ConsoleError, Events, Parameter, Route, Send
+from barnabas.console.base import Call, ConsoleError, Events, Parameter, Route, Send, as_json
 from barnabas.console.exposed import families_of
-from barnabas.console.live import CONNECTIONS, CONTROL, LOG, METRICS, REQUESTS, Live
+from barnabas.console.live import CONNECTIONS, CONTROL, LOG, METRICS, REQUESTS, Live, Seen, check_view
 from barnabas.console.paging import QUERY, page_of
 
 REQUESTS_PER_TURN = 50
 TURN_SECONDS = 0.5
+EVENT_BYTES = 256 << 10
+"""Size of an event at which the next one begins."""
 STEERED = ("faults", "clock", "snapshots", "reset")
 """Parts of the control API that the console passes on."""
 
@@ -47,12 +51,25 @@ async def tap_requests(call: Call) -> object:
             await send("begun", {})
             seen: set[int] = set()
             while not watch.is_over:
-                found = watch.found(wanted, seen, REQUESTS_PER_TURN)
-                if found:
-                    await send("requests", {"requests": found})
+                await check_view(call.backend, REQUESTS)  # a right may be taken away meanwhile
+                for requests in await _as_json(watch.find(wanted, seen, REQUESTS_PER_TURN)):
+                    await send("requests", requests)
                 await trio.sleep(TURN_SECONDS)
 
     return Events(work)
+
+
+async def _as_json(requests: Sequence[Seen]) -> list[bytes]:
+    """Return requests as the JSON of events, of as many as their size allows; each is made in a turn of its own."""
+    events: list[bytes] = []
+    texts: list[bytes] = []
+    for request in requests:
+        texts.append(as_json(request.as_json()))
+        await trio.lowlevel.checkpoint()
+        if sum(map(len, texts)) >= EVENT_BYTES or request is requests[-1]:
+            events.append(b'{"requests":[%s]}' % b",".join(texts))
+            texts = []
+    return events
 
 
 async def show_metrics(call: Call) -> object:

@@ -6,48 +6,38 @@ import json
 import time
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client import ConsumedRecord, ConsumerSettings, ProducerSettings, open_producer
+import trio
+
+from barnabas.client import ConsumerSettings, ProducerSettings, open_producer
 from barnabas.client.consuming.settings import READ_COMMITTED
 from barnabas.console.backend import Backend
-from barnabas.console.base import Call, ConsoleError, Download, Events, Parameter, Route, Send
-from barnabas.console.decoding import FORMATS, WHOLE_CHARS, Decoding
-from barnabas.console.exporting import as_csv, as_json_lines
+from barnabas.console.base import Call, ConsoleError, Download, Events, Parameter, Route, Send, as_json
+from barnabas.console.batches import Row, View
+from barnabas.console.decoding import FORMATS, SHOWN_CHARS, WHOLE_CHARS
+from barnabas.console.exporting import csv_heading
+from barnabas.console.matching import PLACES, Pattern, SameKey
 from barnabas.console.outcomes import registry_failure
-from barnabas.console.previous import LOOKED_AT, Wanted, previous
-from barnabas.console.reading import (
-    READING,
-    Bounds,
-    Page,
-    Place,
-    Window,
-    bounds_of,
-    newest,
-    places_of,
-    read_window,
-    starts_at,
-)
+from barnabas.console.previous import LOOKED_AT, Target, previous
+from barnabas.console.reader import READING, ROWS_BYTES_MAX, Place
+from barnabas.console.reading import Bounds, Page, bounds_of, places_of, read_page, starts_at
 from barnabas.console.routes.subjects import registry_of
-from barnabas.console.searching import (
-    FOUND_MAX,
-    PLACES,
-    SCANNED_MAX,
-    SEARCHING,
-    Search,
-    matcher,
-    search,
-)
+from barnabas.console.searching import FOUND_MAX, SCANNED_MAX, check_pattern, search
 from barnabas.console.tailing import tail
+from barnabas.console.walking import Window
 from barnabas.registry.errors import RegistryError, SchemaError
 
 if TYPE_CHECKING:
     from barnabas.registry.encoding import Serializer
 
+ORIGINS = "newest", "oldest", "offset", "time"
 LIMIT, LIMIT_MAX = 50, 500
 EXPORTED_MAX = 10_000
+EXPORTED_CHARS = 200_000
+"""Characters of a key or value, and of all headers, in a file."""
 SENT_MAX = 1_000
 PRODUCING = ProducerSettings(
     creates_topics=False, linger_ms=0, delivery_timeout_ms=15_000, max_block_ms=10_000
@@ -59,51 +49,48 @@ async def _bounds(call: Call) -> Bounds:
     return await bounds_of(call.backend, places, is_committed=call.flag("committed"))
 
 
-def decoding_of(call: Call, chars_max: int | None = None) -> Decoding:
-    """Return how a request wants payloads shown."""
-    form = call.one_of("as", *FORMATS)
-    backend = call.backend
-    return Decoding(form, backend.deserializer(), *([] if chars_max is None else [chars_max]))
+def view_of(call: Call, chars_max: int = SHOWN_CHARS) -> View:
+    """Return how a request wants records shown."""
+    return View(call.one_of("as", *FORMATS), chars_max)
 
 
 async def list_records(call: Call) -> object:
     """Return a page of records."""
     bounds = await _bounds(call)
-    page = await _page(call, bounds, call.whole("limit", LIMIT, least=1, most=LIMIT_MAX))
-    decoding = decoding_of(call)
-    return {
-        "records": [await decoding.record(one) for one in page.records],
+    page = await _page(call, bounds, call.whole("limit", LIMIT, least=1, most=LIMIT_MAX), view_of(call))
+    rest = {
         "first": _cursor(bounds.first),
         "next": _cursor(bounds.next),
         "older": _cursor(page.window.starts) if _is_left(bounds.first, page.window.starts) else None,
         "newer": _cursor(page.window.ends) if _is_left(page.window.ends, bounds.next) else None,
         "late": page.is_late,
     }
+    return b'{"records":[%s],%s' % (b",".join(row.content for row in page.rows), as_json(rest)[1:])
 
 
-def _reading(call: Call, settings: ConsumerSettings = READING) -> ConsumerSettings:
+def _reading(call: Call) -> ConsumerSettings:
     """Return how a request wants records read."""
-    return replace(settings, isolation=READ_COMMITTED) if call.flag("committed") else settings
+    return replace(READING, isolation=READ_COMMITTED) if call.flag("committed") else READING
 
 
-async def _page(call: Call, bounds: Bounds, limit: int) -> Page:
-    settings = _reading(call)
+async def _page(call: Call, bounds: Bounds, limit: int, view: View) -> Page:
     before, after = call.query.get("before"), call.query.get("after")
+    starts, ends, is_newest_first = bounds.first, bounds.next, False
     if before:
-        ends = _read_cursor(before, bounds, bounds.first)
-        return await newest(call.backend, Bounds(bounds.first, ends), limit, settings)
-    if after:
+        ends, is_newest_first = _read_cursor(before, bounds, bounds.first), True
+    elif after:
         starts = _read_cursor(after, bounds, bounds.next)
-        return await read_window(call.backend, Window(starts, bounds.next), limit, settings)
-    if call.one_of("from", "newest", "oldest", "offset", "time") == "newest":
-        return await newest(call.backend, bounds, limit, settings)
-    starts = await _starts(call, bounds)
-    return await read_window(call.backend, Window(starts, bounds.next), limit, settings)
+    elif call.one_of("from", *ORIGINS) == "newest":
+        is_newest_first = True
+    else:
+        starts = await _starts(call, bounds)
+    window = Window(starts, ends)
+    return await read_page(call.backend, window, limit, view, _reading(call), is_newest_first=is_newest_first)
 
 
 async def _starts(call: Call, bounds: Bounds) -> dict[Place, int]:
     """Return where a request begins to read."""
-    origin = call.one_of("from", "newest", "oldest", "offset", "time")
+    origin = call.one_of("from", *ORIGINS)
     if origin == "offset":
         offset = call.whole("offset", 0)
         return {place: min(max(offset, bounds.first[place]), end) for place, end in bounds.next.items()}
@@ -136,75 +123,88 @@ def _is_left(low: Mapping[Place, int], high: Mapping[Place, int]) -> bool:
 
 async def show_record(call: Call) -> object:
     """Return one record in full."""
-    record, _ = await _record_at(call)
-    return await decoding_of(call, WHOLE_CHARS).record(record)
+    row, _ = await _record_at(call, view_of(call, WHOLE_CHARS))
+    return row.content
 
 
-async def _record_at(call: Call) -> tuple[ConsumedRecord, int]:
-    """Return the record that a path names, and the first offset of its partition. Raises ConsoleError, ClientError."""
+def _place(call: Call) -> tuple[Place, int]:
+    """Return the partition and the offset of a path. Raises ConsoleError."""
     try:
-        place = call.path["topic"], int(call.path["partition"])
-        offset = int(call.path["offset"])
+        return (call.path["topic"], int(call.path["partition"])), int(call.path["offset"])
     except ValueError:
         raise ConsoleError(400, "partition and offset are numbers") from None
+
+
+async def _record_at(call: Call, view: View) -> tuple[Row, int]:
+    """Return the record that a path names, and the first offset of its partition. Raises ConsoleError, ClientError."""
+    place, offset = _place(call)
     places = await places_of(call.backend, place[0], str(place[1]))
     bounds = await bounds_of(call.backend, places, is_committed=call.flag("committed"))
     if not bounds.first[place] <= offset < bounds.next[place]:
         raise ConsoleError(
             404, f"partition {place[1]} holds offsets {bounds.first[place]} to {bounds.next[place] - 1}"
         )
-    page = await read_window(
-        call.backend, Window({place: offset}, {place: bounds.next[place]}), 1, _reading(call)
+    page = await read_page(
+        call.backend, Window({place: offset}, {place: bounds.next[place]}), 1, view, _reading(call)
     )
-    if not page.records or page.records[0].offset != offset:
+    if page.is_late and not page.rows:
+        raise ConsoleError(503, f"the record at offset {offset} could not be read in time: try again")
+    if not page.rows or page.rows[0].offset != offset:
         raise ConsoleError(
             404, f"there is no record at offset {offset}: it was compacted away, or is a marker"
         )
-    return page.records[0], bounds.first[place]
+    return page.rows[0], bounds.first[place]
 
 
 async def find_previous(call: Call) -> object:
     """Return the record before one that has its key, as far as it is looked for."""
-    record, first = await _record_at(call)
-    if record.key is None:
-        raise ConsoleError(400, f"the record at offset {record.offset} has no key")
-    end = call.whole("before", record.offset, most=record.offset)
-    wanted = Wanted(record, first, end, call.whole("limit", LOOKED_AT, least=1, most=SCANNED_MAX))
-    settings = _reading(call, SEARCHING)
-    decoding = decoding_of(call, WHOLE_CHARS)
-    return Events(lambda send: previous(call.backend, wanted, decoding, settings, send))
+    view = view_of(call, WHOLE_CHARS)
+    row, first = await _record_at(call, replace(view, with_keys=True))
+    if row.problem:
+        raise ConsoleError(422, row.problem)
+    if row.key is None:
+        raise ConsoleError(400, f"the record at offset {row.offset} has no key")
+    end = call.whole("before", row.offset, most=row.offset)
+    place, _ = _place(call)
+    target = Target(place, row, first, end, call.whole("limit", LOOKED_AT, least=1, most=SCANNED_MAX))
+    settings, view = _reading(call), replace(view, match=SameKey(row.key))
+    return Events(lambda send: previous(call.backend, target, view, settings, send))
 
 
 async def export_records(call: Call) -> object:
     """Return records as a file."""
     form = call.one_of("format", "csv", "jsonl")
-    page = await _page(call, await _bounds(call), call.whole("limit", 1_000, least=1, most=EXPORTED_MAX))
-    decoding = decoding_of(call, WHOLE_CHARS)
-    records = [await decoding.record(one) for one in page.records]
+    view = replace(view_of(call, EXPORTED_CHARS), is_csv=form == "csv")
+    limit = call.whole("limit", 1_000, least=1, most=EXPORTED_MAX)
+    page = await _page(call, await _bounds(call), limit, view)
+    if page.is_too_large:
+        raise ConsoleError(413, f"these records make more than {ROWS_BYTES_MAX} bytes: export fewer (limit)")
     name = f"{call.path['topic']}.{form}"
     if form == "csv":
-        return Download(name, "text/csv; charset=utf-8", as_csv(records))
-    return Download(name, "application/jsonl; charset=utf-8", as_json_lines(records))
+        return Download(name, "text/csv; charset=utf-8", (csv_heading(), *(row.content for row in page.rows)))
+    lines = tuple(row.content + b"\n" for row in page.rows)
+    return Download(name, "application/jsonl; charset=utf-8", lines)
 
 
 async def tail_records(call: Call) -> object:
     """Return records as they come."""
-    bounds, decoding = await _bounds(call), decoding_of(call)
-    return Events(lambda send: tail(call.backend, bounds, decoding, send))
+    bounds, view = await _bounds(call), view_of(call)
+    return Events(lambda send: tail(call.backend, bounds, view, send))
 
 
 async def search_records(call: Call) -> object:
     """Return records that hold a text, as they are found."""
-    wanted = Search(
-        matcher(
-            call.query.get("text", ""),
-            call.one_of("in", *PLACES),
-            is_regex=call.flag("regex"),
-            is_exact_case=call.flag("case"),
-        ),
-        call.whole("limit", LIMIT, least=1, most=FOUND_MAX),
+    pattern = Pattern(
+        call.query.get("text", ""),
+        call.one_of("in", *PLACES),
+        is_regex=call.flag("regex"),
+        is_exact_case=call.flag("case"),
     )
-    bounds, decoding = await _bounds(call), decoding_of(call)
+    await check_pattern(call.backend, pattern)
+    limit = call.whole("limit", LIMIT, least=1, most=FOUND_MAX)
+    view = replace(view_of(call), match=pattern)
+    is_newest_first = call.one_of("from", *ORIGINS) == "newest"
+    settings, bounds = _reading(call), await _bounds(call)
     starts = await _starts(call, bounds)
     ends = dict(bounds.next)
     if call.query.get("until"):
@@ -212,7 +212,7 @@ async def search_records(call: Call) -> object:
     window = Window(starts, {place: max(end, starts[place]) for place, end in ends.items()})
 
     async def work(send: Send) -> None:
-        await search(call.backend, window, wanted, decoding, send)
+        await search(call.backend, window, view, limit, send, settings, is_newest_first=is_newest_first)
 
     return Events(work)
 
@@ -223,8 +223,13 @@ async def send_records(call: Call) -> object:
     if not 0 < len(rows) <= SENT_MAX:
         raise ConsoleError(400, f"records: 1 to {SENT_MAX} expected")
     compression = call.field("compression", str, "none")
-    writers = {field: await _writer(call, field) for field in ("key", "value")}
-    records = [_record(row, number, writers) for number, row in enumerate(rows)]
+    schemas = [field for field in ("key", "value") if call.body.get(f"{field}_schema") is not None]
+    records = []
+    for number, row in enumerate(rows):
+        records.append(_record(row, number, schemas))
+        await trio.lowlevel.checkpoint()
+    for field in schemas:
+        await _write(call, field, rows, records)
     try:
         settings = replace(PRODUCING, compression=compression)
     except ValueError as error:
@@ -243,19 +248,17 @@ async def _send(
     return [{"partition": one.partition, "offset": one.offset} for one in placed]
 
 
-async def _writer(call: Call, field: str) -> Serializer | None:
-    """Return what writes keys or values by the schema that a body names; None where it names none. Raises ConsoleError."""
-    wanted = call.body.get(f"{field}_schema")
-    if wanted is None:
-        return None
+async def _writer(call: Call, field: str) -> Serializer:
+    """Return what writes keys or values by the schema that a body names. Raises ConsoleError."""
+    wanted = call.body[f"{field}_schema"]
     client = registry_of(call)
     from barnabas.registry.encoding import Serializer
 
     try:
         if isinstance(wanted, int) and not isinstance(wanted, bool):
-            return await Serializer.of_id(client, wanted)
+            return await Serializer.of_id(client, wanted, call.backend.sandbox)
         if wanted == "latest":
-            return await Serializer.of_latest(client, f"{call.path['topic']}-{field}")
+            return await Serializer.of_latest(client, f"{call.path['topic']}-{field}", call.backend.sandbox)
     except RegistryError as error:
         raise registry_failure(error) from None
     except SchemaError as error:
@@ -263,20 +266,27 @@ async def _writer(call: Call, field: str) -> Serializer | None:
     raise ConsoleError(400, f"{field}_schema: the id of a schema expected, or latest")
 
 
-def _encoded(row: dict[str, Any], field: str, name: str, writer: Serializer | None) -> bytes | None:
-    """Return the bytes of a record's key or value, written by a schema if there is one. Raises ConsoleError."""
-    if writer is None or row.get(field) is None:
-        return _bytes(row.get(field), name)
-    text = row[field]
+async def _write(call: Call, field: str, rows: list[dict[str, Any]], records: list[dict[str, Any]]) -> None:
+    """Replace keys or values by what the schema that a body names writes. Raises ConsoleError."""
+    writer = await _writer(call, field)
+    numbers = [number for number, row in enumerate(rows) if row.get(field) is not None]
+    texts = [_text(rows[number][field]) for number in numbers]
     try:
-        return writer.encode(json.loads(text) if isinstance(text, str) else text)
+        datas = await writer.encode_many(texts, owner=call.backend.owner)
     except SchemaError as error:
-        raise ConsoleError(400, f"{name} does not fit the schema: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise ConsoleError(400, f"{name}: JSON expected, to be written by a schema: {error}") from None
+        raise ConsoleError(400, f"{field}_schema: {error}") from None
+    for number, data in zip(numbers, datas, strict=True):
+        if isinstance(data, SchemaError):
+            raise ConsoleError(400, f"records[{number}].{field} does not fit the schema: {data}")
+        records[number][field] = data
 
 
-def _record(row: Any, number: int, writers: Mapping[str, Serializer | None]) -> dict[str, Any]:
+def _text(value: Any) -> str:
+    """Return the JSON of a value that a schema writes: a text is that JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _record(row: Any, number: int, schemas: Collection[str] = ()) -> dict[str, Any]:
     """Return the arguments of `Producer.send` for a record of a body. Raises ConsoleError."""
     if not isinstance(row, dict):
         raise ConsoleError(400, f"records[{number}]: an object expected")
@@ -290,7 +300,10 @@ def _record(row: Any, number: int, writers: Mapping[str, Serializer | None]) -> 
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
             raise ConsoleError(400, f"records[{number}].{name}: a number expected")
     return {
-        **{field: _encoded(row, field, f"records[{number}].{field}", one) for field, one in writers.items()},
+        **{
+            field: None if field in schemas else _bytes(row.get(field), f"records[{number}].{field}")
+            for field in ("key", "value")
+        },
         "headers": [(one["name"], _bytes(one.get("value"), f"records[{number}].headers")) for one in headers],
         "partition": partition,
         "timestamp_ms": timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000,
@@ -317,7 +330,7 @@ _CHOICE = (
     Parameter("as", "auto, json, text, hex or registry (auto)"),
 )
 _FROM = (
-    Parameter("from", "newest, oldest, offset or time (newest; a search begins with the oldest)"),
+    Parameter("from", "newest, oldest, offset or time (newest)"),
     Parameter("offset", "the first offset, with from=offset"),
     Parameter("time", "ms since 1970, with from=time"),
 )
@@ -341,7 +354,8 @@ ROUTES = (
     Route("GET", "/api/topics/{topic}/tail", tail_records, "Records as they come: events `begun` and `records`",
           query=_CHOICE),
     Route("GET", "/api/topics/{topic}/search", search_records,
-          "Records that hold a text: events `found`, `progress` and `done`; closing the connection ends it",
+          "Records that hold a text, as they are shown: events `found`, `progress` and `done` with `order`; closing the "
+          "connection ends it",
           query=(Parameter("text", "what to look for"), Parameter("in", f"{', '.join(PLACES)} (anywhere)"),
                  Parameter("regex", "true for a regular expression, RE2's (false)"),
                  Parameter("case", "true to tell A from a (false)"), *_FROM,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from barnabas.console.base import Call, ConsoleError, Parameter, Route
+from barnabas.console.base import Call, ConsoleError, Parameter, Query, Route, as_json
 from barnabas.console.outcomes import registry_failure
 from barnabas.console.paging import QUERY, page_of
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.errors import RegistryError
+from barnabas.sandbox.messages import SandboxError
+
+LIST_BYTES_MAX = 16 << 20
+"""Size of a list of subjects that is looked at: some 300,000 names."""
 
 
 def registry_of(call: Call) -> RegistryClient:
@@ -29,9 +35,28 @@ async def ask(call: Call, method: str, path: str, body: Any = None) -> Any:
 
 async def list_subjects(call: Call) -> object:
     """Return a page of subjects."""
-    names: list[str] = await ask(call, "GET", "/subjects")
-    page = page_of(call, names, {"name": lambda name: name}, lambda name: name)
-    return page.as_json({"name": name} for name in page.rows)
+    try:
+        data = await registry_of(call).ask_unread("/subjects")
+    except RegistryError as error:
+        raise registry_failure(error) from None
+    if len(data) > LIST_BYTES_MAX:
+        raise ConsoleError(413, f"the list of subjects has more than {LIST_BYTES_MAX} bytes")
+    backend = call.backend
+    try:
+        return await backend.sandbox.call(subjects_page, data, dict(call.query), owner=backend.owner)
+    except ValueError:
+        raise ConsoleError(502, "the registry answers with what is no list of subjects") from None
+    except SandboxError as error:
+        raise ConsoleError(503, f"the list of subjects cannot be read: {error}") from None
+
+
+def subjects_page(data: bytes, query: Mapping[str, str]) -> bytes:
+    """Return the page that a query asks for of a list of subjects, both as JSON. Raises ConsoleError, ValueError."""
+    names = json.loads(data)
+    if not isinstance(names, list):
+        raise ValueError
+    page = page_of(Query(query), map(str, names), {"name": lambda name: name}, lambda name: name)
+    return as_json(page.as_json({"name": name} for name in page.rows))
 
 
 async def show_subject(call: Call) -> object:
@@ -55,7 +80,7 @@ async def compare_versions(call: Call) -> object:
     older = call.whole("older", before[-1] if before else newer, least=1)
     level = await ask(call, "GET", f"/config/{subject}?defaultToGlobal=true")
     try:
-        found = await compare(registry_of(call), call.path["subject"], known, older, newer)
+        found = await compare(call.backend, registry_of(call), call.path["subject"], known, older, newer)
     except RegistryError as error:
         raise registry_failure(error) from None
     return {**found, "compatibility": level.get("compatibilityLevel")}

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from copy import copy
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 RECORDED_MAX = 10_000
 KEPT_ENTRIES_MAX = 100
 """A message with more entries of arrays is kept as JSON, which is cut."""
+NAMES_MAX = 2_000
+"""Partitions, and groups, of a request by which it is selected; the first ones that it names."""
+WIDE_ENTRIES_MIN = 20_000
 PRODUCE, SHARE_FETCH = 0, 78
 _SECRET = frozenset((32, 33, 36, 38, 39, 40, 41, 44, 51))
 """APIs whose messages may hold what lets somebody log in: masked at once."""
@@ -98,7 +102,9 @@ class Recorded:
 
     @property
     def error_codes(self) -> tuple[int, ...]:
-        """Those in the answer that are not 0, each once."""
+        """Those in the answer that are not 0, each once; of a very wide answer none are looked for."""
+        if self._codes is None and has_more_entries(self._response, WIDE_ENTRIES_MIN):
+            self._codes = ()
         if self._codes is None:
             from barnabas.tools.inspection.errors import error_codes
 
@@ -110,9 +116,9 @@ class Recorded:
         if self._topics is None:
             from barnabas.tools.faults import naming
 
-            found = naming.topic_partitions(self._request, self._name_of)
+            found = islice(naming.topic_partitions(self._request, self._name_of), NAMES_MAX)
             self._topics = frozenset(topic for topic, _ in found)
-            self._groups = frozenset(naming.groups(self._request))
+            self._groups = frozenset(islice(naming.groups(self._request), NAMES_MAX))
 
     def failed(self, code: int) -> None:
         """Note the error code with which the whole request is refused."""
@@ -123,10 +129,10 @@ class Recorded:
         self.is_answered = True
         key, request = self.api_key, self._request
         is_secret = key in _SECRET
-        if key == PRODUCE and not isinstance(request, dict):
-            self._request = request = _with_counts(request, "topic_data", "partition_data")
         if is_secret or (not isinstance(request, dict) and has_more_entries(request, KEPT_ENTRIES_MAX)):
             _ = self.request
+        elif key == PRODUCE and not isinstance(request, dict):
+            self._request = _with_counts(request, "topic_data", "partition_data")
         if response is None:
             return
         self._codes = None

@@ -56,11 +56,13 @@ def topic_partitions(message: Any, name_of: NameOf) -> Iterator[tuple[str, int |
         return
     topic = topic_of(message, name_of)
     if topic is not None:
-        numbers = [partition_of(entry) for _, found in partition_lists(message) for entry in found]
-        if not numbers:
-            numbers = [partition_of(message)]
-        for number in numbers:
-            yield topic, number
+        has_partitions = False
+        for _, entries in partition_lists(message):  # one by one: a caller may have had enough of them
+            for entry in entries:
+                has_partitions = True
+                yield topic, partition_of(entry)
+        if not has_partitions:
+            yield topic, partition_of(message)
     for field in fields(message):
         found = getattr(message, field.name)
         if isinstance(found, list):

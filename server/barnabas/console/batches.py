@@ -1,0 +1,230 @@
+"""Batches as they were fetched, opened: their records matched, and shown as JSON or CSV. Pure; runs in a child process.
+
+The rule: whatever the batches hold, a call ends after a while and a number of bytes, and says how far it has got. A batch
+that cannot be opened is a row that says why.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from barnabas.console.decoding import FRAMED_BYTES_MAX, Payload, Payloads, RawRecord, framed, record_as_json
+from barnabas.console.exporting import csv_row
+from barnabas.console.matching import Match, matches
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import BatchHeader, TimestampType, check_crc, iter_batches
+from barnabas.records.committed import AbortedBatches
+from barnabas.records.errors import CorruptRecordsError, RecordsError
+
+CALL_SECONDS = 0.25
+"""Time from the first record on after which a call returns what it has: others may wait for the process."""
+ROWS_BYTES_MAX = 4 << 20
+"""Bytes of rows and records after which it returns, which one record may exceed."""
+UNPACKED_BYTES_MAX = 64 << 20
+"""Bytes that a batch may have unpacked."""
+TOO_LARGE = Payload(
+    "hex", "", problem=f"payloads of up to {FRAMED_BYTES_MAX} bytes are read by their schemas"
+)
+_NOTHING: Payloads = {}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Form in which records are shown, and the choice of them."""
+
+    form: str
+    chars_max: int
+    has_registry: bool = False
+    match: Match = None
+    is_csv: bool = False
+    with_keys: bool = False
+    """True if rows have their keys, for a search after the same."""
+
+    @property
+    def reads_schemas(self) -> bool:
+        """True if payloads that name a schema are read by it."""
+        return self.has_registry and self.form in ("auto", "registry")
+
+
+class Part(NamedTuple):
+    """Batches of a partition as a response had them; the offsets from `start` on and before `end` are looked at."""
+
+    partition: int
+    start: int
+    end: int
+    data: bytes
+    aborted: tuple[tuple[int, int], ...]
+
+
+class Limits(NamedTuple):
+    """Limits of what is looked at of a part: records, rows, batches."""
+
+    records: int
+    rows: int
+    batches: int
+
+
+class Row(NamedTuple):
+    """A record that is shown."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    content: bytes
+    problem: str = ""
+    """Why there is no record, where this stands for some that cannot be shown."""
+    key: bytes | None = None
+
+
+@dataclass(slots=True)
+class Opened:
+    """Content of a part, as far as it was looked at."""
+
+    at: int
+    """Offset before which all was looked at."""
+    rows: list[Row] = field(default_factory=list)
+    unread: list[RawRecord] = field(default_factory=list)
+    """Records with payloads that name a schema: neither matched nor shown yet."""
+    scanned: int = 0
+    first: int | None = None
+    """Timestamp of the first record that was looked at."""
+    last: int | None = None
+
+
+@dataclass(slots=True)
+class _Aborted:
+    producer_id: int
+    first_offset: int
+
+
+def _whole_batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the batches before what is no batch: whoever fetches again is told of that."""
+    with suppress(RecordsError):
+        yield from iter_batches(data)
+
+
+def open_parts(parts: Sequence[Part], limits: Sequence[Limits], view: View) -> list[Opened]:
+    """Return what parts hold, as far as time, bytes and limits allow; each call gets at least one record further."""
+    work = _Work(view)
+    return [work.open(part, limit) for part, limit in zip(parts, limits, strict=True)]
+
+
+class _Work:
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._ends_at = math.inf
+        self._bytes = 0
+
+    def open(self, part: Part, limits: Limits) -> Opened:
+        opened = Opened(part.start)
+        batches = 0
+        aborted = AbortedBatches([_Aborted(*transaction) for transaction in part.aborted])
+        for position, header in _whole_batches(part.data):
+            is_over = header.magic == 2 and header.base_offset >= part.end
+            if is_over or batches >= limits.batches or self._is_full(opened, limits):
+                break
+            try:
+                is_hidden = aborted.hides(part.data, position, header) or header.is_control
+                if header.next_offset <= part.start or is_hidden:
+                    opened.at = max(opened.at, header.next_offset)
+                    continue
+                batches += 1
+                if not self._look(part, position, header, opened, limits):
+                    break
+            except RecordsError as error:
+                offset = max(header.base_offset, opened.at)
+                opened.rows.append(problem_row(part.partition, offset, error.message, self._view))
+            opened.at = max(opened.at, header.next_offset)
+        else:
+            opened.at = part.end
+        opened.at = min(opened.at, part.end)
+        return opened
+
+    def _is_full(self, opened: Opened, limits: Limits) -> bool:
+        is_late = time.monotonic() >= self._ends_at or self._bytes >= ROWS_BYTES_MAX
+        return (
+            is_late
+            or opened.scanned >= limits.records
+            or len(opened.rows) + len(opened.unread) >= limits.rows
+        )
+
+    def _look(self, part: Part, position: int, header: BatchHeader, opened: Opened, limits: Limits) -> bool:
+        """Look at the records of a batch; false if that was broken off."""
+        if not check_crc(part.data, position, header):
+            raise CorruptRecordsError("the batch does not fit its checksum")
+        is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+        for record in iter_any_records(part.data, position, decompressed_bytes_max=UNPACKED_BYTES_MAX):
+            if record.offset < opened.at:
+                continue
+            if record.offset >= part.end:
+                return True
+            if self._is_full(opened, limits):
+                return False
+            self._take(
+                RawRecord(
+                    part.partition, record.offset, record.timestamp, is_append_time, record.key, record.value,
+                    record.headers,
+                ),
+                opened,
+            )  # fmt: skip
+            opened.at = record.offset + 1
+        return True
+
+    def _take(self, record: RawRecord, opened: Opened) -> None:
+        if opened.scanned == 0:  # what comes before it in its batch was gone over to get here
+            self._ends_at = min(self._ends_at, time.monotonic() + CALL_SECONDS)
+        opened.scanned += 1
+        opened.first = record.timestamp if opened.first is None else opened.first
+        opened.last = record.timestamp
+        if self._view.reads_schemas and any(len(data) <= FRAMED_BYTES_MAX for data in framed(record)):
+            opened.unread.append(record)
+            self._bytes += 100 + len(record.key or b"") + len(record.value or b"")
+            self._bytes += sum(len(name) + len(value or b"") for name, value in record.headers)
+        elif rows := show([record], _NOTHING, self._view):
+            opened.rows += rows
+            self._bytes += len(rows[0].content)
+
+
+def show(records: Sequence[RawRecord], payloads: Payloads, view: View) -> list[Row]:
+    """Return those of the records that match, shown, with payloads as their schemas read them."""
+    rows = []
+    for record in records:
+        readings = payloads
+        if view.reads_schemas:
+            large = [data for data in framed(record) if len(data) > FRAMED_BYTES_MAX]
+            readings = {**payloads, **dict.fromkeys(large, TOO_LARGE)} if large else payloads
+        if matches(view.match, record, readings):
+            rows.append(_row(record, view, readings))
+    return rows
+
+
+def first_batch(data: bytes, offset: int) -> tuple[int, int]:
+    """Return where the first batch that reaches beyond an offset begins, and the offset after it."""
+    for _, header in _whole_batches(data):
+        if header.next_offset > offset:
+            return max(header.base_offset, offset), header.next_offset
+    return offset, offset
+
+
+def problem_row(partition: int, offset: int, problem: str, view: View) -> Row:
+    """Return the row of records that cannot be shown."""
+    record = RawRecord(partition, offset, -1, False, None, None, [])
+    return _row(record, view, _NOTHING, problem[:300])
+
+
+def _row(record: RawRecord, view: View, payloads: Payloads, problem: str = "") -> Row:
+    shown: dict[str, Any] = record_as_json(record, view.form, view.chars_max, payloads)
+    if problem:
+        shown["value"] = {"form": "hex", "text": "", "size": -1, "problem": problem}
+    if view.is_csv:
+        content = csv_row(shown)
+    else:
+        content = json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    key = record.key if view.with_keys else None
+    return Row(record.partition, record.offset, record.timestamp, content, problem, key)

@@ -1,0 +1,59 @@
+"""Bodies of requests, as JSON: small ones are read at once, larger ones in a child process, which counts what they hold.
+
+The rule: nothing is made of a body here before it is known to be small, or to hold few values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.console.base import ConsoleError
+from barnabas.sandbox.messages import SandboxError
+
+if TYPE_CHECKING:
+    from barnabas.sandbox.pool import Sandbox
+
+BYTES_MAX = 8 << 20
+"""Size of a body of who has logged in."""
+BYTES_BEFORE_LOGIN_MAX = 16 << 10
+"""Size of a body of anybody else."""
+AT_ONCE_BYTES_MAX = 16 << 10
+"""Size of a body that is read at once: some 1 ms."""
+VALUES_MAX = 50_000
+"""Values that a body may hold, names apart."""
+
+
+class TooManyValuesError(Exception):
+    """A body holds more values than are taken."""
+
+
+async def read(body: bytes, sandbox: Sandbox, owner: Hashable) -> Any:
+    """Return a body as the value that it is; None for an empty one. Raises ConsoleError."""
+    if not body:
+        return None
+    try:
+        if len(body) <= AT_ONCE_BYTES_MAX:
+            return json.loads(body)
+        return await sandbox.call(parse, body, owner=owner)
+    except (ValueError, RecursionError) as error:
+        raise ConsoleError(400, f"the body is not JSON: {error}") from None
+    except TooManyValuesError:
+        raise ConsoleError(413, f"a body has at most {VALUES_MAX} values") from None
+    except SandboxError as error:
+        raise ConsoleError(413, f"the body cannot be read: {error}") from None
+
+
+def parse(body: bytes) -> Any:
+    """Return the value of a body. Raises ValueError, RecursionError, TooManyValuesError."""
+    value = json.loads(body)
+    waiting, count = [value], 0
+    while waiting:
+        inner = waiting.pop()
+        children = inner.values() if isinstance(inner, dict) else inner if isinstance(inner, list) else ()
+        count += len(children)
+        if count > VALUES_MAX:
+            raise TooManyValuesError
+        waiting += children
+    return value

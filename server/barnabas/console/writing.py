@@ -1,0 +1,138 @@
+"""Answers on their way to visitors: JSON made piece by piece, and the bytes of all answers that are not taken in yet.
+
+The rule: an answer is made in short steps, and what is waiting to be sent is bounded for all visitors together: where it is
+too much, the connection that has waited for longest is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from barnabas.console.base import ConsoleError
+
+Piece = bytes | memoryview
+PIECE_BYTES = 64 << 10
+STEP_SECONDS = 0.005
+"""Time after which others have their turn."""
+ANSWER_BYTES_MAX = 32 << 20
+"""Size of an answer."""
+UNSENT_BYTES_MAX = 64 << 20
+"""Bytes of all answers that are not sent yet."""
+OWNER_STREAMS_MAX = 8
+STREAMS_MAX = 48
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+async def pieces_of(value: Any) -> list[Piece]:
+    """Return a value as JSON, in pieces. Raises ConsoleError for one that is too large."""
+    if isinstance(value, bytes):
+        return split(value)
+    pieces: list[Piece] = []
+    part: list[str] = []
+    characters = size = 0
+    began_at = time.perf_counter()
+    for text in _ENCODER.iterencode(value):
+        part.append(text)
+        characters += len(text)
+        if characters >= PIECE_BYTES:
+            pieces += split("".join(part).encode("utf-8", "replace"))
+            size += characters
+            part, characters = [], 0
+            if size > ANSWER_BYTES_MAX:
+                raise ConsoleError(413, f"the answer has more than {ANSWER_BYTES_MAX} bytes: ask for less")
+        if len(part) & 0xFF == 0xFF and time.perf_counter() - began_at > STEP_SECONDS:
+            await trio.lowlevel.checkpoint()
+            began_at = time.perf_counter()
+    if part:
+        pieces += split("".join(part).encode("utf-8", "replace"))
+    return pieces
+
+
+def split(data: bytes) -> list[Piece]:
+    """Return bytes in pieces that are sent one after the other, which are no copies."""
+    view = memoryview(data)
+    return [view[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES)]
+
+
+def join(pieces: Sequence[Piece]) -> list[bytes]:
+    """Return pieces of which small ones are put together."""
+    return [b"".join(pieces)] if sum(map(len, pieces)) <= PIECE_BYTES else [bytes(piece) for piece in pieces]
+
+
+class Streams:
+    """Answers that go on: so many for each visitor, and for all."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    @contextmanager
+    def open(self, owner: str) -> Iterator[None]:
+        """Count one for the length of a block. Raises ConsoleError where there are too many."""
+        if self._counts[owner] >= OWNER_STREAMS_MAX:
+            raise ConsoleError(
+                429, f"{OWNER_STREAMS_MAX} searches and live views are open already: close one"
+            )
+        if self._counts.total() >= STREAMS_MAX:
+            raise ConsoleError(503, "too many searches and live views of others are open: try again later")
+        self._counts[owner] += 1
+        try:
+            yield
+        finally:
+            self._counts[owner] -= 1
+            if not self._counts[owner]:
+                del self._counts[owner]
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """An answer that is being sent."""
+
+    size: int
+    scope: trio.CancelScope
+
+
+class Unsent:
+    """Bytes of answers that are being sent, to all visitors."""
+
+    def __init__(self, bytes_max: int = UNSENT_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._waiting: dict[_Waiting, None] = {}
+        self._size = 0
+
+    @contextmanager
+    def sending(self, pieces: Sequence[Piece]) -> Iterator[None]:
+        """Count an answer for the length of a block.
+
+        Raises BrokenResourceError where the block is given up, since others need the room and this one is the slowest.
+        """
+        waiting = _Waiting(sum(map(len, pieces)), trio.CancelScope())
+        self._waiting[waiting] = None
+        self._size += waiting.size
+        self._make_room(waiting)
+        try:
+            with waiting.scope:
+                yield
+        finally:
+            self._leave(waiting)
+        if waiting.scope.cancelled_caught:
+            raise trio.BrokenResourceError("the visitor is too slow")
+
+    def _make_room(self, newest: _Waiting) -> None:
+        for slow in [*self._waiting]:
+            if self._size <= self._bytes_max or slow is newest:
+                return
+            slow.scope.cancel()
+            self._leave(slow)
+
+    def _leave(self, waiting: _Waiting) -> None:
+        if waiting in self._waiting:
+            del self._waiting[waiting]
+            self._size -= waiting.size

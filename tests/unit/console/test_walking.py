@@ -1,0 +1,192 @@
+"""Walks through several partitions: the order of what they give, where they stop, and what they have covered then."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from barnabas.console import walking
+from barnabas.console.batches import Row
+from barnabas.console.reader import Place, Scanned, Span
+from barnabas.console.walking import Limits, Walk, Window
+
+A, B, C = ("t", 0), ("t", 1), ("t", 2)
+Log = Mapping[Place, Sequence[tuple[int, int]]]
+"""Offsets with their times, by partition."""
+MANY = 1 << 40
+
+
+class Reader:
+    """Reads logs that a test gives; what it was asked is kept."""
+
+    def __init__(self, log: Log, *, size: int = 1, matching: int = 1) -> None:
+        self.log = log
+        self.size = size
+        self.matching = matching
+        """Every so many offsets match."""
+        self.spans: list[dict[Place, Span]] = []
+
+    async def scan(self, spans: Mapping[Place, Span]) -> dict[Place, Scanned]:
+        self.spans.append(dict(spans))
+        results = {}
+        for place, span in spans.items():
+            result = results[place] = Scanned(span, span.start)
+            for offset, at in self.log[place]:
+                if not span.start <= offset < span.end or result.is_done:
+                    continue
+                result.records += 1
+                result.first = at if result.first is None else result.first
+                result.last, result.at = at, offset + 1
+                if offset % self.matching == 0:
+                    result.rows.append(Row(place[1], offset, at, b"x" * self.size))
+            if span.is_for_last:
+                del result.rows[: -span.rows_max]
+            if not result.is_done:
+                result.at = span.end
+            result.size = sum(len(row.content) for row in result.rows)
+        return results
+
+
+def window_of(log: Log) -> Window:
+    return Window(dict.fromkeys(log, 0), {place: records[-1][0] + 1 for place, records in log.items()})
+
+
+async def walked(
+    reader: Reader, window: Window, limit: int, width: int = 2, records: int = MANY, *, newest: bool
+) -> tuple[list[tuple[int, int]], Walk]:
+    """Return partitions and offsets of what a walk gives."""
+    given: Any = reader
+    walk = Walk(given, window, Limits(limit, records, width), is_newest_first=newest)
+    rows: list[Row] = []
+    while not walk.is_done:
+        rows += await walk.step()
+    rows += walk.flush()
+    return [(row.partition, row.offset) for row in rows], walk
+
+
+def in_order(log: Log, *, newest: bool) -> list[tuple[int, int]]:
+    rows = [(at, place[1], offset) for place, records in log.items() for offset, at in records]
+    rows.sort(key=lambda row: (-row[0], row[1], -row[2]) if newest else row)
+    return [(partition, offset) for _, partition, offset in rows]
+
+
+def some_log(seed: int) -> Log:
+    """Return logs whose times grow with their offsets, with gaps in offsets."""
+    chance = random.Random(seed)
+    log = {}
+    for place in (A, B, C):
+        at = offset = 0
+        records = []
+        for _ in range(chance.choice((1, 5, 40, 200))):
+            at += chance.choice((0, 1, 3, 50))
+            offset += chance.choice((1, 1, 1, 2, 500))
+            records.append((offset, at))
+        log[place] = records
+    return log
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("newest", [True, False])
+async def test_a_walk_gives_the_first_of_all_partitions_by_time(seed: int, newest: bool) -> None:
+    log = some_log(seed)
+    expected = in_order(log, newest=newest)
+    for limit in (1, 7, 25, 1_000):
+        rows, walk = await walked(Reader(log), window_of(log), limit, newest=newest)
+        assert rows == expected[:limit]
+        assert walk.is_cut == (limit < len(expected)), limit
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("newest", [True, False])
+async def test_pages_one_after_the_other_give_each_record_once(seed: int, newest: bool) -> None:
+    log = some_log(seed)
+    window, pages = window_of(log), []
+    for _ in range(1_000):
+        rows, walk = await walked(Reader(log), window, 9, width=3, newest=newest)
+        pages += rows
+        if not rows:
+            break
+        rest = walk.rest
+        window = Window(window.starts, rest.starts) if newest else Window(rest.ends, window.ends)
+    assert pages == in_order(log, newest=newest)
+
+
+@pytest.mark.parametrize("newest", [True, False])
+async def test_few_matches_are_given_in_order_too(newest: bool) -> None:
+    log = {place: [(n, 3 * n + place[1]) for n in range(2_000)] for place in (A, B, C)}
+    rows, walk = await walked(Reader(log, matching=97), window_of(log), 10, width=50, newest=newest)
+    expected = [row for row in in_order(log, newest=newest) if row[1] % 97 == 0]
+    assert rows == expected[:10]
+    assert walk.scanned < 3 * 2_000, "no further than that needs"
+
+
+async def test_a_partition_that_is_older_is_looked_at_once() -> None:
+    log = {A: [(n, 10_000 + n) for n in range(1_000)], B: [(n, n) for n in range(1_000)]}
+    reader = Reader(log)
+    rows, walk = await walked(reader, window_of(log), 50, width=25, newest=True)
+    assert rows == [(0, offset) for offset in range(999, 949, -1)]
+    assert sum(B in spans for spans in reader.spans) == 1
+    assert walk.rest.starts == {A: 950, B: 1_000}, "nothing of the older one is shown"
+
+
+async def test_windows_grow_over_offsets_that_hold_no_records() -> None:
+    reader = Reader({A: [(3, 1)]})
+    rows, _ = await walked(reader, Window({A: 0}, {A: 10**9}), 1, width=500, newest=True)
+    assert rows == [(0, 3)]
+    assert len(reader.spans) <= 22, "each is twice as long as the one before"
+    ends = [spans[A].end for spans in reader.spans]
+    assert ends == [10**9, *(spans[A].start for spans in reader.spans[:-1])], "without a gap"
+
+
+async def test_a_window_is_shorter_after_one_with_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walking, "RECORDS_MAX", 1_000)
+    reader = Reader({A: [(n, n) for n in range(800_000, 810_000)]}, matching=10**6)
+    _, walk = await walked(reader, Window({A: 0}, {A: 1_000_000}), 1, width=500, newest=True)
+    lengths = [spans[A].end - spans[A].start for spans in reader.spans]
+    assert any(now < before for before, now in pairwise(lengths))
+    assert (walk.scanned, walk.covered) == (10_000, 1_000_000)
+
+
+async def test_a_walk_ends_after_so_many_records_and_says_how_far_it_got() -> None:
+    reader = Reader({A: [(n, n) for n in range(1_000)]}, matching=10**6)
+    rows, walk = await walked(reader, Window({A: 1}, {A: 1_000}), 5, width=100, records=150, newest=True)
+    assert (rows, walk.scanned, walk.covered, walk.total, walk.is_cut) == ([], 300, 300, 999, True)
+    assert walk.rest.starts == {A: 700}
+
+
+async def test_rows_of_too_many_bytes_end_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walking, "ROWS_BYTES_MAX", 1_000)
+    log = {A: [(n, n) for n in range(100)], B: [(n, n) for n in range(100)]}
+    for newest in (True, False):
+        reader = Reader(log, size=100)
+        rows, walk = await walked(reader, window_of(log), 50, width=25, newest=newest)
+        assert walk.is_too_large
+        assert walk.is_cut
+        assert rows, "what was there is given"
+
+
+async def test_too_many_problems_end_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walking, "PROBLEMS_MAX", 3)
+
+    class Failing(Reader):
+        async def scan(self, spans: Mapping[Place, Span]) -> dict[Place, Scanned]:
+            results = await super().scan(spans)
+            for result in results.values():
+                result.problems.append("it takes too long")
+            return results
+
+    reader = Failing({A: [(n, n) for n in range(1_000)]}, matching=10**6)
+    _, walk = await walked(reader, Window({A: 0}, {A: 1_000}), 5, width=10, newest=False)
+    assert (len(reader.spans), walk.problems, walk.is_cut) == (3, ["it takes too long"] * 3, True)
+
+
+async def test_a_window_without_offsets_is_done_at_once() -> None:
+    reader: Any = Reader({})
+    walk = Walk(reader, Window({A: 5, B: 7}, {A: 5, B: 6}), Limits(5, MANY, 1), is_newest_first=True)
+    assert (walk.is_done, walk.total, walk.covered, walk.is_cut) == (True, 0, 0, False)
+    assert json.loads(json.dumps([*walk.rest.starts.values()])) == [5, 7]
