@@ -212,7 +212,7 @@ PROVOKED: dict[str, Callable[..., str]] = {
     "unknown topic setting": create(NewTopic("typed", 1, 1, config={"retention.msx": "1"})),
     "partitions: at least 1": create(NewTopic("none", 0, 1)),
 }  # fmt: skip
-"""How each message comes about, by words that its heading holds."""
+"""Provocations of the messages, by words that each heading holds."""
 
 
 def test_each_heading_has_a_provocation() -> None:

@@ -14,7 +14,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from .test_transaction_coordinator import TIMEOUT_MS, A, B, code_of, running
 
 
-@pytest.mark.parametrize("elsewhere", [{A}, {B}, {A, B}], ids=str)
+@pytest.mark.parametrize("elsewhere", [{A}, {B}, {A, B}], ids=["a", "b", "both"])
 @pytest.mark.parametrize("version", [0, 2])
 async def test_end_is_answered_when_durable_and_the_next_waits(autojump_clock, elsewhere, version):
     async with running() as world:
