@@ -355,7 +355,7 @@ def test_a_test_server_ends_with_its_parent() -> None:
         (
             ["--control", "0.0.0.0:0"],
             1,
-            "barnabas: whoever reaches the control API can do everything: 0.0.0.0:0 needs a token",
+            "barnabas: every client of the control API can do everything: 0.0.0.0:0 needs a token",
         ),
     ],
 )

@@ -63,7 +63,7 @@ def _targets(target: ast.AST) -> Iterator[str]:
 
 
 def counts_of(source: str) -> Counter[str]:
-    """How often a module breaks each rule."""
+    """Counts of what breaks each rule in a module."""
     counts: Counter[str] = Counter()
     tree = ast.parse(source)
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""YAML files whose mistakes can be reported with their line. Pure.
+"""YAML files, with mistakes that can be reported with their line. Pure.
 
 The rule: plain data alone (YAML's safe types), and no key twice; the library is loaded by the first file.
 """
@@ -53,8 +53,8 @@ def _loader() -> Any:
         pass
 
     Loader.yaml_implicit_resolvers = {
-        letter: [one for one in found if one[0] != _BOOLEAN]
-        for letter, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        letter: [one for one in resolvers if one[0] != _BOOLEAN]
+        for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     Loader.add_implicit_resolver(_BOOLEAN, re.compile("(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
     return Loader

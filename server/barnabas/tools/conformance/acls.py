@@ -28,7 +28,7 @@ ANY_FILTER: dict[str, Any] = dict(zip(_OF_FILTER, (ANY, None, ANY, None, None, A
 
 
 class Acl(NamedTuple):
-    """One ACL; by default it lets a user who does not exist read, from anywhere."""
+    """One ACL; by default it allows a user that does not exist to read, from any host."""
 
     resource_type: int
     name: str

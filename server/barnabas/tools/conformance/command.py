@@ -56,35 +56,37 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    found = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="barnabas conform",
         description="Judge any Kafka broker by what it says on the wire. It makes topics, groups and transactional ids "
         "of its own, whose names begin with conform-, and removes them.",
     )
-    add_target(found)
-    found.add_argument(
+    add_target(parser)
+    parser.add_argument(
         "--select",
         metavar="PATTERN",
         action="append",
         default=[],
         help="only such cases: an API or a suite (Metadata, walks), or a pattern ('Fetch/v1?/*'); may be repeated",
     )
-    found.add_argument(
+    parser.add_argument(
         "--skip", metavar="PATTERN", action="append", default=[], help="not such cases; may be repeated"
     )
-    found.add_argument("--list", action="store_true", help="list the cases with their rules, and ask nothing")
-    found.add_argument(
+    parser.add_argument(
+        "--list", action="store_true", help="list the cases with their rules, and ask nothing"
+    )
+    parser.add_argument(
         "--random", metavar="N", type=int, default=10, help="how many random walks (default: 10)"
     )
-    found.add_argument("--seed", metavar="N", type=int, help="repeat a run's random choices")
-    found.add_argument(
+    parser.add_argument("--seed", metavar="N", type=int, help="repeat a run's random choices")
+    parser.add_argument(
         "--jobs", metavar="N", type=int, default=JOBS, help=f"how many cases at a time (default: {JOBS})"
     )
-    found.add_argument("--junit", metavar="FILE", help="write the results as JUnit XML")
-    found.add_argument("--html", metavar="FILE", help="write the results as one HTML file")
-    found.add_argument("--json", metavar="FILE", help="write the results as JSON")
-    found.add_argument("--quiet", action="store_true", help="print no exchanges of failures")
-    return found
+    parser.add_argument("--junit", metavar="FILE", help="write the results as JUnit XML")
+    parser.add_argument("--html", metavar="FILE", help="write the results as one HTML file")
+    parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
+    parser.add_argument("--quiet", action="store_true", help="print no exchanges of failures")
+    return parser
 
 
 async def _conform(options: argparse.Namespace, cases: list[Case], seed: int) -> tuple[Fixture, list[Result]]:
@@ -105,14 +107,14 @@ async def _conform(options: argparse.Namespace, cases: list[Case], seed: int) ->
 def _print(options: argparse.Namespace, fixture: Fixture, results: list[Result], seconds: float) -> None:
     failures = [one for one in results if one.verdict is Verdict.FAILED]
     if not options.quiet:
-        for one in failures[:FAILURES_SHOWN]:
-            print("\n".join(map(visible, reports.lines_of_failure(one))))
-    for one in failures[0 if options.quiet else FAILURES_SHOWN :]:
-        print(f"FAILED {one.case.id}: {visible_lines(one.reason)}")
+        for failure in failures[:FAILURES_SHOWN]:
+            print("\n".join(map(visible, reports.lines_of_failure(failure))))
+    for failure in failures[0 if options.quiet else FAILURES_SHOWN :]:
+        print(f"FAILED {failure.case.id}: {visible_lines(failure.reason)}")
     for group, row in counts(results).items():
         if row[Verdict.FAILED]:
             print(f"{group}: {row[Verdict.PASSED]} passed, {row[Verdict.FAILED]} failed")
-    for line in fixture.left:
+    for line in fixture.leftovers:
         print(f"left behind: {line}")
     print(f"{reports.summary(results)} in {seconds:.1f} s")
 

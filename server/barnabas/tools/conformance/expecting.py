@@ -2,8 +2,8 @@
 
     {"topics.0.error_code": "UNKNOWN_TOPIC_OR_PARTITION", "topics.0.name": "events"}
 
-The rule: a path names fields and indexes; `len` at its end is the length of a list. A wanted value is the value itself, the
-name of an error code, a set of values of which one must be there, or a function that says whether a value will do.
+The rule: a path names fields and indexes; `len` at its end is the length of a list. An expected value is the value itself,
+the name of an error code, a set of values of which one must be there, or a function that says whether a value will do.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from barnabas.wire.generated.errors import ErrorCode
 Wanted = Any
 
 
-def check(answer: Any, wanted: Mapping[str, Wanted]) -> None:
-    """Raise DiffersError unless everything in the answer is as wanted; the message names all that is not."""
+def check(answer: Any, expected: Mapping[str, Wanted]) -> None:
+    """Raise DiffersError unless everything in the answer is as expected; the message names all that is not."""
     problems = []
-    for path, want in wanted.items():
+    for path, want in expected.items():
         try:
             value = at(answer, path)
         except LookupError as error:

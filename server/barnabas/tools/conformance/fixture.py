@@ -71,22 +71,22 @@ class Fixture:
     controller: Target | None = None
     """The controller, where Metadata names another broker."""
     metadata_version: int = -1
-    """The newest version of Metadata whose answer can be decoded."""
+    """The newest version of Metadata with an answer that can be decoded."""
     topic: str = ""
     topic_id: bytes = bytes(16)
     topic_problem: str = "not made yet"
     unknown: str = ""
     """A name of nothing; this broker coordinates the group of this name."""
     unknown_transaction: str = ""
-    """A transactional id that nobody has, which this broker coordinates."""
+    """A transactional id that no producer has, which this broker coordinates."""
     groups: set[str] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
-    left: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
     """Lines about things that could not be removed."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def fresh(self, what: str) -> str:
-        """Return a name that nobody has used."""
+        """Return a name that is not in use."""
         return f"{self.prefix}-{what}-{next(self._numbers)}"
 
     def newest(self, api: str) -> int:
@@ -140,14 +140,14 @@ async def open_fixture(target: Target, seed: int) -> Fixture:
     )
     fixture.unknown = fixture.unknown_transaction = f"{fixture.prefix}-unknown"
     await _drop_versions_for_show(fixture)
-    fixture.metadata_version, found = await ask_for_cluster(target, versions, with_topics=False)
+    fixture.metadata_version, metadata = await ask_for_cluster(target, versions, with_topics=False)
     fixture.cluster_id, fixture.controller_id, fixture.brokers = (
-        found.cluster_id,
-        found.controller_id,
-        len(found.brokers),
+        metadata.cluster_id,
+        metadata.controller_id,
+        len(metadata.brokers),
     )
-    fixture.node_id = _node_at(target.endpoint, found.brokers)
-    for node in found.brokers:
+    fixture.node_id = _node_at(target.endpoint, metadata.brokers)
+    for node in metadata.brokers:
         if node.node_id == fixture.controller_id != fixture.node_id:
             fixture.controller = replace(target, endpoint=Endpoint(node.host, node.port))
     return fixture
@@ -196,9 +196,9 @@ async def _is_coordinated(wire: Wire, fixture: Fixture, name: str, key_type: int
     asked = {"key": name, "coordinator_keys": [name], "key_type": key_type}
     while trio.current_time() < deadline:
         answer = await wire.ask(make("FindCoordinator", version, asked), version)
-        found = answer.coordinators[0] if answer.coordinators else answer
-        if not found.error_code:
-            return fixture.brokers == 1 or bool(found.node_id == fixture.node_id)
+        coordinator = answer.coordinators[0] if answer.coordinators else answer
+        if not coordinator.error_code:
+            return fixture.brokers == 1 or bool(coordinator.node_id == fixture.node_id)
         await trio.sleep(PAUSE_S)
     raise OSError(f"no coordinator is found here in {READY_S:g} s")
 
@@ -251,10 +251,14 @@ async def make_topic(
     )
     with trio.move_on_after(READY_S):
         while True:
-            found = (await wire.ask(asked, version)).topics[0]
-            is_known = not found.error_code and all(one.leader_id >= 0 for one in found.partitions)
-            if is_known and found.partitions and await _is_led(wire, fixture, name, len(found.partitions)):
-                return bytes(found.topic_id)
+            described = (await wire.ask(asked, version)).topics[0]
+            is_known = not described.error_code and all(one.leader_id >= 0 for one in described.partitions)
+            if (
+                is_known
+                and described.partitions
+                and await _is_led(wire, fixture, name, len(described.partitions))
+            ):
+                return bytes(described.topic_id)
             await trio.sleep(PAUSE_S)
     raise OSError(f"the topic has no leader after {READY_S:g} s")
 
@@ -325,13 +329,13 @@ async def clean_up(fixture: Fixture) -> None:
             await _remove_groups(wire, fixture)
             await _remove_topics(wire, controller, fixture)
     except (ClientError, ExchangeError, OSError) as error:
-        fixture.left.append(f"topics and groups {fixture.prefix}-* may be left: {error}")
+        fixture.leftovers.append(f"topics and groups {fixture.prefix}-* may be left: {error}")
 
 
 async def _remove_groups(wire: Wire, fixture: Fixture) -> None:
     if not (fixture.serves("DeleteGroups") and fixture.serves("ListGroups")):
         if fixture.groups:
-            fixture.left.append(f"groups {fixture.prefix}-*: DeleteGroups is not served")
+            fixture.leftovers.append(f"groups {fixture.prefix}-*: DeleteGroups is not served")
         return
     version = fixture.newest("ListGroups")
     listed = await wire.ask(make("ListGroups", version, {}), version)
@@ -340,9 +344,9 @@ async def _remove_groups(wire: Wire, fixture: Fixture) -> None:
         return
     version = fixture.newest("DeleteGroups")
     answer = await wire.ask(make("DeleteGroups", version, {"groups_names": mine}), version)
-    for one in answer.results:
-        if one.error_code and code_name(one.error_code) not in ("GROUP_ID_NOT_FOUND",):
-            fixture.left.append(f"group {one.group_id}: {code_name(one.error_code)}")
+    for result in answer.results:
+        if result.error_code and code_name(result.error_code) not in ("GROUP_ID_NOT_FOUND",):
+            fixture.leftovers.append(f"group {result.group_id}: {code_name(result.error_code)}")
 
 
 async def _remove_topics(wire: Wire, controller: Wire, fixture: Fixture) -> None:
@@ -352,11 +356,11 @@ async def _remove_topics(wire: Wire, controller: Wire, fixture: Fixture) -> None
     if not mine:
         return
     if not fixture.serves("DeleteTopics"):
-        fixture.left.append(f"{len(mine)} topics {fixture.prefix}-*: DeleteTopics is not served")
+        fixture.leftovers.append(f"{len(mine)} topics {fixture.prefix}-*: DeleteTopics is not served")
         return
     version = fixture.newest("DeleteTopics")
     named = {"topics": [{"name": name} for name in mine], "topic_names": mine, "timeout_ms": 30_000}
     answer = await controller.ask(make("DeleteTopics", version, named), version)
-    for one in answer.responses:
-        if one.error_code and code_name(one.error_code) != "UNKNOWN_TOPIC_OR_PARTITION":
-            fixture.left.append(f"topic {one.name}: {code_name(one.error_code)}")
+    for response in answer.responses:
+        if response.error_code and code_name(response.error_code) != "UNKNOWN_TOPIC_OR_PARTITION":
+            fixture.leftovers.append(f"topic {response.name}: {code_name(response.error_code)}")

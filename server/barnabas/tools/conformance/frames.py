@@ -58,13 +58,13 @@ def _of_version(row: Harmless, key: int, version: int) -> Iterator[Case]:
     if registry.is_flexible(key, version):
         yield case(
             "tagged fields in the header",
-            "Tagged fields that nobody knows are skipped, in the header too.",
+            "Unknown tagged fields are skipped, in the header too.",
             "KIP-482",
             partial(_with_header, row, key, version, b"barnabas", UNKNOWN_TAG),
         )
         yield case(
             "tagged fields in the body",
-            "Tagged fields that nobody knows are skipped at the end of a body.",
+            "Unknown tagged fields are skipped at the end of a body.",
             "KIP-482",
             partial(_with_tags, row, key, version),
         )
@@ -211,13 +211,13 @@ class Damage:
             setattr(holder, name, _nothing(before))
             empty = codec.encode_bytes(message, version)
             setattr(holder, name, _something(before))
-            one = codec.encode_bytes(message, version)
+            filled = codec.encode_bytes(message, version)
         except EncodeError:
             return None
         finally:
             setattr(holder, name, before)
         start = next(
-            (at for at, pair in enumerate(zip(empty, one, strict=False)) if pair[0] != pair[1]), None
+            (at for at, pair in enumerate(zip(empty, filled, strict=False)) if pair[0] != pair[1]), None
         )
         if start is None:
             return None
@@ -266,16 +266,18 @@ def damages(row: Harmless, key: int, version: int) -> Iterator[Damage]:
 
 def _lengths(message: Any, above: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
     """Yield the paths of all fields that have a length, in the message and in the first entries of its lists."""
-    for one in fields(message):
-        value = getattr(message, one.name)
-        if one.name == "unknown_tagged_fields":
+    for field_of_message in fields(message):
+        value = getattr(message, field_of_message.name)
+        if field_of_message.name == "unknown_tagged_fields":
             continue
-        if isinstance(value, str | list) or (isinstance(value, bytes) and not one.name.endswith("_id")):
-            yield (*above, one.name)
+        if isinstance(value, str | list) or (
+            isinstance(value, bytes) and not field_of_message.name.endswith("_id")
+        ):
+            yield (*above, field_of_message.name)
         if isinstance(value, list) and value and is_dataclass(value[0]):
-            yield from _lengths(value[0], (*above, one.name, 0))
+            yield from _lengths(value[0], (*above, field_of_message.name, 0))
         elif is_dataclass(value):
-            yield from _lengths(value, (*above, one.name))
+            yield from _lengths(value, (*above, field_of_message.name))
 
 
 def _holder(message: Any, path: tuple[str | int, ...]) -> tuple[Any, str]:

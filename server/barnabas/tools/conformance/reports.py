@@ -98,18 +98,18 @@ def as_json(fixture: Fixture, results: Sequence[Result], *, seed: int) -> dict[s
         "release": str(fixture.release),
         "seed": seed,
         "summary": {verdict.value: sum(one.verdict is verdict for one in results) for verdict in Verdict},
-        "left": fixture.left,
+        "left": fixture.leftovers,
         "cases": [
             {
-                "id": one.case.id,
-                "rule": one.case.rule,
-                "source": one.case.source,
-                "verdict": one.verdict.value,
-                "reason": one.reason,
-                "seconds": round(one.seconds, 4),
-                "exchanges": [exchange_as_json(each) for each in one.exchanges[-EXCHANGES_MAX:]],
+                "id": result.case.id,
+                "rule": result.case.rule,
+                "source": result.case.source,
+                "verdict": result.verdict.value,
+                "reason": result.reason,
+                "seconds": round(result.seconds, 4),
+                "exchanges": [exchange_as_json(each) for each in result.exchanges[-EXCHANGES_MAX:]],
             }
-            for one in results
+            for result in results
         ],
     }
 
@@ -128,16 +128,20 @@ def as_junit(fixture: Fixture, results: Sequence[Result]) -> str:
             skipped=str(row[Verdict.NOT_APPLICABLE]),
             errors="0",
         )
-    for one in results:
-        name = one.case.id.partition("/")[2]
+    for result in results:
+        name = result.case.id.partition("/")[2]
         case = ElementTree.SubElement(
-            suites[one.case.group], "testcase", classname=one.case.group, name=name, time=f"{one.seconds:.4f}"
+            suites[result.case.group],
+            "testcase",
+            classname=result.case.group,
+            name=name,
+            time=f"{result.seconds:.4f}",
         )
-        if one.verdict is Verdict.FAILED:
-            failure = ElementTree.SubElement(case, "failure", message=_xml_text(one.reason))
-            failure.text = _xml_text("\n".join(lines_of_failure(one)))
-        elif one.verdict is Verdict.NOT_APPLICABLE:
-            ElementTree.SubElement(case, "skipped", message=_xml_text(one.reason))
+        if result.verdict is Verdict.FAILED:
+            failure = ElementTree.SubElement(case, "failure", message=_xml_text(result.reason))
+            failure.text = _xml_text("\n".join(lines_of_failure(result)))
+        elif result.verdict is Verdict.NOT_APPLICABLE:
+            ElementTree.SubElement(case, "skipped", message=_xml_text(result.reason))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
 
@@ -153,7 +157,7 @@ def as_html(fixture: Fixture, results: Sequence[Result], *, seed: int) -> str:
 
     failures = [
         {
-            "result": one,
+            "result": result,
             "exchanges": [
                 {
                     "api": api_of(each),
@@ -163,20 +167,20 @@ def as_html(fixture: Fixture, results: Sequence[Result], *, seed: int) -> str:
                     "answer_hex": "\n".join(hex_dump(each.answered or b"")),
                     "outcome": each.outcome,
                 }
-                for each in one.exchanges[-EXCHANGES_MAX:]
+                for each in result.exchanges[-EXCHANGES_MAX:]
             ],
         }
-        for one in results
-        if one.verdict is Verdict.FAILED
+        for result in results
+        if result.verdict is Verdict.FAILED
     ]
     groups = [
         (name, {verdict.name: count for verdict, count in row.items()})
         for name, row in counts(results).items()
     ]
     reasons: dict[str, int] = {}
-    for one in results:
-        if one.verdict is Verdict.NOT_APPLICABLE:
-            reasons[one.reason] = reasons.get(one.reason, 0) + 1
+    for result in results:
+        if result.verdict is Verdict.NOT_APPLICABLE:
+            reasons[result.reason] = reasons.get(result.reason, 0) + 1
     values = {
         "fixture": fixture,
         "summary": summary(results),

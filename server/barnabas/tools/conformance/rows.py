@@ -37,14 +37,14 @@ FEATURES = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question. `values` and `wanted` are made for a trial and a version; `wanted` may be CLOSED."""
+    """One question. `values` and `expected` are made for a trial and a version; `expected` may be CLOSED."""
 
     api: str
     label: str
     rule: str
     source: str
     values: Callable[[Trial, int], Values]
-    wanted: Any
+    expected: Any
     versions: tuple[int, int] = (0, LAST)
     with_topic: bool = True
     releases: str = ""
@@ -57,34 +57,34 @@ def row(
     rule: str,
     source: str,
     values: Any,
-    wanted: Any,
+    expected: Any,
     versions: tuple[int, int] = (0, LAST),
     *,
     with_topic: bool = True,
     releases: str = "",
 ) -> Row:
     """Return a row; values that do not depend on the trial may be plain."""
-    made = values if callable(values) else (lambda _, __: values)
-    return Row(api, label, rule, source, made, wanted, versions, with_topic, releases)
+    values_of = values if callable(values) else (lambda _, __: values)
+    return Row(api, label, rule, source, values_of, expected, versions, with_topic, releases)
 
 
 def cases_of(rows: Iterable[Row]) -> Iterator[Case]:
     """Yield a case for each version of each row."""
-    for one in rows:
-        info = registry.info(registry.key_of(one.api))
+    for each_row in rows:
+        info = registry.info(registry.key_of(each_row.api))
         first, last = (
-            max(one.versions[0], info.request_min_version),
-            min(one.versions[1], info.max_stable_version),
+            max(each_row.versions[0], info.request_min_version),
+            min(each_row.versions[1], info.max_stable_version),
         )
         for version in range(first, last + 1):
             yield Case(
-                f"{one.api}/v{version}/{one.label}",
-                one.rule,
-                one.source,
-                partial(_run, one, version),
-                (Need(one.api, version),),
-                _feature_of(one.api),
-                one.with_topic,
+                f"{each_row.api}/v{version}/{each_row.label}",
+                each_row.rule,
+                each_row.source,
+                partial(_run, each_row, version),
+                (Need(each_row.api, version),),
+                _feature_of(each_row.api),
+                each_row.with_topic,
             )
 
 
@@ -92,13 +92,15 @@ def _feature_of(api: str) -> tuple[str, int] | None:
     return next((feature for word, feature in FEATURES.items() if word in api), None)
 
 
-async def _asked(one: Row, version: int, trial: Trial) -> Any:
+async def _asked(row_of_case: Row, version: int, trial: Trial) -> Any:
     """Ask until the coordinator in question has been loaded; in a cluster with new names until it is this broker."""
-    wire = await trial.wire(one.api)
+    wire = await trial.wire(row_of_case.api)
     tried = 0
     with trio.move_on_after(READY_S):
         while True:
-            answer = await wire.ask(make(one.api, version, one.values(trial, version)), version)
+            answer = await wire.ask(
+                make(row_of_case.api, version, row_of_case.values(trial, version)), version
+            )
             codes = set(codes_of(answer))
             if NOT_COORDINATOR in codes and trial.fixture.brokers > 1 and tried < NAMES_TRIED_MAX:
                 tried += 1
@@ -109,18 +111,20 @@ async def _asked(one: Row, version: int, trial: Trial) -> Any:
     return answer
 
 
-async def _run(one: Row, version: int, trial: Trial) -> None:
+async def _run(row_of_case: Row, version: int, trial: Trial) -> None:
     from barnabas.tools.conformance.cases import NotApplicableError
 
-    if one.releases and one.releases != ("4" if trial.is_kafka_4 else "3"):
-        raise NotApplicableError(f"a rule of releases {one.releases}.x")
-    wanted = one.wanted(trial, version) if callable(one.wanted) else one.wanted
+    if row_of_case.releases and row_of_case.releases != ("4" if trial.is_kafka_4 else "3"):
+        raise NotApplicableError(f"a rule of releases {row_of_case.releases}.x")
+    expected = (
+        row_of_case.expected(trial, version) if callable(row_of_case.expected) else row_of_case.expected
+    )
     try:
-        answer = await _asked(one, version, trial)
+        answer = await _asked(row_of_case, version, trial)
     except ClosedByBrokerError:
-        if wanted == CLOSED:
+        if expected == CLOSED:
             return
         raise
-    if wanted == CLOSED:
+    if expected == CLOSED:
         raise DiffersError("it is answered; the connection should end")
-    trial.expect(answer, wanted)
+    trial.expect(answer, expected)

@@ -53,8 +53,8 @@ def selected(cases: Sequence[Case], patterns: Sequence[str], skipped: Sequence[s
 
 
 def _is_named(case: Case, patterns: Sequence[str]) -> bool:
-    wanted = (pattern if "/" in pattern else f"{pattern}/*" for pattern in patterns)
-    return any(fnmatchcase(case.id, pattern) for pattern in wanted)
+    with_slash = (pattern if "/" in pattern else f"{pattern}/*" for pattern in patterns)
+    return any(fnmatchcase(case.id, pattern) for pattern in with_slash)
 
 
 def why_not(case: Case, fixture: Fixture) -> str:
@@ -159,11 +159,11 @@ def api_of(exchange: Exchange) -> str:
 
 def counts(results: Sequence[Result]) -> dict[str, dict[Verdict, int]]:
     """Return how many cases of each group have which verdict, in the order of the groups."""
-    found: dict[str, dict[Verdict, int]] = {}
+    counts_by_group: dict[str, dict[Verdict, int]] = {}
     for result in results:
-        row = found.setdefault(result.case.group, dict.fromkeys(Verdict, 0))
+        row = counts_by_group.setdefault(result.case.group, dict.fromkeys(Verdict, 0))
         row[result.verdict] += 1
-    return found
+    return counts_by_group
 
 
 def natural(text: str) -> list[Any]:

@@ -52,7 +52,7 @@ class Trial:
 
     @property
     def unknown_transaction(self) -> str:
-        """A transactional id that nobody has; this broker coordinates it."""
+        """A transactional id that no producer has; this broker coordinates it."""
         return self.fixture.unknown_transaction
 
     @property
@@ -61,7 +61,7 @@ class Trial:
         return self.fixture.is_kafka_4
 
     def fresh(self, what: str = "name") -> str:
-        """Return a name that nobody has used."""
+        """Return a name that is not in use."""
         return self.fixture.fresh(what)
 
     async def group(self, what: str = "group") -> str:
@@ -83,15 +83,15 @@ class Trial:
                 answer = await self.ask(
                     "FindCoordinator", {"key": name, "coordinator_keys": [name], "key_type": key_type}
                 )
-                found = answer.coordinators[0] if answer.coordinators else answer
-                if not found.error_code and (
-                    self.fixture.brokers == 1 or found.node_id == self.fixture.node_id
+                coordinator = answer.coordinators[0] if answer.coordinators else answer
+                if not coordinator.error_code and (
+                    self.fixture.brokers == 1 or coordinator.node_id == self.fixture.node_id
                 ):
                     return name
-                if not found.error_code:
+                if not coordinator.error_code:
                     name = self.fresh(what)
-                elif found.error_code not in COORDINATOR_COMES:
-                    raise DiffersError(f"FindCoordinator is answered {code_name(found.error_code)}")
+                elif coordinator.error_code not in COORDINATOR_COMES:
+                    raise DiffersError(f"FindCoordinator is answered {code_name(coordinator.error_code)}")
                 else:
                     await trio.sleep(PAUSE_S)
         raise DiffersError(f"no coordinator in {READY_S:g} s")
@@ -102,8 +102,8 @@ class Trial:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         try:
             wire, controller = await self.wire(), await self.wire("CreateTopics")
-            made = await make_topic(wire, self.fixture, name, partitions, settings, controller=controller)
-            return name, made
+            topic_id = await make_topic(wire, self.fixture, name, partitions, settings, controller=controller)
+            return name, topic_id
         except OSError as error:
             raise NotApplicableError(str(error)) from None
 
@@ -126,7 +126,7 @@ class Trial:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Wire]:
-        """Open another connection, whose exchanges are in the same journal."""
+        """Open another connection; its exchanges are in the same journal."""
         async with self.fixture.target.connect(self.journal) as wire:
             yield wire
 
@@ -163,9 +163,9 @@ class Trial:
 
     # --- judging --------------------------------------------------------------------------------------------
 
-    def expect(self, answer: Any, wanted: Mapping[str, Any]) -> None:
-        """Raise DiffersError unless everything in an answer is as wanted."""
-        expecting.check(answer, wanted)
+    def expect(self, answer: Any, expected: Mapping[str, Any]) -> None:
+        """Raise DiffersError unless everything in an answer is as expected."""
+        expecting.check(answer, expected)
 
     def check(self, holds: bool, otherwise: str) -> None:
         """Raise DiffersError with what is seen, unless something holds."""
@@ -176,14 +176,14 @@ class Trial:
         self,
         api: str,
         values: Mapping[str, Any],
-        wanted: Mapping[str, Any],
+        expected: Mapping[str, Any],
         version: int | None = None,
         *,
         wire: Wire | None = None,
     ) -> Any:
         """Ask, and compare the answer."""
         answer = await self.ask(api, values, version, wire=wire)
-        self.expect(answer, wanted)
+        self.expect(answer, expected)
         return answer
 
     async def close(self) -> None:

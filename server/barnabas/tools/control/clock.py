@@ -1,7 +1,6 @@
 """A clock that can be advanced, stopped and driven faster, for a whole broker: every deadline of it and its wall clock.
 
-The rule: it never goes back. Who has sockets to this broker lives in real time: what is advanced is what the broker
-believes.
+The rule: it never goes back. Clients of this broker live in real time: what is advanced is what the broker believes.
 """
 
 from __future__ import annotations

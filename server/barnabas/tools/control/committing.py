@@ -241,7 +241,7 @@ class Committing:
     # --- connections ----------------------------------------------------------------------------------------
 
     def meet(self, listener: str) -> Taker | None:
-        """Return who takes a connection before the broker does, None if nobody."""
+        """Return the taker of a connection before the broker takes it; None if there is none."""
         verdict = self._faults.judge(Subject(CONNECT, self._clock_ms(), listener=listener))
         if not verdict:
             return None

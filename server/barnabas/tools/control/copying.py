@@ -42,16 +42,16 @@ def copy(source: str, target: str, size: int | None = None) -> None:
     """Copy a file, or its first `size` bytes. Raises OSError."""
     old = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        left = os.fstat(old).st_size if size is None else size
+        bytes_to_copy = os.fstat(old).st_size if size is None else size
         new = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             at = 0
-            while left:
-                count = send_file(new, old, at, left)
+            while bytes_to_copy:
+                count = send_file(new, old, at, bytes_to_copy)
                 if not count:
                     raise OSError(errno.EIO, "the file is shorter than it was", source)
                 at += count
-                left -= count
+                bytes_to_copy -= count
         finally:
             os.close(new)
     finally:
@@ -69,7 +69,7 @@ def share(source: str, target: str) -> None:
 
 
 def copy_log_dir(source: str, target: str) -> None:
-    """Copy a log dir that nobody has open and that was closed cleanly. Raises OSError."""
+    """Copy a log dir that no broker has open and that was closed cleanly. Raises OSError."""
     os.makedirs(target, exist_ok=True)
     with os.scandir(source) as entries:
         for entry in entries:

@@ -77,7 +77,7 @@ def spoiled(chunks: list[Chunk], delivery: Delivery) -> list[Chunk]:
 
 def beginning(chunks: list[Chunk], size: int) -> list[Chunk]:
     """Return the first `size` bytes of chunks."""
-    found: list[Chunk] = []
+    first_chunks: list[Chunk] = []
     for chunk in chunks:
         if size <= 0:
             break
@@ -86,9 +86,9 @@ def beginning(chunks: list[Chunk], size: int) -> list[Chunk]:
                 chunk = FileRegion(chunk.fd, chunk.position, size, chunk.owner)
             else:
                 chunk = bytes(memoryview(chunk)[:size])
-        found.append(chunk)
+        first_chunks.append(chunk)
         size -= len(chunk)
-    return found
+    return first_chunks
 
 
 async def deliver(delivery: Delivery, transport: Transport, chunks: list[Chunk]) -> bool:

@@ -54,8 +54,8 @@ class FaultyDisk:
             return
         from barnabas.tools.faults.matching import Subject
 
-        found = _LOG.match(path)
-        topics = [(found[1], int(found[2]))] if found is not None else []
+        match = _LOG.match(path)
+        topics = [(match[1], int(match[2]))] if match is not None else []
         verdict = self._faults.judge(Subject(event, self._clock_ms(), topics=lambda: topics))
         if delay_s := verdict.total("delay_ms") / 1000:
             self._sleep(delay_s)
@@ -193,5 +193,5 @@ class _Nothing:
         """Do nothing."""
 
     def is_at(self, path: str) -> bool:  # noqa: ARG002
-        """Return that it is: nobody is to make another one."""
+        """Return that it is, so that no other one is made."""
         return True

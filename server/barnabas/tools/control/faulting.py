@@ -1,4 +1,4 @@
-"""Faults at a broker's seams: who asks whether a rule concerns an event, and has it committed then.
+"""Faults at a broker's seams: asks whether a rule concerns an event, and has it committed then.
 
 The rule: one of these for a broker, and it outlives the broker's restarts; where no rule concerns an event, one look in
 a dictionary is all that is done. What commits faults is imported when one is to be committed.
@@ -92,7 +92,7 @@ class Faulting:
         return True
 
     def meet(self, listener: str, _transport: Transport) -> Taker | None:
-        """Return who takes a connection before the broker does, None if nobody; a Doorkeeper."""
+        """Return the taker of a connection before the broker takes it, None if there is none; a Doorkeeper."""
         if not self.faults.concerns(CONNECT):
             return None
         return self._committing.get().meet(listener)

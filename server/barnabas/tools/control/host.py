@@ -101,7 +101,7 @@ class Host:
         self.starts = 0
         """Number of times that the broker has been started."""
         self.has_failed = False
-        """True where the last broker has ended because it could not go on."""
+        """True where the last broker has ended because of a failure."""
         self.attached: Callable[[Broker], None] = lambda _: None
         """Called with each broker that is made, before it serves."""
         self._prepare = prepare

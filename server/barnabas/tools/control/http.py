@@ -1,7 +1,7 @@
 """Requests of the control API, read and answered over HTTP/1.1: imported with the first connection.
 
 The rule: requests that a web page in a browser may have caused are refused, and so are those without the token, if there is
-one. A connection that is slow costs nobody else anything.
+one. A connection that is slow delays no other.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Answering:
     def _refusal(self, request: h11.Request) -> tuple[int, Any] | None:
         """Return why a request is not even looked at: no token, or a page of another site in a browser."""
         if self._token:
-            given = dict(list(request.headers)).get(b"authorization", b"").removeprefix(b"Bearer ")
-            if not hmac.compare_digest(given, self._token.encode()):
+            token = dict(list(request.headers)).get(b"authorization", b"").removeprefix(b"Bearer ")
+            if not hmac.compare_digest(token, self._token.encode()):
                 return 401, {"error": "the header Authorization: Bearer TOKEN is missing or wrong"}
             return None
         if is_of_a_web_page(request, self._addresses):

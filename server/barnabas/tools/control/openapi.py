@@ -40,8 +40,13 @@ def _operation(route: Route) -> dict[str, Any]:
         for name in re.findall(r"\{(\w+)\}", route.path)
     ]
     parameters += [
-        {"name": one.name, "in": "query", "description": one.text, "schema": {"type": one.kind}}
-        for one in route.query
+        {
+            "name": parameter.name,
+            "in": "query",
+            "description": parameter.text,
+            "schema": {"type": parameter.kind},
+        }
+        for parameter in route.query
     ]
     operation: dict[str, Any] = {"operationId": route.handler.__name__, "summary": route.summary}
     if parameters:

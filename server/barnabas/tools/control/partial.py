@@ -51,9 +51,9 @@ def _split_topic(entry: Any, match: Match, name_of: NameOf) -> tuple[Any, Any]:
         return entry, None
     parts = copy(entry), copy(entry)
     counts = [0, 0]
-    for name, found in lists:
+    for name, partitions in lists:
         for number, is_match in enumerate((True, False)):
-            chosen = [one for one in found if match.covers(topic, partition_of(one)) is is_match]
+            chosen = [one for one in partitions if match.covers(topic, partition_of(one)) is is_match]
             setattr(parts[number], name, chosen)
             counts[number] += len(chosen)
     return (parts[0] if counts[0] else None), (parts[1] if counts[1] else None)
@@ -62,20 +62,20 @@ def _split_topic(entry: Any, match: Match, name_of: NameOf) -> tuple[Any, Any]:
 def merge(response: Any, other: Any, name_of: NameOf) -> None:
     """Add the entries of another answer to an answer; partitions of a topic stand together."""
     for field in fields(other):
-        added, known = getattr(other, field.name), getattr(response, field.name)
-        if isinstance(added, list) and isinstance(known, list):
+        added, present = getattr(other, field.name), getattr(response, field.name)
+        if isinstance(added, list) and isinstance(present, list):
             for entry in added:
-                _merge_entry(known, entry, name_of)
+                _merge_entry(present, entry, name_of)
 
 
-def _merge_entry(known: list[Any], entry: Any, name_of: NameOf) -> None:
+def _merge_entry(entries: list[Any], entry: Any, name_of: NameOf) -> None:
     topic = _topic(entry, name_of)
-    for one in known:
-        if topic is not None and _topic(one, name_of) == topic:
-            for name, found in partition_lists(entry):
-                getattr(one, name).extend(found)
+    for present in entries:
+        if topic is not None and _topic(present, name_of) == topic:
+            for name, partitions in partition_lists(entry):
+                getattr(present, name).extend(partitions)
             return
-    known.append(entry)
+    entries.append(entry)
 
 
 def mark(response: Any, match: Match, code: int, name_of: NameOf) -> None:
@@ -88,8 +88,8 @@ def mark(response: Any, match: Match, code: int, name_of: NameOf) -> None:
                 continue
             partitions = [one for _, found in partition_lists(entry) for one in found]
             matching = [one for one in partitions if match.covers(topic, partition_of(one))]
-            for one in matching if partitions else [entry]:
-                _refuse(one, code)
+            for marked in matching if partitions else [entry]:
+                _refuse(marked, code)
 
 
 def _refuse(entry: Any, code: int) -> None:

@@ -1,7 +1,7 @@
-"""Recorder of the last requests of clients and their answers; decoded into JSON when somebody looks.
+"""Recorder of the last requests of clients and their answers; decoded into JSON when they are read.
 
-The rule: bounded in number and in size; secrets are masked, and records are counted, not kept. Of a request that nobody
-looks at nothing is made.
+The rule: bounded in number and in size; secrets are masked, and records are counted, not kept. A request that
+is not read is not decoded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAMES_MAX = 2_000
 WIDE_ENTRIES_MIN = 20_000
 PRODUCE, SHARE_FETCH = 0, 78
 _SECRET = frozenset((32, 33, 36, 38, 39, 40, 41, 44, 51))
-"""APIs whose messages may hold what lets somebody log in: masked at once."""
+"""APIs with messages that may hold credentials: masked at once."""
 
 
 class Recorded:
@@ -74,8 +74,8 @@ class Recorded:
         if not isinstance(self._request, dict):
             self._look()
             self._request = _as_json(self._request)
-        found: dict[str, Any] = self._request
-        return found
+        request: dict[str, Any] = self._request
+        return request
 
     @property
     def response(self) -> dict[str, Any] | None:
@@ -83,8 +83,8 @@ class Recorded:
         if self._response is not None and not isinstance(self._response, dict):
             _ = self.error_codes
             self._response = _as_json(self._response)
-        found: dict[str, Any] | None = self._response
-        return found
+        response: dict[str, Any] | None = self._response
+        return response
 
     @property
     def topics(self) -> frozenset[str]:
@@ -116,8 +116,8 @@ class Recorded:
         if self._topics is None:
             from barnabas.tools.faults import naming
 
-            found = islice(naming.topic_partitions(self._request, self._name_of), NAMES_MAX)
-            self._topics = frozenset(topic for topic, _ in found)
+            pairs = islice(naming.topic_partitions(self._request, self._name_of), NAMES_MAX)
+            self._topics = frozenset(topic for topic, _ in pairs)
             self._groups = frozenset(islice(naming.groups(self._request), NAMES_MAX))
 
     def failed(self, code: int) -> None:
@@ -174,20 +174,20 @@ def _counted(records: Any) -> FileRegion:
 
 def _with_counts(message: Any, topics: str, partitions: str) -> Any:
     """Return a message without its records, which others still need; the arguments name its fields."""
-    found = copy(message)
+    copied = copy(message)
     kept_topics = []
     for topic in getattr(message, topics):
         kept = copy(topic)
         kept_partitions = []
         for partition in getattr(topic, partitions):
-            one = copy(partition)
-            if one.records is not None:
-                one.records = _counted(one.records)
-            kept_partitions.append(one)
+            kept_partition = copy(partition)
+            if kept_partition.records is not None:
+                kept_partition.records = _counted(kept_partition.records)
+            kept_partitions.append(kept_partition)
         setattr(kept, partitions, kept_partitions)
         kept_topics.append(kept)
-    setattr(found, topics, kept_topics)
-    return found
+    setattr(copied, topics, kept_topics)
+    return copied
 
 
 class Filter(NamedTuple):
@@ -202,16 +202,16 @@ class Filter(NamedTuple):
     since: int = 0
     """Those with a larger id."""
 
-    def takes(self, one: Recorded) -> bool:
+    def takes(self, request: Recorded) -> bool:
         """Return whether a request is selected."""
         return (
-            one.id > self.since
-            and (self.api is None or one.api.lower() == self.api.lower())
-            and (self.version is None or one.version == self.version)
-            and (self.client_id is None or fnmatchcase(one.client_id or "", self.client_id))
-            and (self.topic is None or any(fnmatchcase(name, self.topic) for name in one.topics))
-            and (self.group is None or any(fnmatchcase(name, self.group) for name in one.groups))
-            and (self.error_code is None or self.error_code in one.error_codes)
+            request.id > self.since
+            and (self.api is None or request.api.lower() == self.api.lower())
+            and (self.version is None or request.version == self.version)
+            and (self.client_id is None or fnmatchcase(request.client_id or "", self.client_id))
+            and (self.topic is None or any(fnmatchcase(name, self.topic) for name in request.topics))
+            and (self.group is None or any(fnmatchcase(name, self.group) for name in request.groups))
+            and (self.error_code is None or self.error_code in request.error_codes)
         )
 
 
@@ -222,7 +222,7 @@ class Recorder:
         self._kept: deque[Recorded] = deque(maxlen=count_max)
         self._count = 0
         self._changed: trio.Event | None = None
-        """Set at the next change, where somebody waits for it."""
+        """Set at the next change, where a task waits for it."""
         self._broker: Broker | None = None
 
     def attach(self, broker: Broker) -> None:
@@ -235,31 +235,31 @@ class Recorder:
         return self._count
 
     def clear(self) -> None:
-        """Forget all requests; ids go on."""
+        """Forget all requests; ids continue."""
         self._kept.clear()
 
-    def find(self, wanted: Filter | None = None, *, limit: int | None = None) -> list[Recorded]:
+    def find(self, selection: Filter | None = None, *, limit: int | None = None) -> list[Recorded]:
         """Return the requests that are selected, oldest first; the newest `limit` of them."""
-        found = [one for one in self._kept if wanted is None or wanted.takes(one)]
-        return found if limit is None else found[len(found) - min(limit, len(found)) :]
+        requests = [one for one in self._kept if selection is None or selection.takes(one)]
+        return requests if limit is None else requests[len(requests) - min(limit, len(requests)) :]
 
     async def wait(
         self,
-        wanted: Filter,
+        selection: Filter,
         matches: Callable[[Recorded], bool] = lambda _: True,
         *,
         timeout_s: float,
         is_answered: bool = True,
     ) -> Recorded | None:
-        """Wait for a request that is selected and `matches`, answered if so wanted; None if none comes in time.
+        """Wait for a request that is selected and `matches`, answered if `is_answered`; None if none comes in time.
 
         The time is real, however a virtual clock runs; one that stands still is waited for.
         """
         deadline_s = time.monotonic() + timeout_s
         while True:
-            for one in self.find(wanted):
-                if (one.is_answered or not is_answered) and matches(one):
-                    return one
+            for request in self.find(selection):
+                if (request.is_answered or not is_answered) and matches(request):
+                    return request
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 return None

@@ -1,7 +1,7 @@
 """Listener of the control API.
 
-The rule: whoever can connect can do everything, so it listens on loopback addresses unless there is a token. What reads and
-answers requests is imported with the first connection, in a thread.
+The rule: every client that connects can do everything, so it listens on loopback addresses unless there is a token. What
+reads and answers requests is imported with the first connection, in a thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def bind(host: str, port: int, *, token: str = "") -> list[socket]:
     Raises StartupError, also for an address that other machines reach where there is no token.
     """
     unguarded = (
-        "whoever reaches the control API can do everything: {} needs a token (--control-token), or use an address of this "
+        "every client of the control API can do everything: {} needs a token (--control-token), or use an address of this "
         "machine alone (127.0.0.1)"
     )
     try:

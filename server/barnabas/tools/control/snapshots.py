@@ -2,8 +2,8 @@
 
 The rule: a snapshot is taken in one turn of the event loop, between two changes of the metadata, and is what a clean
 shutdown at that moment would have left: logs, producers, open transactions, groups, offsets, topics, ACLs, users, quotas.
-Whoever is restored from it needs no recovery. What a broker has in memory alone is not in it: connections, fetch sessions,
-members of classic groups between two generations, locks of share groups.
+A broker that is restored from it needs no recovery. What a broker has in memory alone is not in it: connections, fetch
+sessions, members of classic groups between two generations, locks of share groups.
 
 The snapshots of log dir D are in the directory `D.snapshots` beside it, on the same file system.
 """
@@ -56,10 +56,10 @@ class Snapshots:
     def names(self) -> list[str]:
         """Return which there are."""
         try:
-            found = os.listdir(self._dirs[0] + DIRECTORY)
+            entries = os.listdir(self._dirs[0] + DIRECTORY)
         except FileNotFoundError:
             return []
-        return sorted(name for name in found if _NAME.match(name))
+        return sorted(name for name in entries if _NAME.match(name))
 
     def __contains__(self, name: str) -> bool:
         return bool(_NAME.match(name)) and os.path.isdir(self._path(self._dirs[0], name))
@@ -74,7 +74,7 @@ class Snapshots:
             self.remove(name)
 
         def decide(_: ClusterImage) -> Iterable[Change]:
-            """Change nothing: nobody writes to the journal while a change is decided on."""
+            """Change nothing: the journal is not written to while a change is decided on."""
             self._take(name, services)
             return ()
 
@@ -86,13 +86,13 @@ class Snapshots:
             if not log.is_closed:
                 by_dir[log.log_dir].append(log)
         plan = services.logs.checkpoints.begin(self._dirs)
-        made = []
+        targets = []
         try:
             for log_dir in self._dirs:
                 target = f"{log_dir}{DIRECTORY}/.taking-{name}"
                 copying.remove([target])
                 os.makedirs(target)
-                made.append(target)
+                targets.append(target)
                 for log in by_dir[log_dir]:
                     _copy_log(log, f"{target}/{names.dir_name(log.topic, log.partition)}")
                     plan.add(log)
@@ -111,10 +111,10 @@ class Snapshots:
                 logdir.write_checkpoints(services.logs.disk, target, checkpoints)
                 with open(f"{target}/{names.CLEAN_SHUTDOWN}", "wb") as mark:
                     mark.write(properties.encode_clean_shutdown())
-            for log_dir, target in zip(self._dirs, made, strict=True):
+            for log_dir, target in zip(self._dirs, targets, strict=True):
                 os.rename(target, self._path(log_dir, name))
         except BaseException:
-            copying.remove(made)
+            copying.remove(targets)
             raise
 
     def put_back(self, name: str) -> None:
@@ -162,8 +162,8 @@ class Snapshots:
 
     def _require(self, name: str) -> None:
         if name not in self:
-            known = ", ".join(self.names()) or "none"
-            raise SnapshotError(f"there is no snapshot {name}; there are: {known}")
+            existing = ", ".join(self.names()) or "none"
+            raise SnapshotError(f"there is no snapshot {name}; there are: {existing}")
 
 
 def _copy_log(log: PartitionLog, target: str) -> None:

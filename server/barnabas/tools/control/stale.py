@@ -1,6 +1,6 @@
 """Metadata as it was: answered by the same handler from an older image of the cluster.
 
-The rule: what is old is the image alone; who asks, on which listener and with which rights is as ever.
+The rule: what is old is the image alone; the client, its listener and its rights are as ever.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class BrokerState:
     def __init__(self, host: Host) -> None:
         self.snapshots = Snapshots(host.config.log_dirs)
         self.start_fork: StartFork | None = None
-        """Set by whoever can run other brokers beside this one."""
+        """Set by a host that can run other brokers beside this one."""
         self._host = host
         self._lock = trio.Lock()
         self._fork_count = 0

@@ -1,6 +1,6 @@
 """Waiting until a broker is in some state: a topic has records, a group is stable, a group has read everything.
 
-The rule: whoever waits says for how long, in real time whatever the broker's clock shows; when the time is over, the error
+The rule: the caller says how long to wait, in real time whatever the broker's clock shows; when the time is over, the error
 says what there was instead.
 """
 
@@ -27,15 +27,15 @@ class NotYetError(Exception):
 
 
 async def until(look: Callable[[], Awaitable[tuple[bool, Any, str]]], timeout_ms: int) -> Any:
-    """Look until it is as wanted, and return what there is.
+    """Look until the state is as expected, and return it.
 
-    `look` returns whether it is, what there is, and that in words. Raises NotYetError.
+    `look` returns whether it is, the state, and the state in words. Raises NotYetError.
     """
     deadline_s = time.monotonic() + timeout_ms / 1000
     while True:
-        is_so, found, words = await look()
+        is_so, answer, words = await look()
         if is_so:
-            return found
+            return answer
         if time.monotonic() >= deadline_s:
             raise NotYetError(f"{words} after {timeout_ms} ms")
         await trio.to_thread.run_sync(time.sleep, LOOK_S)
@@ -62,18 +62,18 @@ async def wait_for_records(
         except NotThereError:
             counted.clear()
             return count <= 0, {"topic": topic, "records": 0}, f"there is no topic {topic}"
-        for one in info["partitions"]:
-            index = one["partition"]
+        for partition_info in info["partitions"]:
+            index = partition_info["partition"]
             if partition is None or index == partition:
-                known, offset = counted.get(index, (0, 0))
+                records, offset = counted.get(index, (0, 0))
                 more, end = await looking.count(topic, index, offset, committed=committed)
-                counted[index] = (known + more, end)
-        total = sum(known for known, _ in counted.values())
+                counted[index] = (records + more, end)
+        total = sum(records for records, _ in counted.values())
         where = topic if partition is None else f"{topic}-{partition}"
         return total >= count, {"topic": topic, "records": total}, f"{where} holds {total} of {count} records"
 
-    found: JsonObject = await until(look, timeout_ms)
-    return found
+    answer: JsonObject = await until(look, timeout_ms)
+    return answer
 
 
 async def wait_for_group(
@@ -88,15 +88,19 @@ async def wait_for_group(
 
     async def look() -> tuple[bool, JsonObject, str]:
         try:
-            found = await looking.group(group)
+            described = await looking.group(group)
         except NotThereError:
             is_gone = state.lower() == "dead"
             return is_gone, {"group": group, "state": "Dead", "members": []}, f"there is no group {group}"
-        is_so = found["state"].lower() == state.lower() and members in (None, len(found["members"]))
-        return is_so, found, f"group {group} is {found['state']} with {len(found['members'])} members"
+        is_so = described["state"].lower() == state.lower() and members in (None, len(described["members"]))
+        return (
+            is_so,
+            described,
+            f"group {group} is {described['state']} with {len(described['members'])} members",
+        )
 
-    found: JsonObject = await until(look, timeout_ms)
-    return found
+    answer: JsonObject = await until(look, timeout_ms)
+    return answer
 
 
 async def wait_for_lag(
@@ -114,23 +118,25 @@ async def wait_for_lag(
 
     async def look() -> tuple[bool, JsonObject, str]:
         try:
-            found = await looking.group(group)
+            described = await looking.group(group)
         except NotThereError:
             return False, {}, f"there is no group {group}"
         lags = {
-            (one["topic"], one["partition"]): one["lag"]
-            for one in found["offsets"]
-            if topic in (None, one["topic"])
+            (offset["topic"], offset["partition"]): offset["lag"]
+            for offset in described["offsets"]
+            if topic in (None, offset["topic"])
         }
         if topic is not None:
-            for one in looking.topic(topic)["partitions"]:
-                held = one["high_watermark"] - one["log_start_offset"]
-                lags.setdefault((topic, one["partition"]), held)
+            for partition_info in looking.topic(topic)["partitions"]:
+                held = partition_info["high_watermark"] - partition_info["log_start_offset"]
+                lags.setdefault((topic, partition_info["partition"]), held)
         behind = {
-            f"{name}-{index}": one for (name, index), one in lags.items() if one is not None and one > lag
+            f"{name}-{index}": behind_by
+            for (name, index), behind_by in lags.items()
+            if behind_by is not None and behind_by > lag
         }
         words = f"group {group} is behind by {behind}" if lags else f"group {group} has committed nothing"
-        return bool(lags) and not behind, found, words
+        return bool(lags) and not behind, described, words
 
-    found: JsonObject = await until(look, timeout_ms)
-    return found
+    answer: JsonObject = await until(look, timeout_ms)
+    return answer

@@ -73,11 +73,11 @@ def prepare(directory: Path) -> Demo:
 
 def _passwords(path: Path) -> dict[str, str]:
     try:
-        found: dict[str, str] = json.loads(path.read_text())
+        passwords: dict[str, str] = json.loads(path.read_text())
     except FileNotFoundError:
-        found = {user: f"{user}-{secrets.token_hex(8)}" for user in USERS}
-        write_private(path, json.dumps(found, indent=2).encode() + b"\n")
-    return found
+        passwords = {user: f"{user}-{secrets.token_hex(8)}" for user in USERS}
+        write_private(path, json.dumps(passwords, indent=2).encode() + b"\n")
+    return passwords
 
 
 def _settings(directory: Path) -> dict[str, str]:
@@ -122,8 +122,8 @@ def _prepare_data(data: str, passwords: Mapping[str, str]) -> None:
 def _changes(passwords: Mapping[str, str]) -> Iterator[Change]:
     for user, password in passwords.items():
         salt = OsEntropy().token_bytes(SALT_BYTES)
-        made = credential(SCRAM_SHA_512, password, salt, SCRAM_SHA_512.iterations_min)
-        yield ScramCredentialChanged(user, SCRAM_SHA_512.name, made)
+        scram_credential = credential(SCRAM_SHA_512, password, salt, SCRAM_SHA_512.iterations_min)
+        yield ScramCredentialChanged(user, SCRAM_SHA_512.name, scram_credential)
     for user, kind, operations in _ALLOWED:
         pattern = ResourcePattern(kind, PatternType.PREFIXED, PREFIX)
         for operation in operations:

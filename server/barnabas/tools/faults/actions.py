@@ -172,14 +172,14 @@ def parse(value: Any, event: str) -> dict[str, Any]:
             f"an action is expected, as {{error: NOT_LEADER_OR_FOLLOWER}}; {_known(event)}", "do"
         )
     parsed = {}
-    for name, one in value.items():
+    for name, argument in value.items():
         action = BY_NAME.get(name)
         place = f"do.{name}"
         if action is None:
             raise FaultError(f"there is no such action; {_known(event)}", place)
         if event not in action.events:
             raise FaultError(f"is not for {event}; {_known(event)}", place)
-        parsed[name] = action.parse(one, place)
+        parsed[name] = action.parse(argument, place)
     if "at" in parsed and "error" not in parsed:
         raise FaultError("says where an error stands, and there is none: add error", "do.at")
     if "bytes" in parsed and "cut" not in parsed:

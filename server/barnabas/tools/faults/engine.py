@@ -1,6 +1,6 @@
 """All rules of a broker, and what they say about one event.
 
-The rule: whoever serves asks once for each event, and does what the verdict says; nothing here waits, sends or fails. What
+The rule: the server asks once for each event, and does what the verdict says; nothing here waits, sends or fails. What
 rules are made of is imported by the first one.
 """
 

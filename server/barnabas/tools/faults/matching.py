@@ -1,4 +1,4 @@
-"""Conditions of a rule on events: the event itself, and who and what it is about.
+"""Conditions of a rule on events: the event itself, and the client, topic or file that it is about.
 
 The rule: names are patterns in which `*` stands for anything and `?` for one character; of several, one is enough.
 """
@@ -90,7 +90,7 @@ CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "api": (_ON_REQUEST, "APIs, by Kafka's names or by their keys."),
     "version": (_ON_REQUEST, "Versions of the request: `3`, `2-8`, `9-`; in the short form `v2-8`."),
     "client_id": (_ON_REQUEST, "The client id."),
-    "principal": (_ON_REQUEST, "Who has logged in, as `User:alice`."),
+    "principal": (_ON_REQUEST, "The user that has logged in, as `User:alice`."),
     "listener": ((REQUEST, CONNECT), "The listener's name."),
     "connection": (_ON_REQUEST, "The connection's number, as in the control API and the log (`#3`)."),
     "topic": (

@@ -24,9 +24,9 @@ _GROUP_KEY_TYPE = 0
 def topic_of(struct: Any, name_of: NameOf) -> str | None:
     """Return the topic that a struct is about; None if it is not about one."""
     for name in ("topic", "topic_name", "name"):
-        found = getattr(struct, name, None)
-        if found and isinstance(found, str) and (name != "name" or "Topic" in type(struct).__name__):
-            return found
+        topic = getattr(struct, name, None)
+        if topic and isinstance(topic, str) and (name != "name" or "Topic" in type(struct).__name__):
+            return topic
     topic_id = getattr(struct, "topic_id", ZERO_UUID)
     return name_of(topic_id) if topic_id != ZERO_UUID else None
 
@@ -36,18 +36,18 @@ def partition_of(entry: Any) -> int | None:
     if isinstance(entry, int) and not isinstance(entry, bool):
         return entry
     for name in _PARTITION_FIELDS:
-        found = getattr(entry, name, None)
-        if isinstance(found, int):
-            return found
+        number = getattr(entry, name, None)
+        if isinstance(number, int):
+            return number
     return None
 
 
 def partition_lists(struct: Any) -> Iterator[tuple[str, list[Any]]]:
     """Yield the lists of a struct that hold one entry for each partition, with their names."""
     for field in fields(struct):
-        found = getattr(struct, field.name)
-        if isinstance(found, list) and "partition" in field.name:
-            yield field.name, found
+        entries = getattr(struct, field.name)
+        if isinstance(entries, list) and "partition" in field.name:
+            yield field.name, entries
 
 
 def topic_partitions(message: Any, name_of: NameOf) -> Iterator[tuple[str, int | None]]:
@@ -64,16 +64,16 @@ def topic_partitions(message: Any, name_of: NameOf) -> Iterator[tuple[str, int |
         if not has_partitions:
             yield topic, partition_of(message)
     for field in fields(message):
-        found = getattr(message, field.name)
-        if isinstance(found, list):
-            for entry in found:
+        inner = getattr(message, field.name)
+        if isinstance(inner, list):
+            for entry in inner:
                 if isinstance(entry, str):
                     if field.name in _TOPIC_LISTS:
                         yield entry, None
                 elif topic is None or not isinstance(entry, int):
                     yield from topic_partitions(entry, name_of)
-        elif is_dataclass(found):
-            yield from topic_partitions(found, name_of)
+        elif is_dataclass(inner):
+            yield from topic_partitions(inner, name_of)
 
 
 def groups(message: Any) -> Iterator[str]:
@@ -85,9 +85,9 @@ def groups(message: Any) -> Iterator[str]:
     if isinstance(name, str) and name:
         yield name
     for field in fields(message):
-        found = getattr(message, field.name)
-        if field.name in _GROUP_LISTS and isinstance(found, list):
-            for entry in found:
+        entries = getattr(message, field.name)
+        if field.name in _GROUP_LISTS and isinstance(entries, list):
+            for entry in entries:
                 name = entry if isinstance(entry, str) else getattr(entry, "group_id", None)
                 if name:
                     yield name

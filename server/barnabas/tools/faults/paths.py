@@ -62,13 +62,13 @@ def _holders(struct: Any, segments: tuple[Segment, ...]) -> Iterator[Any]:
         yield struct
         return
     segment = segments[0]
-    found = getattr(struct, segment.name, None)
-    if isinstance(found, list):
-        for position, entry in enumerate(found):
+    inner = getattr(struct, segment.name, None)
+    if isinstance(inner, list):
+        for position, entry in enumerate(inner):
             if segment.takes(position, entry):
                 yield from _holders(entry, segments[1:])
-    elif found is not None:
-        yield from _holders(found, segments[1:])
+    elif inner is not None:
+        yield from _holders(inner, segments[1:])
 
 
 def parse(text: str, place: str = "") -> Path:
@@ -94,10 +94,10 @@ def check(path: Path, message: type[Any], place: str = "") -> Field[Any]:
     """Return the field that a path ends in. Raises FaultError if a message of this class has no such place."""
     struct: Any = message
     for number, segment in enumerate(path.segments):
-        known = {field.name: field for field in fields(struct)}
-        field = known.get(segment.name)
+        fields_by_name = {field.name: field for field in fields(struct)}
+        field = fields_by_name.get(segment.name)
         if field is None:
-            names = ", ".join(name for name in known if name != "unknown_tagged_fields")
+            names = ", ".join(name for name in fields_by_name if name != "unknown_tagged_fields")
             raise FaultError(f"{struct.__qualname__} has no field {segment.name}; it has {names}", place)
         if number == len(path.segments) - 1:
             return field

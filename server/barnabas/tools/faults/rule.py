@@ -130,21 +130,21 @@ def _when(value: Any) -> When:
     value = {} if value is None else value
     if not isinstance(value, dict):
         raise FaultError("conditions are expected, as {nth: 3} or {probability: 0.1}", "when")
-    found: dict[str, Any] = {}
-    for name, one in value.items():
+    conditions: dict[str, Any] = {}
+    for name, condition in value.items():
         place = f"when.{name}"
         if name == "nth":
-            items = one if isinstance(one, list) else str(one).split(",")
-            found[name] = frozenset(whole(item, place, 1) for item in items)
+            items = condition if isinstance(condition, list) else str(condition).split(",")
+            conditions[name] = frozenset(whole(item, place, 1) for item in items)
         elif name in _COUNTED:
-            found[name] = whole(one, place, 1 if name == "every" else 0)
+            conditions[name] = whole(condition, place, 1 if name == "every" else 0)
         elif name == "probability":
-            found[name] = _number(one, place, 1)
+            conditions[name] = _number(condition, place, 1)
         elif name in ("from_ms", "until_ms"):
-            found[name] = _number(one, place, 2**53)
+            conditions[name] = _number(condition, place, 2**53)
         else:
             raise FaultError(f"there is no such condition; there are {', '.join(WHEN)}", place)
-    return When(**found)
+    return When(**conditions)
 
 
 def _number(value: Any, place: str, most: float) -> float:

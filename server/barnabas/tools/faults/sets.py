@@ -199,8 +199,8 @@ SETS: Mapping[str, FaultSet] = {
         _flaky_network, {"probability": 0.02},
     ),
     "protocol-errors": FaultSet(
-        "Wrong correlation ids, answers that come twice, garbage. A client must close the connection and go on with "
-        "another one.",
+        "Wrong correlation ids, answers that come twice, garbage. A client must close the connection and "
+        "continue on another one.",
         _protocol_errors, {"every": 20},
     ),
     "no-api-versions": FaultSet(
@@ -212,12 +212,12 @@ SETS: Mapping[str, FaultSet] = {
 
 def rules_of(name: str, parameters: Mapping[str, Any]) -> Rules:
     """Return the rules of a set. Raises FaultError."""
-    found = SETS.get(name)
-    if found is None:
+    fault_set = SETS.get(name)
+    if fault_set is None:
         raise FaultError(f"there is no set {name}; there are {', '.join(SETS)}", "set")
     for parameter in parameters:
-        if parameter not in found.parameters:
-            known = ", ".join(found.parameters) or "none"
-            raise FaultError(f"{name} has no parameter {parameter}; it has {known}", "parameters")
-    rules = found.rules(**{**found.parameters, **parameters})
+        if parameter not in fault_set.parameters:
+            parameter_names = ", ".join(fault_set.parameters) or "none"
+            raise FaultError(f"{name} has no parameter {parameter}; it has {parameter_names}", "parameters")
+    rules = fault_set.rules(**{**fault_set.parameters, **parameters})
     return [{**rule, "name": f"{name}.{rule['name']}"} for rule in rules]

@@ -83,12 +83,12 @@ def error_codes(message: Any, name_of: NameOf = lambda _: None, *, most: int = 1
     """Return the error codes of a message that are not 0, `most` of them."""
     if message is None or not has_errors(message):
         return []
-    found = []
+    errors = []
     for error in _walk(message, "", "", name_of):
-        found.append(error)
-        if len(found) >= most:
+        errors.append(error)
+        if len(errors) >= most:
             break
-    return found
+    return errors
 
 
 def _walk(message: Any, path: str, about: str, name_of: NameOf) -> Iterator[FoundError]:

@@ -14,7 +14,7 @@ ENTRIES_MAX = 1000
 """So many entries of arrays of one message are shown by default."""
 TEXT_CHARACTERS_MAX = 1000
 SECRETS = frozenset(("auth_bytes", "hmac", "salted_password", "salt", "session_token", "password"))
-"""Fields that let somebody log in."""
+"""Fields that hold credentials."""
 MASK = "***"
 _SECRET_SETTINGS = ("password", "secret", "jaas", "keystore.key", "credential")
 
@@ -52,8 +52,8 @@ def as_json(
 
     Of arrays, `entries_max` entries are kept in all; "..." stands for those that are left out.
     """
-    found: dict[str, Any] = _Shown(entries_max, records).shown(message, "")
-    return found
+    shown: dict[str, Any] = _Shown(entries_max, records).shown(message, "")
+    return shown
 
 
 class _Shown:
@@ -85,14 +85,14 @@ class _Shown:
 
     def _struct(self, value: Any) -> dict[str, Any]:
         is_secret = is_secret_setting(getattr(value, "name", ""))
-        found = {}
+        shown = {}
         for field in fields(value):
             name = field.name
             inner = getattr(value, name)
             if name == "unknown_tagged_fields" and inner is None:
                 continue
-            found[name] = MASK if is_secret and name == "value" and inner else self.shown(inner, name)
-        return found
+            shown[name] = MASK if is_secret and name == "value" and inner else self.shown(inner, name)
+        return shown
 
     def _array(self, value: list[Any], name: str) -> list[Any]:
         items = []

@@ -34,21 +34,21 @@ class RecordsView:
         """Return the batches of a partition as JSON."""
         if isinstance(data, FileRegion | UnreadRecords):
             return {"bytes": len(data)}
-        left = self.records_max
+        records_allowed = self.records_max
         batches: list[Any] = []
         end = 0
         try:
             for position, header in iter_batches(data):
-                batch, count = self._batch(data, position, header, left)
+                batch, count = self._batch(data, position, header, records_allowed)
                 batches.append(batch)
-                left -= count
+                records_allowed -= count
                 end = position + header.size
-                if left <= 0:
+                if records_allowed <= 0:
                     break
         except (PeerError, RequestError, ValueError) as error:
             batches.append({"problem": str(error), "bytes": len(data) - end})
             return batches
-        if left <= 0 and end < len(data):
+        if records_allowed <= 0 and end < len(data):
             batches.append({"not_shown": f"{len(data) - end} bytes: {self.records_max} records are shown"})
         elif end < len(data):
             batches.append({"cut_short": f"{len(data) - end} bytes of a batch that is not whole"})
@@ -144,22 +144,22 @@ class BatchCount:
 
 def count(data: Data | None) -> BatchCount:
     """Count batches and records by the headers of batches; what is broken ends the count."""
-    found = BatchCount()
+    counts = BatchCount()
     if data is None:
-        return found
-    found.size = len(data)
+        return counts
+    counts.size = len(data)
     if isinstance(data, FileRegion | UnreadRecords):
-        return found
+        return counts
     codecs = set()
     try:
         for _, header in iter_batches(data):
-            found.batches += 1
+            counts.batches += 1
             codecs.add(header.codec)
             if header.records_count < 0:
-                found.records = -1
-            elif found.records >= 0:
-                found.records += header.records_count
+                counts.records = -1
+            elif counts.records >= 0:
+                counts.records += header.records_count
     except (PeerError, RequestError, ValueError):
         pass
-    found.codecs = frozenset(codecs)
-    return found
+    counts.codecs = frozenset(codecs)
+    return counts

@@ -1,4 +1,4 @@
-"""Tokens of SASL logins: who logs in and how far it is, with every secret masked.
+"""Tokens of SASL logins: the user and the step of the login, with every secret masked.
 
 Sources: RFC 4616 (PLAIN), RFC 5802 (SCRAM), RFC 7628 (OAUTHBEARER), KIP-48 (tokenauth), KIP-342 (extensions).
 """
@@ -52,9 +52,9 @@ def describe(mechanism: str | None, token: bytes, *, from_client: bool) -> dict[
 def user_of(shown: dict[str, Any]) -> str | None:
     """Return the user that a described token names."""
     for name in ("user", "sub"):
-        found = shown.get(name)
-        if isinstance(found, str):
-            return found
+        user = shown.get(name)
+        if isinstance(user, str):
+            return user
     return None
 
 
@@ -84,10 +84,10 @@ def _scram(token: bytes) -> dict[str, Any]:
 def _bearer(token: bytes, *, from_client: bool) -> dict[str, Any]:
     if not from_client:
         try:
-            found = json.loads(token)
+            answer = json.loads(token)
         except ValueError:
             return {"problem": "an answer that is no JSON"}
-        return {"answer": found}
+        return {"answer": answer}
     if token == b"\x01":
         return {"token": "the client acknowledges the failure"}
     shown: dict[str, Any] = {}

@@ -52,35 +52,37 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    found = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="barnabas cluster", description="Start a cluster of brokers with its ZooKeeper on this machine."
     )
-    found.add_argument("--brokers", type=_count, default=3, metavar="N", help="how many (default: 3)")
-    where = found.add_mutually_exclusive_group()
+    parser.add_argument("--brokers", type=_count, default=3, metavar="N", help="how many (default: 3)")
+    where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--dir", metavar="DIR", help="where to keep everything (default: ~/.local/state/barnabas-cluster)"
     )
     where.add_argument(
         "--ephemeral", action="store_true", help="keep everything in memory, and remove it at the end"
     )
-    found.add_argument(
+    parser.add_argument(
         "--port", type=_port, default=9092, metavar="P",
         help="port of the first broker, the next ones count up (default: 9092); 0 for any free ones",
     )  # fmt: skip
-    found.add_argument("--racks", default="", metavar="A,B,...", help="racks of the brokers, in turn")
-    found.add_argument("--config", metavar="FILE", help="a server.properties file for all brokers")
-    found.add_argument(
+    parser.add_argument("--racks", default="", metavar="A,B,...", help="racks of the brokers, in turn")
+    parser.add_argument("--config", metavar="FILE", help="a server.properties file for all brokers")
+    parser.add_argument(
         "--set",
         metavar="KEY=VALUE",
         action="append",
         default=[],
         help="set one setting of all brokers; may be repeated",
     )
-    found.add_argument(
+    parser.add_argument(
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
         help="how much brokers write to their logs (default: %(default)s)",
     )  # fmt: skip
-    zookeeper = found.add_argument_group("ZooKeeper, which runs in this process unless another one is wanted")
+    zookeeper = parser.add_argument_group(
+        "ZooKeeper, which runs in this process unless another one is wanted"
+    )
     zookeeper.add_argument("--zookeeper", metavar="HOST:PORT,.../CHROOT", help="use one that runs already")
     zookeeper.add_argument(
         "--apache-zookeeper",
@@ -98,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
     zookeeper.add_argument(
         "--maven", default=MAVEN_CENTRAL, metavar="URL", help="the Maven repository (default: %(default)s)"
     )
-    return found
+    return parser
 
 
 def _count(text: str) -> int:
@@ -119,22 +121,22 @@ _OWN = ("broker.id", "node.id", "log.dirs", "log.dir", "listeners", "zookeeper.c
 
 def check_settings(file: str | None, pairs: Sequence[str]) -> None:
     """Raise SettingError unless every broker can have these settings; say which of a file have no effect."""
-    given = collect_shared(file, pairs)
-    own = [name for name in _OWN if name in given.settings]
+    collected = collect_shared(file, pairs)
+    own = [name for name in _OWN if name in collected.settings]
     for name in own:
-        if given.origins[name] == SET_OPTION:
+        if collected.origins[name] == SET_OPTION:
             raise SettingError(
                 f"--set {name}: each broker has its own; --dir, --port and --zookeeper say where they are"
             )
     if own:
-        names = ", ".join(f"{name} ({given.origins[name]})" for name in own)
+        names = ", ".join(f"{name} ({collected.origins[name]})" for name in own)
         print(f"barnabas cluster: each broker has its own value of these settings: {names}", file=sys.stderr)
-    shared = {name: text for name, text in given.settings.items() if name not in own}
-    config = BrokerConfig({**shared, "zookeeper.connect": "localhost:2181"}, given.origins)
+    shared = {name: text for name, text in collected.settings.items() if name not in own}
+    config = BrokerConfig({**shared, "zookeeper.connect": "localhost:2181"}, collected.origins)
     for name in config.unknown:
-        if given.origins[name] == SET_OPTION:
+        if collected.origins[name] == SET_OPTION:
             raise SettingError(f"{SET_OPTION}: {explain_unknown(name)}")
-    refusals = judge(config, given.origins).refusals
+    refusals = judge(config, collected.origins).refusals
     if refusals:
         raise SettingError(refusals[0])
 
@@ -289,12 +291,12 @@ class Cluster(ProcessGroup):
         code = await child.wait()
         if self.is_stopping:
             return
-        left = sum(not other.ended.is_set() for other in self._brokers.values())
+        remaining = sum(not other.ended.is_set() for other in self._brokers.values())
         say(
-            f"{child.name} has ended ({ending(code)}), {left} of {len(self._brokers)} are left; its log is {child.output}; "
-            f"this starts it again:\n  {shlex.join(child.command)}"
+            f"{child.name} has ended ({ending(code)}), {remaining} of {len(self._brokers)} are left; "
+            f"its log is {child.output}; this starts it again:\n  {shlex.join(child.command)}"
         )
-        if not left:
+        if not remaining:
             self.fail()
 
     # --- stop -----------------------------------------------------------------------------------------------

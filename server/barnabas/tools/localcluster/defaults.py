@@ -1,4 +1,4 @@
-"""Settings of brokers that are all on one machine, where nobody gives any."""
+"""Default settings of brokers that are all on one machine."""
 
 from __future__ import annotations
 

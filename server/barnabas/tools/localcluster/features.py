@@ -1,6 +1,6 @@
 """Features of a new cluster: all that its brokers serve is switched on.
 
-The rule: only in a cluster that was made here, whose brokers are all of this release; one that is named may have others.
+The rule: only in a cluster that was made here, with all brokers of this release; a named cluster may have others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Location of ZooKeeper's jars on this machine, and the way they get here.
 
-The rule: nothing is fetched unless somebody has asked for it, and nothing that is fetched is used unless it is the file
-that is known by its SHA-256.
+The rule: nothing is fetched unless an option asks for it, and a fetched file is used only if its SHA-256 is the expected
+one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 VERSION = "3.8.4"
 """The ZooKeeper that is fetched: the one that Apache Kafka 3.9 brings along."""
 DEBIAN = Path("/usr/share/java/zookeeper.jar")
-"""Debian's, whose manifest names the jars that it needs."""
+"""Debian's; its manifest names the jars that it needs."""
 FETCH_SECONDS = 60.0
 
 
@@ -112,13 +112,13 @@ def cache_directory() -> Path:
 def _java() -> str:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else "java"
-    found = shutil.which(java)
-    if found is None:
+    path = shutil.which(java)
+    if path is None:
         raise NoZooKeeperError(
             f"{java} is not there, and ZooKeeper needs Java 8 or newer (Debian: apt-get install "
             "default-jre-headless); or name a ZooKeeper that runs already: --zookeeper HOST:PORT"
         )
-    return found
+    return path
 
 
 def _in_directory(java: str, directory: Path, origin: str) -> Program:
@@ -150,9 +150,9 @@ def _fetch(cache: Path, repository: str, say: Callable[[str], None]) -> None:
                 content: bytes = response.read()
         except (OSError, urllib.error.URLError) as error:
             raise NoZooKeeperError(f"cannot fetch {url}: {error}") from error
-        found = hashlib.sha256(content).hexdigest()
-        if found != jar.sha256:
-            raise NoZooKeeperError(f"{url} is not the file that is expected: its SHA-256 is {found}")
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != jar.sha256:
+            raise NoZooKeeperError(f"{url} is not the file that is expected: its SHA-256 is {digest}")
         part = cache / f"{jar.file}.{os.getpid()}"
         part.write_bytes(content)
         part.replace(cache / jar.file)

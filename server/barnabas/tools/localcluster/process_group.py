@@ -1,6 +1,6 @@
 """Processes that are started and stopped as one.
 
-The rule: whatever ends the work (a signal, a child that does not start, one whose end ends all), everything that was
+The rule: whatever ends the work (a signal, a child that does not start, the end of a needed one), everything that was
 started is stopped before `run` returns.
 """
 
@@ -37,7 +37,7 @@ class ProcessGroup(ABC):
 
     @abstractmethod
     def children(self) -> Iterable[Child]:
-        """Return those that are killed when somebody does not want to wait."""
+        """Return those that are killed when a second signal ends the wait."""
 
     @abstractmethod
     def say_stopping(self, name: str, *, at_once: bool) -> None:

@@ -41,10 +41,10 @@ _ONE_COPY = {
 """Copies on the same machine would cost as much as they protect: a worker that ends is back in a second."""
 
 
-def run(config: BrokerConfig, given: Mapping[str, str], count: int, log_level: str) -> int:
+def run(config: BrokerConfig, shared_settings: Mapping[str, str], count: int, log_level: str) -> int:
     """Run `count` workers with these settings until a signal; returns the exit code."""
     try:
-        workers = Workers(config, given, count, log_level)
+        workers = Workers(config, shared_settings, count, log_level)
         return trio.run(workers.run, restrict_keyboard_interrupt_to_checkpoints=True)
     except ChildError as error:
         print(f"barnabas: {error}", file=sys.stderr)
@@ -65,10 +65,12 @@ class _Worker:
 class Workers(ProcessGroup):
     """All of them. Lifecycle: `run`."""
 
-    def __init__(self, config: BrokerConfig, given: Mapping[str, str], count: int, log_level: str) -> None:
+    def __init__(
+        self, config: BrokerConfig, shared_settings: Mapping[str, str], count: int, log_level: str
+    ) -> None:
         super().__init__()
         self._config = config
-        self._given = given
+        self._shared_settings = shared_settings
         self._count = count
         self._log_level = log_level
         self._directory = Path(config.log_dirs[0])
@@ -119,20 +121,20 @@ class Workers(ProcessGroup):
     def _settings(self, index: int, broker_id: int) -> dict[str, str]:
         """The settings of one worker: those given, with its own number, directories and ports."""
         name = f"{WORKER_DIRECTORY}{index + 1}"
-        found = {**_ONE_COPY, **self._given}
+        worker_settings = {**_ONE_COPY, **self._shared_settings}
         for alias in ("node.id", "log.dir"):
-            found.pop(alias, None)
+            worker_settings.pop(alias, None)
         ports = _ports_used(self._config.listeners())
         step = index * (max(ports) - min(ports) + 1) if ports else 0
-        found["listeners"] = ",".join(_moved(text, step) for text in self._config.listeners())
+        worker_settings["listeners"] = ",".join(_moved(text, step) for text in self._config.listeners())
         advertised = self._config.get(settings.ADVERTISED_LISTENERS)
         if advertised:
-            found["advertised.listeners"] = ",".join(_moved(text, step) for text in advertised)
+            worker_settings["advertised.listeners"] = ",".join(_moved(text, step) for text in advertised)
         metrics = self._config.get(settings.METRICS_LISTENER)
         if metrics:
-            found["metrics.listener"] = _moved(metrics, index)
+            worker_settings["metrics.listener"] = _moved(metrics, index)
         return {
-            **found,
+            **worker_settings,
             "broker.id": str(broker_id),
             "log.dirs": ",".join(str(Path(path, name)) for path in self._config.log_dirs),
             "zookeeper.connect": self._zookeeper.address,
@@ -188,7 +190,7 @@ class Workers(ProcessGroup):
     # --- stop -----------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Stop all workers at the same time: nobody could take over what they lead."""
+        """Stop all workers at the same time: no other could take over what they lead."""
         async with trio.open_nursery() as nursery:
             for worker in self._workers:
                 nursery.start_soon(self._stop_worker, worker.child)

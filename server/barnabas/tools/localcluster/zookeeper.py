@@ -32,7 +32,7 @@ class OwnZooKeeper:
     """Our server, in this process. Lifecycle: `start`, `run` in a task, `close`."""
 
     def __init__(self, directory: Path, *, credentials: str | None = None) -> None:
-        """`credentials` are `user:password` that clients must have; None for everybody on this machine."""
+        """`credentials` are `user:password` that clients must have; None for every client on this machine."""
         self.server = Server(directory, credentials=credentials)
         self.address = ""
 
@@ -130,7 +130,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Say whether nobody listens on a port of loopback."""
+    """Return whether no process listens on a port of loopback."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -44,18 +44,18 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    found = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="barnabas probe",
         description="Look at any Kafka broker: what it advertises and truly serves, its limits, habits and times, and "
         "what clients can do with it. Nothing is changed unless --write is given.",
     )  # fmt: skip
-    add_target(found)
-    found.add_argument(
+    add_target(parser)
+    parser.add_argument(
         "--write", action="store_true", help="also make a topic, append to it, commit, and remove it again"
     )
-    found.add_argument("--json", action="store_true", help="print the report as JSON")
-    found.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
-    return found
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
+    return parser
 
 
 async def _probe(options: argparse.Namespace) -> Report:

@@ -33,7 +33,7 @@ COORDINATOR_COMES = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""A coordinator that is being loaded, or whose topic is being made: asked again."""
+"""A coordinator that is being loaded, or waits for its topic to be made: asked again."""
 
 
 class ExchangeError(Exception):
@@ -157,7 +157,7 @@ class Wire:
         return await self.answer(exchange, correlation_id)
 
     async def send(self, data: bytes, exchange: Exchange | None = None) -> None:
-        """Send bytes. Raises ClosedByBrokerError, SilentError if nobody reads them."""
+        """Send bytes. Raises ClosedByBrokerError, SilentError if the broker does not read them."""
         try:
             with trio.fail_after(self.timeout_s):
                 await self.stream.send_all(data)
@@ -176,12 +176,12 @@ class Wire:
         if exchange.key == API_VERSIONS and frame[4:6] == UNSUPPORTED_VERSION:
             version = 0  # KIP-511
         try:
-            found, exchange.answer = decode_response(memoryview(frame), exchange.key, version)
+            answered_id, exchange.answer = decode_response(memoryview(frame), exchange.key, version)
         except (DecodeError, ValueError) as error:
             raise self._failed(exchange, NonsenseError(f"the answer cannot be decoded: {error}")) from error
-        if correlation_id is not None and found != correlation_id:
+        if correlation_id is not None and answered_id != correlation_id:
             raise self._failed(
-                exchange, NonsenseError(f"the answer's correlation id is {found}, not {correlation_id}")
+                exchange, NonsenseError(f"the answer's correlation id is {answered_id}, not {correlation_id}")
             )
         return exchange.answer
 

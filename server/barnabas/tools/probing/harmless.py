@@ -137,8 +137,8 @@ def _delete_topics(names: Names, version: int) -> Values:
 def _add_partitions(names: Names, version: int) -> Values:
     topics = [{"name": names.topic, "partitions": [0]}]
     if version >= 4:
-        one = {"transactional_id": names.transactional_id, "producer_id": 1, "topics": topics}
-        return {"transactions": [one]}
+        transaction = {"transactional_id": names.transactional_id, "producer_id": 1, "topics": topics}
+        return {"transactions": [transaction]}
     return {
         "v3_and_below_transactional_id": names.transactional_id,
         "v3_and_below_producer_id": 1,

@@ -64,16 +64,16 @@ class Verdict:
 
 async def ask_all(target: Target, versions: Versions, names: Names) -> list[Verdict]:
     """Ask every advertised version, in the order of keys. Raises ClientError when the broker cannot be reached any more."""
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     async with _Connections(target).opened() as connections:
         for key, (low, high) in sorted(versions.items()):
             for version in range(low, high + 1):
                 reason = _why_not(key, version, names)
                 if reason:
-                    found.append(Verdict(key, version, Status.NOT_TRIED, reason))
+                    verdicts.append(Verdict(key, version, Status.NOT_TRIED, reason))
                 else:
-                    found.append(await _ask(connections, BY_KEY[key], key, version, names))
-    return found
+                    verdicts.append(await _ask(connections, BY_KEY[key], key, version, names))
+    return verdicts
 
 
 def _why_not(key: int, version: int, names: Names) -> str:
@@ -169,7 +169,7 @@ async def learn_versions(target: Target) -> tuple[Versions, Any]:
 
 
 async def ask_for_cluster(target: Target, versions: Versions, *, with_topics: bool) -> tuple[int, Any]:
-    """Ask for metadata in the newest version whose answer can be decoded: (the version, the answer).
+    """Ask for metadata in the newest version with an answer that can be decoded: (the version, the answer).
 
     Raises ClientError, ExchangeError.
     """

@@ -55,11 +55,11 @@ def _value(cls: type | None, value: Any) -> Any:
 def _nested(cls: type) -> dict[str, type | None]:
     """The fields of a message, and the class of their items where that is a message too."""
     outer = getattr(__import__(cls.__module__, fromlist=["_"]), cls.__qualname__.partition(".")[0])
-    found: dict[str, type | None] = {}
-    for one in fields(cls):
-        match = _NESTED.search(str(one.type))
-        found[one.name] = getattr(outer, match[2]) if match else None
-    return found
+    classes: dict[str, type | None] = {}
+    for field in fields(cls):
+        match = _NESTED.search(str(field.type))
+        classes[field.name] = getattr(outer, match[2]) if match else None
+    return classes
 
 
 def _default(of: Field[Any]) -> Any:
@@ -70,10 +70,10 @@ def _default(of: Field[Any]) -> Any:
 
 def _reset(message: Any, struct: str, name: str) -> None:
     """Give a field its default, in all messages of this class."""
-    for one in fields(message):
-        value = getattr(message, one.name)
-        if type(message).__name__ == struct and one.name == name:
-            setattr(message, name, _default(one))
+    for field in fields(message):
+        value = getattr(message, field.name)
+        if type(message).__name__ == struct and field.name == name:
+            setattr(message, name, _default(field))
         elif isinstance(value, list):
             for item in value:
                 if is_dataclass(item):

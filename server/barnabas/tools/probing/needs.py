@@ -1,7 +1,7 @@
 """Needs of stock clients: for each use, the APIs and the versions that the client knows.
 
 The rule: a use works if for each of its APIs some version is known to both. Kafka's own clients know what their release
-advertises; the others' ranges are from their sources. A range that nobody has looked up is left open.
+advertises; the others' ranges are from their sources. A range that was not looked up is left open.
 """
 
 from __future__ import annotations
@@ -113,13 +113,13 @@ def _need(client: Client, served: Ranges, advertised: Ranges, switched_off: froz
     return Need(client.name, tuple(works), tuple(lacks), client.without, tuple(notes))
 
 
-def _missing(key: int, known: tuple[int, int], served: Ranges, switched_off: frozenset[int]) -> str:
+def _missing(key: int, client_range: tuple[int, int], served: Ranges, switched_off: frozenset[int]) -> str:
     name = registry.name_of(key)
     if key not in served:
         return f"{name} is not served"
     if key in switched_off:
         return f"{name} is switched off"
     low, high = served[key]
-    if max(low, known[0]) > min(high, known[1]):
-        return f"{name} v{low}-{high} is served, v{known[0]}-{known[1]} known"
+    if max(low, client_range[0]) > min(high, client_range[1]):
+        return f"{name} v{low}-{high} is served, v{client_range[0]}-{client_range[1]} known"
     return ""

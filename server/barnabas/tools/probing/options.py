@@ -9,7 +9,7 @@ from barnabas.tools.probing.exchanges import Target
 
 
 class OptionError(Exception):
-    """An option makes no sense; the message is for whoever wrote it."""
+    """An option makes no sense; the message is for the user of the command."""
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -49,12 +49,12 @@ def target_of(options: argparse.Namespace) -> Target:
     settings |= dict(_pair(text, "--property") for text in options.property)
     try:
         [endpoint, *others] = parse_bootstrap(options.address)
-        wanted = ClientSettings.of(settings)
+        client_settings = ClientSettings.of(settings)
     except ValueError as error:
         raise OptionError(str(error)) from None
     if others:
         raise OptionError(f"{options.address}: one broker is asked at a time")
-    return Target(endpoint, wanted, options.timeout)
+    return Target(endpoint, client_settings, options.timeout)
 
 
 def _pair(text: str, where: str) -> tuple[str, str]:

@@ -91,25 +91,25 @@ class Report:
             "advertised": [low, high],
             "versions": [
                 {
-                    "version": one.version,
-                    "status": one.status.value,
-                    "reason": one.reason,
-                    "errors": list(one.errors),
+                    "version": verdict.version,
+                    "status": verdict.status.value,
+                    "reason": verdict.reason,
+                    "errors": list(verdict.errors),
                 }
-                for one in self.verdicts
-                if one.key == key
+                for verdict in self.verdicts
+                if verdict.key == key
             ],
         }
 
 
 def served(verdicts: list[Verdict]) -> Versions:
     """Return the first and last version of each API that is honoured; what was not tried counts as it is advertised."""
-    found: Versions = {}
-    for one in verdicts:
-        if one.status in (Status.HONOURED, Status.NOT_TRIED, Status.UNSUPPORTED):
-            low, high = found.get(one.key, (one.version, one.version))
-            found[one.key] = min(low, one.version), max(high, one.version)
-    return found
+    ranges: Versions = {}
+    for verdict in verdicts:
+        if verdict.status in (Status.HONOURED, Status.NOT_TRIED, Status.UNSUPPORTED):
+            low, high = ranges.get(verdict.key, (verdict.version, verdict.version))
+            ranges[verdict.key] = min(low, verdict.version), max(high, verdict.version)
+    return ranges
 
 
 async def probe(target: Target, *, writes: bool = False) -> Report:
@@ -141,7 +141,9 @@ async def probe(target: Target, *, writes: bool = False) -> Report:
     verdicts = await ask_all(target, versions, names)
     quirks = await look_at_all(target, versions, names)
     off = frozenset(
-        one.key for one in verdicts if one.key in FEATURE_APIS and one.status is Status.UNSUPPORTED
+        verdict.key
+        for verdict in verdicts
+        if verdict.key in FEATURE_APIS and verdict.status is Status.UNSUPPORTED
     )
     return Report(
         address=str(endpoint),

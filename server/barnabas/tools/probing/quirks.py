@@ -42,14 +42,14 @@ class Look:
 
 async def look_at_all(target: Target, versions: Versions, names: Names) -> list[Quirk]:
     """Answer every question. Raises ClientError when the broker cannot be reached."""
-    found = []
-    for one in LOOKS:
+    quirks = []
+    for look in LOOKS:
         try:
-            seen, as_kafka = await one.find(target, versions, names)
+            seen, as_kafka = await look.find(target, versions, names)
         except ExchangeError as error:
             seen, as_kafka = str(error), False
-        found.append(Quirk(one.name, seen, as_kafka, one.rule))
-    return found
+        quirks.append(Quirk(look.name, seen, as_kafka, look.rule))
+    return quirks
 
 
 # --- the questions ----------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def _switched_on(
 
 
 UNKNOWN_TAG = b"\x01\xe7\x07\x03abc"
-"""Tagged fields with one that nobody knows: tag 999, three bytes."""
+"""Tagged fields with an unknown tag: 999, three bytes."""
 
 LOOKS = (
     Look(

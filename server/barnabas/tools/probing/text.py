@@ -23,11 +23,11 @@ def lines_of(report: Report) -> Iterator[str]:
     yield from _heading("features")
     rows = [
         [
-            one.name,
-            "-" if one.supported is None else f"{one.supported[0]}-{one.supported[1]}",
-            str(one.finalized or "off"),
+            feature.name,
+            "-" if feature.supported is None else f"{feature.supported[0]}-{feature.supported[1]}",
+            str(feature.finalized or "off"),
         ]
-        for one in report.features
+        for feature in report.features
     ]
     yield from _table(["feature", "supported", "level"], rows) if rows else ["none are named"]
     yield from _heading("limits")
@@ -64,10 +64,10 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     if all(one.status is Status.HONOURED for one in verdicts):
         return "all"
     parts = []
-    for (status, reason), group in groupby(verdicts, lambda one: (one.status, one.reason)):
-        found = list(group)
+    for (status, reason), group in groupby(verdicts, lambda verdict: (verdict.status, verdict.reason)):
+        verdicts_alike = list(group)
         words = reason if status is Status.NOT_TRIED else status.value
-        parts.append(f"{span(found[0].version, found[-1].version)} {words}")
+        parts.append(f"{span(verdicts_alike[0].version, verdicts_alike[-1].version)} {words}")
     return "; ".join(parts)
 
 
@@ -89,7 +89,7 @@ def _heading(text: str) -> Iterator[str]:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield rows in columns; the last column is as wide as it is."""
-    found = [list(head), *map(list, rows)]
-    widths = [max(len(row[column]) for row in found) for column in range(len(head))]
-    for row in found:
+    lines = [list(head), *map(list, rows)]
+    widths = [max(len(row[column]) for row in lines) for column in range(len(head))]
+    for row in lines:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

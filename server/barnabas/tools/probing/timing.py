@@ -32,7 +32,7 @@ async def measure_all(target: Target, versions: Versions, names: Names) -> list[
         async with target.connect():
             pass
 
-    found = [await _measured("connection", CONNECTIONS, connect)]
+    timings = [await _measured("connection", CONNECTIONS, connect)]
     async with target.connect() as wire:
         for key in (API_VERSIONS, METADATA):
             version = min(versions[key][1], registry.info(key).max_stable_version)
@@ -42,8 +42,8 @@ async def measure_all(target: Target, versions: Versions, names: Names) -> list[
                 wire.journal.clear()
                 await wire.ask(request, version)
 
-            found.append(await _measured(f"{registry.name_of(key)} v{version}", REQUESTS, ask))
-    return found
+            timings.append(await _measured(f"{registry.name_of(key)} v{version}", REQUESTS, ask))
+    return timings
 
 
 async def _measured(what: str, count: int, act: Callable[[], Awaitable[None]]) -> Timing:

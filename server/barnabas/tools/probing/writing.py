@@ -44,27 +44,27 @@ class Written:
 
 async def try_writing(target: Target, versions: Versions, name: str) -> list[Written]:
     """Write, read again, and remove what was made. Raises ClientError."""
-    found: list[Written] = []
+    steps: list[Written] = []
     async with target.connect() as wire:
-        writer = _Writer(wire, versions, name, found)
+        writer = _Writer(wire, versions, name, steps)
         try:
             if await writer.make_topic():
                 await writer.produce()
                 await writer.fetch()
                 await writer.commit()
         except ExchangeError as error:
-            found.append(Written("and then", str(error), False))
+            steps.append(Written("and then", str(error), False))
     async with target.connect() as wire:
-        await _Writer(wire, versions, name, found).clean_up()
-    return found
+        await _Writer(wire, versions, name, steps).clean_up()
+    return steps
 
 
 class _Writer:
-    def __init__(self, wire: Wire, versions: Versions, name: str, found: list[Written]) -> None:
+    def __init__(self, wire: Wire, versions: Versions, name: str, steps: list[Written]) -> None:
         self._wire = wire
         self._versions = versions
         self._name = name
-        self._found = found
+        self._steps = steps
         self._topic_id = bytes(16)
         self._sent = 0
 
@@ -78,13 +78,13 @@ class _Writer:
 
     def _say(self, what: str, answer: Any) -> bool:
         codes = [code_name(code) for code, _, _ in error_codes(answer)]
-        self._found.append(Written(what, ", ".join(codes) or "done", not codes))
+        self._steps.append(Written(what, ", ".join(codes) or "done", not codes))
         return not codes
 
     async def make_topic(self) -> bool:
         """Make the topic, and wait for its leader."""
         if CREATE not in self._versions:
-            self._found.append(Written("make a topic", "CreateTopics is not served", False))
+            self._steps.append(Written("make a topic", "CreateTopics is not served", False))
             return False
         topic = {
             "name": self._name,
@@ -99,12 +99,16 @@ class _Writer:
                     "topics": [{"name": self._name}],
                     "allow_auto_topic_creation": self._newest(METADATA) < 4,
                 }
-                found = (await self._ask(METADATA, asked)).topics[0]
-                if not found.error_code and found.partitions and found.partitions[0].leader_id >= 0:
-                    self._topic_id = found.topic_id
+                described = (await self._ask(METADATA, asked)).topics[0]
+                if (
+                    not described.error_code
+                    and described.partitions
+                    and described.partitions[0].leader_id >= 0
+                ):
+                    self._topic_id = described.topic_id
                     return True
                 await trio.sleep(PAUSE_S)
-        self._found.append(Written("find its leader", f"none in {READY_S:g} s", False))
+        self._steps.append(Written("find its leader", f"none in {READY_S:g} s", False))
         return False
 
     async def produce(self) -> None:
@@ -119,7 +123,7 @@ class _Writer:
                     PRODUCE, {"acks": -1, "timeout_ms": 10_000, "topic_data": [topic]}, version
                 )
             except ExchangeError as error:
-                self._found.append(Written(f"Produce v{version}", str(error), False))
+                self._steps.append(Written(f"Produce v{version}", str(error), False))
                 return
             self._sent += self._say(f"Produce v{version}", answer)
 
@@ -130,7 +134,7 @@ class _Writer:
         version = max(1, self._newest(LIST_OFFSETS))
         answer = await self._ask(LIST_OFFSETS, {"replica_id": -1, "topics": [topic]}, version)
         end = answer.topics[0].partitions[0].offset
-        self._found.append(Written("the log end", f"{end} after {self._sent} records", end == self._sent))
+        self._steps.append(Written("the log end", f"{end} after {self._sent} records", end == self._sent))
 
     async def commit(self) -> None:
         """Commit an offset of a group that has no members."""
@@ -156,6 +160,6 @@ class _Writer:
                 named = {"topics": [{"name": self._name}], "topic_names": [self._name], "timeout_ms": 10_000}
                 self._say(f"remove the topic {self._name}", await self._ask(DELETE, named))
         except ExchangeError as error:
-            self._found.append(
+            self._steps.append(
                 Written(f"remove the topic {self._name}", f"{error}: it may still be there", False)
             )

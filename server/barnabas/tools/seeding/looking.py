@@ -46,13 +46,13 @@ def plain_record(partition: int, record: Record) -> JsonObject:
 
 def _data_batches(records: bytes, offset: int, transactions: Iterable[Any]) -> tuple[list[Batch], int]:
     """Return the batches of records that are no markers and not of one of these aborted transactions, and what follows."""
-    found: list[Batch] = []
+    batches: list[Batch] = []
     aborted = AbortedBatches(transactions)
     for position, header in iter_batches(records):
         offset = header.next_offset
         if not aborted.hides(records, position, header) and not header.is_control:
-            found.append((records, position, header))
-    return found, offset
+            batches.append((records, position, header))
+    return batches, offset
 
 
 class Looking:
@@ -99,11 +99,13 @@ class Looking:
         committed: bool = True,
     ) -> list[JsonObject]:
         """Return up to `limit` records from an offset on, partition by partition. Raises NotThereError."""
-        found: list[JsonObject] = []
+        plain_records: list[JsonObject] = []
         for index in self._partitions(topic, partition):
-            records = await self.read(topic, index, offset, limit=limit - len(found), committed=committed)
-            found += [plain_record(index, record) for record in records]
-        return found
+            records = await self.read(
+                topic, index, offset, limit=limit - len(plain_records), committed=committed
+            )
+            plain_records += [plain_record(index, record) for record in records]
+        return plain_records
 
     def _partitions(self, topic: str, partition: int | None) -> list[int]:
         info = self._services.metadata.image.topics.get(topic)
@@ -119,16 +121,16 @@ class Looking:
         self, topic: str, partition: int, offset: int = 0, *, limit: int, committed: bool = True
     ) -> list[Record]:
         """Return up to `limit` records of a partition, without those of aborted transactions if `committed` is set."""
-        found: list[Record] = []
+        result: list[Record] = []
         offset = max(offset, self._log(topic, partition).log_start_offset)
-        while len(found) < limit:
+        while len(result) < limit:
             batches, after = await self._batches(topic, partition, offset, committed=committed)
             for records, position, _ in batches:
-                found += [one for one in read_records(records, position) if one.offset >= offset]
+                result += [one for one in read_records(records, position) if one.offset >= offset]
             if after <= offset:
                 break
             offset = after
-        return found[:limit]
+        return result[:limit]
 
     async def count(
         self, topic: str, partition: int, offset: int = 0, *, committed: bool = True
@@ -150,20 +152,20 @@ class Looking:
     async def _batches(
         self, topic: str, partition: int, offset: int, *, committed: bool
     ) -> tuple[list[Batch], int]:
-        """Return some batches of records, neither markers nor what was aborted, and the offset to go on with.
+        """Return some batches of records, neither markers nor what was aborted, and the offset to resume at.
 
         That is not after `offset` where the partition ends.
         """
         from barnabas.wire.generated.fetch import FetchRequest
 
         offset = max(offset, self._log(topic, partition).log_start_offset)
-        wanted = FetchRequest.FetchPartition(
+        partition_to_fetch = FetchRequest.FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=READ_BYTES
         )
         request = FetchRequest(
             max_bytes=READ_BYTES,
             isolation_level=READ_COMMITTED if committed else 0,
-            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
+            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition_to_fetch])],
         )
         response = await self.local.ask(request, 11)
         (answer,) = response.responses[0].partitions
@@ -187,28 +189,30 @@ class Looking:
 
         if "__consumer_offsets" not in self._services.metadata.image.topics:
             return []
-        response = await self.local.ask_until_known(ListGroupsRequest(), 5, lambda one: int(one.error_code))
+        response = await self.local.ask_until_known(
+            ListGroupsRequest(), 5, lambda response: int(response.error_code)
+        )
         if response.error_code:
             raise SeedError(f"groups: {error_name(response.error_code)}")
         return [
-            {"group": one.group_id, "type": one.group_type, "state": one.group_state}
-            for one in sorted(response.groups, key=lambda one: str(one.group_id))
+            {"group": listed.group_id, "type": listed.group_type, "state": listed.group_state}
+            for listed in sorted(response.groups, key=lambda listed: str(listed.group_id))
         ]
 
     async def group(self, group_id: str) -> JsonObject:
         """Return a group: type, state, members, committed offsets and lag. Raises NotThereError."""
-        known = {one["group"]: one for one in await self.groups()}
-        if group_id not in known:
+        groups_by_id = {one["group"]: one for one in await self.groups()}
+        if group_id not in groups_by_id:
             raise NotThereError(f"there is no group {group_id}")
-        found = dict(known[group_id])
-        described = await self._describe(group_id, found["type"])
-        found["state"] = described.group_state
-        found["members"] = [
-            {"member": one.member_id, "client_id": one.client_id, "host": one.client_host}
-            for one in described.members
+        info = dict(groups_by_id[group_id])
+        described = await self._describe(group_id, info["type"])
+        info["state"] = described.group_state
+        info["members"] = [
+            {"member": member.member_id, "client_id": member.client_id, "host": member.client_host}
+            for member in described.members
         ]
-        found["offsets"] = await self._offsets(group_id)
-        return found
+        info["offsets"] = await self._offsets(group_id)
+        return info
 
     async def _describe(self, group_id: str, kind: str) -> Any:
         from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -224,7 +228,7 @@ class Looking:
         classic: Callable[[], tuple[Any, int]] = lambda: (DescribeGroupsRequest(groups=[group_id]), 5)  # noqa: E731
         request, version = requests.get(kind.lower(), classic)()
         response = await self.local.ask_until_known(
-            request, version, lambda one: int(one.groups[0].error_code)
+            request, version, lambda response: int(response.groups[0].error_code)
         )
         (described,) = response.groups
         if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:

@@ -60,9 +60,9 @@ class Planting:
 
     async def plant(self, seeds: Seeds) -> None:
         """Put all of them in. Raises SeedError."""
-        made = await self.create_topics(seeds.topics)
+        created = await self.create_topics(seeds.topics)
         for topic in seeds.topics:
-            if topic.records and (topic.name in made or not self._only_new):
+            if topic.records and (topic.name in created or not self._only_new):
                 await self.append(topic.name, topic.records)
         await self._commit(seeds.offsets)
         await self._add_acls(seeds)
@@ -91,14 +91,14 @@ class Planting:
             for topic in topics
         ]
         response = await self._local.ask(CreateTopicsRequest(topics=asked, timeout_ms=TIMEOUT_MS), 5)
-        made = set()
+        created = set()
         for answer in response.topics:
             if answer.error_code == ErrorCode.NONE:
-                made.add(answer.name)
+                created.add(answer.name)
             elif answer.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 where = next(topic.where for topic in topics if topic.name == answer.name)
                 raise _refused(f"topic {answer.name}", answer.error_code, answer.error_message, where)
-        return made
+        return created
 
     async def append(self, topic: str, records: Iterable[SeedRecord]) -> list[tuple[int, int]]:
         """Append records and return (partition, offset) of each. Raises SeedError.
@@ -122,8 +122,8 @@ class Planting:
             elif partition is None:
                 partition, turn = turn % len(info.partitions), turn + 1
             timestamp = now_ms if record.timestamp_ms is None else record.timestamp_ms
-            made = Record(0, timestamp, record.key, record.value, list(record.headers))
-            by_partition[partition].append((count, made))
+            encodable = Record(0, timestamp, record.key, record.value, list(record.headers))
+            by_partition[partition].append((count, encodable))
             count += 1
         places: list[tuple[int, int]] = [(-1, -1)] * count
         for partition, numbered in by_partition.items():
@@ -138,7 +138,7 @@ class Planting:
                     topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])],
                 )
                 response = await self._local.ask_until_known(
-                    request, 8, lambda one: int(one.responses[0].partition_responses[0].error_code)
+                    request, 8, lambda response: int(response.responses[0].partition_responses[0].error_code)
                 )
                 answer = response.responses[0].partition_responses[0]
                 if answer.error_code:
@@ -153,28 +153,30 @@ class Planting:
 
     async def _commit(self, offsets: Sequence[SeedOffset]) -> None:
         by_group: dict[str, list[SeedOffset]] = defaultdict(list)
-        for one in offsets:
-            by_group[one.group].append(one)
-        for group, wanted in by_group.items():
-            where = wanted[0].where
+        for offset in offsets:
+            by_group[offset.group].append(offset)
+        for group, seeds in by_group.items():
+            where = seeds[0].where
             await self.coordinate(group, where)
             if self._only_new:
-                known = await self.committed(group, where)
-                wanted = [one for one in wanted if (one.topic, one.partition) not in known]
-            if wanted:
-                await self._commit_of(group, wanted)
+                present = await self.committed(group, where)
+                seeds = [one for one in seeds if (one.topic, one.partition) not in present]
+            if seeds:
+                await self._commit_of(group, seeds)
 
-    async def _commit_of(self, group: str, wanted: Sequence[SeedOffset]) -> None:
+    async def _commit_of(self, group: str, seeds: Sequence[SeedOffset]) -> None:
         from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 
         topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
-        for one in wanted:
-            topic = topics.setdefault(one.topic, OffsetCommitRequest.OffsetCommitRequestTopic(name=one.topic))
+        for seed in seeds:
+            topic = topics.setdefault(
+                seed.topic, OffsetCommitRequest.OffsetCommitRequestTopic(name=seed.topic)
+            )
             topic.partitions.append(
                 OffsetCommitRequest.OffsetCommitRequestPartition(
-                    partition_index=one.partition,
-                    committed_offset=await self._offset_of(one),
-                    committed_metadata=one.metadata,
+                    partition_index=seed.partition,
+                    committed_offset=await self._offset_of(seed),
+                    committed_metadata=seed.metadata,
                 )
             )
         response = await self._local.ask(OffsetCommitRequest(group_id=group, topics=list(topics.values())), 8)
@@ -183,27 +185,27 @@ class Planting:
                 if partition.error_code:
                     what = f"the offset of group {group} for {topic.name}-{partition.partition_index}"
                     place = topic.name, partition.partition_index
-                    where = next(seed.where for seed in wanted if (seed.topic, seed.partition) == place)
+                    where = next(seed.where for seed in seeds if (seed.topic, seed.partition) == place)
                     raise _refused(what, partition.error_code, "", where)
 
-    async def _offset_of(self, one: SeedOffset) -> int:
-        if one.offset not in (EARLIEST, LATEST):
-            return one.offset
-        log = self._local.services.logs.get(one.topic, one.partition)
+    async def _offset_of(self, seed: SeedOffset) -> int:
+        if seed.offset not in (EARLIEST, LATEST):
+            return seed.offset
+        log = self._local.services.logs.get(seed.topic, seed.partition)
         if log is None:
-            what = f"the offset of group {one.group} for {one.topic}-{one.partition}"
-            raise _refused(what, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "", one.where)
-        return log.log_start_offset if one.offset == EARLIEST else log.high_watermark
+            what = f"the offset of group {seed.group} for {seed.topic}-{seed.partition}"
+            raise _refused(what, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "", seed.where)
+        return log.log_start_offset if seed.offset == EARLIEST else log.high_watermark
 
     async def coordinate(self, group: str, where: str = "") -> None:
         """Return when the coordinator of a group answers; the topic of groups is made if need be. Raises SeedError."""
         from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
 
-        found = await self._local.ask_until_known(
-            FindCoordinatorRequest(key=group), 2, lambda one: int(one.error_code)
+        coordinator = await self._local.ask_until_known(
+            FindCoordinatorRequest(key=group), 2, lambda response: int(response.error_code)
         )
-        if found.error_code:
-            raise _refused(f"group {group}", found.error_code, found.error_message, where)
+        if coordinator.error_code:
+            raise _refused(f"group {group}", coordinator.error_code, coordinator.error_message, where)
         await self.committed(group, where)  # which waits until the coordinator has read its partition
 
     async def committed(self, group: str, where: str = "") -> dict[tuple[str, int], int]:
@@ -211,15 +213,15 @@ class Planting:
         from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
 
         response = await self._local.ask_until_known(
-            OffsetFetchRequest(group_id=group, topics=None), 7, lambda one: int(one.error_code)
+            OffsetFetchRequest(group_id=group, topics=None), 7, lambda response: int(response.error_code)
         )
         if response.error_code:
             raise _refused(f"offsets of group {group}", response.error_code, "", where)
         return {
-            (topic.name, one.partition_index): one.committed_offset
+            (topic.name, partition.partition_index): partition.committed_offset
             for topic in response.topics
-            for one in topic.partitions
-            if one.committed_offset >= 0
+            for partition in topic.partitions
+            if partition.committed_offset >= 0
         }
 
     # --- security and quotas --------------------------------------------------------------------------------
@@ -257,14 +259,14 @@ class Planting:
             mechanism = MECHANISMS[name]
             salt = services.entropy.token_bytes(SALT_BYTES)
             salted = salted_password(mechanism, user.password, salt, user.iterations)
-            wanted = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+            upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
                 name=user.name,
                 mechanism=mechanism.type,
                 iterations=user.iterations,
                 salt=salt,
                 salted_password=salted,
             )
-            response = await self._local.ask(AlterUserScramCredentialsRequest(upsertions=[wanted]), 0)
+            response = await self._local.ask(AlterUserScramCredentialsRequest(upsertions=[upsertion]), 0)
             (answer,) = response.results
             if answer.error_code:
                 raise _refused(f"user {user.name}", answer.error_code, answer.error_message, user.where)

@@ -85,16 +85,16 @@ def read_seeds(value: Any, lines: Mapping[Path, int] | None = None, file: str = 
         "users": lambda place: tuple(_user(name, one) for name, one in place.named()),
         "quotas": lambda place: tuple(map(_quota, place.items())),
     }
-    found = {
+    parts = {
         name: readers[name](place) for name, place in root.fields(readers).items() if place.value is not None
     }
     return Seeds(
-        found.get("topics", ()),
-        found.get("groups", ()),
-        found.get("acls", ()),
-        found.get("users", ()),
-        found.get("quotas", ()),
-        root.at("acls").where() if found.get("acls") else "",
+        parts.get("topics", ()),
+        parts.get("groups", ()),
+        parts.get("acls", ()),
+        parts.get("users", ()),
+        parts.get("quotas", ()),
+        root.at("acls").where() if parts.get("acls") else "",
     )
 
 
@@ -155,12 +155,12 @@ class _Place:
             self.fail(f"{what} expected, and there is {_shown(self.value)}")
         return self.value
 
-    def fields(self, known: Iterable[str]) -> dict[str, _Place]:
+    def fields(self, allowed: Iterable[str]) -> dict[str, _Place]:
         """Return the fields of a mapping, all of which must be known."""
-        known = list(known)
-        for name in self.mapping(f"fields ({', '.join(known)})"):
-            if name not in known:
-                self.at(name).fail(f"there is no such field; the fields here are {', '.join(known)}")
+        allowed = list(allowed)
+        for name in self.mapping(f"fields ({', '.join(allowed)})"):
+            if name not in allowed:
+                self.at(name).fail(f"there is no such field; the fields here are {', '.join(allowed)}")
         return {name: self.at(name) for name in self.value}
 
     def named(self) -> Iterator[tuple[str, _Place]]:
@@ -253,8 +253,8 @@ def _record(place: _Place, partitions: int | None) -> SeedRecord:
 
 def _headers(place: _Place) -> Iterator[tuple[str, bytes | None]]:
     """A mapping, or a list of mappings where a name comes more than once."""
-    for one in place.items() if isinstance(place.value, list) else [place]:
-        for name, value in one.named():
+    for mapping in place.items() if isinstance(place.value, list) else [place]:
+        for name, value in mapping.named():
             yield name, _bytes(value)
 
 
@@ -313,19 +313,21 @@ def _offsets(group: str, place: _Place) -> Iterator[SeedOffset]:
                 f"offsets by partition expected ({{0: 5, 1: latest}}), and there is {_shown(partitions.value)}"
             )
         for index in partitions.value:
-            one = partitions.at(index)
+            offset_place = partitions.at(index)
             if isinstance(index, str) and index.isdecimal():  # JSON has no other keys
                 index = int(index)
             if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-                one.fail(f"the number of a partition expected, and there is {_shown(index)}")
-            if isinstance(one.value, dict):
-                fields = one.fields(("offset", "metadata"))
+                offset_place.fail(f"the number of a partition expected, and there is {_shown(index)}")
+            if isinstance(offset_place.value, dict):
+                fields = offset_place.fields(("offset", "metadata"))
                 if "offset" not in fields:
-                    one.fail("the offset is missing")
+                    offset_place.fail("the offset is missing")
                 metadata = fields["metadata"].text() if "metadata" in fields else ""
-                yield SeedOffset(group, topic, index, _offset(fields["offset"]), metadata, one.where())
+                yield SeedOffset(
+                    group, topic, index, _offset(fields["offset"]), metadata, offset_place.where()
+                )
             else:
-                yield SeedOffset(group, topic, index, _offset(one), where=one.where())
+                yield SeedOffset(group, topic, index, _offset(offset_place), where=offset_place.where())
 
 
 def _offset(place: _Place) -> int:
@@ -374,9 +376,9 @@ def _user(name: str, place: _Place) -> SeedUser:
         password.fail("a password in quotes expected")  # nothing of it is shown
     mechanisms = tuple(MECHANISMS)
     if "mechanisms" in fields:
-        for one in fields["mechanisms"].items():
-            if one.text() not in MECHANISMS:
-                one.fail(f"{one.value!r} is not one of {', '.join(MECHANISMS)}")
+        for mechanism in fields["mechanisms"].items():
+            if mechanism.text() not in MECHANISMS:
+                mechanism.fail(f"{mechanism.value!r} is not one of {', '.join(MECHANISMS)}")
         mechanisms = tuple(fields["mechanisms"].value)
     low = max(one.iterations_min for one in MECHANISMS.values())
     high = min(one.iterations_max for one in MECHANISMS.values())
@@ -387,27 +389,27 @@ def _user(name: str, place: _Place) -> SeedUser:
 def _quota(place: _Place) -> SeedQuota:
     parts: dict[str, str] = {}
     quotas: dict[str, float] = {}
-    for name, one in place.named():
+    for name, part in place.named():
         if name in _ENTITY_PARTS:
-            text = one.text()
+            text = part.text()
             parts[name] = "" if text == "default" else text
         else:
-            value = one.value
+            value = part.value
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                one.fail(f"a number expected, and there is {_shown(value)}")
+                part.fail(f"a number expected, and there is {_shown(value)}")
             quotas[name] = float(value)
     entity = QuotaEntity(parts.get("user"), parts.get("client_id"), parts.get("ip"))
     if not parts:
         place.fail(
-            f"to whom the quotas apply is missing ({', '.join(_ENTITY_PARTS)}; default stands for all others)"
+            f"the quotas' user, client or address is missing ({', '.join(_ENTITY_PARTS)}; default stands for all others)"
         )
     try:
-        known = entity.known_quotas
+        valid_keys = entity.known_quotas
     except RequestError as error:
         place.fail(str(error))
     for name in quotas:
-        if name not in known:
-            place.at(name).fail(f"there is no such quota; the quotas here are {', '.join(known)}")
+        if name not in valid_keys:
+            place.at(name).fail(f"there is no such quota; the quotas here are {', '.join(valid_keys)}")
     if not quotas:
-        place.fail(f"a quota is missing ({', '.join(known)})")
+        place.fail(f"a quota is missing ({', '.join(valid_keys)})")
     return SeedQuota(entity, quotas, place.where())

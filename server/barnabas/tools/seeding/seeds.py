@@ -62,7 +62,7 @@ class SeedOffset:
 
 @dataclass(frozen=True, slots=True)
 class SeedUser:
-    """A user who logs in with SCRAM."""
+    """A user that logs in with SCRAM."""
 
     name: str
     password: str = field(repr=False)

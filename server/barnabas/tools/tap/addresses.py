@@ -76,9 +76,9 @@ def changed(key: int, version: int, frame: Buffer, message: Any, address_of: Add
 def changed_end(version: int, size: int, message: Any, address_of: AddressOf) -> tuple[bytes | None, bool]:
     """Return the tagged fields at the end of a Fetch answer with other addresses, and whether the addresses are in them.
 
-    What comes before them has been forwarded with the size of the whole, so they take exactly `size` bytes: a tag that
-    nobody knows fills them up. Addresses that take more than that are left out; a client then asks for metadata, as it
-    does with brokers before KIP-951. None if nothing changes.
+    What comes before them has been forwarded with the size of the whole, so they take exactly `size` bytes: an unknown
+    tag fills them up. Addresses that take more than that are left out; a client then asks for metadata, as it does with
+    brokers before KIP-951. None if nothing changes.
     """
     nodes = message.node_endpoints
     others = [_moved(node, address_of) for node in nodes]

@@ -1,6 +1,6 @@
 """`barnabas serve --tap`: the broker's own requests and answers, shown as a tap in front of it would show them.
 
-The rule: it stands at the interceptor's seam and is given what is decoded already; while it shows no more than somebody can
+The rule: it stands at the interceptor's seam and is given what is decoded already; while it shows no more than a user can
 read, it costs some microseconds a request. What gets no line is not made into an exchange.
 """
 
@@ -53,7 +53,7 @@ class _Seen:
 
 
 class BrokerTap:
-    """Lifecycle: `async with running()` around a broker whose interceptor is `around(...)`."""
+    """Lifecycle: `async with running()` around a broker with the interceptor `around(...)`."""
 
     def __init__(self, text: str) -> None:
         """Take options as `errors,api=Produce,json=FILE`: those of `barnabas tap`. Raises OptionError, FilterError."""

@@ -97,11 +97,13 @@ class CaptureReader:
         head: bytes | None = SECTION.to_bytes(4, "little")
         while head is not None:
             kind: int = Struct(order + "I").unpack(head)[0]
-            size_bytes, known = self._read(4), 8
+            size_bytes, read_size = self._read(4), 8
             if kind == SECTION:  # which reads the same in both byte orders
-                order, interfaces, known = self._byte_order(), [], 12
+                order, interfaces, read_size = self._byte_order(), [], 12
             body = (
-                None if size_bytes is None else self._body(Struct(order + "I").unpack(size_bytes)[0], known)
+                None
+                if size_bytes is None
+                else self._body(Struct(order + "I").unpack(size_bytes)[0], read_size)
             )
             if body is None:
                 self.problem = self.problem or "the file ends in the middle of a block"
@@ -121,11 +123,11 @@ class CaptureReader:
             return ">"
         raise CaptureError(f"the byte order of a section cannot be {(magic or b'').hex() or 'missing'}")
 
-    def _body(self, size: int, known: int) -> bytes | None:
-        """Return what is left of a block of `size` bytes, `known` of which have been read. Raises CaptureError."""
-        if size < known + 4 or size % 4 or size > BLOCK_BYTES_MAX:
+    def _body(self, size: int, read_size: int) -> bytes | None:
+        """Return what is left of a block of `size` bytes, `read_size` of which have been read. Raises CaptureError."""
+        if size < read_size + 4 or size % 4 or size > BLOCK_BYTES_MAX:
             raise CaptureError(f"a block of {size} bytes cannot be: the file is damaged")
-        body = self._read(size - known)
+        body = self._read(size - read_size)
         return None if body is None else body[:-4]
 
 

@@ -1,6 +1,6 @@
 """Connections written as a pcapng file that Wireshark opens: each frame in TCP segments of its own, with a comment.
 
-The rule: what is written is a valid capture at any time: whole blocks, right checksums, sequence numbers that go on.
+The rule: what is written is a valid capture at any time: whole blocks, right checksums, sequence numbers without a gap.
 Sources: the pcapng specification (draft-ietf-opsawg-pcapng), RFC 791, RFC 8200, RFC 9293, RFC 1071.
 """
 
@@ -178,8 +178,8 @@ def checksum_of(data: bytes) -> int:
 
 def _same_family(client: Address, broker: Address) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
     """Return both addresses as bytes, those of IPv4 in IPv6 where only one of them is."""
-    found = [ipaddress.ip_address(host.partition("%")[0]) for host, _ in (client, broker)]
-    packed = [one.packed for one in found]
+    addresses = [ipaddress.ip_address(host.partition("%")[0]) for host, _ in (client, broker)]
+    packed = [one.packed for one in addresses]
     if len(packed[0]) != len(packed[1]):
         packed = [one if len(one) == 16 else b"\0" * 10 + b"\xff\xff" + one for one in packed]
     return (packed[0], client[1]), (packed[1], broker[1])

@@ -1,6 +1,6 @@
 """Connections in a capture, handed to observers as if they were watched. Pure but for the file.
 
-The rule: what the capture lacks (packets, ends of packets, beginnings of connections) is said, and reading goes on at
+The rule: what the capture lacks (packets, ends of packets, beginnings of connections) is said, and reading resumes at
 the next frame that can be found.
 """
 
@@ -92,7 +92,7 @@ class Captured:
         self._budget = Budget(MEMORY_BYTES)
         self._names = TopicNames()
         self._opened: dict[frozenset[Endpoint], tuple[Endpoint, int, int]] = {}
-        """Connections whose SYN was seen: client, sequence numbers of client and broker."""
+        """Connections with a SYN in the capture: client, sequence numbers of client and broker."""
         self.report = Report()
 
     def read(self, file: IO[bytes]) -> Report:

@@ -76,46 +76,46 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    found = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="barnabas tap",
         description="Stand between clients and the brokers of a cluster, and show what they say to each other.",
     )
-    found.add_argument(
+    parser.add_argument(
         "broker",
         metavar="BROKER",
         nargs="?",
         help="HOST:PORT of a broker, or several with commas between them",
     )
-    found.add_argument(
+    parser.add_argument(
         "--listen", metavar="HOST:PORT", type=_address, default=("localhost", 19092),
         help="where clients connect (default: localhost:19092; port 0 for a free one); the other brokers of the cluster "
         "get the ports after it",
     )  # fmt: skip
-    found.add_argument(
+    parser.add_argument(
         "--advertise", metavar="HOST", default="",
         help="the host that clients are told (default: the one that they have connected to)",
     )  # fmt: skip
-    found.add_argument(
+    parser.add_argument(
         "--memory", metavar="MB", type=int, default=MEMORY_BYTES >> 20,
         help="how much large requests and answers may take together while they pass (default: %(default)s)",
     )  # fmt: skip
-    _add_tls(found)
-    add_shown(found)
-    reading = found.add_argument_group("reading a capture instead")
+    _add_tls(parser)
+    add_shown(parser)
+    reading = parser.add_argument_group("reading a capture instead")
     reading.add_argument("--read", metavar="FILE", help="show what is in this pcap or pcapng file")
     reading.add_argument(
         "--port", metavar="PORT", type=int, action="append", default=[],
         help="the port of a broker in the capture; may be repeated (default: every connection that looks like Kafka's)",
     )  # fmt: skip
-    found.add_argument(
+    parser.add_argument(
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
         help="how much to log on standard error (default: %(default)s)",
     )  # fmt: skip
-    return found
+    return parser
 
 
-def _add_tls(found: argparse.ArgumentParser) -> None:
-    clients = found.add_argument_group("TLS with clients")
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    clients = parser.add_argument_group("TLS with clients")
     clients.add_argument("--tls", action="store_true", help="accept clients with TLS only")
     clients.add_argument(
         "--certificate", metavar="FILE", help="the tap's certificate (PEM; default: one is made)"
@@ -128,7 +128,7 @@ def _add_tls(found: argparse.ArgumentParser) -> None:
         "--tls-directory", metavar="DIR", default="barnabas-tap",
         help="where a certificate is made, and its authority for clients to trust (default: %(default)s)",
     )  # fmt: skip
-    brokers = found.add_argument_group("TLS with brokers")
+    brokers = parser.add_argument_group("TLS with brokers")
     brokers.add_argument("--broker-tls", action="store_true", help="reach brokers with TLS")
     brokers.add_argument(
         "--broker-ca", metavar="FILE", help="the authority of their certificates (PEM; default: the system's)"
@@ -144,7 +144,7 @@ def _add_tls(found: argparse.ArgumentParser) -> None:
 
 
 class _OptionParser(argparse.ArgumentParser):
-    """A parser whose errors are raised."""
+    """A parser that raises its errors."""
 
     def error(self, message: str) -> NoReturn:
         """Raise OptionError."""
@@ -153,14 +153,14 @@ class _OptionParser(argparse.ArgumentParser):
 
 def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options for what is shown. Raises OptionError."""
-    found = _OptionParser(prog="--tap", add_help=False, allow_abbrev=False)
-    add_shown(found)
-    return found.parse_args(arguments)
+    parser = _OptionParser(prog="--tap", add_help=False, allow_abbrev=False)
+    add_shown(parser)
+    return parser.parse_args(arguments)
 
 
-def add_shown(found: argparse.ArgumentParser) -> None:
+def add_shown(parser: argparse.ArgumentParser) -> None:
     """Add the options for what is shown and kept."""
-    shown = found.add_argument_group("what is shown")
+    shown = parser.add_argument_group("what is shown")
     shown.add_argument("-v", "--verbose", action="store_true", help="show all fields of requests and answers")
     shown.add_argument("-q", "--quiet", action="store_true", help="show no requests")
     shown.add_argument(
@@ -186,7 +186,7 @@ def add_shown(found: argparse.ArgumentParser) -> None:
         action="store_true",
         help="at the end, say what each client did and what of it is unusual",
     )
-    only = found.add_argument_group("filters (names may have * and ?; may be repeated)")
+    only = parser.add_argument_group("filters (names may have * and ?; may be repeated)")
     only.add_argument(
         "--api", metavar="NAME", action="append", default=[], help="only this API, as in Produce"
     )
@@ -334,8 +334,8 @@ class Views:
         elif with_summary:
             import json
 
-            for one in summary_rendering.as_json(self.summary):
-                print(json.dumps(one), flush=True)
+            for client in summary_rendering.as_json(self.summary):
+                print(json.dumps(client), flush=True)
 
     def close_capture(self) -> str:
         """Write what is left of the capture; returns what went wrong."""
@@ -452,7 +452,7 @@ def _read(options: argparse.Namespace, filter_: Filter) -> int:
         try:
             captured.read(source)
         except BrokenPipeError:
-            raise  # whoever reads this has seen enough
+            raise  # the reader has closed its pipe
         except (CaptureError, OSError) as error:
             print(f"barnabas tap: {options.read}: {error}", file=sys.stderr)
             code = FAILED

@@ -89,14 +89,14 @@ class _Comparison:
     def _arrays(
         self, path: str, name: str, scope: str, old: list[Any], new: list[Any]
     ) -> Iterator[Difference]:
-        for number, (one, other) in enumerate(paired(old, new)):
-            place = f"{path}[{_label(one if one is not None else other, number)}]"
-            if one is None or other is None:
-                yield Difference(place, _brief(one), _brief(other))
-            elif is_dataclass(one):
-                yield from self.structs(f"{place}.", scope, one, other)
+        for number, (old_entry, new_entry) in enumerate(paired(old, new)):
+            place = f"{path}[{_label(old_entry if old_entry is not None else new_entry, number)}]"
+            if old_entry is None or new_entry is None:
+                yield Difference(place, _brief(old_entry), _brief(new_entry))
+            elif is_dataclass(old_entry):
+                yield from self.structs(f"{place}.", scope, old_entry, new_entry)
             else:
-                yield from self._values(place, name, scope, one, other)
+                yield from self._values(place, name, scope, old_entry, new_entry)
 
     def _records(self, path: str, old: Any, new: Any) -> Iterator[Difference]:
         """Compare records by offset, as far as both answers reach: how many one fetch brings is a matter of time.
@@ -130,8 +130,8 @@ def _records_of(data: Any) -> Iterator[tuple[int, _Fields]]:
         return
 
 
-def _record(found: _Fields) -> str:
-    key, value, headers = found
+def _record(record: _Fields) -> str:
+    key, value, headers = record
     shown = f"key {key!r:.60} value {value!r:.60}"
     return f"{shown} headers {headers!r:.60}" if headers else shown
 

@@ -131,7 +131,7 @@ class Cutter:
 
     @property
     def unread(self) -> int:
-        """Number of bytes that come next and nobody looks at: they may be forwarded without `feed`, and `passed` told."""
+        """Number of bytes that come next and are not looked at: they may be forwarded without `feed`, and `passed` told."""
         if self.is_opaque or not self._missing:
             return 0
         if self._skimmer is not None:
@@ -238,7 +238,7 @@ class Cutter:
             self._beginning -= len(part)
 
     def _skim(self, skimmer: FetchSkimmer, part: memoryview) -> tuple[int, bool]:
-        """Take bytes of a frame whose records are not looked at; returns how many, and whether they are held back."""
+        """Take bytes of a frame without a look at its records; returns how many, and whether they are held back."""
         is_end = skimmer.is_end
         taken = skimmer.take(part)
         if is_end:
@@ -250,7 +250,7 @@ class Cutter:
         return taken, is_end
 
     def _finish_skimmed(self, skimmer: FetchSkimmer) -> Data | None:
-        """Hand a frame over whose records were not looked at; returns what is forwarded for its end, if that was held."""
+        """Hand over a frame that passed with unread records; returns what is forwarded for its end, if that was held."""
         end, self._held_end, self._skimmer = self._held_end, bytearray(), None
         try:
             changed = self._owner.end_skimmed(skimmer, self._size, len(end))

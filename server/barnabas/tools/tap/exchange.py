@@ -1,6 +1,6 @@
 """Observations on connections: requests with their answers, openings, ends, and what was odd. Pure.
 
-The rule: times are seconds since 1970, as who observes has them; a message that cannot be decoded has bytes and a reason.
+The rule: times are seconds since 1970, by the observer's clock; a message that cannot be decoded has bytes and a reason.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TopicNames:
         self._names: dict[bytes, str] = {}
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """Return the topic's name; the id's text where nobody has named it yet."""
+        """Return the topic's name; the id's text while no message has named it."""
         return self._names.get(topic_id)
 
     def learn(self, message: Any) -> None:
@@ -132,13 +132,13 @@ class Exchange:
 
 def topics_of(message: Any, name_of: naming.NameOf) -> dict[str, set[int]]:
     """Return the topics that a message names, with their partitions."""
-    found: dict[str, set[int]] = {}
+    topics: dict[str, set[int]] = {}
     if message is not None:
         for topic, partition in naming.topic_partitions(message, name_of):
-            partitions = found.setdefault(topic, set())
+            partitions = topics.setdefault(topic, set())
             if partition is not None:
                 partitions.add(partition)
-    return found
+    return topics
 
 
 class Observer(Protocol):

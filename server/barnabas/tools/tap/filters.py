@@ -26,9 +26,9 @@ class Filter:
 
     def __post_init__(self) -> None:
         """Raise FilterError for an API that Kafka does not have."""
-        known = {registry.name_of(key).lower() for key in APIS}
+        api_names = {registry.name_of(key).lower() for key in APIS}
         for pattern in self.apis:
-            if not any(fnmatchcase(name, pattern.lower()) for name in known):
+            if not any(fnmatchcase(name, pattern.lower()) for name in api_names):
                 raise FilterError(
                     f"Kafka has no API {pattern!r}; they are called Produce, Fetch, OffsetCommit, ..."
                 )

@@ -32,7 +32,7 @@ REAUTHENTICATIONS_PER_MINUTE = 6.0
 JOINS_PER_MINUTE = 6.0
 JOINS_MIN = 10
 OLDEST_PRODUCE, OLDEST_FETCH = 3, 4
-"""The first versions whose records are in the format that brokers keep."""
+"""The first versions with records in the format that brokers keep."""
 
 
 class Finding(NamedTuple):
@@ -90,7 +90,7 @@ def _of_connections(client: Client) -> Iterator[Finding]:
         yield Finding(
             "rebalances",
             f"{client.joins} JoinGroup requests in {seconds:.0f} s (more than {JOINS_PER_MINUTE:g} per minute)",
-            "members come and go, or miss max.poll.interval.ms or session.timeout.ms: nobody consumes meanwhile",
+            "members come and go, or miss max.poll.interval.ms or session.timeout.ms: the group pauses meanwhile",
         )
 
 
@@ -190,5 +190,5 @@ def _of_answers(client: Client) -> Iterator[Finding]:
         yield Finding(
             "odd bytes",
             f"{counted(client.notes, 'note')} on its connections",
-            "bytes that are no frames, frames that are cut short, answers that nobody asked for: they are in the output",
+            "bytes that are no frames, frames that are cut short, answers without a request: they are in the output",
         )

@@ -27,7 +27,7 @@ WITH_SECRETS = frozenset(
         _INCREMENTAL_ALTER_CONFIGS, _ALTER_SCRAM,
     )
 )  # fmt: skip
-"""The APIs whose requests or answers can hold secrets."""
+"""The APIs with requests or answers that can hold secrets."""
 
 
 def masked(exchange: Exchange, frame: Data, *, from_client: bool) -> Data:

@@ -73,8 +73,10 @@ def in_sync(recorded: Place, live: Place) -> bool:
     if bool(recorded.value) != bool(live.value):
         return False
     all_were = set(recorded.value) == set(recorded.holder.replica_nodes)
-    found, of_all = set(live.value), set(live.holder.replica_nodes)
-    return len(found) == len(live.value) and (found == of_all if all_were else found <= of_all)
+    in_sync_now, of_all = set(live.value), set(live.holder.replica_nodes)
+    return len(in_sync_now) == len(live.value) and (
+        in_sync_now == of_all if all_were else in_sync_now <= of_all
+    )
 
 
 def offline(recorded: Place, live: Place) -> bool:
@@ -135,5 +137,5 @@ def _are_listed(ids: Iterable[int], answer: Any) -> bool:
 
 
 def _id_of(broker: Any) -> int:
-    found: int = getattr(broker, "node_id", getattr(broker, "broker_id", -1))
-    return found
+    broker_id: int = getattr(broker, "node_id", getattr(broker, "broker_id", -1))
+    return broker_id

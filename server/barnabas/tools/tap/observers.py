@@ -1,6 +1,6 @@
 """Observers of exchanges: the terminal, a file of JSON lines, the summary, or several of them.
 
-The rule: the terminal shows as much as somebody can read; a file gets all of it.
+The rule: the terminal shows as much as a user can read; a file gets all of it.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ class Several:
 
     def opened(self, connection: Connection, at: float) -> None:
         """Tell of a new connection."""
-        for one in self._observers:
+        for observer in self._observers:
             with _guarded():
-                one.opened(connection, at)
+                observer.opened(connection, at)
 
     def exchanged(self, exchange: Exchange) -> None:
         """Tell of an exchange."""
-        for one in self._observers:
+        for observer in self._observers:
             with _guarded():
-                one.exchanged(exchange)
+                observer.exchanged(exchange)
 
     def noted(self, connection: Connection, at: float, text: str, data: bytes = b"") -> None:
         """Tell of something odd."""
-        for one in self._observers:
+        for observer in self._observers:
             with _guarded():
-                one.noted(connection, at, text, data)
+                observer.noted(connection, at, text, data)
 
     def closed(self, connection: Connection, at: float, reason: str) -> None:
         """Tell of a connection's end."""
-        for one in self._observers:
+        for observer in self._observers:
             with _guarded():
-                one.closed(connection, at, reason)
+                observer.closed(connection, at, reason)
 
 
 class _guarded:  # noqa: N801 - as a context manager it costs less than a generator
@@ -163,8 +163,8 @@ class Terminal:
         return False
 
 
-def _is_failure(found: bool | Exchange) -> bool:
-    return has_failed(found) if isinstance(found, Exchange) else found
+def _is_failure(result: bool | Exchange) -> bool:
+    return has_failed(result) if isinstance(result, Exchange) else result
 
 
 class JsonLines:

@@ -1,4 +1,4 @@
-"""Lines that are written aside: a terminal that is stopped, or a pipe that nobody reads, delays no traffic.
+"""Lines that are written aside: a terminal that is stopped, or a pipe without a reader, delays no traffic.
 
 The rule: what waits is bounded; lines that find no room are counted, and the count is written where they are missing.
 """
@@ -74,7 +74,7 @@ class LineWriter:
 
 
 class DirectWriter:
-    """Writes lines at once: what reads a capture may wait for whoever reads its lines."""
+    """Writes lines at once: the reading of a capture may wait for the reader of its lines."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -82,7 +82,7 @@ class DirectWriter:
         """Why nothing is written any more."""
 
     def put(self, line: str) -> None:
-        """Write a line. Raises BrokenPipeError: whoever reads this has seen enough."""
+        """Write a line. Raises BrokenPipeError where the reader has closed the pipe."""
         if self.failure is not None:
             return
         try:

@@ -40,15 +40,15 @@ class Segment(NamedTuple):
 
 def segment_of(packet: Packet) -> Segment | str | None:
     """Return the TCP segment in a packet; None if there is none, words if it cannot be read."""
-    found = _network_layer(packet.link_type, packet.data)
-    if isinstance(found, str) or found is None:
-        return found
-    if packet.data[found : found + 1] == b"":
+    offset = _network_layer(packet.link_type, packet.data)
+    if isinstance(offset, str) or offset is None:
+        return offset
+    if packet.data[offset : offset + 1] == b"":
         return "packets without an IP header"
-    version = packet.data[found] >> 4
+    version = packet.data[offset] >> 4
     if version == 4:
-        return _ip4(packet, found)
-    return _ip6(packet, found) if version == 6 else None
+        return _ip4(packet, offset)
+    return _ip6(packet, offset) if version == 6 else None
 
 
 def _network_layer(link_type: int, data: bytes) -> int | str | None:

@@ -82,7 +82,7 @@ class Proxy:
         reads_records: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`keeper` makes who keeps the frames of a connection between these addresses.
+        """`keeper` makes the keeper of the frames of a connection between these addresses.
 
         Without it, and without `reads_records`, the record batches of large Fetch answers pass unread.
         """
@@ -121,9 +121,9 @@ class Proxy:
 
     def _listen(self, broker: Address, *, is_needed: bool = False) -> int | None:
         """Return the port that stands for a broker, and listen on it from now on; None where that fails."""
-        known = self._ports.get(broker)
-        if known is None and broker[0] in _LOCAL:
-            known = next(
+        listened = self._ports.get(broker)
+        if listened is None and broker[0] in _LOCAL:
+            listened = next(
                 (
                     port
                     for (host, number), port in self._ports.items()
@@ -131,8 +131,8 @@ class Proxy:
                 ),
                 None,
             )
-        if known is not None:
-            return known
+        if listened is not None:
+            return listened
         if len(self._ports) >= LISTENERS_MAX:
             log.warning("%s:%d is not listened for: there are %d brokers already", *broker, LISTENERS_MAX)
             return None
@@ -146,8 +146,8 @@ class Proxy:
         port: int = sockets[0].getsockname()[1]
         self._ports[broker] = port
         assert self._nursery is not None
-        for one in sockets:
-            one.listen(BACKLOG)
+        for listening_socket in sockets:
+            listening_socket.listen(BACKLOG)
         listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(one)) for one in sockets]
         self._nursery.start_soon(
             partial(
@@ -306,7 +306,7 @@ _TLS_ERRORS = (trio.BrokenResourceError, ssl.SSLError, trio.TooSlowError, OSErro
 
 
 class _WithoutEnd:
-    """An observer of a session whose end is told by who has begun it."""
+    """An observer of a session without its end, which the task that began it reports."""
 
     def __init__(self, observer: Observer) -> None:
         self.opened = observer.opened
@@ -412,7 +412,7 @@ class _Pumps:
         return self._end("the broker closed")
 
     async def _splice(self, count: int) -> int | None:
-        """Forward bytes that nobody looks at; returns how many have been, None when the client or the broker is gone."""
+        """Forward bytes unread; returns how many have been, None when the client or the broker is gone."""
         source, sink = self._broker, self._client
         if not isinstance(source, trio.SocketStream) or not isinstance(sink, trio.SocketStream):
             return 0  # TLS

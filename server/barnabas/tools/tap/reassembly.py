@@ -75,13 +75,13 @@ class Reassembly:
 
     def _wait(self, at: float, sequence: int, payload: bytes, missing: int) -> None:
         self.early += 1
-        known = self._waiting.get(sequence)
-        if known is not None:
-            if len(known[1]) >= len(payload):
+        waiting = self._waiting.get(sequence)
+        if waiting is not None:
+            if len(waiting[1]) >= len(payload):
                 self.repeated_bytes += len(payload)
                 return
-            self.repeated_bytes += len(known[1])
-            self._waiting_bytes -= len(known[1])
+            self.repeated_bytes += len(waiting[1])
+            self._waiting_bytes -= len(waiting[1])
         self._waiting[sequence] = (at, payload, missing)
         self._waiting_bytes += len(payload)
 
@@ -91,13 +91,13 @@ class Reassembly:
     def _take(self, at: float, sequence: int, payload: bytes, missing: int) -> Iterator[Piece]:
         """Give a segment that begins at or before what is to come."""
         assert self._next is not None
-        known = (self._next - sequence) % _WRAP  # so much of it has been given
-        if known >= len(payload) + missing:
+        repeated = (self._next - sequence) % _WRAP  # bytes of it that were given before
+        if repeated >= len(payload) + missing:
             self.repeated_bytes += len(payload)
             return
-        self.repeated_bytes += min(known, len(payload))
-        fresh = payload[known:]
-        missing -= max(0, known - len(payload))
+        self.repeated_bytes += min(repeated, len(payload))
+        fresh = payload[repeated:]
+        missing -= max(0, repeated - len(payload))
         if fresh:
             yield Piece(at, fresh)
         if missing:
@@ -108,10 +108,10 @@ class Reassembly:
         """Give what has waited and is next now."""
         while self._waiting:
             assert self._next is not None
-            ready = [one for one in self._waiting if (self._next - one) % _WRAP < _WRAP // 2]
+            ready = [start for start in self._waiting if (self._next - start) % _WRAP < _WRAP // 2]
             if not ready:
                 return
-            for sequence in sorted(ready, key=lambda one: (one - self._next) % _WRAP):  # type: ignore[operator]
+            for sequence in sorted(ready, key=lambda start: (start - self._next) % _WRAP):  # type: ignore[operator]
                 at, payload, missing = self._waiting.pop(sequence)
                 self._waiting_bytes -= len(payload)
                 yield from self._take(at, sequence, payload, missing)
@@ -120,7 +120,7 @@ class Reassembly:
         """Give up on what is missing before the first segment that waits."""
         assert self._next is not None
         start = self._next
-        first = min(self._waiting, key=lambda one: (one - start) % _WRAP)
+        first = min(self._waiting, key=lambda sequence: (sequence - start) % _WRAP)
         yield Piece(self._waiting[first][0], b"", (first - start) % _WRAP)
         self._next = first
         yield from self._follow()

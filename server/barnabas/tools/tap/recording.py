@@ -84,14 +84,17 @@ def read_recording(file: IO[bytes], ports: Collection[int] = ()) -> Recording:
     captured = Captured(collector, ports=ports)
     recording = Recording(report=captured.read(file))
     chosen = []
-    for exchange in sorted(collector.exchanges, key=lambda one: (one.sent_at, one.connection.id, one.number)):
+    for exchange in sorted(
+        collector.exchanges, key=lambda exchange: (exchange.sent_at, exchange.connection.id, exchange.number)
+    ):
         reason = _why_not(exchange)
         if reason:
             recording.left_out[reason] += 1
         else:
             chosen.append(exchange)
     recording.answered = sorted(
-        (one for one in chosen if one.answered_at is not None), key=lambda one: one.answered_at or 0.0
+        (exchange for exchange in chosen if exchange.answered_at is not None),
+        key=lambda exchange: exchange.answered_at or 0.0,
     )
     _order(chosen, recording)
     return recording
@@ -106,8 +109,8 @@ def _order(chosen: list[Exchange], recording: Recording) -> None:
             if answered_at is None or answered_at > exchange.sent_at:
                 break
             count += 1
-        found = recording.connections.setdefault(exchange.connection.id, [])
-        found.append(Recorded(exchange, count))
+        of_connection = recording.connections.setdefault(exchange.connection.id, [])
+        of_connection.append(Recorded(exchange, count))
 
 
 def _why_not(exchange: Exchange) -> str:

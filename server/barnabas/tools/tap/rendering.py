@@ -1,6 +1,6 @@
 """Exchanges as lines for the terminal and as JSON. Pure.
 
-The rule: one line says who asked what and what came of it; whoever wants all fields asks for them.
+The rule: one line names the client, its request and the outcome; all fields are shown where they are asked for.
 """
 
 from __future__ import annotations
@@ -136,12 +136,12 @@ def _token(token: dict[str, Any]) -> str:
 
 
 def _produce(message: Any) -> list[str]:
-    found = [records.count(one.records) for topic in message.topic_data for one in topic.partition_data]
-    count, batches = sum(max(one.records, 0) for one in found), sum(one.batches for one in found)
-    codecs = sorted({codec for one in found for codec in one.codecs})
+    summaries = [records.count(one.records) for topic in message.topic_data for one in topic.partition_data]
+    count, batches = sum(max(one.records, 0) for one in summaries), sum(one.batches for one in summaries)
+    codecs = sorted({codec for one in summaries for codec in one.codecs})
     words = [
         f"{count} record{'s' * (count != 1)} in {batches} batch{'es' * (batches != 1)}",
-        size_text(sum(one.size for one in found)),
+        size_text(sum(one.size for one in summaries)),
         _ACKS.get(message.acks, f"acks={message.acks}"),
     ]
     if any(codecs):
@@ -157,10 +157,10 @@ def _codec(number: int) -> str:
 
 def _produced(message: Any) -> list[str]:
     offsets = [
-        one.base_offset
+        partition.base_offset
         for topic in message.responses
-        for one in topic.partition_responses
-        if not one.error_code
+        for partition in topic.partition_responses
+        if not partition.error_code
     ]
     if not offsets:
         return []
@@ -280,7 +280,7 @@ def noted(connection: Connection, at: float, text: str, data: bytes) -> str:
 def exchange_as_json(exchange: Exchange, view: RecordsView | None = None) -> dict[str, Any]:
     """Return an exchange as JSON; records are shown by `view`, counted without one."""
     request, response, connection = exchange.request, exchange.response, exchange.connection
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "type": "exchange",
         "at": timestamp(exchange.sent_at),
         "connection": connection.id,
@@ -298,30 +298,30 @@ def exchange_as_json(exchange: Exchange, view: RecordsView | None = None) -> dic
         "request": None if request.message is None else as_json(request.message, records=view),
     }
     if exchange.topics:
-        found["topics"] = {name: sorted(partitions) for name, partitions in exchange.topics.items()}
+        values["topics"] = {name: sorted(partitions) for name, partitions in exchange.topics.items()}
     if request.problem:
-        found["request_problem"] = request.problem
+        values["request_problem"] = request.problem
     if exchange.request_bytes is not None:
-        found["request_hex"] = exchange.request_bytes.hex()
+        values["request_hex"] = exchange.request_bytes.hex()
     if exchange.token is not None:
-        found["sasl"] = exchange.token
+        values["sasl"] = exchange.token
     if response is None:
-        found["unanswered"] = exchange.unanswered
-        return found
-    found["response_bytes"] = response.size
-    found["response"] = None if response.message is None else as_json(response.message, records=view)
+        values["unanswered"] = exchange.unanswered
+        return values
+    values["response_bytes"] = response.size
+    values["response"] = None if response.message is None else as_json(response.message, records=view)
     if exchange.errors:
-        found["errors"] = [
-            {"code": one.code, "name": code_name(one.code), "path": one.path, "about": one.about}
-            for one in exchange.errors
+        values["errors"] = [
+            {"code": error.code, "name": code_name(error.code), "path": error.path, "about": error.about}
+            for error in exchange.errors
         ]
     if response.problem:
-        found["response_problem"] = response.problem
+        values["response_problem"] = response.problem
     if exchange.response_bytes is not None:
-        found["response_hex"] = exchange.response_bytes.hex()
+        values["response_hex"] = exchange.response_bytes.hex()
     if exchange.answer_token is not None:
-        found["sasl_answer"] = exchange.answer_token
-    return found
+        values["sasl_answer"] = exchange.answer_token
+    return values
 
 
 def connection_as_json(kind: str, connection: Connection, at: float, **more: Any) -> dict[str, Any]:

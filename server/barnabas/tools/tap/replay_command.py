@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
     allowed = "\n".join(f"  {name}: {row.reason}" for name, row in MAY_DIFFER.items())
-    found = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="barnabas replay",
         description="Send the requests of a recorded session to another broker, and compare its answers with the "
         "recorded ones.",
@@ -79,35 +79,35 @@ def parser() -> argparse.ArgumentParser:
         "topic ids and leader epochs are replaced by those of the other broker.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument(
+    parser.add_argument(
         "file", metavar="FILE", help="what `barnabas tap --pcap` wrote, or another pcap or pcapng file"
     )
-    found.add_argument(
+    parser.add_argument(
         "--to",
         metavar="BROKER",
         required=True,
         help="HOST:PORT of a broker, or several with commas between them",
     )
-    found.add_argument(
+    parser.add_argument(
         "--speed", choices=SPEEDS, default="max",
         help="max: as soon as the answers are there that a request followed; as-recorded: not before its time either "
         "(default: %(default)s)",
     )  # fmt: skip
-    found.add_argument(
+    parser.add_argument(
         "--config",
         metavar="FILE",
         help="client settings for TLS and SASL, as for librdkafka (NAME=VALUE lines)",
     )
-    found.add_argument(
+    parser.add_argument(
         "--port", metavar="PORT", type=int, action="append", default=[],
         help="the port of a broker in the capture; may be repeated",
     )  # fmt: skip
-    found.add_argument(
+    parser.add_argument(
         "--allow", metavar="FIELD", action="append", default=[],
         help=f"a field that may differ too, as in error_message; {OFFSETS} for all offsets; may be repeated",
     )  # fmt: skip
-    found.add_argument("--json", action="store_true", help="print differences as JSON lines")
-    return found
+    parser.add_argument("--json", action="store_true", help="print differences as JSON lines")
+    return parser
 
 
 async def _run(
@@ -127,8 +127,8 @@ def _show(outcome: Outcome) -> None:
     print(rendering.safe(rendering.line(outcome.exchange)))
     if outcome.failure:
         print(f"    no answer: {outcome.failure}")
-    for one in outcome.differences:
-        print(rendering.safe(f"    {one.path}: recorded {one.recorded}, now {one.live}"))
+    for difference in outcome.differences:
+        print(rendering.safe(f"    {difference.path}: recorded {difference.recorded}, now {difference.live}"))
     sys.stdout.flush()
 
 

@@ -153,14 +153,14 @@ class Replay:
             return
         self._result.sent += 1
         answer = recorded.answer
-        found: list[Difference] = []
+        different: list[Difference] = []
         if answer is not None and live is not None:
             self._substitutes.learn(exchange.connection.id, scope, answer, live)
             self._result.compared += 1
-            found = differences(
+            different = differences(
                 answer, live, self._substitutes, exchange.connection.id, scope, allowed=self._allowed
             )
-        self._settle(recorded, found)
+        self._settle(recorded, different)
 
     def _patience_ms(self, request: Any) -> float:
         """Return how long an answer may take: as long as the request lets the broker wait, and more."""
@@ -168,14 +168,14 @@ class Replay:
         return ANSWER_SECONDS * 1000 + max(0, *waits)
 
     def _settle(
-        self, recorded: Recorded, found: list[Difference] | None = None, *, failure: str = ""
+        self, recorded: Recorded, different: list[Difference] | None = None, *, failure: str = ""
     ) -> None:
-        """Count an outcome, and let those go on who waited for it."""
+        """Count an outcome, and wake the requests that waited for it."""
         exchange = recorded.exchange
         if exchange.response is None:
             failure = ""  # it was not answered when it was recorded either
-        if found or failure:
-            outcome = Outcome(exchange, found or [], failure)
+        if different or failure:
+            outcome = Outcome(exchange, different or [], failure)
             self._result.different.append(outcome)
             self._on_outcome(outcome)
         number = self._numbers.get(id(exchange))

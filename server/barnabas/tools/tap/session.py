@@ -299,7 +299,7 @@ class Session:
         return FetchSkimmer(exchange.request.version, size)
 
     def end_skimmed(self, skimmer: FetchSkimmer, size: int, end_size: int) -> Data | None:
-        """Take a large Fetch answer whose records are not there; returns what is forwarded for its end."""
+        """Take a large Fetch answer without its records; returns what is forwarded for its end."""
         exchange = self._answered(skimmer.kept)
         if exchange is None:
             return None

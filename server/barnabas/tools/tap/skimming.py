@@ -1,4 +1,4 @@
-"""Large Fetch answers whose record batches pass unread: only what stands around them is kept and decoded. Pure.
+"""Large Fetch answers with record batches that pass unread: only what stands around them is kept and decoded. Pure.
 
 The rule: every byte of the frame is either kept or a byte of records; a frame that cannot be told apart so passes as it is.
 """
@@ -18,7 +18,7 @@ END_BYTES_MAX = 64 * 1024
 """Tagged fields at the end of an answer that are larger are no addresses of brokers."""
 
 Needs = Generator[int, None, None]
-"""Gives how many bytes it needs next, and goes on when they are kept."""
+"""Yields how many bytes it needs next, and resumes when they are kept."""
 
 
 class _NoFetchError(Exception):

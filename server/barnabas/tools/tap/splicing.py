@@ -1,4 +1,4 @@
-"""Bytes moved from one socket to another within the kernel, for what nobody looks at.
+"""Bytes moved from one socket to another within the kernel, for bytes that pass unread.
 
 The rule: what has been taken from the source is in the sink, or the connection is over.
 """
@@ -97,5 +97,5 @@ def _opened() -> tuple[int, int]:
 
 
 def _close(pipe: tuple[int, int]) -> None:
-    for one in pipe:
-        os.close(one)
+    for descriptor in pipe:
+        os.close(descriptor)

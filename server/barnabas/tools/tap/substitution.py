@@ -79,9 +79,9 @@ class Substitutes:
                 if old not in NONE_VALUES and new not in NONE_VALUES:
                     self._live[kind, _owner(kind, connection, scope), old] = new
             elif isinstance(old, list) and isinstance(new, list):
-                for one, other in paired(old, new):
-                    if is_dataclass(one) and other is not None:
-                        self._learn(connection, scope, one, other)
+                for old_entry, new_entry in paired(old, new):
+                    if is_dataclass(old_entry) and new_entry is not None:
+                        self._learn(connection, scope, old_entry, new_entry)
             elif is_dataclass(old) and is_dataclass(new):
                 self._learn(connection, scope, old, new)
 
@@ -145,7 +145,7 @@ class Substitutes:
 
 
 def _scope(message: Any, outer: str) -> str:
-    """Return whose generations, epochs and the like the fields of a struct are."""
+    """Return the scope that a struct's generations, epochs and the like belong to: a producer, a group, a topic, ..."""
     producer = getattr(message, "producer_id", None)
     if isinstance(producer, int) and producer >= 0:
         return str(producer)
@@ -174,8 +174,8 @@ def paired(recorded: list[Any], live: list[Any]) -> Iterator[tuple[Any, Any]]:
     names = [_key(one) for one in recorded]
     if recorded and all(name is not None for name in names) and len(set(names)) == len(names):
         others = {_key(one): one for one in live}
-        for name, one in zip(names, recorded, strict=True):
-            yield one, others.pop(name, None)
+        for name, entry in zip(names, recorded, strict=True):
+            yield entry, others.pop(name, None)
         for other in others.values():
             yield None, other
         return

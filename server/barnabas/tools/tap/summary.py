@@ -196,7 +196,7 @@ class Summary:
         return client
 
     def opened(self, connection: Connection, at: float) -> None:  # noqa: ARG002
-        """Count a connection, once it is known whose it is."""
+        """Count a connection, once its client is known."""
         self._unnamed[connection.id] = connection
 
     def exchanged(self, exchange: Exchange) -> None:

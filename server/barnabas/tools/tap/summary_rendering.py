@@ -14,8 +14,8 @@ def as_text(summary: Summary) -> list[str]:
     """Return the summary as lines."""
     lines = []
     for client in summary.clients():
-        who = ", ".join((*sorted(client.software), *(f"user {user}" for user in sorted(client.users))))
-        lines.append(f"{client.name}{f' ({who})' if who else ''}")
+        identity = ", ".join((*sorted(client.software), *(f"user {user}" for user in sorted(client.users))))
+        lines.append(f"{client.name}{f' ({identity})' if identity else ''}")
         lines.append(
             f"  {counted(client.count, 'request')} on "
             f"{counted(client.connections, 'connection')} in {client.seconds:.1f} s: {_apis(client)}"
@@ -37,7 +37,8 @@ def as_text(summary: Summary) -> list[str]:
         slow = sorted(client.latencies.items(), key=lambda item: -item[1].max_ms)[:3]
         if slow:
             shown = ", ".join(
-                f"{api} {one.total_ms / one.count:.1f} ms, at most {one.max_ms:.1f}" for api, one in slow
+                f"{api} {latency.total_ms / latency.count:.1f} ms, at most {latency.max_ms:.1f}"
+                for api, latency in slow
             )
             lines.append(f"  latency: {shown}")
         if client.errors:
@@ -58,9 +59,9 @@ def _apis(client: Client) -> str:
         by_api.setdefault(api, []).append((version, count))
     ordered = sorted(by_api.items(), key=lambda item: -sum(count for _, count in item[1]))
     return ", ".join(
-        f"{api}{' ' + '+'.join(f'v{version}' for version, _ in sorted(found)) if found[0][0] >= 0 else ''} "
-        f"{sum(count for _, count in found)}"
-        for api, found in ordered
+        f"{api}{' ' + '+'.join(f'v{version}' for version, _ in sorted(counts)) if counts[0][0] >= 0 else ''} "
+        f"{sum(count for _, count in counts)}"
+        for api, counts in ordered
     )
 
 
@@ -80,11 +81,11 @@ def as_json(summary: Summary) -> list[dict[str, Any]]:
             ],
             "latency_ms": {
                 api: {
-                    "count": one.count,
-                    "mean": round(one.total_ms / one.count, 3),
-                    "max": round(one.max_ms, 3),
+                    "count": latency.count,
+                    "mean": round(latency.total_ms / latency.count, 3),
+                    "max": round(latency.max_ms, 3),
                 }
-                for api, one in sorted(client.latencies.items())
+                for api, latency in sorted(client.latencies.items())
             },
             "errors": [
                 {"api": api, "code": code, "name": code_name(code), "count": count}

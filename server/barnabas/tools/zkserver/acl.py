@@ -1,7 +1,7 @@
 """Access to znodes: entries of an ACL, and how they are matched. Pure.
 
-Schemes: `world` (everybody), `auth` (whoever has made the znode; becomes the creator's own entries), `digest` (user and
-password), `sasl` (a user who has logged in), `ip` (an address or a network).
+Schemes: `world` (every client), `auth` (the creator of the znode; becomes the creator's own entries), `digest` (user and
+password), `sasl` (a user that has logged in), `ip` (an address or a network).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Permission(IntFlag):
 
 
 class Identity(NamedTuple):
-    """Identity of somebody, in one scheme."""
+    """Identity of a client, in one scheme."""
 
     scheme: str
     id: str
@@ -43,9 +43,9 @@ class Acl(NamedTuple):
 
 ANYONE = Identity("world", "anyone")
 LOGINS = ("digest", "sasl")
-"""Schemes in which a client proves who it is."""
+"""Schemes in which a client proves its identity."""
 OPEN = (Acl(Permission.ALL, ANYONE),)
-"""Everybody may do everything."""
+"""Every client may do everything."""
 
 
 def digest_identity(credentials: bytes) -> Identity:
@@ -60,10 +60,10 @@ def digest_identity(credentials: bytes) -> Identity:
     return Identity("digest", f"{user}:{base64.b64encode(digest).decode()}")
 
 
-def resolve(wanted: Sequence[Acl], own: Collection[Identity]) -> tuple[Acl, ...]:
+def resolve(requested: Sequence[Acl], own: Collection[Identity]) -> tuple[Acl, ...]:
     """Return the ACL of a new znode as it is kept. Raises RefusedError with INVALID_ACL."""
     entries: dict[Acl, None] = {}
-    for entry in wanted:
+    for entry in requested:
         scheme, name = entry.identity
         if scheme == "auth":
             mine = [identity for identity in own if identity.scheme in LOGINS]
@@ -71,7 +71,7 @@ def resolve(wanted: Sequence[Acl], own: Collection[Identity]) -> tuple[Acl, ...]
                 raise RefusedError(Code.INVALID_ACL, "scheme auth, and the client has not said who it is")
             entries.update(dict.fromkeys(Acl(entry.permissions, identity) for identity in mine))
             continue
-        known = (
+        is_valid = (
             name == "anyone"
             if scheme == "world"
             else ":" in name
@@ -80,7 +80,7 @@ def resolve(wanted: Sequence[Acl], own: Collection[Identity]) -> tuple[Acl, ...]
             if scheme == "sasl"
             else scheme == "ip" and _network(name) is not None
         )
-        if not known:
+        if not is_valid:
             raise RefusedError(Code.INVALID_ACL, f"{scheme}:{name}")
         entries[entry] = None
     if not entries:
@@ -99,12 +99,12 @@ def require(acl: Sequence[Acl], permission: int, own: Collection[Identity]) -> N
     raise RefusedError(Code.NO_AUTH)
 
 
-def _matches(own: Identity, wanted: Identity) -> bool:
-    if own.scheme != wanted.scheme:
+def _matches(own: Identity, allowed: Identity) -> bool:
+    if own.scheme != allowed.scheme:
         return False
     if own.scheme != "ip":
-        return own.id == wanted.id
-    network = _network(wanted.id)
+        return own.id == allowed.id
+    network = _network(allowed.id)
     return network is not None and ipaddress.ip_address(own.id) in network
 
 

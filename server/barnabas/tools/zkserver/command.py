@@ -23,7 +23,7 @@ DIGEST_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 
 class SetupError(Exception):
-    """An option that cannot be used; the text is for whoever has given it."""
+    """An option that cannot be used; the text is for the user of the command."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -43,28 +43,28 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    found = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="barnabas zookeeper",
         description="Start a ZooKeeper server of one node, for clusters on one machine. It has no quorum: where a "
         "cluster must outlive its machine, use Apache ZooKeeper on three.",
     )
-    found.add_argument(
+    parser.add_argument(
         "--listen", type=_address, default=("localhost", 2181), metavar="HOST:PORT",
         help="where to listen (default: localhost:2181); port 0 for a free one",
     )  # fmt: skip
-    found.add_argument(
+    parser.add_argument(
         "--data", metavar="DIR", help="where to keep znodes (default: ~/.local/state/barnabas-zookeeper)"
     )
-    found.add_argument(
+    parser.add_argument(
         "--jaas", metavar="FILE",
         help=f"a JAAS file as Apache ZooKeeper has it: the users of its section Server ({DIGEST_MODULE} required "
         'user_NAME="PASSWORD";) may log in by SASL',
     )  # fmt: skip
-    found.add_argument(
+    parser.add_argument(
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
         help="how much to log on standard error (default: %(default)s)",
     )  # fmt: skip
-    return found
+    return parser
 
 
 def _address(text: str) -> tuple[str, int]:

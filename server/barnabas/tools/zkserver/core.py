@@ -69,7 +69,7 @@ from barnabas.tools.zkserver.tree import (
 from barnabas.tools.zkserver.watches import Watches, WatchKind
 
 _FOR_ALL = (Op.AUTH, Op.SASL, Op.PING, Op.CLOSE_SESSION)
-"""Requests that a client may send before it has said who it is, where that is required."""
+"""Requests that a client may send before it is authenticated, where that is required."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,12 @@ class Transaction:
 
 @dataclass(slots=True)
 class Peer:
-    """State of one connection whose session has begun, as the server knows it."""
+    """State of a connection after its session has begun, as the server knows it."""
 
     session: Session
     identities: set[Identity] = field(default_factory=set)
     is_closed: bool = False
-    """True once nothing more is answered: its session has ended, or the client is not who it says."""
+    """True once nothing more is answered: its session has ended, or its client has failed to authenticate."""
     login: DigestServer | None = None
     """The login by SASL that it has begun."""
     refusal: str = ""
@@ -128,7 +128,7 @@ class Core:
         required: Identity | None = None,
         login: Callable[[], DigestServer] | None = None,
     ) -> None:
-        """`required` is who alone may do anything, None for everybody; `login` begins a login by SASL, None without any."""
+        """`required` alone may do anything, None for all clients; `login` begins a login by SASL, None without any."""
         self.tree = Tree()
         self.sessions = Sessions()
         self.watches = Watches()
@@ -204,7 +204,7 @@ class Core:
         self._tell(batch.events)
 
     def remove_expired_nodes(self, now_ms: int) -> None:
-        """Remove containers that had children, and znodes whose time to live is over."""
+        """Remove containers that had children, and znodes at the end of their time to live."""
         for path in list(self.tree.expired(now_ms)):
             batch = _Batch(self, self.zxid + 1, now_ms)
             batch.apply(NodeDeleted(path))
@@ -483,14 +483,14 @@ class Core:
                 check_version(path, node.version, version)
                 return b""
 
-    def _create(self, wanted: Create, peer: Peer, batch: _Batch) -> bytes:
-        check_data(wanted.data)
-        if "/" not in wanted.path:
-            raise RefusedError(Code.BAD_ARGUMENTS, f"{wanted.path!r} is no path of a znode")
-        acl = acls.resolve(wanted.acl, peer.identities)
-        parent = self.tree.node(parent_of(wanted.path))
+    def _create(self, request: Create, peer: Peer, batch: _Batch) -> bytes:
+        check_data(request.data)
+        if "/" not in request.path:
+            raise RefusedError(Code.BAD_ARGUMENTS, f"{request.path!r} is no path of a znode")
+        acl = acls.resolve(request.acl, peer.identities)
+        parent = self.tree.node(parent_of(request.path))
         acls.require(parent.acl, Permission.CREATE, peer.identities)
-        path = self.tree.check_create(wanted.path, parent, is_sequence=wanted.is_sequence)
-        owner = peer.session.session_id if wanted.kind is Kind.EPHEMERAL else 0
-        batch.apply(NodeCreated(path, wanted.data, acl, wanted.kind, owner, wanted.ttl_ms))
-        return encode_string(path) + (self.tree.nodes[path].stat() if wanted.wants_stat else b"")
+        path = self.tree.check_create(request.path, parent, is_sequence=request.is_sequence)
+        owner = peer.session.session_id if request.kind is Kind.EPHEMERAL else 0
+        batch.apply(NodeCreated(path, request.data, acl, request.kind, owner, request.ttl_ms))
+        return encode_string(path) + (self.tree.nodes[path].stat() if request.wants_stat else b"")

@@ -147,7 +147,7 @@ def type_of_part(op: int, write: Write) -> int:
 
 
 def decode_parts(reader: Reader) -> Iterator[int]:
-    """Yield the type of each part of `multi`; whoever iterates reads the part's body before the next one."""
+    """Yield the type of each part of `multi`; the caller reads the part's body before the next one."""
     while True:
         op, is_end, _ = reader.int32(), reader.boolean(), reader.int32()
         if is_end:

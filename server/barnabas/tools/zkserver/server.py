@@ -1,6 +1,6 @@
 """The server: connections, the journal, and what is sent when.
 
-The rule: whatever is sent has been decided after certain transactions, and waits until those are on disk. So nobody ever
+The rule: whatever is sent has been decided after certain transactions, and waits until those are on disk. So no client
 learns of what a crash could take back, and many transactions go to disk together.
 """
 
@@ -205,13 +205,15 @@ class Server:
                 connection.wake()
 
     async def _tick_forever(self) -> None:
-        """End the sessions of clients that are gone, and the znodes whose time is over."""
+        """End the sessions of clients that are gone, and remove the znodes that have expired."""
         ticks, last_ms = 0, _clock_ms()
         while True:
             await trio.sleep(TICK_SECONDS)
             ticks += 1
             clock_ms = _clock_ms()
-            if clock_ms - last_ms > 4 * TICK_SECONDS * 1000:  # nobody could be heard while this process stood
+            if (
+                clock_ms - last_ms > 4 * TICK_SECONDS * 1000
+            ):  # no client could be heard while this process stood
                 self.core.sessions.wait_for_all(clock_ms)
             last_ms = clock_ms
             for session_id in self.core.sessions.expired(clock_ms):

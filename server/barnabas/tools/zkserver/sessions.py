@@ -1,4 +1,4 @@
-"""Sessions: who has one, and when it ends for want of a sign of life. Pure."""
+"""Sessions of clients, and when each ends for want of a sign of life. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Sessions:
         session.ends_ms = now_ms + session.timeout_ms
 
     def set_timeout(self, session: Session, timeout_ms: int, now_ms: int) -> None:
-        """Change how long it goes on without a sign of life, as a client may when it connects again."""
+        """Change how long it lives without a sign of life, as a client may when it connects again."""
         session.timeout_ms = timeout_ms
         session.ends_ms = now_ms + timeout_ms
         heapq.heappush(self._due, (session.ends_ms, session.session_id))
@@ -56,7 +56,7 @@ class Sessions:
         self._sessions.pop(session_id, None)
 
     def wait_for_all(self, now_ms: int) -> None:
-        """Give each its whole time from now on, after a time in which nobody could give a sign of life."""
+        """Give each its whole time from now on, after a time in which no client could give a sign of life."""
         self._due = []
         for session in self._sessions.values():
             session.ends_ms = now_ms + session.timeout_ms
@@ -64,7 +64,7 @@ class Sessions:
         heapq.heapify(self._due)
 
     def expired(self, now_ms: int) -> list[int]:
-        """Return the ids of the sessions whose time is over, each once; they go on until `end`."""
+        """Return the ids of the sessions that have expired, each once; they live until `end`."""
         over: dict[int, None] = {}
         while self._due and self._due[0][0] <= now_ms:
             _, session_id = heapq.heappop(self._due)

@@ -1,8 +1,8 @@
 """State that survives a restart: a journal of transactions, and now and then a snapshot of everything.
 
-The rule: a transaction is on disk before anybody learns of it. A directory has one snapshot that counts, the newest one
-that is whole, and the journals that begin after it; what a crash has torn at the end of the last journal nobody has
-learned of.
+The rule: a transaction is on disk before any client learns of it. A directory has one snapshot that counts, the newest one
+that is whole, and the journals that begin after it; no client has learned of what a crash has torn at the end of the last
+journal.
 
 Files: `snapshot-ZXID` (state after that transaction) and `journal-ZXID` (transactions from that one on), ZXID in 16
 hexadecimal digits. Journal: per transaction size and CRC-32C (4 bytes each), then the transaction.

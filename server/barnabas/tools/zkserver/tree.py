@@ -1,6 +1,6 @@
 """The znodes, and how each change of them is carried out. Pure.
 
-The rule: whoever asks for a change has it checked first (`check_*`); `apply` carries out what was checked, the same way
+The rule: the caller has a change checked first (`check_*`); `apply` carries out what was checked, the same way
 when it happens and when it is read from the journal, and never fails.
 """
 
@@ -166,10 +166,10 @@ def check_data(data: bytes | None) -> None:
         raise RefusedError(Code.BAD_ARGUMENTS, f"{len(data)} bytes of data")
 
 
-def check_version(what: str, version: int, wanted: int) -> None:
-    """Raise RefusedError with BAD_VERSION unless this version is wanted, or any."""
-    if wanted not in (ANY_VERSION, version):
-        raise RefusedError(Code.BAD_VERSION, f"{what} has version {version}, not {wanted}")
+def check_version(what: str, version: int, expected: int) -> None:
+    """Raise RefusedError with BAD_VERSION unless this version is expected, or any."""
+    if expected not in (ANY_VERSION, version):
+        raise RefusedError(Code.BAD_VERSION, f"{what} has version {version}, not {expected}")
 
 
 class Tree:
@@ -186,10 +186,10 @@ class Tree:
 
     def node(self, path: str) -> Znode:
         """Return a znode; the empty path is the root's, too. Raises RefusedError."""
-        found = self.nodes.get(path or ROOT)
-        if found is None:
+        znode = self.nodes.get(path or ROOT)
+        if znode is None:
             raise RefusedError(Code.NO_NODE, path)
-        return found
+        return znode
 
     def put(self, path: str, node: Znode) -> None:
         """Put a znode where it was from the beginning, or at the time of a snapshot; its parent is there."""
@@ -237,7 +237,7 @@ class Tree:
         parent_path, _, name = path.rpartition("/")
         parent = self.nodes[parent_path or ROOT]
         before = parent.children_modified
-        made = Znode(
+        znode = Znode(
             change.data,
             change.acl,
             zxid,
@@ -249,12 +249,12 @@ class Tree:
             change.owner,
             change.ttl_ms,
         )
-        self._add(path, name, made, parent)
+        self._add(path, name, znode, parent)
         parent.creates += 1
         parent.children_modified = zxid
 
         def undo() -> None:
-            self._remove(path, name, made, parent)
+            self._remove(path, name, znode, parent)
             parent.creates -= 1
             parent.children_modified = before
 
@@ -322,7 +322,7 @@ class Tree:
         return sorted(self.of_session.get(session_id, ()))
 
     def expired(self, now_ms: int) -> Iterator[str]:
-        """Return the paths of containers and of znodes with a time to live whose end has come."""
+        """Return the paths of containers and of znodes with a time to live that is over."""
         for path in sorted(self.expiring):
             node = self.nodes[path]
             if node.children:

@@ -68,8 +68,8 @@ class Watches:
         """Remove a session's watches of this kind. Raises RefusedError with NO_WATCHER if there is none."""
         if not self.has(kind, path, session_id):
             raise RefusedError(Code.NO_WATCHER, path)
-        for one in self._kinds(kind):
-            self._discard(one, path, session_id, *_Mode)
+        for watch_kind in self._kinds(kind):
+            self._discard(watch_kind, path, session_id, *_Mode)
 
     def _kinds(self, kind: WatchKind) -> Iterable[WatchKind]:
         return tuple(self._watchers) if kind is WatchKind.ANY else (kind,)
@@ -106,7 +106,7 @@ class Watches:
                 yield session_id, event, path
 
     def _called(self, kind: WatchKind, event: EventType, path: str) -> dict[int, None]:
-        """The sessions whose watch of this kind an event is for."""
+        """The sessions with a watch of this kind for an event."""
         sessions: dict[int, None] = {}
         for session_id, modes in tuple(self._watchers[kind].get(path, {}).items()):
             if modes != {_Mode.RECURSIVE}:

@@ -175,7 +175,7 @@ def test_an_empty_file_describes_nothing(tmp_path: Path) -> None:
             2,
             "quotas[0].speed: there is no such quota; the quotas here are producer_byte_rate",
         ),
-        ("quotas:\n  - {producer_byte_rate: 1}", 2, "to whom the quotas apply is missing"),
+        ("quotas:\n  - {producer_byte_rate: 1}", 2, "the quotas' user, client or address is missing"),
         ("quotas:\n  - {user: a, producer_byte_rate: fast}", 2, "a number expected, and there is 'fast'"),
         ("topics:\n  t: {a: b", 2, "expected"),
         ("topics:\n  t:\n  t:\n", 3, "t stands here twice"),

@@ -241,7 +241,7 @@ def test_quotas_are_for_users_and_clients_by_name_or_for_all_others(said, entity
     ("said", "reason"),
     [
         ({"user": "u"}, "a quota is missing"),
-        ({"producer_byte_rate": 5}, "to whom the quotas apply is missing"),
+        ({"producer_byte_rate": 5}, "the quotas' user, client or address is missing"),
         ({"user": "u", "producer_byte_rate": True}, "a number expected"),
         ({"user": "u", "producer_byte_rate": float("inf")}, "a number expected"),
         ({"user": "u", "producer_byte_rate": float("nan")}, "a number expected"),

@@ -110,11 +110,11 @@ async def read(
 
 def records_in(data: Any) -> list[Record]:
     """Return the records of a Fetch answer, control batches left out; of magic 2."""
-    found: list[Record] = []
+    records: list[Record] = []
     for at, header in iter_batches(data or b""):
         if header.magic == 2 and not header.is_control:
-            found += read_records(data, at)
-    return found
+            records += read_records(data, at)
+    return records
 
 
 def values_in(data: Any) -> list[bytes | None]:
@@ -142,7 +142,7 @@ async def begin(
     """Begin a producer; return its id and epoch. A transaction that ends is waited for."""
     asked: Mapping[str, Any] = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000} | more
     answer = await trial.until(
-        "InitProducerId", asked, lambda found: found.error_code not in LATER, "InitProducerId", version
+        "InitProducerId", asked, lambda response: response.error_code not in LATER, "InitProducerId", version
     )
     trial.expect(answer, {"error_code": 0})
     return answer.producer_id, answer.producer_epoch

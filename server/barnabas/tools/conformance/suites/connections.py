@@ -49,8 +49,8 @@ async def _in_order(trial: Trial) -> None:
     async with trial.connection() as wire:
         await wire.send(b"".join(_versions(number) for number in range(MANY)))
         for number in range(MANY):
-            found, _ = decode_response(memoryview(await wire.frame()), API_VERSIONS, 0)
-            trial.check(found == number, f"answer {number} has the correlation id {found}")
+            correlation_id, _ = decode_response(memoryview(await wire.frame()), API_VERSIONS, 0)
+            trial.check(correlation_id == number, f"answer {number} has the correlation id {correlation_id}")
 
 
 async def _byte_by_byte(trial: Trial) -> None:
@@ -58,8 +58,11 @@ async def _byte_by_byte(trial: Trial) -> None:
     async with trial.connection() as wire:
         for byte in _versions(5):
             await wire.send(bytes([byte]))
-        found, answer = decode_response(memoryview(await wire.frame()), API_VERSIONS, 0)
-        trial.check((found, answer.error_code) == (5, 0), f"answered with {found}, {answer.error_code}")
+        correlation_id, answer = decode_response(memoryview(await wire.frame()), API_VERSIONS, 0)
+        trial.check(
+            (correlation_id, answer.error_code) == (5, 0),
+            f"answered with {correlation_id}, {answer.error_code}",
+        )
 
 
 async def _correlation(trial: Trial) -> None:
@@ -139,5 +142,5 @@ async def _waiting(trial: Trial) -> None:
             await wire.ask_frame(_versions(), API_VERSIONS, 0)
         await trio.sleep(0.05)
         await slow.send(frame[7:])
-        found, _ = decode_response(memoryview(await slow.frame()), API_VERSIONS, 0)
-        trial.check(found == 3, f"the correlation id is {found}")
+        correlation_id, _ = decode_response(memoryview(await slow.frame()), API_VERSIONS, 0)
+        trial.check(correlation_id == 3, f"the correlation id is {correlation_id}")

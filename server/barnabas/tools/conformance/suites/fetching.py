@@ -68,24 +68,24 @@ def cases() -> Iterator[Case]:
 async def _waits(trial: Trial) -> None:
     """A Fetch with min_bytes waits until records come."""
     topic = await trial.new_topic()
-    found: list[Any] = []
+    responses: list[Any] = []
 
     async def fetch() -> None:
-        found.append(await read(trial, topic, max_wait_ms=WAIT_MS, min_bytes=1))
+        responses.append(await read(trial, topic, max_wait_ms=WAIT_MS, min_bytes=1))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(fetch)
         async with trial.connection() as wire:
             await append(trial, topic, batch(b"a"), wire=wire)
-    trial.check(values_in(found[0].records) == [b"a"], f"read {values_in(found[0].records)}")
+    trial.check(values_in(responses[0].records) == [b"a"], f"read {values_in(responses[0].records)}")
 
 
 async def _waits_no_longer(trial: Trial) -> None:
     """A Fetch that gets nothing is answered, empty, when max_wait_ms have passed."""
     topic = await trial.new_topic()
     began = trio.current_time()
-    found = await read(trial, topic, max_wait_ms=300, min_bytes=1)
-    trial.check(not found.records, "there are records")
+    response = await read(trial, topic, max_wait_ms=300, min_bytes=1)
+    trial.check(not response.records, "there are records")
     trial.check(
         trio.current_time() - began > 0.25,
         f"answered after {(trio.current_time() - began) * 1000:.0f} ms, not 300",
@@ -97,9 +97,9 @@ async def _one_batch(trial: Trial) -> None:
     topic = await trial.new_topic()
     for number in range(5):
         await appended(trial, topic, batch(b"%d" % number * 500))
-    found = await read(trial, topic, partition_max_bytes=700)
+    response = await read(trial, topic, partition_max_bytes=700)
     trial.check(
-        len(values_in(found.records)) == 1, f"{len(values_in(found.records))} batches are read, not 1"
+        len(values_in(response.records)) == 1, f"{len(values_in(response.records))} batches are read, not 1"
     )
 
 
@@ -125,8 +125,8 @@ async def _order(trial: Trial) -> None:
         {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1000} for index in (2, 0, 1)
     ]
     answer = await trial.ask("Fetch", asked)
-    found = [one.partition_index for one in answer.responses[0].partitions]
-    trial.check(found == [2, 0, 1], f"the order is {found}, not 2, 0, 1")
+    indexes = [one.partition_index for one in answer.responses[0].partitions]
+    trial.check(indexes == [2, 0, 1], f"the order is {indexes}, not 2, 0, 1")
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------
@@ -168,10 +168,12 @@ async def _incremental(trial: Trial) -> None:
     )
     await appended(trial, topic, batch(b"a"), index=1)
     answer = await trial.ask("Fetch", _next(session, 2))
-    found = [
-        (one.partition_index, values_in(one.records)) for each in answer.responses for one in each.partitions
+    records_by_partition = [
+        (partition.partition_index, values_in(partition.records))
+        for topic_response in answer.responses
+        for partition in topic_response.partitions
     ]
-    trial.check(found == [(1, [b"a"])], f"answered with {found}")
+    trial.check(records_by_partition == [(1, [b"a"])], f"answered with {records_by_partition}")
 
 
 async def _forgotten(trial: Trial) -> None:
@@ -201,13 +203,13 @@ async def _closed(trial: Trial) -> None:
 
 
 async def _by_time(trial: Trial) -> None:
-    """A time is answered with the first offset whose record is not before it, across batches."""
+    """A time is answered with the first offset of a record that is not before it, across batches."""
     topic = await trial.new_topic()
     first = 1_650_000_000_000
     for number in range(5):
         await appended(trial, topic, batch(b"a", b"b", timestamp_ms=first + number * 1000))
-    found = [await offset_at(trial, topic, first + after) for after in (0, 1, 2000, 4000, 4001)]
-    trial.check(found == [0, 2, 4, 8, -1], f"the offsets are {found}, not 0, 2, 4, 8, -1")
+    offsets = [await offset_at(trial, topic, first + after) for after in (0, 1, 2000, 4000, 4001)]
+    trial.check(offsets == [0, 2, 4, 8, -1], f"the offsets are {offsets}, not 0, 2, 4, 8, -1")
 
 
 async def _deleted(trial: Trial) -> None:
@@ -224,5 +226,5 @@ async def _deleted(trial: Trial) -> None:
     await trial.expecting(
         "Fetch", reading(topic, 1), {"responses.0.partitions.0.error_code": "OFFSET_OUT_OF_RANGE"}
     )
-    found = await read(trial, topic, 2)
-    trial.check(values_in(found.records) == [b"2", b"3"], f"read {values_in(found.records)}")
+    response = await read(trial, topic, 2)
+    trial.check(values_in(response.records) == [b"2", b"3"], f"read {values_in(response.records)}")

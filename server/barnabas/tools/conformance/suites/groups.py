@@ -66,7 +66,7 @@ async def join(trial: Trial, group: str, member_id: str = "", **changes: Any) ->
     """Join, again with the id that the first answer gives; return the answer when the group is complete."""
     asked = joining(group, member_id, **changes)
     answer = await trial.until(
-        "JoinGroup", asked, lambda found: found.error_code not in COORDINATOR_COMES, "JoinGroup"
+        "JoinGroup", asked, lambda response: response.error_code not in COORDINATOR_COMES, "JoinGroup"
     )
     if answer.error_code == MEMBER_ID_REQUIRED:
         answer = await trial.ask("JoinGroup", asked | {"member_id": answer.member_id})
@@ -124,7 +124,7 @@ async def _two(trial: Trial) -> None:
     """A second member makes the first join again; the leader learns of both, and assigns both."""
     group = await trial.group()
     first = await alone(trial, group)
-    found: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     async with trial.connection() as wire:
         asked = joining(group)
         answer = await trial.ask("JoinGroup", asked, wire=wire)
@@ -132,18 +132,18 @@ async def _two(trial: Trial) -> None:
         second_id = answer.member_id
 
         async def second() -> None:
-            found["second"] = await trial.ask("JoinGroup", asked | {"member_id": second_id}, wire=wire)
+            answers["second"] = await trial.ask("JoinGroup", asked | {"member_id": second_id}, wire=wire)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(second)
             await trial.until(
                 "Heartbeat",
                 _beat(group, first),
-                lambda one: one.error_code == REBALANCES,
+                lambda response: response.error_code == REBALANCES,
                 "a rebalance begins",
             )
-            found["first"] = await trial.ask("JoinGroup", joining(group, first.member_id))
-        leader, other = found["first"], found["second"]
+            answers["first"] = await trial.ask("JoinGroup", joining(group, first.member_id))
+        leader, other = answers["first"], answers["second"]
         trial.expect(
             leader,
             {
@@ -164,7 +164,7 @@ async def _two(trial: Trial) -> None:
         )
 
         async def second_syncs() -> None:
-            found["synced"] = await trial.ask(
+            answers["synced"] = await trial.ask(
                 "SyncGroup", syncing(group, second_id, other.generation_id), wire=wire
             )
 
@@ -174,13 +174,13 @@ async def _two(trial: Trial) -> None:
             await trial.expecting(
                 "SyncGroup", asked, {"error_code": 0, "assignment": b"for " + first.member_id.encode()}
             )
-        trial.expect(found["synced"], {"error_code": 0, "assignment": b"for " + second_id.encode()})
+        trial.expect(answers["synced"], {"error_code": 0, "assignment": b"for " + second_id.encode()})
     for member_id in (first.member_id, second_id):
         await trial.ask("LeaveGroup", _leaving(group, member_id))
 
 
 async def _leaves(trial: Trial) -> None:
-    """A group whose last member has left is empty, and goes on with its generations."""
+    """A group is empty after its last member has left, and continues its generations."""
     group = await trial.group()
     first = await alone(trial, group)
     await trial.expecting("LeaveGroup", _leaving(group, first.member_id), {"error_code": 0})
@@ -226,8 +226,8 @@ async def _described(trial: Trial) -> None:
     )
     listed = await trial.ask("ListGroups", {})
     mine = [(one.protocol_type, one.group_state) for one in listed.groups if one.group_id == group]
-    wanted = [("consumer", "Stable" if trial.fixture.newest("ListGroups") >= 4 else "")]
-    trial.check(mine == wanted, f"listed as {mine}")
+    expected = [("consumer", "Stable" if trial.fixture.newest("ListGroups") >= 4 else "")]
+    trial.check(mine == expected, f"listed as {mine}")
     await trial.ask("LeaveGroup", _leaving(group, member.member_id))
 
 
@@ -249,11 +249,13 @@ async def _commit(trial: Trial, values: dict[str, Any], *codes: int) -> None:
     answer = await trial.until(
         "OffsetCommit",
         values,
-        lambda found: found.topics[0].partitions[0].error_code not in COORDINATOR_COMES,
+        lambda response: response.topics[0].partitions[0].error_code not in COORDINATOR_COMES,
         "OffsetCommit",
     )
-    found = [one.error_code for one in answer.topics[0].partitions]
-    trial.check(found == list(codes), f"OffsetCommit is answered {', '.join(map(code_name, found))}")
+    error_codes = [one.error_code for one in answer.topics[0].partitions]
+    trial.check(
+        error_codes == list(codes), f"OffsetCommit is answered {', '.join(map(code_name, error_codes))}"
+    )
 
 
 async def _commit_by_nobody(trial: Trial) -> None:
@@ -261,8 +263,8 @@ async def _commit_by_nobody(trial: Trial) -> None:
     group = await trial.group()
     for offset in (3, 7, 5):
         await _commit(trial, committing(trial, group, offset), 0)
-    found = await committed(trial, group, (trial.topic, trial.topic_id), 0, 1)
-    trial.check(found == [5, -1], f"committed are {found}, not 5 and -1")
+    offsets = await committed(trial, group, (trial.topic, trial.topic_id), 0, 1)
+    trial.check(offsets == [5, -1], f"committed are {offsets}, not 5 and -1")
 
 
 async def _commit_of_members(trial: Trial) -> None:
@@ -277,21 +279,21 @@ async def _commit_of_members(trial: Trial) -> None:
         trial, committing(trial, group, 9, **mine | {"member_id": "nobody"}), ErrorCode.UNKNOWN_MEMBER_ID
     )
     await _commit(trial, committing(trial, group, 9), ErrorCode.UNKNOWN_MEMBER_ID)
-    found = await committed(trial, group, (trial.topic, trial.topic_id))
-    trial.check(found == [4], f"committed are {found}, not 4")
+    offsets = await committed(trial, group, (trial.topic, trial.topic_id))
+    trial.check(offsets == [4], f"committed are {offsets}, not 4")
     await trial.ask("LeaveGroup", _leaving(group, member.member_id))
 
 
 async def _offsets_deleted(trial: Trial) -> None:
-    """Committed offsets are deleted for partitions that nobody of the group is subscribed to."""
+    """Committed offsets are deleted for partitions to which no member of the group is subscribed."""
     group = await trial.group()
     await _commit(trial, committing(trial, group, 4), 0)
     await _commit(trial, committing(trial, group, 6, index=1), 0)
     partitions = [{"partition_index": 0}]
     asked = {"group_id": group, "topics": [{"name": trial.topic, "partitions": partitions}]}
     await trial.expecting("OffsetDelete", asked, {"error_code": 0, "topics.0.partitions.0.error_code": 0})
-    found = await committed(trial, group, (trial.topic, trial.topic_id), 0, 1)
-    trial.check(found == [-1, 6], f"committed are {found}, not -1 and 6")
+    offsets = await committed(trial, group, (trial.topic, trial.topic_id), 0, 1)
+    trial.check(offsets == [-1, 6], f"committed are {offsets}, not -1 and 6")
 
 
 async def _last_deleted(trial: Trial) -> None:

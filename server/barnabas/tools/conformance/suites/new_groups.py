@@ -63,9 +63,9 @@ async def _enter(trial: Trial, group: str, topic: str, number: int = 1, **change
     member_id = uuid_text(bytes([number]) * 16)
     asked = entering(trial, group, member_id, subscribed_topic_names=[topic]) | changes
     answer = await trial.until(
-        API, asked, lambda found: found.error_code not in COORDINATOR_COMES, "the heartbeat is taken"
+        API, asked, lambda response: response.error_code not in COORDINATOR_COMES, "the heartbeat is taken"
     )
-    trial.expect(answer, {"error_code": 0, "member_id": member_id, "member_epoch": lambda found: found > 0})
+    trial.expect(answer, {"error_code": 0, "member_id": member_id, "member_epoch": lambda epoch: epoch > 0})
     return answer
 
 
@@ -122,8 +122,8 @@ async def _new_one(trial: Trial) -> None:
             "groups.0.members.len": 1,
             "groups.0.members.0.member_id": answer.member_id,
             "groups.0.members.0.target_assignment.topic_partitions.0.topic_id": topic_id,
-            "groups.0.members.0.target_assignment.topic_partitions.0.partitions": lambda found: (
-                sorted(found) == [0, 1, 2]
+            "groups.0.members.0.target_assignment.topic_partitions.0.partitions": lambda partitions: (
+                sorted(partitions) == [0, 1, 2]
             ),
         },
     )
@@ -131,7 +131,7 @@ async def _new_one(trial: Trial) -> None:
     await trial.until(
         "ConsumerGroupDescribe",
         {"group_ids": [group]},
-        lambda found: found.groups[0].group_state == "Empty",
+        lambda response: response.groups[0].group_state == "Empty",
         "empty",
     )
 
@@ -184,8 +184,8 @@ async def _new_commits(trial: Trial) -> None:
     await trial.expecting("OffsetCommit", asked, {"topics.0.partitions.0.error_code": 0})
     stale = asked | {"generation_id_or_member_epoch": answer.member_epoch + 1}
     await trial.expecting("OffsetCommit", stale, {"topics.0.partitions.0.error_code": "STALE_MEMBER_EPOCH"})
-    found = await committed(trial, group, topic)
-    trial.check(found == [6], f"committed is {found}, not 6")
+    offsets = await committed(trial, group, topic)
+    trial.check(offsets == [6], f"committed is {offsets}, not 6")
     await _new_leaves(trial, group, answer)
 
 
@@ -201,7 +201,7 @@ async def _new_expression(trial: Trial) -> None:
 
 
 async def _new_static(trial: Trial) -> None:
-    """A static member that leaves for a while keeps its partitions for who comes back under its instance."""
+    """A static member that leaves for a while keeps its partitions for the member that comes back under its instance."""
     group = await trial.group()
     name, _ = await trial.new_topic(2)
     first = await _assigned(trial, group, await _enter(trial, group, name, instance_id="one"), 2)
@@ -233,7 +233,7 @@ async def _sharing(trial: Trial) -> tuple[str, str, tuple[str, bytes]]:
     answer = await trial.until(
         "ShareGroupHeartbeat",
         beat,
-        lambda found: found.error_code not in COORDINATOR_COMES,
+        lambda response: response.error_code not in COORDINATOR_COMES,
         "the heartbeat is taken",
     )
     trial.expect(answer, {"error_code": 0})
@@ -278,8 +278,8 @@ async def _acquired(
             answer = await trial.ask("ShareFetch", _share_fetch(group, member_id, topic, epoch))
             trial.expect(answer, {"error_code": 0})
             epoch += 1
-            for one in answer.responses:
-                for partition in one.partitions:
+            for topic_response in answer.responses:
+                for partition in topic_response.partitions:
                     if partition.acquired_records:
                         return partition, epoch
     trial.check(False, "no records are acquired")
@@ -310,16 +310,16 @@ async def _accepted(trial: Trial) -> None:
     await append(trial, topic, batch(b"a", b"b"))
     partition, epoch = await _acquired(trial, group, member_id, topic, 0)
     trial.check(values_in(partition.records) == [b"a", b"b"], f"read {values_in(partition.records)}")
-    found = [(one.first_offset, one.last_offset, one.delivery_count) for one in partition.acquired_records]
-    trial.check(found == [(0, 1, 1)], f"acquired are {found}")
+    batches = [(one.first_offset, one.last_offset, one.delivery_count) for one in partition.acquired_records]
+    trial.check(batches == [(0, 1, 1)], f"acquired are {batches}")
     answer = await trial.ask("ShareAcknowledge", _acknowledging(group, member_id, topic, epoch, 0, 1, 1))
     trial.expect(answer, {"error_code": 0, "responses.0.partitions.0.error_code": 0})
     answer = await trial.ask("ShareFetch", _share_fetch(group, member_id, topic, epoch + 1))
     acquired = [
-        one
+        acquired_range
         for each in answer.responses
         for partition in each.partitions
-        for one in partition.acquired_records
+        for acquired_range in partition.acquired_records
     ]
     trial.check(not acquired, "accepted records are sent again")
     await _share_leaves(trial, group, member_id)

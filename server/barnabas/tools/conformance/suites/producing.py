@@ -181,13 +181,15 @@ async def _offsets(trial: Trial) -> None:
         await appended(trial, topic, batch(b"d"), acks=1),
     ]
     trial.check(bases == [0, 1, 3], f"base offsets are {bases}, not 0, 1, 3")
-    found = await read(trial, topic)
-    trial.check(values_in(found.records) == [b"a", b"b", b"c", b"d"], f"read {values_in(found.records)}")
+    response = await read(trial, topic)
     trial.check(
-        [one.offset for one in records_in(found.records)] == [0, 1, 2, 3],
+        values_in(response.records) == [b"a", b"b", b"c", b"d"], f"read {values_in(response.records)}"
+    )
+    trial.check(
+        [one.offset for one in records_in(response.records)] == [0, 1, 2, 3],
         "the offsets of records are not 0 to 3",
     )
-    trial.expect(found, {"high_watermark": 4})
+    trial.expect(response, {"high_watermark": 4})
 
 
 async def _partitions(trial: Trial) -> None:
@@ -210,8 +212,8 @@ async def _partitions(trial: Trial) -> None:
 async def _acks_0(trial: Trial) -> None:
     topic = await trial.new_topic()
     await append(trial, topic, batch(b"a"), acks=0)
-    found = await read(trial, topic, max_wait_ms=5000, min_bytes=1)
-    trial.check(values_in(found.records) == [b"a"], f"read {values_in(found.records)}")
+    response = await read(trial, topic, max_wait_ms=5000, min_bytes=1)
+    trial.check(values_in(response.records) == [b"a"], f"read {values_in(response.records)}")
 
 
 async def _acks_0_refused(trial: Trial) -> None:
@@ -232,7 +234,7 @@ async def _internal(trial: Trial) -> None:
     name, refusal = "__consumer_offsets", "INVALID_TOPIC_EXCEPTION"
     unknown_type = encode_batch(
         [Record(0, now_ms(), b"\x7f\xff", b"v")]
-    )  # nobody reads it, should it be taken
+    )  # no reader meets it, should it be taken
     by_name = min(trial.fixture.newest("Produce"), LAST_BY_NAME)
     await refused(trial, (name, bytes(16)), unknown_type, refusal, version=by_name)
     partitions = [{"partition_index": 0, "offset": 0}]
@@ -248,9 +250,9 @@ async def _codec(codec: int, trial: Trial) -> None:
     values = [b"value %d " % number * 20 for number in range(20)]
     sent = batch(*values, codec=codec)
     await appended(trial, topic, sent)
-    found = await read(trial, topic)
-    trial.check(values_in(found.records) == values, "other values are read")
-    kept = [header.codec for _, header in iter_batches(found.records)]
+    response = await read(trial, topic)
+    trial.check(values_in(response.records) == values, "other values are read")
+    kept = [header.codec for _, header in iter_batches(response.records)]
     trial.check(kept == [codec], f"the codecs of what is read are {kept}, not {codec}")
 
 
@@ -263,8 +265,8 @@ async def _nulls(trial: Trial) -> None:
         Record(2, at, None, None),
     ]
     await appended(trial, topic, encode_batch(records))
-    found = records_in((await read(trial, topic)).records)
-    seen = [(one.key, one.value, one.headers) for one in found]
+    read_back = records_in((await read(trial, topic)).records)
+    seen = [(one.key, one.value, one.headers) for one in read_back]
     trial.check(seen == [(one.key, one.value, one.headers) for one in records], f"read {seen}")
 
 
@@ -272,16 +274,16 @@ async def _create_time(trial: Trial) -> None:
     topic = await trial.new_topic()
     answer = await append(trial, topic, batch(b"a", timestamp_ms=1_600_000_000_000))
     trial.expect(answer, {"error_code": 0, "log_append_time_ms": -1})
-    found = records_in((await read(trial, topic)).records)
-    trial.check(found[0].timestamp == 1_600_000_000_000, f"the time is {found[0].timestamp}")
+    read_back = records_in((await read(trial, topic)).records)
+    trial.check(read_back[0].timestamp == 1_600_000_000_000, f"the time is {read_back[0].timestamp}")
 
 
 async def _append_time(trial: Trial) -> None:
     topic = await trial.new_topic(message_timestamp_type="LogAppendTime")
     answer = await append(trial, topic, batch(b"a", b"b", timestamp_ms=1_600_000_000_000))
-    trial.expect(answer, {"error_code": 0, "log_append_time_ms": lambda found: found > 1_600_000_000_000})
-    found = records_in((await read(trial, topic)).records)
-    times = {one.timestamp for one in found}
+    trial.expect(answer, {"error_code": 0, "log_append_time_ms": lambda time_ms: time_ms > 1_600_000_000_000})
+    read_back = records_in((await read(trial, topic)).records)
+    times = {one.timestamp for one in read_back}
     trial.check(
         times == {answer.log_append_time_ms}, f"the times are {times}, not {answer.log_append_time_ms}"
     )
@@ -295,8 +297,8 @@ async def _twice(trial: Trial) -> None:
     asked = {"acks": -1, "timeout_ms": 20_000, "topic_data": [named, named]}
     answer = await trial.ask("Produce", asked)
     trial.expect(answer, {"responses.len": 1, "responses.0.partition_responses.len": 1})
-    found = await read(trial, topic)
-    trial.check(values_in(found.records) == [b"b", b"c"], f"read {values_in(found.records)}")
+    response = await read(trial, topic)
+    trial.check(values_in(response.records) == [b"b", b"c"], f"read {values_in(response.records)}")
 
 
 def _attributed(records: bytes, bits: int, body: bytes | None = None) -> bytes:
@@ -313,10 +315,10 @@ async def _of_another_broker(trial: Trial) -> None:
         sent = _attributed(batch(b"a", b"b", timestamp_ms=at, codec=codec), TIMESTAMP_TYPE_BIT)
         topic = await trial.new_topic()
         await appended(trial, topic, sent)
-        found = (await read(trial, topic)).records
-        kept = [header.attributes for _, header in iter_batches(found)]
+        data = (await read(trial, topic)).records
+        kept = [header.attributes for _, header in iter_batches(data)]
         trial.check(kept == [codec], f"attributes are {kept}, not {codec}")
-        times = {one.timestamp for one in records_in(found)}
+        times = {one.timestamp for one in records_in(data)}
         trial.check(times == {at}, f"the times are {times}, not {at}")
         topic = await trial.new_topic(message_timestamp_type="LogAppendTime")
         await refused(trial, topic, sent, "INVALID_TIMESTAMP")
@@ -329,15 +331,15 @@ async def _follows_gzip(trial: Trial) -> None:
     for tail in (b"\0", bytes(8), bytes(5000), b"anything else" * 9):
         topic = await trial.new_topic()
         await appended(trial, topic, _attributed(plain, 0, plain[HEADER_SIZE:] + tail))
-        found = await read(trial, topic)
-        trial.check(values_in(found.records) == values, "other values are read")
+        response = await read(trial, topic)
+        trial.check(values_in(response.records) == values, "other values are read")
         trial.check(
-            bytes(found.records)[HEADER_SIZE:].endswith(tail), "the bytes are not those that were sent"
+            bytes(response.records)[HEADER_SIZE:].endswith(tail), "the bytes are not those that were sent"
         )
 
 
 async def _wrong_lz4_content(trial: Trial) -> None:
-    """Nobody looks at the checksum of an LZ4 frame's content: that of the batch covers it."""
+    """The checksum of an LZ4 frame's content is not checked: that of the batch covers it."""
     from lz4 import frame
 
     values = [b"value %d " % number * 20 for number in range(20)]
@@ -346,8 +348,10 @@ async def _wrong_lz4_content(trial: Trial) -> None:
     body[-1] ^= 1
     topic = await trial.new_topic()
     await appended(trial, topic, _attributed(plain, 3, bytes(body)))
-    found = await read(trial, topic)
-    trial.check(bytes(found.records)[HEADER_SIZE:] == bytes(body), "the bytes are not those that were sent")
+    response = await read(trial, topic)
+    trial.check(
+        bytes(response.records)[HEADER_SIZE:] == bytes(body), "the bytes are not those that were sent"
+    )
 
 
 async def _far_ahead(trial: Trial) -> None:
@@ -380,8 +384,8 @@ async def _legacy(version: int, trial: Trial) -> None:
     if trial.fixture.serves("Fetch", reader):
         data = (await read(trial, topic, version=reader)).records
         whole = memoryview(data)[: whole_size(data)]  # the last message may be cut short
-        found = [one.value for one in iter_message_set(whole)]
-        trial.check(found == [b"a", b"b"], f"Fetch v{reader} reads {found}")
+        values = [one.value for one in iter_message_set(whole)]
+        trial.check(values == [b"a", b"b"], f"Fetch v{reader} reads {values}")
 
 
 # --- idempotence ------------------------------------------------------------------------------------------------
@@ -392,7 +396,7 @@ def _of(producer: tuple[int, int], sequence: int, *values: bytes) -> bytes:
 
 
 async def _in_order(trial: Trial) -> None:
-    """Batches whose sequences follow each other are appended."""
+    """Batches with sequences that follow each other are appended."""
     topic = await trial.new_topic()
     producer = await begin(trial)
     bases = [
@@ -409,8 +413,8 @@ async def _again(trial: Trial) -> None:
     sent = _of(producer, 0, b"a", b"b")
     first, second = await appended(trial, topic, sent), await appended(trial, topic, sent)
     trial.check((first, second) == (0, 0), f"base offsets are {first} and {second}, not 0 twice")
-    found = await read(trial, topic)
-    trial.check(values_in(found.records) == [b"a", b"b"], f"read {values_in(found.records)}")
+    response = await read(trial, topic)
+    trial.check(values_in(response.records) == [b"a", b"b"], f"read {values_in(response.records)}")
 
 
 async def _five_back(trial: Trial) -> None:

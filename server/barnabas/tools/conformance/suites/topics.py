@@ -111,8 +111,11 @@ async def _until(trial: Trial, name: str, holds: Any, what: str) -> None:
 
 async def _life(trial: Trial) -> None:
     name, _ = await trial.new_topic(2)
-    made = {"topics": [{"name": name, "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 20_000}
-    await trial.expecting("CreateTopics", made, {"topics.0.error_code": "TOPIC_ALREADY_EXISTS"})
+    creation = {
+        "topics": [{"name": name, "num_partitions": 1, "replication_factor": 1}],
+        "timeout_ms": 20_000,
+    }
+    await trial.expecting("CreateTopics", creation, {"topics.0.error_code": "TOPIC_ALREADY_EXISTS"})
     grown = {"topics": [{"name": name, "count": 4, "assignments": None}], "timeout_ms": 20_000}
     await trial.expecting("CreatePartitions", grown, {"results.0.error_code": 0})
     await _until(trial, name, lambda topic: len(topic.partitions) == 4, "four partitions")
@@ -134,10 +137,13 @@ async def _by_id(trial: Trial) -> None:
     await _until(trial, name, lambda topic: topic.error_code == UNKNOWN, "the topic is gone")
     unknown = "UNKNOWN_TOPIC_ID" if trial.is_kafka_4 else {"UNKNOWN_TOPIC_ID", "UNKNOWN_TOPIC_OR_PARTITION"}
     await trial.expecting("DeleteTopics", gone, {"responses.0.error_code": unknown})
-    made = {"topics": [{"name": name, "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 20_000}
+    creation = {
+        "topics": [{"name": name, "num_partitions": 1, "replication_factor": 1}],
+        "timeout_ms": 20_000,
+    }
     # A controller on ZooKeeper has the name until the last replica is gone.
     await trial.until(
-        "CreateTopics", made, lambda answer: not answer.topics[0].error_code, "the name is free"
+        "CreateTopics", creation, lambda answer: not answer.topics[0].error_code, "the name is free"
     )
     await _until(
         trial,
@@ -149,15 +155,15 @@ async def _by_id(trial: Trial) -> None:
 
 async def _alike(trial: Trial) -> None:
     base = trial.fresh("alike")
-    for name, wanted in (
+    for name, expected in (
         (f"{base}.x", {"topics.0.error_code": 0}),
         (f"{base}_x", {"topics.0.error_code": "INVALID_TOPIC_EXCEPTION"}),
     ):
-        made = {
+        creation = {
             "topics": [{"name": name, "num_partitions": 1, "replication_factor": 1}],
             "timeout_ms": 20_000,
         }
-        await trial.expecting("CreateTopics", made, wanted)
+        await trial.expecting("CreateTopics", creation, expected)
 
 
 def _asked(name: str, *keys: str) -> dict[str, Any]:
@@ -217,18 +223,24 @@ async def _replaced(trial: Trial) -> None:
 
 async def _scram(trial: Trial) -> None:
     user = trial.fresh("user")
-    one = {"name": user, "mechanism": 2, "iterations": 8192, "salt": b"salty", "salted_password": b"p" * 64}
+    credential = {
+        "name": user,
+        "mechanism": 2,
+        "iterations": 8192,
+        "salt": b"salty",
+        "salted_password": b"p" * 64,
+    }
     await trial.expecting(
         "AlterUserScramCredentials",
-        {"upsertions": [one]},
+        {"upsertions": [credential]},
         {"results.0.error_code": 0, "results.0.user": user},
     )
     asked = {"users": [{"name": user}]}
 
     def holds(answer: Any) -> bool:
-        found = answer.results[0]
-        return not found.error_code and [
-            (each.mechanism, each.iterations) for each in found.credential_infos
+        result = answer.results[0]
+        return not result.error_code and [
+            (each.mechanism, each.iterations) for each in result.credential_infos
         ] == [(2, 8192)]
 
     await trial.until("DescribeUserScramCredentials", asked, holds, "the credential is described")
@@ -264,10 +276,10 @@ async def _quota(trial: Trial) -> None:
 
 async def _acl(trial: Trial) -> None:
     acl = Acl(TOPIC, trial.fresh("acl"))
-    made = (await trial.ask("CreateAcls", {"creations": [acl.creation()]})).results[0]
-    if made.error_code == ErrorCode.SECURITY_DISABLED:
+    result = (await trial.ask("CreateAcls", {"creations": [acl.creation()]})).results[0]
+    if result.error_code == ErrorCode.SECURITY_DISABLED:
         raise NotApplicableError("the broker has no authorizer")
-    trial.expect(made, {"error_code": 0})
+    trial.expect(result, {"error_code": 0})
     filtered = acl.filter() | {
         "principal_filter": None,
         "host_filter": None,

@@ -1,4 +1,4 @@
-"""Transactions, in both versions of the protocol: what readers see, who is fenced, offsets that belong to one."""
+"""Transactions, in both versions of the protocol: what readers see, producers that are fenced, offsets in a transaction."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Producer:
 
     @property
     def named(self) -> dict[str, Any]:
-        """The fields that say who asks."""
+        """The fields that identify the producer."""
         return {"transactional_id": self.id, "producer_id": self.producer_id, "producer_epoch": self.epoch}
 
     async def begin(self) -> None:
@@ -179,7 +179,10 @@ class Producer:
         if not self.is_v2:
             asked = self.named | {"group_id": group}
             answer = await self.trial.until(
-                "AddOffsetsToTxn", asked, lambda found: found.error_code not in LATER, "offsets are added"
+                "AddOffsetsToTxn",
+                asked,
+                lambda response: response.error_code not in LATER,
+                "offsets are added",
             )
             self.trial.expect(answer, {"error_code": 0})
         place = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
@@ -199,7 +202,11 @@ class Producer:
         """End the transaction, and take the epoch that version 2 gives."""
         asked = self.named | {"committed": commit}
         answer = await self.trial.until(
-            "EndTxn", asked, lambda found: found.error_code not in LATER, "EndTxn", self.version("EndTxn")
+            "EndTxn",
+            asked,
+            lambda response: response.error_code not in LATER,
+            "EndTxn",
+            self.version("EndTxn"),
         )
         self.trial.expect(answer, {"error_code": 0})
         if self.is_v2:
@@ -235,40 +242,40 @@ async def _committed(trial: Trial, *, is_v2: bool) -> None:
     await producer.write(b"a", b"b")
     await producer.end(commit=True)
     await _stable(trial, producer, 3)
-    found = await read(trial, producer.topic, isolation_level=READ_COMMITTED)
-    trial.check(values_in(found.records) == [b"a", b"b"], f"read {values_in(found.records)}")
-    trial.expect(found, {"last_stable_offset": 3, "high_watermark": 3})
+    response = await read(trial, producer.topic, isolation_level=READ_COMMITTED)
+    trial.check(values_in(response.records) == [b"a", b"b"], f"read {values_in(response.records)}")
+    trial.expect(response, {"last_stable_offset": 3, "high_watermark": 3})
 
 
 async def _aborted(trial: Trial, *, is_v2: bool) -> None:
-    """An aborted transaction is named to those who read only committed records."""
+    """An aborted transaction is named to readers of only committed records."""
     producer = await _producer(trial, is_v2=is_v2)
     await producer.write(b"a")
     producer_id = producer.producer_id
     await producer.end(commit=False)
     await _stable(trial, producer, 2)
-    found = await read(trial, producer.topic, isolation_level=READ_COMMITTED)
-    aborted = [(one.producer_id, one.first_offset) for one in found.aborted_transactions or []]
+    response = await read(trial, producer.topic, isolation_level=READ_COMMITTED)
+    aborted = [(one.producer_id, one.first_offset) for one in response.aborted_transactions or []]
     trial.check(aborted == [(producer_id, 0)], f"aborted are {aborted}, not producer {producer_id} from 0 on")
 
 
 async def _open(trial: Trial, *, is_v2: bool) -> None:
-    """Records of an open transaction, and those after them, are not read by those who read only committed records."""
+    """Records of an open transaction, and those after them, are not read by readers of only committed records."""
     producer = await _producer(trial, is_v2=is_v2)
     await appended(trial, producer.topic, batch(b"before"))
     await producer.write(b"a")
     await appended(trial, producer.topic, batch(b"after"))
-    found = await read(trial, producer.topic, isolation_level=READ_COMMITTED)
-    trial.check(values_in(found.records) == [b"before"], f"read {values_in(found.records)}")
-    trial.expect(found, {"last_stable_offset": 1, "high_watermark": 3})
+    response = await read(trial, producer.topic, isolation_level=READ_COMMITTED)
+    trial.check(values_in(response.records) == [b"before"], f"read {values_in(response.records)}")
+    trial.expect(response, {"last_stable_offset": 1, "high_watermark": 3})
     trial.check(
         await offset_at(trial, producer.topic, -1, isolation=READ_COMMITTED) == 1,
         "ListOffsets does not end at 1",
     )
-    found = await read(trial, producer.topic)
+    response = await read(trial, producer.topic)
     trial.check(
-        values_in(found.records) == [b"before", b"a", b"after"],
-        f"read {values_in(found.records)} without isolation",
+        values_in(response.records) == [b"before", b"a", b"after"],
+        f"read {values_in(response.records)} without isolation",
     )
     await producer.end(commit=True)
     await _stable(trial, producer, 4)
@@ -307,14 +314,14 @@ async def _offsets(trial: Trial, *, is_v2: bool) -> None:
     producer = await _producer(trial, is_v2=is_v2)
     group = await trial.group()
     await producer.commit_offset(group, 7)
-    found = await committed(trial, group, producer.topic)
-    trial.check(found == [-1], f"committed is {found} before the end")
+    offsets = await committed(trial, group, producer.topic)
+    trial.check(offsets == [-1], f"committed is {offsets} before the end")
     await producer.end(commit=True)
 
     await has_committed(trial, group, producer.topic, 7)
 
 
-async def has_committed(trial: Trial, group: str, topic: tuple[str, bytes], wanted: int) -> None:
+async def has_committed(trial: Trial, group: str, topic: tuple[str, bytes], expected: int) -> None:
     """Wait until a group has committed an offset of partition 0, and no transaction may change it any more."""
     version = trial.fixture.newest("OffsetFetch")
     named = {"partition_indexes": [0]} | ({"topic_id": topic[1]} if version >= 10 else {"name": topic[0]})
@@ -326,12 +333,12 @@ async def has_committed(trial: Trial, group: str, topic: tuple[str, bytes], want
     }
 
     def is_there(answer: Any) -> bool:
-        found = answer.groups[0].topics if version >= 8 else answer.topics
+        topics = answer.groups[0].topics if version >= 8 else answer.topics
         return bool(
-            found[0].partitions[0].committed_offset == wanted and not found[0].partitions[0].error_code
+            topics[0].partitions[0].committed_offset == expected and not topics[0].partitions[0].error_code
         )
 
-    await trial.until("OffsetFetch", asked, is_there, f"{wanted} is committed")
+    await trial.until("OffsetFetch", asked, is_there, f"{expected} is committed")
 
 
 async def _offsets_aborted(trial: Trial, *, is_v2: bool) -> None:
@@ -351,12 +358,12 @@ async def _ended_twice(trial: Trial, *, is_v2: bool) -> None:
     await producer.end(commit=True)
     await _stable(trial, producer, 2)
     version = producer.version("EndTxn")
-    for commit, wanted in ((True, 0), (False, "INVALID_TXN_STATE")):
+    for commit, expected in ((True, 0), (False, "INVALID_TXN_STATE")):
         asked = named | {"committed": commit}
         answer = await trial.until(
-            "EndTxn", asked, lambda found: found.error_code not in LATER, "EndTxn", version
+            "EndTxn", asked, lambda response: response.error_code not in LATER, "EndTxn", version
         )
-        trial.expect(answer, {"error_code": wanted})
+        trial.expect(answer, {"error_code": expected})
 
 
 async def _described(trial: Trial, *, is_v2: bool) -> None:
@@ -402,8 +409,8 @@ async def _several(trial: Trial, *, is_v2: bool) -> None:
         await producer.write(b"%d" % number)
         await producer.end(commit=commit)
     await _stable(trial, producer, 6)
-    found = await read(trial, producer.topic, isolation_level=READ_COMMITTED)
-    aborted = [one.first_offset for one in found.aborted_transactions or []]
+    response = await read(trial, producer.topic, isolation_level=READ_COMMITTED)
+    aborted = [one.first_offset for one in response.aborted_transactions or []]
     trial.check(aborted == [2], f"aborted from {aborted} on, not from 2 on")
 
 

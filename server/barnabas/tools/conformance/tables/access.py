@@ -30,7 +30,7 @@ def _quotas() -> list[Row]:
             "A user without quotas has no entries.",
             "KIP-546",
             asked("user", 0, "conform-nobody"),
-            {"error_code": 0, "entries": lambda found: not found},
+            {"error_code": 0, "entries": lambda entries: not entries},
             with_topic=False,
         ),
         row(
@@ -101,14 +101,14 @@ def _quotas() -> list[Row]:
 
 def _scram() -> list[Row]:
     def change(**more: Any) -> Callable[[Trial, int], dict[str, Any]]:
-        one = {
+        credential = {
             "name": "conform-nobody",
             "mechanism": 1,
             "iterations": 4096,
             "salt": b"salt",
             "salted_password": b"p" * 32,
         }
-        return lambda _, __: {"upsertions": [one | more]}
+        return lambda _, __: {"upsertions": [credential | more]}
 
     least = "A credential has from 4096 to 16384 iterations: UNACCEPTABLE_CREDENTIAL."
     return [
@@ -254,7 +254,7 @@ def _acls() -> list[Row]:
 
 
 def _tokens() -> list[Row]:
-    rule = "Tokens are for those who have logged in, with another token excepted, where the broker has a secret for them."
+    rule = "Tokens are for clients that have logged in, other than with a token, where the broker has a secret for them."
     refused = {
         "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
         "DELEGATION_TOKEN_AUTH_DISABLED",
@@ -307,8 +307,8 @@ def _logins() -> list[Row]:
         row(
             "SaslHandshake",
             "an unknown mechanism",
-            "A mechanism that is not offered is UNSUPPORTED_SASL_MECHANISM; who is logged in, "
-            "or need not be, is ILLEGAL_SASL_STATE.",
+            "A mechanism that is not offered is UNSUPPORTED_SASL_MECHANISM; a client that is "
+            "logged in, or need not be, is ILLEGAL_SASL_STATE.",
             "KIP-43",
             {"mechanism": "NO-SUCH"},
             {"error_code": {"UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}},
@@ -334,13 +334,13 @@ def _telemetry() -> list[Row]:
             "A client without an id is given one.",
             "KIP-714",
             {},
-            {"error_code": 0, "client_instance_id": lambda found: found != bytes(16)},
+            {"error_code": 0, "client_instance_id": lambda instance_id: instance_id != bytes(16)},
             with_topic=False,
         ),
         row(
             "PushTelemetry",
             "no id",
-            "Whoever pushes has an id: INVALID_REQUEST.",
+            "A client that pushes has an id: INVALID_REQUEST.",
             "KIP-714",
             {"client_instance_id": bytes(16), "metrics": b""},
             {"error_code": "INVALID_REQUEST"},

@@ -27,7 +27,7 @@ def _ranges_make_sense(answer: Any) -> bool:
 
 def _api_versions() -> list[Row]:
     named = {"client_software_name": "barnabas-conform", "client_software_version": "1.0"}
-    found = [
+    rows = [
         row(
             "ApiVersions",
             "names itself",
@@ -55,7 +55,7 @@ def _api_versions() -> list[Row]:
         ("a version with a slash", "a", "1/2"),
     ):
         values = {"client_software_name": name, "client_software_version": version}
-        found.append(
+        rows.append(
             row(
                 "ApiVersions",
                 label,
@@ -73,7 +73,7 @@ def _api_versions() -> list[Row]:
         ("a cluster without a node", "INVALID_REQUEST", {"cluster_id": "conform-no-such-cluster"}),
         ("a node without a cluster", "INVALID_REQUEST", {"node_id": 0}),
     ):
-        found.append(
+        rows.append(
             row(
                 "ApiVersions",
                 label,
@@ -86,7 +86,7 @@ def _api_versions() -> list[Row]:
                 with_topic=False,
             )
         )
-    return found
+    return rows
 
 
 def _cluster() -> list[Row]:
@@ -100,7 +100,7 @@ def _cluster() -> list[Row]:
             lambda t, _: {
                 "error_code": 0,
                 "cluster_id": t.fixture.cluster_id,
-                "brokers": lambda found: any(one.broker_id == t.fixture.node_id for one in found),
+                "brokers": lambda brokers: any(one.broker_id == t.fixture.node_id for one in brokers),
                 "cluster_authorized_operations": NO_OPERATIONS,
             },
             with_topic=False,
@@ -111,7 +111,7 @@ def _cluster() -> list[Row]:
             "Authorized operations are answered as bits where they are asked for.",
             "KIP-430",
             {"include_cluster_authorized_operations": True},
-            {"cluster_authorized_operations": lambda found: found > 0},
+            {"cluster_authorized_operations": lambda operations: operations > 0},
             with_topic=False,
         ),
         row(
@@ -141,13 +141,13 @@ def _cluster() -> list[Row]:
             "KIP-113",
             lambda t, _: {"topics": [{"topic": t.topic, "partitions": [0]}]},
             lambda t, _: {
-                "results": lambda found: (
+                "results": lambda dirs: (
                     [(t.topic, 0)]
                     == [
-                        (topic.name, one.partition_index)
-                        for each in found
+                        (topic.name, partition.partition_index)
+                        for each in dirs
                         for topic in each.topics
-                        for one in topic.partitions
+                        for partition in topic.partitions
                     ]
                 )
             },
@@ -158,7 +158,7 @@ def _cluster() -> list[Row]:
             "No partitions are described where none are asked for.",
             "KIP-113",
             {"topics": []},
-            {"results": lambda found: found and not any(each.topics for each in found)},
+            {"results": lambda dirs: dirs and not any(each.topics for each in dirs)},
             with_topic=False,
         ),
         row(
@@ -167,7 +167,7 @@ def _cluster() -> list[Row]:
             "A topic that does not exist is in no log dir.",
             "KIP-113",
             lambda t, _: {"topics": [{"topic": t.unknown, "partitions": [0]}]},
-            {"results": lambda found: found and not any(each.topics for each in found)},
+            {"results": lambda dirs: dirs and not any(each.topics for each in dirs)},
             with_topic=False,
         ),
         row(
@@ -177,7 +177,7 @@ def _cluster() -> list[Row]:
             "KIP-113",
             {"topics": None},
             lambda t, _: {
-                "results": lambda found: any(topic.name == t.topic for each in found for topic in each.topics)
+                "results": lambda dirs: any(topic.name == t.topic for each in dirs for topic in each.topics)
             },
         ),
         row(
@@ -206,8 +206,8 @@ def _cluster() -> list[Row]:
 
 def _features() -> list[Row]:
     def update(name: str, level: int, upgrade_type: int = 1) -> dict[str, Any]:
-        one = {"feature": name, "max_version_level": level, "upgrade_type": upgrade_type}
-        return {"timeout_ms": 10_000, "feature_updates": [one], "validate_only": True}
+        feature = {"feature": name, "max_version_level": level, "upgrade_type": upgrade_type}
+        return {"timeout_ms": 10_000, "feature_updates": [feature], "validate_only": True}
 
     refused = {"INVALID_UPDATE_VERSION", "INVALID_REQUEST", "FEATURE_UPDATE_FAILED", "UNSUPPORTED_VERSION"}
 
@@ -248,7 +248,7 @@ def _quorum() -> list[Row]:
             {
                 "error_code": 0,
                 "topics.0.partitions.0.error_code": 0,
-                "topics.0.partitions.0.current_voters": lambda found: len(found) > 0,
+                "topics.0.partitions.0.current_voters": lambda voters: len(voters) > 0,
             },
             with_topic=False,
         ),

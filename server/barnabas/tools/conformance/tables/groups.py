@@ -42,7 +42,7 @@ def _coordinators() -> list[Row]:
         row(
             "FindCoordinator",
             "nothing",
-            "Nobody is looked for where nothing is named.",
+            "No coordinator is looked for where nothing is named.",
             "KIP-699",
             {"key_type": 0, "coordinator_keys": []},
             {"coordinators.len": 0},
@@ -89,7 +89,7 @@ def syncing(group: str, member_id: str, generation: int, *assigned: str, **chang
 
 def _members() -> list[Row]:
     no_group = "A group's id is not empty: INVALID_GROUP_ID."
-    unknown = "Whoever is not a member of the group is UNKNOWN_MEMBER_ID."
+    unknown = "An id that no member of the group has is UNKNOWN_MEMBER_ID."
     session = "A session timeout is between the broker's least and its greatest: INVALID_SESSION_TIMEOUT."
 
     def join(**changes: Any) -> Callable[[Trial, int], dict[str, Any]]:
@@ -156,7 +156,7 @@ def _members() -> list[Row]:
             "Since version 4 a new member is first given an id: MEMBER_ID_REQUIRED.",
             "KIP-394",
             lambda t, _: joining(t.fresh("group")),
-            {"error_code": "MEMBER_ID_REQUIRED", "member_id": lambda found: len(found) > 0},
+            {"error_code": "MEMBER_ID_REQUIRED", "member_id": lambda member_id: len(member_id) > 0},
             (4, LAST),
             with_topic=False,
         ),
@@ -323,7 +323,7 @@ def _described() -> list[Row]:
 def committing(
     trial: Trial, group: str, offset: int = 5, *, index: int = 0, name: str = "", **more: Any
 ) -> dict[str, Any]:
-    """Return an OffsetCommit of somebody who is no member; `more` are fields of the request or of the partition."""
+    """Return an OffsetCommit of a client that is no member; `more` are fields of the request or of the partition."""
     of_partition = {
         key: more.pop(key) for key in ("committed_metadata", "committed_leader_epoch") if key in more
     }
@@ -423,7 +423,7 @@ def _offsets() -> list[Row]:
         row(
             "OffsetFetch",
             "one of nobody",
-            "A partition that nobody has committed has offset -1, and no error.",
+            "A partition without a committed offset has offset -1, and no error.",
             "protocol guide",
             one,
             nothing_committed,

@@ -1,4 +1,4 @@
-"""Rows about Metadata and DescribeTopicPartitions: which topics there are, who leads their partitions."""
+"""Rows about Metadata and DescribeTopicPartitions: which topics there are, which brokers lead their partitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _by_id(topic_id: bytes, name: str | None = None) -> dict[str, Any]:
 
 
 def _table(trial: Trial, version: int) -> dict[str, Any]:
-    wanted: dict[str, Any] = {
+    expected: dict[str, Any] = {
         "topics.len": 1,
         "topics.0.error_code": 0,
         "topics.0.name": trial.topic,
@@ -38,14 +38,14 @@ def _table(trial: Trial, version: int) -> dict[str, Any]:
         "topics.0.partitions.0.offline_replicas": [],
     }
     if version >= 1:
-        wanted["topics.0.is_internal"] = False
+        expected["topics.0.is_internal"] = False
     if version >= 2:
-        wanted["cluster_id"] = trial.fixture.cluster_id
+        expected["cluster_id"] = trial.fixture.cluster_id
     if version >= 7:
-        wanted["topics.0.partitions.0.leader_epoch"] = _not_negative
+        expected["topics.0.partitions.0.leader_epoch"] = _not_negative
     if version >= 10:
-        wanted["topics.0.topic_id"] = trial.topic_id
-    return wanted
+        expected["topics.0.topic_id"] = trial.topic_id
+    return expected
 
 
 def _not_negative(value: int) -> bool:
@@ -78,7 +78,7 @@ def _metadata() -> list[Row]:
             "A topic list of null (in version 0 an empty one) asks for all topics.",
             "KIP-4",
             lambda _, v: {"topics": None if v else [], "allow_auto_topic_creation": v < 4},
-            lambda t, _: {"topics": lambda found: any(one.name == t.topic for one in found)},
+            lambda t, _: {"topics": lambda topics: any(one.name == t.topic for one in topics)},
         ),
         row(
             "Metadata",
@@ -97,8 +97,8 @@ def _metadata() -> list[Row]:
             "KIP-4",
             lambda _, v: {"topics": [], "allow_auto_topic_creation": v < 4},
             lambda t, _: {
-                "brokers": lambda found: any(one.node_id == t.fixture.node_id for one in found),
-                "controller_id": lambda found: found >= 0,
+                "brokers": lambda brokers: any(one.node_id == t.fixture.node_id for one in brokers),
+                "controller_id": lambda controller_id: controller_id >= 0,
             },
             (1, LAST),
             with_topic=False,
@@ -124,7 +124,7 @@ def _metadata() -> list[Row]:
             unknown,
             "KIP-487",
             lambda t, _: _topics(t.topic, t.unknown),
-            {"topics.len": 2, "topics": lambda found: sorted(one.error_code for one in found) == [0, 3]},
+            {"topics.len": 2, "topics": lambda topics: sorted(one.error_code for one in topics) == [0, 3]},
             (4, LAST),
         ),
         row(
@@ -184,7 +184,7 @@ def _metadata() -> list[Row]:
             "Authorized operations of a topic are answered as bits where they are asked for.",
             "KIP-430",
             lambda t, _: _topics(t.topic, include_topic_authorized_operations=True),
-            {"topics.0.topic_authorized_operations": lambda found: found > 0},
+            {"topics.0.topic_authorized_operations": lambda operations: operations > 0},
             (8, LAST),
         ),
         row(
@@ -247,7 +247,7 @@ def _topic_partitions() -> list[Row]:
         row(
             "DescribeTopicPartitions",
             "from a cursor",
-            "A cursor goes on with the partition that it names.",
+            "A cursor resumes at the partition that it names.",
             "KIP-966",
             lambda t, _: {
                 "topics": [{"name": t.topic}],

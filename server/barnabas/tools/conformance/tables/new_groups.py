@@ -104,7 +104,7 @@ def _heartbeats() -> list[Row]:
         row(
             "ConsumerGroupHeartbeat",
             "an epoch of no group",
-            "Whoever goes on in a group that does not exist is UNKNOWN_MEMBER_ID or GROUP_ID_NOT_FOUND.",
+            "A member of a group that does not exist is UNKNOWN_MEMBER_ID or GROUP_ID_NOT_FOUND.",
             "KIP-848",
             beat(member_epoch=5),
             {"error_code": {"UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND"}},
@@ -113,7 +113,7 @@ def _heartbeats() -> list[Row]:
         row(
             "ConsumerGroupHeartbeat",
             "leaves no group",
-            "Whoever leaves a group that does not exist is UNKNOWN_MEMBER_ID or GROUP_ID_NOT_FOUND.",
+            "A member that leaves a group that does not exist is UNKNOWN_MEMBER_ID or GROUP_ID_NOT_FOUND.",
             "KIP-848",
             beat(member_epoch=-1),
             {"error_code": {"UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND"}},
@@ -200,7 +200,7 @@ def _shares() -> list[Row]:
         row(
             "ShareGroupHeartbeat",
             "no topics",
-            "Whoever joins says which topics: INVALID_REQUEST.",
+            "A member that joins names its topics: INVALID_REQUEST.",
             "KIP-932",
             beat(subscribed_topic_names=None),
             {"error_code": "INVALID_REQUEST"},
@@ -209,7 +209,7 @@ def _shares() -> list[Row]:
         row(
             "ShareGroupHeartbeat",
             "an epoch of no group",
-            "Whoever goes on in a group that does not exist is UNKNOWN_MEMBER_ID or GROUP_ID_NOT_FOUND.",
+            "A member of a group that does not exist is UNKNOWN_MEMBER_ID or GROUP_ID_NOT_FOUND.",
             "KIP-932",
             beat(member_epoch=5),
             {"error_code": {"UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND"}},
@@ -343,7 +343,7 @@ def _streams() -> list[Row]:
         row(
             "StreamsGroupHeartbeat",
             "joins without a topology",
-            "Whoever joins says its topology: INVALID_REQUEST.",
+            "A member that joins names its topology: INVALID_REQUEST.",
             "KIP-1071",
             beat(member_epoch=0, rebalance_timeout_ms=1000, process_id="p"),
             {"error_code": "INVALID_REQUEST"},
@@ -352,7 +352,7 @@ def _streams() -> list[Row]:
         row(
             "StreamsGroupHeartbeat",
             "an epoch of no group",
-            "Whoever goes on in a group that does not exist is UNKNOWN_MEMBER_ID or GROUP_ID_NOT_FOUND.",
+            "A member of a group that does not exist is UNKNOWN_MEMBER_ID or GROUP_ID_NOT_FOUND.",
             "KIP-1071",
             beat(),
             {"error_code": {"UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND"}},

@@ -75,7 +75,7 @@ def _produce() -> list[Row]:
         row(
             "Produce",
             "refused by the leader",
-            "Who is refused by the leader of a partition is told where its log begins.",
+            "A refusal by the leader of a partition says where its log begins.",
             SOURCE,
             refused(batch(control=True)),
             {f"{path}error_code": "INVALID_RECORD", f"{path}log_start_offset": 0, f"{path}base_offset": -1},
@@ -84,7 +84,7 @@ def _produce() -> list[Row]:
         row(
             "Produce",
             "refused before the leader",
-            "Of what is no single batch nobody looks at the log.",
+            "The log is not looked at for records that are not a single batch.",
             SOURCE,
             refused(batch() + batch()),
             {f"{path}error_code": "INVALID_RECORD", f"{path}log_start_offset": -1},

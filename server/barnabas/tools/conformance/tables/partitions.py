@@ -87,8 +87,8 @@ def _leaders() -> list[Row]:
 
     def move(replicas: Any, index: int = 0, name: str = "") -> Any:
         def values(trial: Trial, _: int) -> dict[str, Any]:
-            wanted = [trial.fixture.node_id] if replicas == "same" else replicas
-            partition = {"partition_index": index, "replicas": wanted}
+            broker_ids = [trial.fixture.node_id] if replicas == "same" else replicas
+            partition = {"partition_index": index, "replicas": broker_ids}
             return {
                 "timeout_ms": 10_000,
                 "topics": [{"name": name or trial.topic, "partitions": [partition]}],

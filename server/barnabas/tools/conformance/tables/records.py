@@ -198,7 +198,7 @@ def _produce() -> list[Row]:
 
 
 def _with_count(records: bytes, count: int) -> bytes:
-    """A batch whose header says that it has more records; the checksum fits."""
+    """Return a batch with a header that says more records, and a checksum that fits."""
     from barnabas.records.batch import (
         CRC_OFFSET,
         LAST_OFFSET_DELTA_OFFSET,

@@ -45,8 +45,8 @@ def _describe() -> list[Row]:
             ]
         }
 
-    def names(*wanted: str) -> Callable[[Any], bool]:
-        return lambda found: {one.name for one in found} >= set(wanted)
+    def names(*expected: str) -> Callable[[Any], bool]:
+        return lambda settings: {one.name for one in settings} >= set(expected)
 
     code = "results.0.error_code"
     return [
@@ -80,7 +80,7 @@ def _describe() -> list[Row]:
             "Where a value comes from is described where that is asked for.",
             "KIP-226",
             asked(TOPIC, keys=["max.message.bytes"], include_synonyms=True),
-            {"results.0.configs.0.synonyms": lambda found: bool(found)},
+            {"results.0.configs.0.synonyms": lambda synonyms: bool(synonyms)},
             (1, LAST),
         ),
         row(
@@ -95,7 +95,7 @@ def _describe() -> list[Row]:
         row(
             "DescribeConfigs",
             "a default",
-            "A setting that nobody has changed has source 5, or 4 if it is in the broker's file.",
+            "A setting that was never changed has source 5, or 4 if it is in the broker's file.",
             "KIP-226",
             asked(TOPIC, keys=["retention.ms"]),
             {"results.0.configs.0.config_source": {5, 4}},
@@ -109,7 +109,7 @@ def _describe() -> list[Row]:
             asked(TOPIC, keys=["retention.ms"], include_documentation=True),
             {
                 "results.0.configs.0.config_type": 5,
-                "results.0.configs.0.documentation": lambda found: bool(found),
+                "results.0.configs.0.documentation": lambda text: bool(text),
             },
             (3, LAST),
         ),
@@ -190,9 +190,9 @@ def _describe() -> list[Row]:
     ]
 
 
-def _without_secrets(found: Any) -> bool:
+def _without_secrets(settings: Any) -> bool:
     """settings, of which the sensitive ones have no value"""
-    return len(found) > 50 and all(one.value is None for one in found if one.is_sensitive)
+    return len(settings) > 50 and all(one.value is None for one in settings if one.is_sensitive)
 
 
 def _alter() -> list[Row]:
@@ -222,14 +222,14 @@ def _alter() -> list[Row]:
     code = "responses.0.error_code"
     config = "A setting that topics do not have, or a value that it cannot have, is INVALID_CONFIG."
     unknown = "A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION."
-    known = ("retention.ms", "1000", SET)
+    valid = ("retention.ms", "1000", SET)
     return [
         row(
             "IncrementalAlterConfigs",
             "only asked",
             "What could be changed is answered without an error.",
             "KIP-339",
-            altering(known),
+            altering(valid),
             {code: 0},
         ),
         row(
@@ -277,7 +277,7 @@ def _alter() -> list[Row]:
             "a setting twice",
             "A setting is there once: INVALID_REQUEST.",
             "KIP-339",
-            altering(known, ("retention.ms", "2", SET)),
+            altering(valid, ("retention.ms", "2", SET)),
             {code: "INVALID_REQUEST"},
         ),
         row(
@@ -285,7 +285,7 @@ def _alter() -> list[Row]:
             "an unknown topic",
             unknown,
             "KIP-339",
-            altering(known, name="conform-no-such-topic"),
+            altering(valid, name="conform-no-such-topic"),
             {code: "UNKNOWN_TOPIC_OR_PARTITION"},
             with_topic=False,
         ),
@@ -363,8 +363,8 @@ def _resources() -> list[Row]:
             {"resource_types": [2]},
             lambda t, _: {
                 "error_code": 0,
-                "config_resources": lambda found: (
-                    (t.topic, 2) in [(one.resource_name, one.resource_type) for one in found]
+                "config_resources": lambda resources: (
+                    (t.topic, 2) in [(one.resource_name, one.resource_type) for one in resources]
                 ),
             },
             (1, LAST),

@@ -78,7 +78,7 @@ def _create() -> list[Row]:
         ("a value out of bounds", config, "INVALID_CONFIG", [_topic(new, configs=[("retention.ms", "-2")])]),
         ("a name twice", request, "INVALID_REQUEST", [_topic(new), _topic(new, 2)]),
     ]
-    found = [
+    rows = [
         row(
             "CreateTopics",
             label,
@@ -92,7 +92,7 @@ def _create() -> list[Row]:
         )
         for label, rule, code, topics in wrong
     ]
-    found += [
+    rows += [
         row(
             "CreateTopics",
             "wrong and not only asked",
@@ -132,8 +132,8 @@ def _create() -> list[Row]:
             "KIP-525",
             lambda t, _: _asked(_topic(t.fresh(), configs=[("retention.ms", "77")])),
             {
-                "topics.0.configs": lambda found: (
-                    ("retention.ms", "77") in [(one.name, one.value) for one in found]
+                "topics.0.configs": lambda configs: (
+                    ("retention.ms", "77") in [(one.name, one.value) for one in configs]
                 )
             },
             (5, LAST),
@@ -176,11 +176,11 @@ def _create() -> list[Row]:
             "Each topic has its own answer.",
             "KIP-4",
             lambda t, _: _asked(_topic(t.fresh()), _topic("a b"), _topic(t.topic)),
-            {"topics": lambda found: sorted(one.error_code for one in found) == [0, 17, 36]},
+            {"topics": lambda topics: sorted(one.error_code for one in topics) == [0, 17, 36]},
             ONLY_ASKED,
         ),
     ]
-    return found
+    return rows
 
 
 def _delete() -> list[Row]:

@@ -45,7 +45,7 @@ def adding(
 
 def _init() -> list[Row]:
     timeout = "The timeout of a transaction is more than 0 and no more than the broker allows: INVALID_TRANSACTION_TIMEOUT."
-    half = "A producer that goes on names its id and its epoch, or neither: INVALID_REQUEST."
+    half = "A producer that resumes names its id and its epoch, or neither: INVALID_REQUEST."
 
     def of_new(**changes: Any) -> Callable[[Trial, int], dict[str, Any]]:
         return lambda t, _: initializing(t.fresh("transaction"), **changes)
@@ -57,7 +57,7 @@ def _init() -> list[Row]:
             "A producer without a transactional id is given an id of its own, and epoch 0.",
             "KIP-98",
             initializing(None),
-            {"error_code": 0, "producer_id": lambda found: found >= 0, "producer_epoch": 0},
+            {"error_code": 0, "producer_id": lambda producer_id: producer_id >= 0, "producer_epoch": 0},
             with_topic=False,
         ),
         row(
@@ -120,7 +120,7 @@ def _init() -> list[Row]:
 
 
 def _in_transactions() -> list[Row]:
-    unknown = "A transactional id that nobody has begun with is INVALID_PRODUCER_ID_MAPPING."
+    unknown = "A transactional id that no producer has begun with is INVALID_PRODUCER_ID_MAPPING."
     nobody = {"INVALID_PRODUCER_ID_MAPPING"}
 
     def producer(**changes: Any) -> Callable[[Trial, int], dict[str, Any]]:
@@ -221,7 +221,7 @@ def _described() -> list[Row]:
         row(
             "DescribeTransactions",
             "an unknown id",
-            "A transactional id that nobody has begun with is TRANSACTIONAL_ID_NOT_FOUND.",
+            "A transactional id that no producer has begun with is TRANSACTIONAL_ID_NOT_FOUND.",
             "KIP-664",
             lambda t, _: {"transactional_ids": [t.unknown_transaction]},
             lambda t, _: {

@@ -1,7 +1,7 @@
 """Walks over ACLs of two users: what is made, found and removed by filters, and what a user may do with topics.
 
 The decisions are seen where the broker offers SCRAM-SHA-256 and the run has logged in: the walk makes a user of its own,
-who asks for the topics' authorized operations (KIP-430).
+as which it asks for the topics' authorized operations (KIP-430).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ STEPS = 30
 ALL, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 2, 4, 5, 6, 7, 8, 10, 11
 OF_TOPICS = (READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
 IMPLIED = {DESCRIBE: (READ, WRITE, DELETE, ALTER), DESCRIBE_CONFIGS: (ALTER_CONFIGS,)}
-"""Operations that are allowed to whoever is allowed one of these."""
+"""Operations that are allowed to a user that is allowed one of these."""
 ELSEWHERE = "192.0.2.1"
-"""A host from which nobody connects (RFC 5737)."""
+"""A host from which no client connects (RFC 5737)."""
 SCRAM_SHA_256, MECHANISM, ITERATIONS = 1, "SCRAM-SHA-256", 4096
 METADATA_VERSION_MIN = 8
 """The first version that has authorized operations."""
@@ -66,7 +66,7 @@ class Acls(Walk):
         return [self.base, f"{self.base}-a", f"{self.base}-ab"]
 
     def principal(self) -> str:
-        """Choose who an ACL is about."""
+        """Choose the principal of an ACL."""
         return f"User:{self.random.choice(self.users)}"
 
     def acl(self) -> Acl:
@@ -132,8 +132,8 @@ async def _without_acls_at_the_end(walk: Acls) -> AsyncIterator[None]:
 
 async def _make(walk: Acls, acls: list[Acl]) -> None:
     walk.step(f"make {', '.join(map(_text, acls))}")
-    made = [acl.creation() for acl in acls]
-    answer = await walk.trial.ask("CreateAcls", {"creations": made})
+    creations = [acl.creation() for acl in acls]
+    answer = await walk.trial.ask("CreateAcls", {"creations": creations})
     codes = [one.error_code for one in answer.results]
     if ErrorCode.SECURITY_DISABLED in codes:
         raise NotApplicableError("the broker has no authorizer")
@@ -161,26 +161,26 @@ async def _make_wrong(walk: Acls) -> None:
 
 
 async def _remove(walk: Acls) -> None:
-    wanted = walk.filter()
+    acl_filter = walk.filter()
     if walk.there and walk.random.random() < 0.5:
-        wanted = walk.random.choice(sorted(walk.there)).filter()
-    walk.step(f"remove what {_filter_text(wanted)} finds")
-    answer = await walk.trial.ask("DeleteAcls", {"filters": [wanted]})
-    found = answer.filter_results[0]
-    walk.check_code(found.error_code, NO_ERROR)
-    removed = {Acl.of_answer(one, one) for one in found.matching_acls}
-    matching = {acl for acl in walk.there if _is_found(acl, wanted)}
+        acl_filter = walk.random.choice(sorted(walk.there)).filter()
+    walk.step(f"remove what {_filter_text(acl_filter)} finds")
+    answer = await walk.trial.ask("DeleteAcls", {"filters": [acl_filter]})
+    result = answer.filter_results[0]
+    walk.check_code(result.error_code, NO_ERROR)
+    removed = {Acl.of_answer(one, one) for one in result.matching_acls}
+    matching = {acl for acl in walk.there if _is_found(acl, acl_filter)}
     walk.check(removed == matching, f"removed are {_texts(removed)}, not {_texts(matching)}")
     walk.there -= matching
     await _is_there(walk)
 
 
 async def _find(walk: Acls) -> None:
-    wanted = walk.filter()
-    walk.step(f"look for {_filter_text(wanted)}")
-    found = _described(await walk.trial.ask("DescribeAcls", wanted))
-    matching = {acl for acl in walk.there if _is_found(acl, wanted)}
-    walk.check(found == matching, f"found are {_texts(found)}, not {_texts(matching)}")
+    acl_filter = walk.filter()
+    walk.step(f"look for {_filter_text(acl_filter)}")
+    described = _described(await walk.trial.ask("DescribeAcls", acl_filter))
+    matching = {acl for acl in walk.there if _is_found(acl, acl_filter)}
+    walk.check(described == matching, f"found are {_texts(described)}, not {_texts(matching)}")
 
 
 async def _is_there(walk: Acls) -> None:
@@ -188,8 +188,10 @@ async def _is_there(walk: Acls) -> None:
     mine = (*(f"User:{user}" for user in walk.users),)
 
     def holds(answer: Any) -> bool:
-        found = {one for one in _described(answer) if one.principal in mine or one.name.startswith(walk.base)}
-        return found == walk.there
+        described = {
+            acl for acl in _described(answer) if acl.principal in mine or acl.name.startswith(walk.base)
+        }
+        return described == walk.there
 
     await walk.trial.until("DescribeAcls", ANY_FILTER, holds, f"the ACLs are {_texts(walk.there)}")
 
@@ -198,18 +200,18 @@ def _described(answer: Any) -> set[Acl]:
     return {Acl.of_answer(one, acl) for one in answer.resources for acl in one.acls}
 
 
-def _is_found(acl: Acl, wanted: dict[str, Any]) -> bool:
+def _is_found(acl: Acl, acl_filter: dict[str, Any]) -> bool:
     """Say whether a filter finds an ACL (KIP-140, KIP-290)."""
-    name, pattern = wanted["resource_name_filter"], wanted["pattern_type_filter"]
+    name, pattern = acl_filter["resource_name_filter"], acl_filter["pattern_type_filter"]
     if pattern in (LITERAL, PREFIXED) and acl.pattern != pattern:
         return False
     return (
-        wanted["resource_type_filter"] in (ANY, acl.resource_type)
+        acl_filter["resource_type_filter"] in (ANY, acl.resource_type)
         and name in (None, acl.name)
-        and wanted["principal_filter"] in (None, acl.principal)
-        and wanted["host_filter"] in (None, acl.host)
-        and wanted["operation"] in (ANY, acl.operation)
-        and wanted["permission_type"] in (ANY, acl.permission)
+        and acl_filter["principal_filter"] in (None, acl.principal)
+        and acl_filter["host_filter"] in (None, acl.host)
+        and acl_filter["operation"] in (ANY, acl.operation)
+        and acl_filter["permission_type"] in (ANY, acl.permission)
     )
 
 
@@ -224,29 +226,31 @@ def _texts(acls: set[Acl]) -> str:
     return "; ".join(sorted(map(_text, acls))) or "none"
 
 
-def _filter_text(wanted: dict[str, Any]) -> str:
-    return ", ".join(f"{key.removesuffix('_filter')}={value}" for key, value in wanted.items())
+def _filter_text(acl_filter: dict[str, Any]) -> str:
+    return ", ".join(f"{key.removesuffix('_filter')}={value}" for key, value in acl_filter.items())
 
 
 # --- decisions ----------------------------------------------------------------------------------------------------
 
 
 async def _user_connection(walk: Acls, stack: AsyncExitStack) -> Wire | None:
-    """Log in as the first user, whose password is made here; None where nobody can."""
+    """Log in as the first user with a password made here; None where the broker has no such logins."""
     trial = walk.trial
     if trial.fixture.newest("Metadata") < METADATA_VERSION_MIN or not await _offers_scram(trial):
         return None
     user, password = walk.users[0], walk.random.randbytes(12).hex()
     salt = walk.random.randbytes(16)
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, ITERATIONS)
-    one = {
+    credential = {
         "name": user,
         "mechanism": SCRAM_SHA_256,
         "iterations": ITERATIONS,
         "salt": salt,
         "salted_password": salted,
     }
-    await trial.expecting("AlterUserScramCredentials", {"upsertions": [one]}, {"results.0.error_code": 0})
+    await trial.expecting(
+        "AlterUserScramCredentials", {"upsertions": [credential]}, {"results.0.error_code": 0}
+    )
     stack.push_async_callback(
         trial.ask, "AlterUserScramCredentials", {"deletions": [{"name": user, "mechanism": SCRAM_SHA_256}]}
     )

@@ -63,8 +63,8 @@ class Group(Walk):
                 await trio.sleep(PAUSE_S)
         return answer
 
-    def who(self, member: Member, **changes: Any) -> dict[str, Any]:
-        """Return the fields that say which member asks."""
+    def identity(self, member: Member, **changes: Any) -> dict[str, Any]:
+        """Return the fields of a request that identify the member."""
         return {
             "group_id": self.id,
             "generation_id": self.generation,
@@ -125,7 +125,7 @@ async def _leave(walk: Group) -> None:
     answer = await walk.ask(member, "LeaveGroup", asked)
     walk.check_code(answer.error_code, NO_ERROR)
     walk.members.remove(member)
-    beat = await walk.ask(member, "Heartbeat", walk.who(member))
+    beat = await walk.ask(member, "Heartbeat", walk.identity(member))
     walk.check_code(beat.error_code, "UNKNOWN_MEMBER_ID")
     if member is walk.leader:
         walk.leader = None
@@ -155,7 +155,7 @@ async def _rebalance(walk: Group, members: list[Member], first: Member | None) -
 async def _until_rebalance(walk: Group, member: Member) -> None:
     with trio.move_on_after(READY_S):
         while True:
-            answer = await walk.ask(member, "Heartbeat", walk.who(member))
+            answer = await walk.ask(member, "Heartbeat", walk.identity(member))
             walk.check_code(answer.error_code, NO_ERROR, "REBALANCE_IN_PROGRESS")
             if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
                 return
@@ -178,14 +178,17 @@ async def _judge_generation(walk: Group, members: list[Member], answers: dict[Me
         f"the generation is {sorted(generations)}, not {least}",
     )
     leaders = {answer.leader for answer in answers.values()}
-    known = {one.id: one for one in members}
-    walk.check(len(leaders) == 1 and leaders <= known.keys(), f"leaders are {leaders}, members {set(known)}")
-    leader = known[leaders.pop()]
+    members_by_id = {one.id: one for one in members}
+    walk.check(
+        len(leaders) == 1 and leaders <= members_by_id.keys(),
+        f"leaders are {leaders}, members {set(members_by_id)}",
+    )
+    leader = members_by_id[leaders.pop()]
     walk.check(walk.leader in (None, leader), "another member leads, though the leader has joined again")
     for member, answer in answers.items():
         listed = {one.member_id for one in answer.members}
-        wanted = set(known) if member is leader else set()
-        walk.check(listed == wanted, f"{member.id} is given the members {listed}, not {wanted}")
+        expected = set(members_by_id) if member is leader else set()
+        walk.check(listed == expected, f"{member.id} is given the members {listed}, not {expected}")
     walk.members, walk.leader, walk.generation = list(members), leader, generations.pop()
 
 
@@ -222,7 +225,7 @@ async def _beat(walk: Group) -> None:
     ]
     changes, code = walk.random.choice(attempts)
     walk.step(f"heartbeat with {changes or 'what is right'}")
-    answer = await walk.ask(member, "Heartbeat", walk.who(member, **changes))
+    answer = await walk.ask(member, "Heartbeat", walk.identity(member, **changes))
     walk.check_code(answer.error_code, code)
 
 
@@ -250,7 +253,7 @@ async def _follower_joins_again(walk: Group) -> None:
 
 
 async def _static_comes_back(walk: Group) -> None:
-    """A static member without its id is the same member under another one; nobody is made to join again."""
+    """A static member without its id is the same member under another one; no other member has to join again."""
     static = [one for one in walk.members if one.instance is not None]
     if not static:
         return
@@ -264,7 +267,7 @@ async def _static_comes_back(walk: Group) -> None:
         answer.generation_id == walk.generation and member.id not in ("", before),
         f"it is {member.id!r}, was {before!r}, in generation {answer.generation_id}, not {walk.generation}",
     )
-    fenced = await walk.ask(member, "Heartbeat", walk.who(member, member_id=before))
+    fenced = await walk.ask(member, "Heartbeat", walk.identity(member, member_id=before))
     walk.check_code(fenced.error_code, "FENCED_INSTANCE_ID")
     await _synchronize_again(walk)
 
@@ -294,32 +297,32 @@ async def _commit_as_nobody(walk: Group) -> None:
     await _commit(walk, {}, NO_ERROR)
 
 
-async def _commit(walk: Group, who: dict[str, Any], code: str) -> None:
+async def _commit(walk: Group, identity: dict[str, Any], code: str) -> None:
     partition, offset = walk.random.randrange(PARTITIONS), walk.random.randrange(1000)
-    walk.step(f"commit {offset} of partition {partition} with {who}, which is {code}")
-    await commit_offset(walk, walk.id, walk.topic, partition, offset, code, **who)
+    walk.step(f"commit {offset} of partition {partition} with {identity}, which is {code}")
+    await commit_offset(walk, walk.id, walk.topic, partition, offset, code, **identity)
     if code == NO_ERROR:
         walk.commits[partition] = offset
 
 
 async def _fetch_offsets(walk: Group) -> None:
     walk.step("what is committed")
-    found = await committed(walk.trial, walk.id, walk.topic, *range(PARTITIONS))
-    wanted = [walk.commits.get(partition, -1) for partition in range(PARTITIONS)]
-    walk.check(found == wanted, f"committed is {found}, not {wanted}")
+    offsets = await committed(walk.trial, walk.id, walk.topic, *range(PARTITIONS))
+    expected = [walk.commits.get(partition, -1) for partition in range(PARTITIONS)]
+    walk.check(offsets == expected, f"committed is {offsets}, not {expected}")
 
 
 async def _describe(walk: Group) -> None:
     walk.step("the group is described")
     answer = await walk.trial.ask("DescribeGroups", {"groups": [walk.id]})
-    found = answer.groups[0]
+    described = answer.groups[0]
     if walk.members:
-        seen = found.group_state, found.protocol_data, {one.member_id for one in found.members}
-        wanted = "Stable", "range", {one.id for one in walk.members}
-        walk.check(seen == wanted, f"it is {seen}, not {wanted}")
+        seen = described.group_state, described.protocol_data, {one.member_id for one in described.members}
+        expected = "Stable", "range", {one.id for one in walk.members}
+        walk.check(seen == expected, f"it is {seen}, not {expected}")
     else:
-        walk.check(not found.members, f"it has {len(found.members)} members, not none")
-        walk.check(found.group_state in ("Empty", "Dead"), f"it is {found.group_state}")
+        walk.check(not described.members, f"it has {len(described.members)} members, not none")
+        walk.check(described.group_state in ("Empty", "Dead"), f"it is {described.group_state}")
 
 
 async def _delete(walk: Group) -> None:

@@ -39,7 +39,7 @@ class Member:
 
 @dataclass
 class Group(Walk):
-    """The model: members, who owns which partition, committed offsets."""
+    """The model: members, the partitions that each owns, committed offsets."""
 
     id: str = ""
     topics: list[tuple[str, bytes]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Group(Walk):
             "topic_partitions": [{"topic_id": key, "partitions": value} for key, value in owned.items()],
         }
         return await self.trial.until(
-            API, asked | changes, lambda found: found.error_code not in COORDINATOR_COMES, "heartbeat"
+            API, asked | changes, lambda response: response.error_code not in COORDINATOR_COMES, "heartbeat"
         )
 
     def take(self, member: Member, answer: Any) -> None:
@@ -75,11 +75,11 @@ class Group(Walk):
         member.reported, member.epoch = member.held, answer.member_epoch
         if answer.assignment is None:
             return
-        given = _partitions_of(answer)
+        assigned = _partitions_of(answer)
         for other in self.members:
-            both = given & (other.held | other.reported) if other is not member else frozenset()
+            both = assigned & (other.held | other.reported) if other is not member else frozenset()
             self.check(not both, f"{_text(both)} are given to {member.id} while {other.id} owns them")
-        member.held = given
+        member.held = assigned
 
 
 async def run(trial: Trial) -> None:
@@ -98,9 +98,9 @@ async def run(trial: Trial) -> None:
 def _partitions_of(assigned: Any) -> frozenset[Partition]:
     """Return what a heartbeat's answer or a described member is assigned."""
     return frozenset(
-        (bytes(one.topic_id), partition)
-        for one in assigned.assignment.topic_partitions
-        for partition in one.partitions
+        (bytes(topic_partitions.topic_id), partition)
+        for topic_partitions in assigned.assignment.topic_partitions
+        for partition in topic_partitions.partitions
     )
 
 
@@ -160,7 +160,7 @@ async def _wrong(walk: Group) -> None:
 
 
 async def _settle(walk: Group) -> None:
-    """Heartbeats of all lead to an assignment of every partition, which is the same to who describes the group."""
+    """Heartbeats of all lead to an assignment of every partition, which is the same where the group is described."""
     walk.step(f"heartbeats of all {len(walk.members)} until the group is stable")
     state = ""
     with trio.move_on_after(READY_S):
@@ -171,17 +171,17 @@ async def _settle(walk: Group) -> None:
             answer = await walk.trial.ask("ConsumerGroupDescribe", {"group_ids": [walk.id]})
             state = answer.groups[0].group_state
     walk.check(state == "Stable", f"the group is {state} after {READY_S:g} s of heartbeats")
-    left = _unassigned(walk)
-    walk.check(not left, f"{_text(left)} are assigned to nobody")
+    unassigned = _unassigned(walk)
+    walk.check(not unassigned, f"{_text(unassigned)} are assigned to no member")
     _judge_balance(walk)
-    found = {one.member_id: (one.member_epoch, _partitions_of(one)) for one in answer.groups[0].members}
-    wanted = {one.id: (one.epoch, one.held) for one in walk.members}
-    walk.check(found == wanted, f"it is described as {found}, not as {wanted}")
+    described = {one.member_id: (one.member_epoch, _partitions_of(one)) for one in answer.groups[0].members}
+    expected = {one.id: (one.epoch, one.held) for one in walk.members}
+    walk.check(described == expected, f"it is described as {described}, not as {expected}")
 
 
 def _unassigned(walk: Group) -> frozenset[Partition]:
-    wanted = {name for member in walk.members for name in member.topics}
-    ids = [topic_id for name, topic_id in walk.topics if name in wanted]
+    subscribed = {name for member in walk.members for name in member.topics}
+    ids = [topic_id for name, topic_id in walk.topics if name in subscribed]
     everything = {(topic_id, partition) for topic_id in ids for partition in range(PARTITIONS)}
     return frozenset(everything.difference(*(member.held for member in walk.members)))
 
@@ -211,18 +211,18 @@ async def _commit(walk: Group) -> None:
             ({epoch: member.epoch, "member_id": "nobody"}, "UNKNOWN_MEMBER_ID"),
             ({epoch: -1, "member_id": ""}, "UNKNOWN_MEMBER_ID"),
         ]
-    who, code = walk.random.choice(attempts)
-    walk.step(f"commit {offset} of partition {partition} with {who}, which is {code}")
-    await commit_offset(walk, walk.id, walk.topics[0], partition, offset, code, **who)
+    identity, code = walk.random.choice(attempts)
+    walk.step(f"commit {offset} of partition {partition} with {identity}, which is {code}")
+    await commit_offset(walk, walk.id, walk.topics[0], partition, offset, code, **identity)
     if code == NO_ERROR:
         walk.commits[partition] = offset
 
 
 async def _fetch_offsets(walk: Group) -> None:
     walk.step("what is committed")
-    found = await committed(walk.trial, walk.id, walk.topics[0], *range(PARTITIONS))
-    wanted = [walk.commits.get(partition, -1) for partition in range(PARTITIONS)]
-    walk.check(found == wanted, f"committed is {found}, not {wanted}")
+    offsets = await committed(walk.trial, walk.id, walk.topics[0], *range(PARTITIONS))
+    expected = [walk.commits.get(partition, -1) for partition in range(PARTITIONS)]
+    walk.check(offsets == expected, f"committed is {offsets}, not {expected}")
 
 
 async def _delete(walk: Group) -> None:

@@ -125,11 +125,11 @@ async def _append(walk: Topics) -> None:
 
 async def _send(walk: Topics) -> None:
     place, values = walk.place(), walk.fresh()
-    who = walk.random.randrange(PRODUCERS)
-    sent = walk.sent.setdefault((who, place), [])
+    producer = walk.random.randrange(PRODUCERS)
+    sent = walk.sent.setdefault((producer, place), [])
     sequence = sent[-1].sequence + len(sent[-1].values) if sent else 0
-    walk.step(f"producer {who} sends {len(values)} to {place} from {sequence} on")
-    producer_id, epoch = walk.producers[who]
+    walk.step(f"producer {producer} sends {len(values)} to {place} from {sequence} on")
+    producer_id, epoch = walk.producers[producer]
     data = batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
     base = await appended(walk.trial, walk.topics[place[0]], data, index=place[1])
     walk.check(base == walk.log(place).end, f"the base offset is {base}, not {walk.log(place).end}")
@@ -142,14 +142,19 @@ async def _send_again(walk: Topics) -> None:
     repeated = [(key, one) for key, sent in walk.sent.items() for one in sent[-KEPT_BATCHES:]]
     if not repeated:
         return
-    (who, place), one = walk.random.choice(repeated)
-    walk.step(f"producer {who} sends to {place} from {one.sequence} on again")
-    producer_id, epoch = walk.producers[who]
-    data = batch(*one.values, producer_id=producer_id, producer_epoch=epoch, base_sequence=one.sequence)
+    (producer, place), repeated_batch = walk.random.choice(repeated)
+    walk.step(f"producer {producer} sends to {place} from {repeated_batch.sequence} on again")
+    producer_id, epoch = walk.producers[producer]
+    data = batch(
+        *repeated_batch.values,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=repeated_batch.sequence,
+    )
     answer = await append(walk.trial, walk.topics[place[0]], data, index=place[1])
     walk.check(
-        (answer.error_code, answer.base_offset) == (0, one.base),
-        f"answered {code_name(answer.error_code)} with base offset {answer.base_offset}, not {one.base}",
+        (answer.error_code, answer.base_offset) == (0, repeated_batch.base),
+        f"answered {code_name(answer.error_code)} with base offset {answer.base_offset}, not {repeated_batch.base}",
     )
 
 
@@ -157,10 +162,10 @@ async def _send_gap(walk: Topics) -> None:
     """A batch that leaves sequences out is refused."""
     if not walk.sent:
         return
-    (who, place), sent = walk.random.choice(list(walk.sent.items()))
+    (producer, place), sent = walk.random.choice(list(walk.sent.items()))
     sequence = sent[-1].sequence + len(sent[-1].values) + walk.random.randint(1, 9)
-    walk.step(f"producer {who} sends to {place} from {sequence} on, which leaves some out")
-    producer_id, epoch = walk.producers[who]
+    walk.step(f"producer {producer} sends to {place} from {sequence} on, which leaves some out")
+    producer_id, epoch = walk.producers[producer]
     data = batch(b"gap", producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
     answer = await append(walk.trial, walk.topics[place[0]], data, index=place[1])
     walk.check(
@@ -175,16 +180,20 @@ async def _read(walk: Topics) -> None:
     offset = walk.random.randint(log.start, log.end)
     limit = walk.random.choice((1, 300, 1 << 20))
     walk.step(f"read {place} from {offset} on, {limit} bytes")
-    found = await read(walk.trial, walk.topics[place[0]], offset, index=place[1], partition_max_bytes=limit)
+    response = await read(
+        walk.trial, walk.topics[place[0]], offset, index=place[1], partition_max_bytes=limit
+    )
     walk.check(
-        (found.high_watermark, found.log_start_offset) == (log.end, log.start),
-        f"high watermark {found.high_watermark}, log start {found.log_start_offset}, not {log.end} and {log.start}",
+        (response.high_watermark, response.log_start_offset) == (log.end, log.start),
+        f"high watermark {response.high_watermark}, log start {response.log_start_offset}, not {log.end} and {log.start}",
     )
     records = [
-        (one.offset, bytes(one.value or b"")) for one in records_in(found.records) if one.offset >= offset
+        (record.offset, bytes(record.value or b""))
+        for record in records_in(response.records)
+        if record.offset >= offset
     ]
-    wanted = list(enumerate(log.values))[offset : offset + len(records)]
-    walk.check(records == wanted, f"{len(records)} records that are not those from {offset} on")
+    expected = list(enumerate(log.values))[offset : offset + len(records)]
+    walk.check(records == expected, f"{len(records)} records that are not those from {offset} on")
     walk.check(
         bool(records) or offset == log.end, f"nothing is read from {offset} on, and the log ends at {log.end}"
     )
@@ -206,8 +215,8 @@ async def _read_all(walk: Topics, place: Place) -> None:
     walk.step(f"read all of {place}")
     offset, values = log.start, []
     while offset < log.end:
-        found = await read(walk.trial, walk.topics[place[0]], offset, index=place[1])
-        part = [one for one in records_in(found.records) if one.offset >= offset]
+        response = await read(walk.trial, walk.topics[place[0]], offset, index=place[1])
+        part = [one for one in records_in(response.records) if one.offset >= offset]
         walk.check(bool(part), f"nothing is read from {offset} on, and the log ends at {log.end}")
         values += [bytes(one.value or b"") for one in part]
         offset = part[-1].offset + 1
@@ -218,8 +227,10 @@ async def _offsets(walk: Topics) -> None:
     place = walk.place()
     log = walk.log(place)
     walk.step(f"look for both ends of {place}")
-    found = [await offset_at(walk.trial, walk.topics[place[0]], which, index=place[1]) for which in (-2, -1)]
-    walk.check(found == [log.start, log.end], f"the ends are {found}, not {log.start} and {log.end}")
+    offsets = [
+        await offset_at(walk.trial, walk.topics[place[0]], which, index=place[1]) for which in (-2, -1)
+    ]
+    walk.check(offsets == [log.start, log.end], f"the ends are {offsets}, not {log.start} and {log.end}")
 
 
 async def _delete(walk: Topics) -> None:
@@ -230,10 +241,10 @@ async def _delete(walk: Topics) -> None:
     partitions = [{"partition_index": place[1], "offset": before}]
     asked = {"topics": [{"name": walk.topics[place[0]][0], "partitions": partitions}], "timeout_ms": 20_000}
     answer = await walk.trial.ask("DeleteRecords", asked)
-    found = answer.topics[0].partitions[0]
+    response = answer.topics[0].partitions[0]
     walk.check(
-        (found.error_code, found.low_watermark) == (0, before),
-        f"answered {code_name(found.error_code)}, {found.low_watermark}",
+        (response.error_code, response.low_watermark) == (0, before),
+        f"answered {code_name(response.error_code)}, {response.low_watermark}",
     )
     log.start = before
 
@@ -248,6 +259,6 @@ async def _commit(walk: Topics) -> None:
 async def _fetch_offset(walk: Topics) -> None:
     place, group = walk.place(), walk.random.choice(walk.groups)
     walk.step(f"what has {group} committed of {place}")
-    found = await committed(walk.trial, group, walk.topics[place[0]], place[1])
-    wanted = walk.commits.get((group, place), -1)
-    walk.check(found == [wanted], f"committed is {found}, not {wanted}")
+    offsets = await committed(walk.trial, group, walk.topics[place[0]], place[1])
+    expected = walk.commits.get((group, place), -1)
+    walk.check(offsets == [expected], f"committed is {offsets}, not {expected}")

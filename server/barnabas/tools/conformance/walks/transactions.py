@@ -1,4 +1,4 @@
-"""Walks over transactions of several producers: what each kind of reader sees, markers, offsets, and who is fenced."""
+"""Walks over transactions of several producers: what each kind of reader sees, markers, offsets, fenced producers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Actor:
 
 @dataclass
 class Transactions(Walk):
-    """The model: what is at each offset, whose transaction it belongs to, what groups have committed."""
+    """The model: what is at each offset and of which transaction it is, what groups have committed."""
 
     topic: tuple[str, bytes] = ("", b"")
     actors: list[Actor] = field(default_factory=list)
@@ -71,14 +71,14 @@ class Transactions(Walk):
         log = self.logs[index]
         is_open = (
             at
-            for at, one in enumerate(log)
-            if one.transaction is not None and one.transaction.committed is None
+            for at, entry in enumerate(log)
+            if entry.transaction is not None and entry.transaction.committed is None
         )
         return next(is_open, len(log))
 
 
 async def run(trial: Trial) -> None:
-    """Readers see what the model of transactions says, whoever commits, aborts and is fenced meanwhile."""
+    """Readers see what the model of transactions says, while producers commit, abort and are fenced."""
     walk = Transactions.of(trial)
     walk.topic = await trial.new_topic(PARTITIONS)
     kinds = _protocols(trial)
@@ -194,8 +194,8 @@ async def _fence(walk: Transactions) -> None:
 
 
 def _with_transaction(walk: Transactions) -> Actor | None:
-    found = [one for one in walk.actors if one.transaction is not None]
-    return walk.random.choice(found) if found else None
+    open_actors = [one for one in walk.actors if one.transaction is not None]
+    return walk.random.choice(open_actors) if open_actors else None
 
 
 def _name(walk: Transactions, actor: Actor) -> str:
@@ -212,36 +212,36 @@ async def _read_some(walk: Transactions) -> None:
 async def _read_committed(walk: Transactions, index: int) -> None:
     walk.step(f"read what is committed of {index}")
     log, stable = walk.logs[index], walk.stable_end(index)
-    found = await read(walk.trial, walk.topic, index=index, isolation_level=READ_COMMITTED)
-    ends = found.high_watermark, found.last_stable_offset
+    response = await read(walk.trial, walk.topic, index=index, isolation_level=READ_COMMITTED)
+    ends = response.high_watermark, response.last_stable_offset
     walk.check(
         ends == (len(log), stable),
         f"high watermark and last stable offset are {ends}, not {len(log)}, {stable}",
     )
-    wanted = [
-        (at, one.value)
-        for at, one in enumerate(log[:stable])
-        if one.value is not None and (one.transaction is None or one.transaction.committed)
+    expected = [
+        (at, entry.value)
+        for at, entry in enumerate(log[:stable])
+        if entry.value is not None and (entry.transaction is None or entry.transaction.committed)
     ]
-    seen = _without_aborted(found)
-    walk.check(seen == wanted, f"a reader sees {seen}, not {wanted}")
+    seen = _without_aborted(response)
+    walk.check(seen == expected, f"a reader sees {seen}, not {expected}")
 
 
 async def _read_all(walk: Transactions) -> None:
     index = walk.random.randrange(PARTITIONS)
     walk.step(f"read all of {index}")
-    found = await read(walk.trial, walk.topic, index=index)
-    seen = _without_aborted(found)
-    wanted = [(at, one.value) for at, one in enumerate(walk.logs[index]) if one.value is not None]
-    walk.check(seen == wanted, f"a reader without isolation sees {seen}, not {wanted}")
+    response = await read(walk.trial, walk.topic, index=index)
+    seen = _without_aborted(response)
+    expected = [(at, one.value) for at, one in enumerate(walk.logs[index]) if one.value is not None]
+    walk.check(seen == expected, f"a reader without isolation sees {seen}, not {expected}")
 
 
-def _without_aborted(found: Any) -> list[tuple[int, bytes]]:
+def _without_aborted(response: Any) -> list[tuple[int, bytes]]:
     """Return offsets and values of a Fetch answer without those of aborted transactions, as consumers do it (KIP-98)."""
-    begin = sorted((one.first_offset, one.producer_id) for one in found.aborted_transactions or [])
+    begin = sorted((one.first_offset, one.producer_id) for one in response.aborted_transactions or [])
     aborted: set[int] = set()
     seen: list[tuple[int, bytes]] = []
-    data = found.records or b""
+    data = response.records or b""
     for at, header in iter_batches(data):
         records = read_records(data, at)
         while begin and begin[0][0] <= records[-1].offset:
@@ -261,12 +261,12 @@ async def _look_at_ends(walk: Transactions) -> None:
 
 
 async def _ends(walk: Transactions, index: int) -> None:
-    found = [
+    offsets = [
         await offset_at(walk.trial, walk.topic, -1, index=index, isolation=isolation)
         for isolation in (0, READ_COMMITTED)
     ]
-    wanted = [len(walk.logs[index]), walk.stable_end(index)]
-    walk.check(found == wanted, f"the ends of {index} are {found}, not {wanted}")
+    expected = [len(walk.logs[index]), walk.stable_end(index)]
+    walk.check(offsets == expected, f"the ends of {index} are {offsets}, not {expected}")
 
 
 Step = Callable[[Transactions], Awaitable[None]]

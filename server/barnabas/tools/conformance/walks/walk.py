@@ -28,7 +28,7 @@ class Walk:
 
     @classmethod
     def of(cls, trial: Trial) -> Self:
-        """Return a walk at its beginning, whose choices follow from the case's number."""
+        """Return a walk at its beginning, with choices that follow from the case's number."""
         return cls(trial, random.Random(trial.number))
 
     def step(self, text: str) -> None:
@@ -39,25 +39,31 @@ class Walk:
         """Fail with the steps that led here."""
         self.trial.check(holds, f"{otherwise}; after: {'; '.join(self.steps[-STEPS_SHOWN:])}")
 
-    def check_code(self, code: int, *wanted: str) -> None:
+    def check_code(self, code: int, *expected: str) -> None:
         """Fail unless an error code has one of these names."""
-        self.check(code_name(code) in wanted, f"answered {code_name(code)}, not {' or '.join(wanted)}")
+        self.check(code_name(code) in expected, f"answered {code_name(code)}, not {' or '.join(expected)}")
 
 
 NO_ERROR = ErrorCode.NONE.name
 
 
 async def commit_offset(
-    walk: Walk, group: str, topic: tuple[str, bytes], partition: int, offset: int, *wanted: str, **member: Any
+    walk: Walk,
+    group: str,
+    topic: tuple[str, bytes],
+    partition: int,
+    offset: int,
+    *expected: str,
+    **member: Any,
 ) -> None:
-    """Commit an offset; `wanted` are the codes of which one must be answered, success by default."""
+    """Commit an offset; `expected` are the codes of which one must be answered, success by default."""
     entry = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}
     asked = committing(walk.trial, group) | member
     asked |= {"topics": [{"name": topic[0], "topic_id": topic[1], "partitions": [entry]}]}
     answer = await walk.trial.until(
         "OffsetCommit",
         asked,
-        lambda found: found.topics[0].partitions[0].error_code not in COORDINATOR_COMES,
+        lambda response: response.topics[0].partitions[0].error_code not in COORDINATOR_COMES,
         "commit",
     )
-    walk.check_code(answer.topics[0].partitions[0].error_code, *(wanted or (NO_ERROR,)))
+    walk.check_code(answer.topics[0].partitions[0].error_code, *(expected or (NO_ERROR,)))

@@ -30,8 +30,8 @@ _INTERNAL_ERROR = 500
 @cache
 def routes() -> tuple[Route, ...]:
     """Return all routes, in the order of their modules."""
-    found = [import_module(f"barnabas.tools.control.routes.{name}").ROUTES for name in MODULES]
-    return tuple(route for part in found for route in part)
+    parts = [import_module(f"barnabas.tools.control.routes.{name}").ROUTES for name in MODULES]
+    return tuple(route for part in parts for route in part)
 
 
 @cache
@@ -41,9 +41,9 @@ def _patterns() -> tuple[tuple[re.Pattern[str], Route], ...]:
 
 def _matching(path: str) -> Iterator[tuple[Route, dict[str, str]]]:
     for pattern, route in _patterns():
-        found = pattern.fullmatch(path)
-        if found is not None:
-            yield route, {name: unquote(value) for name, value in found.groupdict().items()}
+        match = pattern.fullmatch(path)
+        if match is not None:
+            yield route, {name: unquote(value) for name, value in match.groupdict().items()}
 
 
 async def dispatch(
@@ -70,11 +70,11 @@ async def _answered(
     for route, parts in matching:
         if route.method == method:
             _refuse_half_characters(parts, query, body)
-            known = [one.name for one in route.query]
+            parameters = [one.name for one in route.query]
             for name in query:
-                if name not in known:
+                if name not in parameters:
                     raise ControlError(
-                        400, f"there is no parameter {name}; there are: {', '.join(known) or 'none'}"
+                        400, f"there is no parameter {name}; there are: {', '.join(parameters) or 'none'}"
                     )
             if (
                 route.body is not None
@@ -88,17 +88,17 @@ async def _answered(
 
 
 def _is_optional(route: Route) -> bool:
-    """Return whether a request may come without the body, all of whose parts may be missing."""
+    """Return whether a request may come without the body: all of its parts may be missing."""
     body = route.body or {}
     return not body.get("required") and not body.get("minProperties") and bool(body.get("properties"))
 
 
-def _refuse_half_characters(parts: Mapping[str, str], *given: Any) -> None:
+def _refuse_half_characters(parts: Mapping[str, str], *values: Any) -> None:
     """Raise ControlError for text that is no Unicode, as "\\ud800": nothing that a broker keeps can hold it.
 
     In a body, "\\udc80" to "\\udcff" stand for bytes of records that are no UTF-8.
     """
-    for value, errors in ((parts, "strict"), (given, "surrogateescape")):
+    for value, errors in ((parts, "strict"), (values, "surrogateescape")):
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8", errors)
         except UnicodeEncodeError as error:

@@ -19,7 +19,7 @@ DOWN_MS_MAX = 3_600_000
 async def show_broker(call: Call) -> object:
     """Return what the broker is, and whether it serves."""
     host = call.host
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "ready": host.broker is not None,
         "bootstrap": host.bootstrap,
         "version": __version__,
@@ -28,12 +28,13 @@ async def show_broker(call: Call) -> object:
     }
     if host.broker is not None:
         services = host.broker.services
-        found["broker_id"] = services.broker_id
-        found["cluster_id"] = services.metadata.image.cluster_id
-        found["listeners"] = {
-            one.name: [f"{name}:{port}" for name, port in one.addresses] for one in host.broker.listeners
+        description["broker_id"] = services.broker_id
+        description["cluster_id"] = services.metadata.image.cluster_id
+        description["listeners"] = {
+            listener.name: [f"{name}:{port}" for name, port in listener.addresses]
+            for listener in host.broker.listeners
         }
-    return found
+    return description
 
 
 async def restart_broker(call: Call) -> object:
@@ -61,14 +62,14 @@ async def list_connections(call: Call) -> object:
 
 async def close_connection(call: Call) -> object:
     """Close a connection, or all of a client id."""
-    broker, wanted = _broker(call), call.path["connection"]
-    for one in broker.connections:
-        if str(one.info.connection_id) == wanted:
+    broker, connection_id = _broker(call), call.path["connection"]
+    for connection in broker.connections:
+        if str(connection.info.connection_id) == connection_id:
             if call.query.get("reset", "false") == "true":
-                one.reset()
-            one.scope.cancel()
+                connection.reset()
+            connection.scope.cancel()
             return None
-    raise ControlError(404, f"there is no connection {wanted}")
+    raise ControlError(404, f"there is no connection {connection_id}")
 
 
 def _described(connection: Connection) -> dict[str, Any]:

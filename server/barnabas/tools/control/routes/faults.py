@@ -147,7 +147,8 @@ async def list_fault_sets(_call: Call) -> object:
     """Return the named sets."""
     return {
         "sets": [
-            {"name": name, "text": one.doc, "parameters": dict(one.parameters)} for name, one in SETS.items()
+            {"name": name, "text": fault_set.doc, "parameters": dict(fault_set.parameters)}
+            for name, fault_set in SETS.items()
         ]
     }
 

@@ -64,8 +64,8 @@ async def list_requests(call: Call) -> object:
     limit = _whole(call.query, "limit")
     if limit is not None and not 0 < limit <= LIMIT_MAX:
         raise ControlError(400, f"limit: a number from 1 to {LIMIT_MAX} expected")
-    found = recorder.find(filter_of(call.query), limit=limit or LIMIT_DEFAULT)
-    return {"last_id": recorder.last_id, "requests": [one.as_json() for one in found]}
+    requests = recorder.find(filter_of(call.query), limit=limit or LIMIT_DEFAULT)
+    return {"last_id": recorder.last_id, "requests": [one.as_json() for one in requests]}
 
 
 async def forget_requests(call: Call) -> object:
@@ -80,10 +80,10 @@ async def wait_for_request(call: Call) -> object:
     timeout_ms = WAIT_MS_DEFAULT if timeout_ms is None else timeout_ms
     if not 0 <= timeout_ms <= WAIT_MS_MAX:
         raise ControlError(400, f"timeout_ms: a whole number from 0 to {WAIT_MS_MAX} expected")
-    found = await recorder_of(call).wait(filter_of(call.query), timeout_s=timeout_ms / 1000)
-    if found is None:
+    request = await recorder_of(call).wait(filter_of(call.query), timeout_s=timeout_ms / 1000)
+    if request is None:
         raise ControlError(408, f"no such request in {timeout_ms} ms")
-    return found.as_json()
+    return request.as_json()
 
 
 _REQUEST: dict[str, Any] = {
@@ -124,5 +124,5 @@ ROUTES = (
         query=(*FILTER, Parameter("timeout_ms", "integer", f"for how long to wait, in ms ({WAIT_MS_DEFAULT})")),
         answer=_REQUEST,
     ),
-    Route("DELETE", "/v1/requests", forget_requests, "Forget what was recorded; ids go on"),
+    Route("DELETE", "/v1/requests", forget_requests, "Forget what was recorded; ids continue"),
 )  # fmt: skip

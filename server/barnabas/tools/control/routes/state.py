@@ -95,14 +95,14 @@ def _check_deleted(what: str, code: int, not_there: int) -> None:
 
 async def show_records(call: Call) -> object:
     """Return records as a consumer would be given them."""
-    found = await Looking(_local(call)).records(
+    records = await Looking(_local(call)).records(
         call.path["topic"],
         _number(call, "partition", None),
         _number(call, "offset", 0) or 0,
         limit=_number(call, "limit", 100, high=RECORDS_MAX) or 0,
         committed=_flag(call, "committed", default=True),
     )
-    return {"records": found}
+    return {"records": records}
 
 
 async def append_records(call: Call) -> object:
