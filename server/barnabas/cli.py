@@ -54,7 +54,7 @@ COMPLETE = "_BARNABAS_COMPLETE"
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help is written or fails; argparse's own ignores that it could not be written."""
+    """A parser that fails when its help cannot be written; argparse's own ignores that."""
 
     def _print_message(self, message: str, file: Any = None) -> None:
         if message:
@@ -63,15 +63,15 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    given = sys.argv[1:] if arguments is None else arguments
+    words = sys.argv[1:] if arguments is None else arguments
     _open_standard_streams()
     try:
         try:
-            return _run(given)
+            return _run(words)
         finally:  # what is left in the buffer is written here, where a failure can still be explained
             sys.stdout.flush()
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
-        return _code_of(error, given[0] if given else "")
+        return _code_of(error, words[0] if words else "")
 
 
 def _parsers() -> dict[str, tuple[str, Callable[[], argparse.ArgumentParser]]]:
@@ -295,23 +295,23 @@ def _serve(options: argparse.Namespace) -> int:
     log_lines.begin(options.log_level)
     try:
         demo = _demo(options) if options.demo_security else None
-        given = collect(options, demo.settings if demo is not None else None)
-        config = BrokerConfig(given.settings, given.origins)
+        collected = collect(options, demo.settings if demo is not None else None)
+        config = BrokerConfig(collected.settings, collected.origins)
     except SettingError as error:
         print(f"barnabas: {error}", file=sys.stderr)
         return USAGE_ERROR
     for name in config.unknown:
         # In a file it may be a plugin's; on the command line it is a slip.
-        print(f"barnabas: {given.origins[name]}: {explain_unknown(name)}", file=sys.stderr)
-        if given.origins[name] == SET_OPTION:
+        print(f"barnabas: {collected.origins[name]}: {explain_unknown(name)}", file=sys.stderr)
+        if collected.origins[name] == SET_OPTION:
             return USAGE_ERROR
-    verdict = judge(config, given.origins)
+    verdict = judge(config, collected.origins)
     for line in verdict.refusals:
         print(f"barnabas: {line}", file=sys.stderr)
     if verdict.refusals:
         return USAGE_ERROR
     if verdict.ignored:
-        names = ", ".join(f"{name} ({given.origins[name]})" for name in verdict.ignored)
+        names = ", ".join(f"{name} ({collected.origins[name]})" for name in verdict.ignored)
         print(f"barnabas: these settings have no effect here: {names}", file=sys.stderr)
 
     if demo is not None:
@@ -321,13 +321,13 @@ def _serve(options: argparse.Namespace) -> int:
             instructions(demo, _first_address(config, "SASL_SSL"), _first_address(config, "SSL")), flush=True
         )
     if not options.ephemeral:
-        return _run_serve(options, config, given.settings)
+        return _run_serve(options, config, collected.settings)
 
     from barnabas.environment.ephemeral import ephemeral_directory
 
     with ephemeral_directory() as directory:
-        in_memory = {**given.settings, "log.dirs": f"{directory}/data"}
-        return _run_serve(options, BrokerConfig(in_memory, given.origins), in_memory)
+        in_memory = {**collected.settings, "log.dirs": f"{directory}/data"}
+        return _run_serve(options, BrokerConfig(in_memory, collected.origins), in_memory)
 
 
 def _first_address(config: BrokerConfig, protocol: str) -> str:
@@ -359,7 +359,7 @@ def _demo(options: argparse.Namespace) -> Demo:
         raise SettingError(f"--demo-security: {error}") from error
 
 
-def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping[str, str]) -> int:
+def _run_serve(options: argparse.Namespace, config: BrokerConfig, own_settings: Mapping[str, str]) -> int:
     from barnabas.broker.serve_options import check_workers
     from barnabas.config import broker as settings
     from barnabas.config.cluster import is_clustered
@@ -396,7 +396,7 @@ def _run_serve(options: argparse.Namespace, config: BrokerConfig, given: Mapping
         from barnabas.tools.localcluster.workers import run as run_workers
 
         gc.enable()
-        return run_workers(config, given, options.workers, options.log_level)
+        return run_workers(config, own_settings, options.workers, options.log_level)
 
     if is_tested:
         from barnabas.tools.control.process import run as run_with_control
@@ -419,18 +419,18 @@ def _companions(config: BrokerConfig, host: Host | None) -> Companions:
     from barnabas.broker.process import Companions
     from barnabas.config import broker as settings
 
-    found: list[Companion] = []
+    companions: list[Companion] = []
     registry = None
     if config.get(settings.REGISTRY_LISTENER):
         from barnabas.broker.registry_beside import RegistryBeside
 
         registry = RegistryBeside(config)
-        found.append(registry)
+        companions.append(registry)
     if config.get(settings.CONSOLE_LISTENER):
         from barnabas.console.beside import ConsoleBeside
 
-        found.append(ConsoleBeside(config, host, registry))
-    return Companions(found)
+        companions.append(ConsoleBeside(config, host, registry))
+    return Companions(companions)
 
 
 def _watcher(options: argparse.Namespace) -> Watcher | None:

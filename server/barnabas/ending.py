@@ -1,7 +1,7 @@
 """Ends of a process: the signals that ask for one, and the exit codes.
 
-The rule: 0 says that it was wished, or that all was done; everything else is another code, so that whoever started the
-process (systemd, a container, a script) can tell. The codes of `barnabas` stand here alone; the reference is printed
+The rule: 0 says that it was wished, or that all was done; everything else is another code, so that the supervisor of
+the process (systemd, a container, a script) can tell. The codes of `barnabas` stand here alone; the reference is printed
 from `ENDS`.
 """
 
@@ -18,7 +18,7 @@ FOUND = 1
 INTERRUPTED = 128 + int(signal.SIGINT)
 """Ctrl-C, of a command that does one thing and ends."""
 UNREAD = 128 + int(signal.SIGPIPE)
-"""Whoever reads its output has seen enough: as programs end that SIGPIPE kills."""
+"""The reader of its output has closed it: the code of programs that SIGPIPE kills."""
 
 SERVERS = ("serve", "serve --workers", "cluster", "test-server", "zookeeper", "tap", "console")
 COMPARING = ("log", "replay")
@@ -76,10 +76,10 @@ ENDS = (
     End("no broker answers", ("probe", "conform", "topics", "doctor"), FAILED),
     End("no broker answers", ("replay",), failed("replay")),
     End("a topic, group or the like is not there", ("topics",), FAILED),
-    End("nobody agrees to what would destroy", ("topics",), FAILED),
+    End("a destructive command is not confirmed", ("topics",), FAILED),
     End("standard output cannot be written", (*SERVERS, *TOOLS), FAILED),
     End("standard output cannot be written", COMPARING, failed("log")),
-    End("whoever reads its output has seen enough, as `head`", (*COMPARING, *TOOLS), UNREAD),
+    End("the reader of its output closes it, as `head`", (*COMPARING, *TOOLS), UNREAD),
     End("Ctrl-C", (*COMPARING, *TOOLS), INTERRUPTED),
     End("a defect, with its traceback", (*SERVERS, *TOOLS), FAILED),
     End("a defect, with its traceback", COMPARING, failed("log")),

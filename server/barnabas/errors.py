@@ -1,6 +1,6 @@
-"""Errors by whose fault they are: the three ways in which serving a client can fail.
+"""Errors by fault: the three ways in which serving a client can fail.
 
-The rule: an error says who has to act on it. A peer that sends malformed frames loses its connection, a
+The rule: the type of an error says which side has to act. A peer that sends malformed frames loses its connection, a
 request that asks for something impossible is answered with an error code, and a disk that fails takes its log
 dir offline. Anything else that escapes is our own bug.
 """
@@ -57,7 +57,7 @@ _NO_MORE_FILES = (EMFILE, ENFILE)
 
 
 def lacks_room(error: BaseException) -> bool:
-    """Say whether nothing more can be written to a disk, or for this user, until somebody makes room."""
+    """Say whether nothing more can be written to a disk, or for this user, until room is made."""
     return isinstance(error, OSError) and error.errno in _NO_ROOM
 
 

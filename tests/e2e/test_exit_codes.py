@@ -361,7 +361,7 @@ def by_missing_topic(place: Place) -> Iterator[int]:
     yield place.start("topics", "describe", "missing", "-b", place.broker()).code()
 
 
-def by_nobody_agreeing(place: Place) -> Iterator[int]:
+def by_missing_confirmation(place: Place) -> Iterator[int]:
     yield place.start("topics", "delete", "t", "-b", place.broker()).code()
 
 
@@ -447,9 +447,9 @@ WAYS: dict[str, Callable[[Place], Iterator[int]]] = {
     "ZooKeeper does not answer while it starts": by_missing_zookeeper,
     "no broker answers": by_missing_broker,
     "a topic, group or the like is not there": by_missing_topic,
-    "nobody agrees to what would destroy": by_nobody_agreeing,
+    "a destructive command is not confirmed": by_missing_confirmation,
     "standard output cannot be written": by_closed_output,
-    "whoever reads its output has seen enough, as `head`": by_reader,
+    "the reader of its output closes it, as `head`": by_reader,
     "Ctrl-C": by_ctrl_c,
     "a defect, with its traceback": by_defect,
 }

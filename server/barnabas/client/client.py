@@ -1,4 +1,4 @@
-"""A client of a cluster: connections by broker, who leads what, and asking again when that may help.
+"""A client of a cluster: connections by broker, leaders of partitions, and retries where they may help.
 
 The rule: metadata is a guess that a broker corrects. An error that says that it was wrong (or a connection that is
 lost) makes the client ask for it again before it sends the request again.
@@ -48,7 +48,7 @@ class _Known:
 
 @dataclass(slots=True)
 class _Opening:
-    """A connection that is being opened, for everybody who waits for it."""
+    """A connection that is being opened, shared by all tasks that wait for it."""
 
     done: trio.Event = field(default_factory=trio.Event)
     failure: ClientError | None = None
@@ -80,7 +80,7 @@ class Client:
         self._brokers_at = -math.inf
         self._is_closed = False
 
-    # --- whom to ask ----------------------------------------------------------------------------------------
+    # --- brokers to ask -------------------------------------------------------------------------------------
 
     async def any_connection(self) -> Connection:
         """Return a connection to some broker, an open one first.
@@ -125,21 +125,21 @@ class Client:
 
     async def topic(self, name: str) -> Topic:
         """Return the metadata of a topic, at most `metadata_max_age_ms` old. Raises ResponseError, ConnectionLostError."""
-        known = self._topics.get(name)
-        if known is None or self._is_old(known.learned_at):
+        cached = self._topics.get(name)
+        if cached is None or self._is_old(cached.learned_at):
             await self.refresh([name])
-            known = self._topics.get(name)
-            if known is None:
+            cached = self._topics.get(name)
+            if cached is None:
                 raise ConnectionLostError(f"the broker's metadata lacks topic {name!r}")
-        return known.topic
+        return cached.topic
 
     async def coordinator(self, key: str, key_type: int = GROUP) -> int:
         """Return the broker that coordinates a group or a transactional id. Raises ResponseError, ConnectionLostError."""
         from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
 
-        known = self._coordinators.get((key_type, key))
-        if known is not None:
-            return known
+        cached = self._coordinators.get((key_type, key))
+        if cached is not None:
+            return cached
         connection = await self.any_connection()
         version = connection.version_of(10)
         request = FindCoordinatorRequest(key_type=key_type)
@@ -151,11 +151,11 @@ class Client:
         doing = f"looking for the coordinator of {key!r}"
         if version >= _MANY_KEYS_SINCE and not response.coordinators:
             raise ResponseError(ErrorCode.COORDINATOR_NOT_AVAILABLE, doing)
-        found = response.coordinators[0] if version >= _MANY_KEYS_SINCE else response
-        check(found.error_code, doing, found.error_message)
-        self.brokers[found.node_id] = Endpoint(found.host, found.port)
-        self._coordinators[key_type, key] = found.node_id
-        return int(found.node_id)
+        coordinator = response.coordinators[0] if version >= _MANY_KEYS_SINCE else response
+        check(coordinator.error_code, doing, coordinator.error_message)
+        self.brokers[coordinator.node_id] = Endpoint(coordinator.host, coordinator.port)
+        self._coordinators[key_type, key] = coordinator.node_id
+        return int(coordinator.node_id)
 
     async def refresh(self, topics: Iterable[str] | None = ()) -> None:
         """Ask for the brokers, and for these topics (None: all). Raises ResponseError, ConnectionLostError."""
@@ -191,14 +191,14 @@ class Client:
 
     def known(self, name: str) -> Topic | None:
         """Return the newest metadata of a topic, however old, without asking for it."""
-        known = self._topics.get(name)
-        return None if known is None else known.topic
+        cached = self._topics.get(name)
+        return None if cached is None else cached.topic
 
     def _learn(self, name: str, topic: Topic) -> None:
         """Keep what is new of a topic: a broker that lags behind names leaders of older epochs (KIP-320)."""
-        known = self._topics.get(name)
-        if known is not None and known.topic.topic_id == topic.topic_id:
-            newer = {info.partition_index: info for info in known.topic.partitions}
+        cached = self._topics.get(name)
+        if cached is not None and cached.topic.topic_id == topic.topic_id:
+            newer = {info.partition_index: info for info in cached.topic.partitions}
             topic.partitions = [
                 newer[info.partition_index]
                 if info.partition_index in newer
@@ -212,7 +212,7 @@ class Client:
         return trio.current_time() - learned_at > self.settings.metadata_max_age_ms / 1000
 
     def forget(self, *topics: str) -> None:
-        """Let metadata be asked for again before it is used: of these topics, or of everything."""
+        """Mark metadata as stale, of these topics or of everything: it is requested again before its next use."""
         for topic in topics or tuple(self._topics):
             if topic in self._topics:
                 self._topics[topic].learned_at = -math.inf
@@ -221,7 +221,7 @@ class Client:
             self._brokers_at = -math.inf
 
     def forget_coordinator(self, key: str, key_type: int = GROUP) -> None:
-        """Let the coordinator be looked for again before it is asked."""
+        """Drop the cached coordinator of a key; the next request looks it up again."""
         self._coordinators.pop((key_type, key), None)
 
     # --- asking ---------------------------------------------------------------------------------------------
@@ -250,8 +250,8 @@ class Client:
         async def attempt() -> Any:
             if not self.brokers or self._is_old(self._brokers_at):
                 await self.refresh()
-            known = self.controller_id in self.brokers
-            connection = await (self.broker(self.controller_id) if known else self.any_connection())
+            has_controller = self.controller_id in self.brokers
+            connection = await (self.broker(self.controller_id) if has_controller else self.any_connection())
             response = await connection.ask(message, **options)
             if error_of(response) == ErrorCode.NOT_CONTROLLER:
                 raise ResponseError(ErrorCode.NOT_CONTROLLER, "asking the controller")
@@ -305,11 +305,11 @@ class Client:
     async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Do something until it succeeds, fails for good, or has been tried often enough, each time with new metadata."""
         backoff_s = self.settings.retry_backoff_ms / 1000
-        for left in range(self.settings.retries, -1, -1):
+        for retries_remaining in range(self.settings.retries, -1, -1):
             try:
                 return await attempt()
             except ClientError as error:
-                if not error.is_retriable or not left:
+                if not error.is_retriable or not retries_remaining:
                     raise
             self.forget()
             await trio.sleep(backoff_s)
@@ -327,7 +327,7 @@ class Client:
             raise ClosedError("the client is closed")
         opening = self._opening.get(place)
         if opening is None:
-            # A task of the client, so that whoever is cancelled here takes it from nobody else.
+            # A task of the client: a caller's cancellation does not abort an attempt that others share.
             opening = self._opening[place] = _Opening()
             self._nursery.start_soon(self._open, place, opening)
         await opening.done.wait()
@@ -350,7 +350,7 @@ class Client:
             opening.done.set()
 
     def close(self) -> None:
-        """Close all connections; those who wait get ConnectionLostError or ClosedError."""
+        """Close all connections; pending requests raise ConnectionLostError or ClosedError."""
         self._is_closed = True
         for connection in self._connections.values():
             connection.close()

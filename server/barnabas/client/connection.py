@@ -57,7 +57,7 @@ class _NoVersionsError(ConnectionLostError):
 
 @dataclass(slots=True)
 class _Waiter:
-    """A request that has been sent, and who waits for the answer."""
+    """A request that has been sent, and the event that its response sets."""
 
     correlation_id: int
     key: int
@@ -109,7 +109,7 @@ class Connection:
         self._login = _login(settings, peer)
 
     async def wait_closed(self) -> None:
-        """Wait until no request can be sent any more, whoever has closed the connection."""
+        """Wait until the connection is closed, by either side: no request can be sent any more."""
         await self._ended.wait()
 
     @property
@@ -140,8 +140,8 @@ class Connection:
     ) -> Any:
         """Send a request and return its response; None for Produce with acks=0, which has none.
 
-        Others may ask at the same time. Raises ConnectionLostError, UnsupportedVersionError, EncodeError. Whoever is
-        cancelled while it waits leaves the answer to be thrown away.
+        Requests of several tasks may be in flight. The response to a cancelled request is discarded.
+        Raises ConnectionLostError, UnsupportedVersionError, EncodeError.
         """
         begun = await self.begin(message, version=version, version_max=version_max, timeout_ms=timeout_ms)
         return await begun.response()
@@ -154,7 +154,7 @@ class Connection:
         version_max: int | None = None,
         timeout_ms: float | None = None,
     ) -> Begun:
-        """Send a request, to wait for its response later: whoever begins several has them sent in this order.
+        """Send a request; its response is awaited later. Requests are sent in the order of the calls.
 
         Raises as `ask`.
         """
@@ -190,7 +190,7 @@ class Connection:
             self._send_lock.release()
 
     async def _ask_in_turn(self, message: Any, version: int) -> Any:
-        """Ask while nobody else may; to be called by whoever holds the lock. Raises ConnectionLostError."""
+        """Send a request and wait for its response; the caller holds the lock. Raises ConnectionLostError."""
         key = registry.key_of(type(message).__name__.removesuffix("Request"))
         seconds = self._settings.request_timeout_ms / 1000
         try:
@@ -203,7 +203,7 @@ class Connection:
             raise self._lost() from None
 
     async def _send(self, key: int, version: int, message: Any) -> _Waiter | None:
-        """Send a request, and return who waits for its answer, None if there is none. The lock is held meanwhile."""
+        """Send a request under the lock; returns the waiter for its response, None if it has none."""
         if self._failure:
             raise self._lost()
         self._last_id = (self._last_id + 1) & 0x7FFFFFFF
@@ -235,9 +235,9 @@ class Connection:
     # --- reading --------------------------------------------------------------------------------------------
 
     async def read_forever(self) -> None:
-        """Hand responses to those who wait for them, until the connection is at its end; then close it.
+        """Deliver responses to their requests until the connection ends; then close it.
 
-        Raises none of the errors of the connection: they go to those who ask.
+        Connection errors are raised by the pending requests, not here.
         """
         frames = FrameReader(self._stream)
         try:
@@ -269,7 +269,7 @@ class Connection:
         waiter.settled.set()
 
     def _fail(self, reason: str) -> None:
-        """Note why the connection is at its end, and wake everybody who waits; the first reason counts."""
+        """Record why the connection ended, and wake all pending requests; the first reason counts."""
         if not self._failure:
             self._failure = reason
             self._ended.set()
@@ -282,7 +282,7 @@ class Connection:
         return ConnectionLostError(f"{self.peer}: {self._failure}")
 
     def close(self) -> None:
-        """Close it; those who wait get ConnectionLostError."""
+        """Close the connection; pending requests raise ConnectionLostError."""
         self._fail("closed")
 
     # --- the first requests ---------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ class Connection:
         self.features = {one.name: one.max_version_level for one in response.finalized_features}
 
     async def _log_in(self) -> None:
-        """Log in, for the first time or again; to be called by whoever holds the lock."""
+        """Log in, for the first time or again; the caller holds the lock."""
         if self._login is None:
             return
         if self.versions.get(SASL_HANDSHAKE, (0, 0))[1] < 1:

@@ -45,7 +45,7 @@ from barnabas.client.values import (
 from barnabas.patterns import compile_pattern
 
 RECORDS_PER_TURN = 32
-"""Records after which `receive` lets other tasks run: a turn of Trio's loop takes as long as several records."""
+"""Records after which `receive` yields to other tasks: a turn of Trio's loop takes as long as several records."""
 BATCH_RECORDS = 500  # as many as Kafka's `max.poll.records`
 CLOSING_S = 5.0
 """For how long a consumer takes leave of its group after the block has failed."""
@@ -207,7 +207,7 @@ class Consumer:
             await self._fetcher.arrived.wait()
 
     async def _take_turn(self) -> None:
-        """Let other tasks run now and then, and note that the program is done with what it has."""
+        """Yield to other tasks now and then, and note that the program is done with the records it has."""
         self._received_in_turn += 1
         if self._received_in_turn >= RECORDS_PER_TURN:
             self._received_in_turn = 0
@@ -238,7 +238,7 @@ class Consumer:
                 raise error
 
     def _look_again(self) -> None:
-        """Let those look again who wait for partitions or records."""
+        """Wake the tasks that wait for partitions or records."""
         self._fetcher.wake()
         self._fetcher.announce()
 
@@ -266,11 +266,11 @@ class Consumer:
 
     async def position(self, partition: tuple[str, int]) -> int:
         """Return the offset of the next record to be handed out, once it is known. Raises NotAssignedError, ClientError."""
-        while (one := self._partition(partition)).offset < 0:
-            if one.failure is not None:
-                raise copy_of(one.failure)
+        while (assigned := self._partition(partition)).offset < 0:
+            if assigned.failure is not None:
+                raise copy_of(assigned.failure)
             await self._locator.moved.wait()
-        return one.offset
+        return assigned.offset
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Hand out nothing of these partitions until `resume`. Raises NotAssignedError."""
@@ -312,8 +312,8 @@ class Consumer:
         return await self._list_offsets({TopicPartition(*place): one for place, one in times_ms.items()})
 
     async def _bounds(self, partitions: Places, time: int) -> dict[TopicPartition, int]:
-        found = await self._list_offsets({TopicPartition(*place): time for place in partitions})
-        return {place: one.offset for place, one in found.items() if one is not None}
+        offsets_by_place = await self._list_offsets({TopicPartition(*place): time for place in partitions})
+        return {place: bound.offset for place, bound in offsets_by_place.items() if bound is not None}
 
     async def _list_offsets(
         self, times: Mapping[TopicPartition, int]
@@ -323,10 +323,10 @@ class Consumer:
 
         async def attempt() -> dict[TopicPartition, OffsetAndTimestamp | None]:
             committed_only = self.settings.is_committed_only
-            found = await offsets.list_offsets(
+            results = await offsets.list_offsets(
                 self.client, self._topics, times, committed_only=committed_only
             )
-            return found.all()
+            return results.all()
 
         return await self.client.retrying(attempt)
 
@@ -362,12 +362,12 @@ class Consumer:
 
     async def committed(self, partitions: Places) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return what the group has committed; None where there is nothing. Raises ClientError."""
-        places = [TopicPartition(*one) for one in partitions]
+        places = [TopicPartition(*place) for place in partitions]
         group = self.group_metadata()
-        found = await self.client.retrying(
+        by_place = await self.client.retrying(
             lambda: offsets.committed(self.client, group, places, stable=self.settings.is_committed_only)
         )
-        return {place: found.get(place) for place in places}
+        return {place: by_place.get(place) for place in places}
 
     def _rejoin(self) -> None:
         if self._membership is not None:
@@ -394,7 +394,7 @@ class Consumer:
         if not places:
             return
         if self.settings.is_auto_committing:
-            with suppress(ClientError):  # who gets them reads those records again
+            with suppress(ClientError):  # the next owner then reads those records again
                 await self._commits.commit_done(places)
         await self._call("revoked", places)
         self._remove(places & self.assigned)
@@ -437,7 +437,7 @@ class Consumer:
         await self._handing.idle.wait()
 
     def fail(self, error: ClientError) -> None:
-        """Let the program have an error that ends the membership."""
+        """Raise an error that ends the membership from the program's next call."""
         self._failure = error
         self._fetcher.announce()
 

@@ -113,7 +113,7 @@ class FencedInstanceError(ClientError):
 
 
 def copy_of(error: ClientError) -> ClientError:
-    """Return an error to raise for one of several who wait for the same thing."""
+    """Return a copy of an error, to be raised by one of several waiting tasks."""
     copy = type(error)(*error.args)
     copy.__cause__ = error.__cause__
     return copy
@@ -121,14 +121,14 @@ def copy_of(error: ClientError) -> ClientError:
 
 def describe(code: int) -> str:
     """Return the name of an error code, as in `NOT_LEADER_OR_FOLLOWER`."""
-    known = _CODES.get(code)
-    return known.name if known is not None else f"error {code}"
+    error = _CODES.get(code)
+    return error.name if error is not None else f"error {code}"
 
 
 def is_retriable(code: int) -> bool:
     """Say whether the same request may succeed later or elsewhere."""
-    known = _CODES.get(code)
-    return known is not None and known.retriable
+    error = _CODES.get(code)
+    return error is not None and error.retriable
 
 
 def check(code: int, doing: str, message: str | None = None) -> None:

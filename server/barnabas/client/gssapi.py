@@ -13,7 +13,7 @@ from barnabas.network.kerberos import KerberosError, Tickets
 
 NO_LAYER = 1
 CHOICE = bytes((NO_LAYER, 0, 0, 0))
-"""No layer, and so no message of one; without an authorization id: the client is who its ticket says."""
+"""No layer, and so no message of one; without an authorization id: the ticket names the principal."""
 
 
 def gssapi(tickets: Tickets, host: str) -> Generator[bytes, bytes, None]:

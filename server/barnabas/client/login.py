@@ -1,6 +1,6 @@
 """The login of a connection, and its renewal before the broker ends it (KIP-368).
 
-The rule: a login is several requests, and nothing else may be sent between them: whoever calls holds the connection.
+The rule: a login is several requests, and nothing else may be sent between them: the caller holds the connection's lock.
 """
 
 from __future__ import annotations

@@ -16,15 +16,15 @@ _TRUE, _FALSE = ("true", "yes", "on", "1", "t"), ("false", "no", "off", "0", "f"
 
 def read_named(readers: Readers, settings: Mapping[str, str]) -> dict[str, Any]:
     """Return fields and values of those settings that the table has. Raises ValueError."""
-    found = {}
+    fields = {}
     for name, text in settings.items():
         if name in readers:
             attribute, reader = readers[name]
             try:
-                found[attribute] = reader(text)
+                fields[attribute] = reader(text)
             except ValueError as error:
                 raise ValueError(f"{name} cannot be {text!r}: {error}") from None
-    return found
+    return fields
 
 
 def whole(text: str) -> int:

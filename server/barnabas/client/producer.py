@@ -4,8 +4,8 @@
         delivery = await producer.send("events", b"hello", key=b"k")
         print(await delivery.wait())
 
-The rule: `send` waits for room and for nothing else; what became of a record says its `Delivery`. A failure that nobody
-asks for there is raised by `flush`, or at the end of the block: none is lost.
+The rule: `send` waits for room and for nothing else; what became of a record says its `Delivery`. A failure that the
+program does not read there is raised by `flush`, or at the end of the block: none is lost.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from barnabas.client.values import GroupMetadata, OffsetAndMetadata, Place, Reco
 CLOSING_S = 5.0
 """For how long records are still sent, or a transaction is aborted, after the block has failed."""
 SENDS_PER_TURN = 32
-"""Records after which `send` lets other tasks run: a turn of Trio's loop takes as long as several records."""
+"""Records after which `send` yields to other tasks: a turn of Trio's loop takes as long as several records."""
 HeaderPairs = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 
 
@@ -137,7 +137,7 @@ class Producer:
         return await delivery.wait()
 
     async def flush(self) -> None:
-        """Send everything now, and wait until it has been acknowledged. Raises the first failure that nobody has seen."""
+        """Send everything now, and wait until it is acknowledged. Raises the first failure not seen by the program."""
         await self._settled()
         if (failure := self._sender.first_unseen()) is not None:
             raise copy_of(failure)
@@ -194,7 +194,7 @@ class Producer:
         timestamp_ms: int | None,
         size: int,
     ) -> Delivery:
-        """Put a record, whose memory is reserved, into its batch."""
+        """Append a record with reserved memory to its batch."""
         sender = self._sender
         now = trio.current_time()
         try:
@@ -284,7 +284,7 @@ class Producer:
     async def send_offsets(
         self, offsets: Mapping[Place, OffsetAndMetadata | int], group: GroupMetadata | str
     ) -> None:
-        """Let the transaction commit offsets of a group: `consumer.group_metadata()`, or an id nobody is a member of.
+        """Add offsets of a group to the transaction: `consumer.group_metadata()`, or the id of a group without members.
 
         Raises TransactionFailedError, CommitFailedError if the group has rebalanced, ProducerFencedError.
         """
@@ -337,7 +337,7 @@ class Producer:
             await self._identity.init()
 
     async def _finish(self) -> None:
-        """End well: everything is sent. Raises the first failure that nobody has seen."""
+        """Send everything, and end. Raises the first failure not seen by the program."""
         if isinstance(self._identity, Transactions) and self._identity.state in (State.OPEN, State.FAILED):
             await self.abort_transaction()
         self._is_closed = True
@@ -367,7 +367,7 @@ async def open_producer(
     """Make a producer; at the end of the block everything has been sent. A transactional one is initialised here.
 
     Raises ProducerFencedError, TimedOutError and other ClientErrors for transactions; at the end, the first failure of a
-    record that nobody has asked for. What the block raises leaves it as it is, not in an exception group; records that were
+    record not seen by the program. An error of the block is raised as it is, not in an exception group; records that were
     sent before still get 5 s then, and none when the block is cancelled.
     """
     chosen = settings or ProducerSettings()

@@ -61,7 +61,7 @@ class ClientSettings:
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     creates_topics: bool = False
-    """True to let the broker create the topics that a producer or consumer uses (`allow.auto.create.topics`)."""
+    """True if the broker may create the topics that a producer or consumer uses (`allow.auto.create.topics`)."""
     tls: ssl.SSLContext | None = None
     sasl: SaslCredentials | None = None
 
@@ -173,19 +173,19 @@ def _bearer(settings: Mapping[str, str]) -> SaslCredentials:
 
 def extensions_of(text: str) -> tuple[tuple[str, str], ...]:
     """Read `name=value,...`, what a broker is sent with a token. Raises ValueError."""
-    found = []
+    pairs = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _EXTENSION.fullmatch(part)
         if match is None or match[1] == "auth":
             raise ValueError(
                 "extensions of a token are letters=value, with commas between them, and none is called auth"
             )
-        found.append((match[1], match[2]))
-    return tuple(found)
+        pairs.append((match[1], match[2]))
+    return tuple(pairs)
 
 
 def tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
-    """Return whom a client trusts, and who it is, by `ssl.*`. Raises ValueError, also for files that cannot be read."""
+    """Return a TLS context with authorities and certificate by `ssl.*`. Raises ValueError, also for unreadable files."""
     authorities = settings.get("ssl.ca.location")
     try:
         context = ssl.create_default_context(cafile=authorities)

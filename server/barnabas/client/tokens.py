@@ -109,8 +109,8 @@ def unsecured_tokens(principal: str, *, clock_s: Callable[[], float] = time.time
 
     def make() -> str:
         now_s = int(clock_s())
-        said = {"sub": principal, "iat": now_s, "exp": now_s + UNSECURED_LIFE_S, **claims}
-        parts = (json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "none"}, said))
+        token_claims = {"sub": principal, "iat": now_s, "exp": now_s + UNSECURED_LIFE_S, **claims}
+        parts = (json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "none"}, token_claims))
         return ".".join(urlsafe_b64encode(part).decode().rstrip("=") for part in parts) + "."
 
     return make

@@ -1,6 +1,6 @@
 """Metadata of the topics that a producer or a consumer works with, kept up to date by one task.
 
-The rule: who finds out that the metadata is wrong says `need`; everybody else looks at what is there and waits for changes.
+The rule: a task that finds the metadata wrong calls `need`; all others read what is cached and wait for changes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TopicInfo(NamedTuple):
 
 
 class TopicWatch:
-    """Metadata of some topics, or of all. `run` is a task of whoever uses it."""
+    """Metadata of some topics, or of all. The owner runs `run` as a task."""
 
     def __init__(self, client: Client, *, creates_topics: bool = False) -> None:
         self.client = client
@@ -66,7 +66,7 @@ class TopicWatch:
             self.watch(self._names | {name}, everything=self._is_all)
 
     def need(self) -> None:
-        """Let metadata be asked for soon."""
+        """Request metadata soon."""
         self._needed.set()
 
     async def changed(self) -> None:
@@ -76,11 +76,11 @@ class TopicWatch:
     def leader(self, topic: str, partition: int) -> int:
         """Return the leader of a partition; -1 where none is known, which is then asked for."""
         info = self.infos.get(topic)
-        found = None if info is None else info.partitions.get(partition)
-        if found is None or found.leader < 0:
+        partition_info = None if info is None else info.partitions.get(partition)
+        if partition_info is None or partition_info.leader < 0:
             self.need()
             return -1
-        return found.leader
+        return partition_info.leader
 
     async def topic(self, name: str) -> TopicInfo:
         """Return a topic's metadata, once there is some. Raises ClientError where that is in vain."""
@@ -118,7 +118,7 @@ class TopicWatch:
             self.failure = None
         except ClientError as error:
             self.failure = error
-            if not isinstance(error, AuthenticationError | ClosedError):  # those wait until somebody asks
+            if not isinstance(error, AuthenticationError | ClosedError):  # those wait for the next request
                 self.need()
             return False
         if any(_may_pass(code) for code in self.errors.values()):
@@ -136,17 +136,17 @@ class TopicWatch:
                 continue
             if topic.error_code:
                 self.errors[topic.name] = topic.error_code
-            known = self.client.known(topic.name)
-            if known is not None and not topic.error_code:
+            metadata = self.client.known(topic.name)
+            if metadata is not None and not topic.error_code:
                 infos[topic.name] = TopicInfo(
-                    known.topic_id,
+                    metadata.topic_id,
                     {
-                        one.partition_index: PartitionInfo(
-                            one.leader_id, one.leader_epoch, tuple(one.replica_nodes)
+                        partition.partition_index: PartitionInfo(
+                            partition.leader_id, partition.leader_epoch, tuple(partition.replica_nodes)
                         )
-                        for one in known.partitions
+                        for partition in metadata.partitions
                     },
-                    known.is_internal,
+                    metadata.is_internal,
                 )
             elif topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name in self.infos:
                 infos[topic.name] = self.infos[topic.name]

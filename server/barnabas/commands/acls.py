@@ -20,11 +20,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 ACLS = Table(
     "acls",
     {
-        "principal": "who",
+        "principal": "the principal, as User:ann",
         "host": "from where; * for anywhere",
         "permission": "allow or deny",
-        "operation": "what",
-        "resource_type": "on what kind of thing",
+        "operation": "the operation",
+        "resource_type": "kind of the resource",
         "resource_name": "its name",
         "pattern_type": "literal or prefixed",
         "error": "why it was not done",
@@ -54,13 +54,13 @@ def _resources(command: F) -> F:
 
 
 def _named(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    found = [(kind, name) for option, kind in _KINDS.items() for name in options[option]]
-    return [*found, ("cluster", CLUSTER_NAME)] if options["cluster"] else found
+    resources = [(kind, name) for option, kind in _KINDS.items() for name in options[option]]
+    return [*resources, ("cluster", CLUSTER_NAME)] if options["cluster"] else resources
 
 
 @click.group("acls")
 def COMMAND() -> None:  # noqa: N802
-    """ACLs: who may do what."""
+    """ACLs: operations that principals may do on resources, or may not."""
 
 
 def _filter(command: F) -> F:
@@ -71,9 +71,9 @@ def _filter(command: F) -> F:
             help="How ACLs name resources; `match`: all that apply to the name.",
         ),
         click.option("--permission", type=click.Choice(("any", "allow", "deny")), default="any", help="allow or deny."),
-        click.option("--operation", type=click.Choice(OPERATIONS[1:]), default="any", help="What is done."),
-        click.option("--host", metavar="HOST", help="From where."),
-        click.option("--principal", metavar="TYPE:NAME", help="Who, as User:ann."),
+        click.option("--operation", type=click.Choice(OPERATIONS[1:]), default="any", help="Only this operation."),
+        click.option("--host", metavar="HOST", help="Only ACLs of this host."),
+        click.option("--principal", metavar="TYPE:NAME", help="Only ACLs of this principal, as User:ann."),
     ):  # fmt: skip
         command = option(command)
     return _resources(command)
@@ -100,10 +100,10 @@ async def list_acls(session: Session, **options: Any) -> None:
 
 
 async def _matching(session: Session, filters: Iterable[Acl]) -> list[Acl]:
-    found: dict[Acl, None] = {}
-    for one in filters:
-        found |= dict.fromkeys(await session.admin.acls(one))
-    return list(found)
+    matching: dict[Acl, None] = {}
+    for filter_ in filters:
+        matching |= dict.fromkeys(await session.admin.acls(filter_))
+    return list(matching)
 
 
 @COMMAND.command("create")
@@ -124,9 +124,15 @@ async def _matching(session: Session, filters: Iterable[Acl]) -> list[Acl]:
     help="What is done; may be repeated.",
 )
 @click.option(
-    "--allow", "allowed", multiple=True, metavar="TYPE:NAME", help="Who may, as User:ann; may be repeated."
+    "--allow",
+    "allowed",
+    multiple=True,
+    metavar="TYPE:NAME",
+    help="Allow this principal, as User:ann; may be repeated.",
 )
-@click.option("--deny", "denied", multiple=True, metavar="TYPE:NAME", help="Who may not; may be repeated.")
+@click.option(
+    "--deny", "denied", multiple=True, metavar="TYPE:NAME", help="Deny this principal; may be repeated."
+)
 @click.option(
     "--host",
     "hosts",
@@ -150,19 +156,21 @@ async def create(
     named = _named(resources)
     if not named:
         raise click.UsageError("give --topic, --group, --transactional-id, --token or --cluster")
-    principals = [(one, "allow") for one in allowed] + [(one, "deny") for one in denied]
+    principals = [(principal, "allow") for principal in allowed] + [
+        (principal, "deny") for principal in denied
+    ]
     if not principals:
         raise click.UsageError("give --allow or --deny, as --allow User:ann")
-    for one, _ in principals:
-        if ":" not in one:
-            raise click.UsageError(f"{one!r} is no principal: User:{one} is expected")
-    made = [
+    for principal, _ in principals:
+        if ":" not in principal:
+            raise click.UsageError(f"{principal!r} is no principal: User:{principal} is expected")
+    acls = [
         Acl(kind, name, "literal" if kind == "cluster" else pattern, principal, host, operation, permission)
         for (kind, name), operation, (principal, permission), host in itertools.product(
             named, operations, principals, hosts
         )
     ]
-    session.output.show(ACLS, _rows(await session.admin.create_acls(made)))
+    session.output.show(ACLS, _rows(await session.admin.create_acls(acls)))
 
 
 def _rows(outcomes: Mapping[Acl, ClientError | None]) -> list[dict[str, Any]]:
@@ -179,14 +187,14 @@ def _rows(outcomes: Mapping[Acl, ClientError | None]) -> list[dict[str, Any]]:
 async def delete(session: Session, yes: bool, **options: Any) -> None:
     """Delete the ACLs that match; they are shown first."""
     filters = _filters(options)
-    found = await _matching(session, filters)
-    if not found:
+    acls = await _matching(session, filters)
+    if not acls:
         raise CommandError("no ACL matches; `barnabas acls list` shows what there is")
     if not yes:
-        for acl in found:
+        for acl in acls:
             session.output.note(" ".join(str(part) for part in acl))
-    confirm(f"delete {len(found)} ACLs", yes=yes)
+    confirm(f"delete {len(acls)} ACLs", yes=yes)
     outcomes: dict[Acl, ClientError | None] = {}
-    for one in filters:
-        outcomes |= await session.admin.delete_acls(one)
+    for filter_ in filters:
+        outcomes |= await session.admin.delete_acls(filter_)
     session.output.show(ACLS, _rows(outcomes))

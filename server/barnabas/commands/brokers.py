@@ -1,4 +1,4 @@
-"""`barnabas brokers`: the cluster itself: who is in it, log dirs, features, moves of replicas, elections."""
+"""`barnabas brokers`: the cluster itself: brokers, log dirs, features, moves of replicas, elections."""
 
 from __future__ import annotations
 
@@ -119,24 +119,24 @@ def COMMAND() -> None:  # noqa: N802
 @asking(CLUSTER, BROKERS)
 async def list_brokers(session: Session, fenced: bool) -> None:
     """Show the cluster and its brokers."""
-    found = await session.admin.describe_cluster(fenced=fenced)
-    controller = found.controller_id if found.controller_id >= 0 else None
+    cluster = await session.admin.describe_cluster(fenced=fenced)
+    controller = cluster.controller_id if cluster.controller_id >= 0 else None
     session.output.show(
         CLUSTER,
-        [{"cluster_id": found.cluster_id, "controller": controller, "brokers": len(found.brokers)}],
+        [{"cluster_id": cluster.cluster_id, "controller": controller, "brokers": len(cluster.brokers)}],
     )
     table = BROKERS if fenced else replace(BROKERS, json_only=("is_fenced",))
     session.output.show(
         table,
         [
             {
-                "broker": one.broker_id,
-                "host": one.host,
-                "port": one.port,
-                "rack": one.rack,
-                "is_fenced": one.is_fenced if fenced else None,
+                "broker": broker.broker_id,
+                "host": broker.host,
+                "port": broker.port,
+                "rack": broker.rack,
+                "is_fenced": broker.is_fenced if fenced else None,
             }
-            for one in found.brokers
+            for broker in cluster.brokers
         ],
     )
 
@@ -147,19 +147,19 @@ async def quorum(session: Session) -> None:
     """Show the quorum of controllers, of a cluster in KRaft mode."""
     leader, epoch, nodes = await session.admin.quorum()
     session.output.show(QUORUM, [{"leader": leader, "epoch": epoch}])
-    end = max((one.log_end_offset for one in nodes), default=0)
+    end = max((node.log_end_offset for node in nodes), default=0)
     session.output.show(
         NODES,
         [
             {
-                "node": one.node_id,
-                "role": one.role,
-                "log_end_offset": one.log_end_offset,
-                "lag": end - one.log_end_offset,
-                "fetched_at_ms": one.fetched_at_ms if one.fetched_at_ms >= 0 else None,
-                "caught_up_at_ms": one.caught_up_at_ms if one.caught_up_at_ms >= 0 else None,
+                "node": node.node_id,
+                "role": node.role,
+                "log_end_offset": node.log_end_offset,
+                "lag": end - node.log_end_offset,
+                "fetched_at_ms": node.fetched_at_ms if node.fetched_at_ms >= 0 else None,
+                "caught_up_at_ms": node.caught_up_at_ms if node.caught_up_at_ms >= 0 else None,
             }
-            for one in nodes
+            for node in nodes
         ],
     )
 
@@ -180,37 +180,37 @@ async def log_dirs(
     for topic in (await session.admin.topics(topics)).values() if topics else ():
         if isinstance(topic, ClientError):
             raise topic
-    found = await session.admin.log_dirs(brokers or None)
+    by_broker = await session.admin.log_dirs(brokers or None)
     rows: list[dict[str, Any]] = []
     each: list[dict[str, Any]] = []
-    for broker, dirs in found.items():
+    for broker, dirs in by_broker.items():
         if isinstance(dirs, ClientError):
             rows.append({"broker": broker, "error": name_of(dirs)})
             continue
-        for one in dirs:
-            wanted = [replica for replica in one.replicas if not topics or replica.topic in topics]
+        for log_dir in dirs:
+            shown = [replica for replica in log_dir.replicas if not topics or replica.topic in topics]
             rows.append(
                 {
                     "broker": broker,
-                    "path": one.path,
-                    "replicas": len(wanted),
-                    "size_bytes": sum(replica.size_bytes for replica in wanted),
-                    "total_bytes": one.total_bytes if one.total_bytes >= 0 else None,
-                    "usable_bytes": one.usable_bytes if one.usable_bytes >= 0 else None,
-                    "error": None if one.error is None else name_of(one.error),
+                    "path": log_dir.path,
+                    "replicas": len(shown),
+                    "size_bytes": sum(replica.size_bytes for replica in shown),
+                    "total_bytes": log_dir.total_bytes if log_dir.total_bytes >= 0 else None,
+                    "usable_bytes": log_dir.usable_bytes if log_dir.usable_bytes >= 0 else None,
+                    "error": None if log_dir.error is None else name_of(log_dir.error),
                 }
             )
             each += [
                 {
                     "broker": broker,
-                    "path": one.path,
+                    "path": log_dir.path,
                     "topic": replica.topic,
                     "partition": replica.partition,
                     "size_bytes": replica.size_bytes,
                     "offset_lag": replica.offset_lag,
                     "is_future": replica.is_future,
                 }
-                for replica in wanted
+                for replica in shown
             ]
     session.output.show(LOG_DIRS, rows)
     if replicas or session.output.as_json:
@@ -228,16 +228,16 @@ async def move(
     session: Session, partitions: tuple[tuple[str, int | None], ...], broker: int, path: str
 ) -> None:
     """Move replicas to another log dir of their broker."""
-    wanted = _numbered(partitions)
-    outcomes = await session.admin.move_replicas(broker, dict.fromkeys(wanted, path))
+    chosen = _numbered(partitions)
+    outcomes = await session.admin.move_replicas(broker, dict.fromkeys(chosen, path))
     session.output.show(OUTCOMES, _rows(outcomes, "begun"))
 
 
 def _numbered(partitions: tuple[tuple[str, int | None], ...]) -> list[tuple[str, int]]:
-    found = [(topic, number) for topic, number in partitions if number is not None]
-    if len(found) != len(partitions):
+    numbered = [(topic, number) for topic, number in partitions if number is not None]
+    if len(numbered) != len(partitions):
         raise click.UsageError("each partition is written TOPIC:PARTITION")
-    return found
+    return numbered
 
 
 def _rows(outcomes: dict[tuple[str, int], ClientError | None], done: str) -> list[dict[str, Any]]:
@@ -266,12 +266,12 @@ async def list_features(session: Session, broker: int | None) -> None:
         FEATURES,
         [
             {
-                "feature": one.name,
-                "min_level": one.min_level,
-                "max_level": one.max_level,
-                "finalized": one.finalized_level,
+                "feature": feature.name,
+                "min_level": feature.min_level,
+                "max_level": feature.max_level,
+                "finalized": feature.finalized_level,
             }
-            for one in await session.admin.features(broker)
+            for feature in await session.admin.features(broker)
         ],
     )
 
@@ -298,15 +298,15 @@ async def update_features(
     if not dry_run:
         confirm("set " + ", ".join(f"{name} to {level}" for name, level in levels), yes=yes)
     kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE if downgrade else UPGRADE
-    wanted = {name: int(level) for name, level in levels}
-    outcomes = await session.admin.update_features(wanted, kind=kind, only_check=dry_run)
+    numbers = {name: int(level) for name, level in levels}
+    outcomes = await session.admin.update_features(numbers, kind=kind, only_check=dry_run)
     done = "would be set" if dry_run else "set"
     session.output.show(
         UPDATED,
         [
-            {"feature": name, "level": wanted.get(name), "outcome": done}
+            {"feature": name, "level": numbers.get(name), "outcome": done}
             if error is None
-            else {"feature": name, "level": wanted.get(name), "outcome": "failed", "error": name_of(error)}
+            else {"feature": name, "level": numbers.get(name), "outcome": "failed", "error": name_of(error)}
             for name, error in outcomes.items()
         ],
     )
@@ -346,13 +346,13 @@ async def start(
     yes: bool,
 ) -> None:
     """Begin to move partitions; the first broker is to lead."""
-    wanted: dict[tuple[str, int], tuple[int, ...] | None] = dict(placements)
+    targets: dict[tuple[str, int], tuple[int, ...] | None] = dict(placements)
     if file is not None:
-        wanted |= _read_placements(file)
-    if not wanted:
+        targets |= _read_placements(file)
+    if not targets:
         raise click.UsageError("give TOPIC:PARTITION=BROKER,... or --file")
-    confirm(f"move {counted(len(wanted), 'partition')}", yes=yes)
-    session.output.show(OUTCOMES, _rows(await session.admin.reassign(wanted), "begun"))
+    confirm(f"move {counted(len(targets), 'partition')}", yes=yes)
+    session.output.show(OUTCOMES, _rows(await session.admin.reassign(targets), "begun"))
 
 
 def _read_placements(file: str) -> dict[tuple[str, int], tuple[int, ...]]:
@@ -360,8 +360,10 @@ def _read_placements(file: str) -> dict[tuple[str, int], tuple[int, ...]]:
     try:
         content = json.loads(Path(file).read_text(encoding="utf-8"))
         return {
-            (one["topic"], int(one["partition"])): tuple(int(broker) for broker in one["replicas"])
-            for one in content["partitions"]
+            (placement["topic"], int(placement["partition"])): tuple(
+                int(broker) for broker in placement["replicas"]
+            )
+            for placement in content["partitions"]
         }
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from None
@@ -375,18 +377,18 @@ def _read_placements(file: str) -> dict[tuple[str, int], tuple[int, ...]]:
 @asking(REASSIGNMENTS)
 async def list_reassignments(session: Session) -> None:
     """Show what is being moved."""
-    found = await session.admin.reassignments()
+    reassignments = await session.admin.reassignments()
     session.output.show(
         REASSIGNMENTS,
         [
             {
                 "topic": topic,
                 "partition": number,
-                "replicas": one.replicas,
-                "adding": one.adding,
-                "removing": one.removing,
+                "replicas": reassignment.replicas,
+                "adding": reassignment.adding,
+                "removing": reassignment.removing,
             }
-            for (topic, number), one in sorted(found.items())
+            for (topic, number), reassignment in sorted(reassignments.items())
         ],
     )
 
@@ -398,11 +400,15 @@ async def list_reassignments(session: Session) -> None:
 async def cancel(session: Session, partitions: tuple[tuple[str, int | None], ...], yes: bool) -> None:
     """Cancel moves: all, or of these."""
     moving = await session.admin.reassignments()
-    wanted = [one for one in moving if not partitions or one in partitions or (one[0], None) in partitions]
-    if not wanted:
+    cancelled = [
+        partition
+        for partition in moving
+        if not partitions or partition in partitions or (partition[0], None) in partitions
+    ]
+    if not cancelled:
         raise CommandError("nothing of this is being moved; `barnabas brokers reassign list` shows what is")
-    confirm(f"cancel {len(wanted)} moves", yes=yes)
-    outcomes = await session.admin.reassign(dict.fromkeys(wanted))
+    confirm(f"cancel {len(cancelled)} moves", yes=yes)
+    outcomes = await session.admin.reassign(dict.fromkeys(cancelled))
     session.output.show(OUTCOMES, _rows(outcomes, "cancelled"))
 
 

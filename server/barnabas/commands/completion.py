@@ -46,12 +46,12 @@ def _converted(name: str, summary: str, parser: argparse.ArgumentParser) -> clic
     parameters: list[click.Parameter] = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            helps = {one.dest: one.help or "" for one in action._choices_actions}
+            helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
             return click.Group(
                 name,
                 help=summary,
                 commands={
-                    key: _converted(key, helps.get(key, ""), one) for key, one in action.choices.items()
+                    key: _converted(key, helps.get(key, ""), choice) for key, choice in action.choices.items()
                 },
             )
         if isinstance(action, argparse._HelpAction):
@@ -86,10 +86,10 @@ def _type_of(action: argparse.Action) -> click.ParamType[object] | None:
 def answer(instruction: str, parsers: Parsers) -> int:
     """Answer a shell that asks; `instruction` is the value of VARIABLE. Returns the exit code."""
     shell, _, what = instruction.partition("_")
-    found = get_completion_class(shell)
-    if found is None or what not in ("source", "complete"):
+    completion_class = get_completion_class(shell)
+    if completion_class is None or what not in ("source", "complete"):
         return 1
-    completion = found(Everything(parsers), {}, "barnabas", VARIABLE)
+    completion = completion_class(Everything(parsers), {}, "barnabas", VARIABLE)
     print(completion.source() if what == "source" else completion.complete())
     return 0
 
@@ -98,7 +98,7 @@ def answer(instruction: str, parsers: Parsers) -> int:
 @click.argument("shell", type=click.Choice(SHELLS))
 def COMMAND(shell: str) -> int:  # noqa: N802
     """Print a script that completes commands; in ~/.bashrc: eval "$(barnabas completion bash)"."""
-    found = get_completion_class(shell)
-    assert found is not None
-    print(found(Root(), {}, "barnabas", VARIABLE).source())
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    print(completion_class(Root(), {}, "barnabas", VARIABLE).source())
     return 0

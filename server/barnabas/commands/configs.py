@@ -59,19 +59,19 @@ async def _resources(
     if kind == "topic":
         every = [
             name
-            for name, one in (await session.admin.topics()).items()
-            if isinstance(one, ClientError) or not one.is_internal
+            for name, topic in (await session.admin.topics()).items()
+            if isinstance(topic, ClientError) or not topic.is_internal
         ]
     elif kind in ("broker", "broker-logger"):
-        every = [str(one.broker_id) for one in (await session.admin.describe_cluster()).brokers]
+        every = [str(broker.broker_id) for broker in (await session.admin.describe_cluster()).brokers]
     elif kind == "group":
         every = list((await session.admin.list_groups())[0])
     else:
-        every = [one.name for one in await session.admin.config_resources([kind])]
-    found = matching(every, names or (".*",), is_regex=True)
-    if not found and names:
+        every = [resource.name for resource in await session.admin.config_resources([kind])]
+    chosen = matching(every, names or (".*",), is_regex=True)
+    if not chosen and names:
         raise CommandError(f"no {kind} matches {', '.join(names)}")
-    return [Resource(kind, name) for name in found]
+    return [Resource(kind, name) for name in chosen]
 
 
 @COMMAND.command("list")
@@ -80,10 +80,10 @@ async def _resources(
 async def list_resources(session: Session, kind: str | None) -> None:
     """List the resources that have settings of their own, or may have."""
     if kind is None:
-        found = await session.admin.config_resources()
+        resources = await session.admin.config_resources()
     else:
-        found = await _resources(session, kind, (), is_regex=False)
-    session.output.show(RESOURCES, [one._asdict() for one in found])
+        resources = await _resources(session, kind, (), is_regex=False)
+    session.output.show(RESOURCES, [resource._asdict() for resource in resources])
 
 
 @COMMAND.command("describe")
@@ -91,7 +91,7 @@ async def list_resources(session: Session, kind: str | None) -> None:
 @click.argument("names", nargs=-1)
 @regex
 @click.option("-k", "--key", "keys", multiple=True, metavar="KEY", help="Only this setting; may be repeated.")
-@click.option("--all", "shows_all", is_flag=True, help="Also settings that nobody has set.")
+@click.option("--all", "shows_all", is_flag=True, help="Also settings that have their defaults.")
 @click.option("--docs", is_flag=True, help="Also what settings do.")
 @asking(CONFIGS)
 async def describe(
@@ -105,9 +105,9 @@ async def describe(
 ) -> None:
     """Show settings that were set, of all resources of a kind or of these; `default` names what all brokers share."""
     resources = await _resources(session, kind, names, is_regex=regex)
-    found = await session.admin.describe_configs(resources, names=keys or None, documentation=docs)
+    configs = await session.admin.describe_configs(resources, names=keys or None, documentation=docs)
     rows: list[dict[str, Any]] = []
-    for resource, entries in found.items():
+    for resource, entries in configs.items():
         name = resource.name or ALL_BROKERS
         if isinstance(entries, ClientError):
             rows.append({"kind": kind, "name": name, "error": name_of(entries)})

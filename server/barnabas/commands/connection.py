@@ -92,21 +92,21 @@ def connection_options(command: F) -> F:
     return command
 
 
-def connecting_of(given: dict[str, Any]) -> Connecting:
+def connecting_of(options: dict[str, Any]) -> Connecting:
     """Return where and how to connect. Raises CommandError, click.UsageError."""
-    properties = profiles.read(given["profile"])
-    typed = dict(_pair(text, "--property") for text in given["properties"])
-    if given["client_config"]:
-        properties = _over(properties, _file(given["client_config"]))
-    options = _of_options(given, {**properties, **typed})
-    properties = _over(properties, {**typed, **options})
+    properties = profiles.read(options["profile"])
+    typed = dict(_pair(text, "--property") for text in options["properties"])
+    if options["client_config"]:
+        properties = _over(properties, _file(options["client_config"]))
+    short = _of_options(options, {**properties, **typed})
+    properties = _over(properties, {**typed, **short})
     password_file = properties.get("sasl.password.file")
     if password_file:
         properties["sasl.password"] = secret_of_file(password_file)
     if properties.get("security.protocol", "").startswith("SASL") and _lacks_password(properties):
         properties["sasl.password"] = _password(properties.get("sasl.username", ""))
-    bootstrap = given["bootstrap"] or properties.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
-    milliseconds = str(int(given["timeout"] * 1000) or 1)
+    bootstrap = options["bootstrap"] or properties.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
+    milliseconds = str(int(options["timeout"] * 1000) or 1)
     try:
         endpoints = parse_bootstrap(bootstrap)
         settings = ClientSettings.of({**properties, "request.timeout.ms": milliseconds})
@@ -116,7 +116,7 @@ def connecting_of(given: dict[str, Any]) -> Connecting:
 
 
 def _over(below: dict[str, str], above: dict[str, str]) -> dict[str, str]:
-    """Return settings with others over them; a password is of the user beside whom it stands, and of no other."""
+    """Return settings with others over them; a password belongs to the user next to it, and to no other."""
     user, other = (settings.get("sasl.username") for settings in (below, above))
     if (user and other and user != other) or _PASSWORDS & above.keys():
         below = {name: text for name, text in below.items() if name not in _PASSWORDS}
@@ -128,7 +128,7 @@ def _over(below: dict[str, str], above: dict[str, str]) -> dict[str, str]:
     return over(below, above)
 
 
-def _of_options(given: dict[str, Any], before: dict[str, str]) -> dict[str, str]:
+def _of_options(options: dict[str, Any], before: dict[str, str]) -> dict[str, str]:
     """Return what the short options say, as settings."""
     names = {
         "ca": "ssl.ca.location",
@@ -138,16 +138,16 @@ def _of_options(given: dict[str, Any], before: dict[str, str]) -> dict[str, str]
         "password_file": "sasl.password.file",
         "mechanism": "sasl.mechanism",
     }
-    found = {setting: given[option] for option, setting in names.items() if given[option]}
+    settings = {setting: options[option] for option, setting in names.items() if options[option]}
     protocol = before.get("security.protocol", "PLAINTEXT").upper()
-    has_tls = protocol.endswith("SSL") or given["tls"] or given["ca"] or given["cert"]
-    has_login = protocol.startswith("SASL") or given["user"] or given["mechanism"]
-    if has_login and "sasl.mechanism" not in {**before, **found}:
-        found["sasl.mechanism"] = DEFAULT_MECHANISM if given["user"] else "PLAIN"
-    found["security.protocol"] = ("SASL_" if has_login else "") + ("SSL" if has_tls else "PLAINTEXT")
+    has_tls = protocol.endswith("SSL") or options["tls"] or options["ca"] or options["cert"]
+    has_login = protocol.startswith("SASL") or options["user"] or options["mechanism"]
+    if has_login and "sasl.mechanism" not in {**before, **settings}:
+        settings["sasl.mechanism"] = DEFAULT_MECHANISM if options["user"] else "PLAIN"
+    settings["security.protocol"] = ("SASL_" if has_login else "") + ("SSL" if has_tls else "PLAINTEXT")
     if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        found["security.protocol"] = protocol  # the client says what is wrong with it
-    return found
+        settings["security.protocol"] = protocol  # the client says what is wrong with it
+    return settings
 
 
 def _lacks_password(properties: dict[str, str]) -> bool:
@@ -157,15 +157,14 @@ def _lacks_password(properties: dict[str, str]) -> bool:
 
 def _password(user: str) -> str:
     """Return a password from the environment or from the terminal. Raises click.UsageError."""
-    given = os.environ.get(PASSWORD_VARIABLE)
-    if given:
-        return given
+    if password := os.environ.get(PASSWORD_VARIABLE):
+        return password
     if not sys.stdin.isatty():
         raise click.UsageError(
             f"no password for {user!r}: give --password-file, or set {PASSWORD_VARIABLE}; standard input is no terminal"
         )
-    password: str = click.prompt(f"Password of {user}", hide_input=True, err=True)
-    return password
+    typed: str = click.prompt(f"Password of {user}", hide_input=True, err=True)
+    return typed
 
 
 def secret_of_file(path: str) -> str:

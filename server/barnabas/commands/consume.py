@@ -153,7 +153,7 @@ def _header(text: str) -> tuple[str, Any]:
 @connection_options
 def COMMAND(**options: Any) -> int:  # noqa: N802
     """Print records of TOPICs."""
-    given = {name: options.pop(name) for name in NAMES}
+    shared_options = {name: options.pop(name) for name in NAMES}
     if options["regex"]:
         if options["group"] is None:
             raise click.UsageError("--regex needs --group")
@@ -165,10 +165,12 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
         raise click.UsageError("--follow never ends, --to says where")
     try:
         null, is_shown = os.fsencode(options["null"]), os.isatty(STDOUT)
-        render = json_line if given["as_json"] else formatter(options["layout"], null, is_shown=is_shown)
+        render = (
+            json_line if shared_options["as_json"] else formatter(options["layout"], null, is_shown=is_shown)
+        )
     except ValueError as error:
         raise click.UsageError(f"--format: {error}") from None
-    connecting = connecting_of(given)
+    connecting = connecting_of(shared_options)
     registry = registry_of(options.pop("registry"), connecting)
     decoding = None if registry is None else Decoding(registry.client())
     return trio.run(_run, connecting, options, Printer(render, options, decoding))
@@ -185,8 +187,7 @@ class Printer:
     ) -> None:
         self.printed = 0
         self.unread = 0
-        """Keys and values that their schemas do not fit, or whose schema there is not: of none of these records is anything
-        printed."""
+        """Keys and values that do not fit their schema, or name one that does not exist; their records are not printed."""
         self.is_writing = False
         self.decoding = decoding
         self._render = render
@@ -206,7 +207,7 @@ class Printer:
         )
 
     async def write(self, records: list[ConsumedRecord]) -> None:
-        """Print those records that the filters let through; who reads slowly holds up nobody else.
+        """Print the records that match the filters, in a thread: a slow reader of the output does not block other tasks.
 
         What cannot be read by its schema is a line on standard error. Raises OSError; CommandError for a registry that
         cannot be asked.
@@ -216,14 +217,14 @@ class Printer:
             self.unread += len(reasons)
             for reason in reasons:
                 print(f"barnabas consume: {visible(reason)}", file=sys.stderr)
-        wanted = [one for one in records if all(matches(one) for matches in self._filters)]
-        if wanted:
-            data = b"".join([self._render(one) for one in wanted])
+        shown = [record for record in records if all(matches(record) for matches in self._filters)]
+        if shown:
+            data = b"".join([self._render(record) for record in shown])
             self.is_writing = True
-            await trio.to_thread.run_sync(self._print, data, len(wanted), abandon_on_cancel=True)
+            await trio.to_thread.run_sync(self._print, data, len(shown), abandon_on_cancel=True)
 
     def _print(self, data: bytes, count: int) -> None:
-        """Write records and count them, in a thread that is left alone where the program is ended meanwhile."""
+        """Write records and count them, in a thread that is abandoned when the program ends meanwhile."""
         _write(data)
         self.printed += count
         self.is_writing = False
@@ -236,19 +237,19 @@ def _write(data: bytes) -> None:
 
 
 def _filters(options: dict[str, Any]) -> list[Filter]:
-    found: list[Filter] = [
-        lambda record, pattern=one: record.key is not None and pattern.search(record.key) is not None  # type: ignore[misc]
-        for one in options["keys"]
+    filters: list[Filter] = [
+        lambda record, pattern=sought: record.key is not None and pattern.search(record.key) is not None  # type: ignore[misc]
+        for sought in options["keys"]
     ]
-    found += [
-        lambda record, pattern=one: record.value is not None and pattern.search(record.value) is not None  # type: ignore[misc]
-        for one in options["values"]
+    filters += [
+        lambda record, pattern=sought: record.value is not None and pattern.search(record.value) is not None  # type: ignore[misc]
+        for sought in options["values"]
     ]
-    found += [
+    filters += [
         lambda record, name=name, pattern=pattern: header_matches(name, pattern, record)  # type: ignore[misc]
         for name, pattern in options["headers"]
     ]
-    return found
+    return filters
 
 
 async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer) -> int:
@@ -278,7 +279,7 @@ async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer
                 await _print_group(consumer, options, printer)
             else:
                 await _print_topics(consumer, options, printer)
-    if printer.is_writing:  # whoever has read it all may have sent the signal before it was counted
+    if printer.is_writing:  # a reader of all output may signal before it is counted
         await trio.sleep(WRITTEN_SECONDS)
     if not options["quiet"]:
         unread = f", {printer.unread} could not be read" if printer.unread else ""
@@ -290,23 +291,23 @@ async def _run(connecting: Connecting, options: dict[str, Any], printer: Printer
 
 def _settings(properties: dict[str, str], options: dict[str, Any]) -> ConsumerSettings:
     """Return the settings, from properties and options. Raises click.UsageError."""
-    given = dict(properties)
+    settings = dict(properties)
     if options["group"] is not None:
-        given["group.id"] = options["group"]
+        settings["group.id"] = options["group"]
         begin = options["begin"] or Position("end")
         if begin.kind not in ("beginning", "end"):
             raise click.UsageError(
                 "with --group, --from is beginning or end: for partitions without an offset"
             )
-        if options["begin"] is not None or "auto.offset.reset" not in given:
-            given["auto.offset.reset"] = "earliest" if begin.kind == "beginning" else "latest"
+        if options["begin"] is not None or "auto.offset.reset" not in settings:
+            settings["auto.offset.reset"] = "earliest" if begin.kind == "beginning" else "latest"
     else:
         for name in ("group.id", "group.instance.id"):
-            given.pop(name, None)
+            settings.pop(name, None)
     if options["uncommitted"]:
-        given["isolation.level"] = "read_uncommitted"
+        settings["isolation.level"] = "read_uncommitted"
     try:
-        return ConsumerSettings.of({"isolation.level": "read_committed", **given})
+        return ConsumerSettings.of({"isolation.level": "read_committed", **settings})
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
@@ -347,7 +348,9 @@ async def _print_topics(consumer: Consumer, options: dict[str, Any], printer: Pr
         if missing:
             raise CommandError(f"topic {topic} has no partition {', '.join(map(str, missing))}")
         places += [
-            Place(topic, one) for one in there if not options["partitions"] or one in options["partitions"]
+            Place(topic, number)
+            for number in there
+            if not options["partitions"] or number in options["partitions"]
         ]
     follows = options["follow"]
     begin = options["begin"] or Position("end" if follows else "beginning")
@@ -360,11 +363,11 @@ async def _print_topics(consumer: Consumer, options: dict[str, Any], printer: Pr
     if follows:
         await _print_on(consumer, options["idle"], printer)
     else:
-        # What is there now, no more.
+        # Up to the log ends of now, no further.
         lasts = {place: min(end, bounds[1][place]) for place, end in ends.items()}
-        left = {place: last for place, last in lasts.items() if last > begins[place]}
-        consumer.pause(*(place for place in places if place not in left))
-        await _print_until(consumer, left, options["idle"], printer)
+        remaining = {place: last for place, last in lasts.items() if last > begins[place]}
+        consumer.pause(*(place for place in places if place not in remaining))
+        await _print_until(consumer, remaining, options["idle"], printer)
 
 
 async def _print_until(
@@ -392,5 +395,5 @@ async def _offsets(
         return dict.fromkeys(ends, where.number)
     if where.kind == "last":
         return {place: max(begins[place], end - where.number) for place, end in ends.items()}
-    found = await consumer.offsets_for_times(dict.fromkeys(ends, where.number))
-    return {place: ends[place] if (one := found[place]) is None else one.offset for place in ends}
+    by_place = await consumer.offsets_for_times(dict.fromkeys(ends, where.number))
+    return {place: ends[place] if (bound := by_place[place]) is None else bound.offset for place in ends}

@@ -55,11 +55,11 @@ _MARKS = {OK: "ok", NOTE: "note", PROBLEM: "PROBLEM", SKIPPED: "-"}
 @connection_options
 def COMMAND(address: str | None, write: bool, **options: Any) -> int:  # noqa: N802
     """Find out why clients cannot work with a broker: names, ports, TLS, logins, listeners, partitions, clocks."""
-    given = {name: options[name] for name in NAMES}
+    shared_options = {name: options[name] for name in NAMES}
     if address is not None:
-        given["bootstrap"] = address
-    connecting = connecting_of(given)
-    output = Output(as_json=given["as_json"])
+        shared_options["bootstrap"] = address
+    connecting = connecting_of(shared_options)
+    output = Output(as_json=shared_options["as_json"])
     findings = Findings((lambda _: None) if output.as_json else _tell)
     trio.run(_examine, connecting, findings, write)
     if output.as_json:
@@ -67,18 +67,18 @@ def COMMAND(address: str | None, write: bool, **options: Any) -> int:  # noqa: N
             FINDINGS,
             [
                 {
-                    "check": one.check,
-                    "subject": one.subject,
-                    "status": one.status,
-                    "text": one.text,
-                    "advice": one.advice or None,
+                    "check": finding.check,
+                    "subject": finding.subject,
+                    "status": finding.status,
+                    "text": finding.text,
+                    "advice": finding.advice or None,
                 }
-                for one in findings.all
+                for finding in findings.all
             ],
         )
         output.finish()
     else:
-        problems = sum(one.status == PROBLEM for one in findings.all)
+        problems = sum(finding.status == PROBLEM for finding in findings.all)
         print(counted(problems, "problem"))
     return FOUND if findings.has_problems else DONE
 
@@ -86,11 +86,11 @@ def COMMAND(address: str | None, write: bool, **options: Any) -> int:  # noqa: N
 COMMAND.callback.tables = (FINDINGS,)  # type: ignore[union-attr]
 
 
-def _tell(found: Finding) -> None:
-    line = f"{_MARKS[found.status]:8}{found.check}: {cell('', found.subject)}: {cell('', found.text)}"
+def _tell(finding: Finding) -> None:
+    line = f"{_MARKS[finding.status]:8}{finding.check}: {cell('', finding.subject)}: {cell('', finding.text)}"
     print(line, flush=True)
-    if found.advice:
-        print(f"{'':8}-> {visible(found.advice)}", flush=True)
+    if finding.advice:
+        print(f"{'':8}-> {visible(finding.advice)}", flush=True)
 
 
 async def _examine(connecting: Connecting, findings: Findings, writes: bool) -> None:

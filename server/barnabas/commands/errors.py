@@ -1,4 +1,4 @@
-"""Failures of commands, as sentences for whoever has typed them.
+"""Failures of commands, as sentences for the user.
 
 The rule: a sentence names what was asked, what came back, and the option or command that helps.
 """
@@ -81,10 +81,10 @@ def _plain(error: ssl.SSLError) -> str:
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what it was raised from, in turn."""
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
 
 
 def name_of(error: ClientError) -> str:

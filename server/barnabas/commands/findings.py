@@ -28,9 +28,9 @@ class Findings:
 
     def add(self, check: str, subject: str, status: str, text: str, advice: str = "") -> None:
         """Add a finding."""
-        found = Finding(check, subject, status, text, advice)
-        self.all.append(found)
-        self.tell(found)
+        finding = Finding(check, subject, status, text, advice)
+        self.all.append(finding)
+        self.tell(finding)
 
     @property
     def has_problems(self) -> bool:

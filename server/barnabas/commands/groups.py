@@ -98,13 +98,13 @@ async def _listed(
 ) -> tuple[dict[str, ListedGroup], list[str]]:
     """Return the groups of these names or patterns, and the names that there are not. Raises CommandError, ClientError."""
     groups, failures = await session.admin.list_groups()
-    found = matching(groups, names, is_regex=is_regex)
-    missing = [name for name in found if name not in groups]
+    matches = matching(groups, names, is_regex=is_regex)
+    missing = [name for name in matches if name not in groups]
     if failures and missing:  # it may be there
         raise next(iter(failures.values()))
-    if is_regex and not found:
+    if is_regex and not matches:
         raise CommandError(f"no group matches {', '.join(names)}; `barnabas groups list` shows what there is")
-    return {name: groups[name] for name in found if name in groups}, missing
+    return {name: groups[name] for name in matches if name in groups}, missing
 
 
 @COMMAND.command("list")
@@ -122,18 +122,18 @@ async def list_groups(
 ) -> None:
     """List groups: all, or these."""
     groups, failures = await session.admin.list_groups(states=states, kinds=kinds)
-    wanted = matching(groups, names, is_regex=regex) if names else list(groups)
+    shown = matching(groups, names, is_regex=regex) if names else list(groups)
     rows: list[dict[str, Any]] = [
         {
             "group": name,
-            "kind": one.kind,
-            "protocol_type": one.protocol_type,
-            "state": one.state or None,
-            "coordinator": one.coordinator,
+            "kind": group.kind,
+            "protocol_type": group.protocol_type,
+            "state": group.state or None,
+            "coordinator": group.coordinator,
         }
-        if (one := groups.get(name)) is not None
+        if (group := groups.get(name)) is not None
         else {"group": name, "error": "GROUP_ID_NOT_FOUND"}
-        for name in wanted
+        for name in shown
     ]
     rows += [{"coordinator": broker, "error": name_of(error)} for broker, error in failures.items()]
     session.output.show(GROUPS, rows)
@@ -147,25 +147,25 @@ async def describe(session: Session, names: tuple[str, ...], regex: bool) -> Non
     """Show state, members, and lag of each partition."""
     groups, missing = await _listed(session, names, is_regex=regex)
     lags = await lags_of(session.admin, groups)
-    rows = [_described(one) for one in lags.values()]
+    rows = [_described(lag) for lag in lags.values()]
     rows += [{"group": name, "error": "GROUP_ID_NOT_FOUND"} for name in missing]
     session.output.show(DESCRIBED, rows)
-    infos = [one.info for one in lags.values() if isinstance(one.info, GroupInfo)]
+    infos = [lag.info for lag in lags.values() if isinstance(lag.info, GroupInfo)]
     session.output.show(
         MEMBERS,
         [
             {
                 "group": info.group_id,
-                "member_id": one.member_id,
-                "instance_id": one.instance_id,
-                "client_id": one.client_id,
-                "host": one.host,
-                "epoch": one.epoch,
-                "partitions": len(one.assignment),
-                "subscription": one.subscription,
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "epoch": member.epoch,
+                "partitions": len(member.assignment),
+                "subscription": member.subscription,
             }
             for info in infos
-            for one in info.members
+            for member in info.members
         ],
     )
     session.output.show(LAGS, lag_rows(lags.values()))
@@ -175,19 +175,19 @@ def lag_rows(lags: Any) -> list[dict[str, Any]]:
     """Return rows of LAGS."""
     return [
         {
-            "group": one.group,
-            "topic": one.topic,
-            "partition": one.partition,
-            "committed": one.committed,
-            "latest": one.latest,
-            "lag": one.lag,
-            "client_id": one.client_id or None,
-            "host": one.host or None,
-            "member_id": one.member_id or None,
-            "error": None if one.error is None else name_of(one.error),
+            "group": partition.group,
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "committed": partition.committed,
+            "latest": partition.latest,
+            "lag": partition.lag,
+            "client_id": partition.client_id or None,
+            "host": partition.host or None,
+            "member_id": partition.member_id or None,
+            "error": None if partition.error is None else name_of(partition.error),
         }
         for lag in lags
-        for one in lag.partitions
+        for partition in lag.partitions
     ]
 
 
@@ -230,8 +230,8 @@ async def reset_offsets(
     **target: Any,
 ) -> None:
     """Set a group's offsets anew; it must have no members. Without --execute nothing is changed."""
-    wanted = Target.of(target)
-    if wanted.file is None and bool(topics) == all_topics:
+    goal = Target.of(target)
+    if goal.file is None and bool(topics) == all_topics:
         raise click.UsageError("give --topic, or --all-topics for all that the group has committed")
     admin = session.admin
     groups, _ = await admin.list_groups()
@@ -245,8 +245,8 @@ async def reset_offsets(
         committed = asked[group]
         if isinstance(committed, ClientError):
             raise committed
-    partitions = await chosen_partitions(admin, topics, committed, wanted)
-    rows = await new_offsets(admin, group, partitions, committed, wanted)
+    partitions = await chosen_partitions(admin, topics, committed, goal)
+    rows = await new_offsets(admin, group, partitions, committed, goal)
     if execute:
         new = {(row["topic"], row["partition"]): row["new"] for row in rows if row["error"] is None}
         outcomes = (
@@ -268,9 +268,9 @@ async def reset_offsets(
 @asking(OUTCOMES)
 async def delete(session: Session, names: tuple[str, ...], regex: bool, yes: bool) -> None:
     """Delete groups that have no members, with their offsets."""
-    found = list((await _listed(session, names, is_regex=True))[0]) if regex else list(names)
-    confirm(f"delete {', '.join(found)} with all offsets", yes=yes)
-    outcomes = await session.admin.delete_groups(found)
+    chosen = list((await _listed(session, names, is_regex=True))[0]) if regex else list(names)
+    confirm(f"delete {', '.join(chosen)} with all offsets", yes=yes)
+    outcomes = await session.admin.delete_groups(chosen)
     session.output.show(
         OUTCOMES,
         [
@@ -290,7 +290,7 @@ async def delete(session: Session, names: tuple[str, ...], regex: bool, yes: boo
 async def delete_offsets(
     session: Session, group: str, partitions: tuple[tuple[str, int | None], ...], yes: bool
 ) -> None:
-    """Have a group forget offsets of topics or partitions."""
+    """Delete committed offsets of a group, by topic or partition."""
     groups, missing = await _listed(session, (group,), is_regex=False)
     if missing:
         raise CommandError(f"there is no group {group!r}; `barnabas groups list` shows what there is")
@@ -307,11 +307,15 @@ async def delete_offsets(
         committed = (await session.admin.committed([group]))[group]
         if isinstance(committed, ClientError):
             raise committed
-        wanted = [one for one in committed if one in partitions or (one[0], None) in partitions]
-        wanted += [(topic, number) for topic, number in partitions if number is not None]
-        if not wanted:
+        forgotten = [
+            partition
+            for partition in committed
+            if partition in partitions or (partition[0], None) in partitions
+        ]
+        forgotten += [(topic, number) for topic, number in partitions if number is not None]
+        if not forgotten:
             raise CommandError(f"{group} has committed nothing for {names}")
-        outcomes = dict(await session.admin.delete_offsets(group, dict.fromkeys(wanted)))
+        outcomes = dict(await session.admin.delete_offsets(group, dict.fromkeys(forgotten)))
     session.output.show(
         PARTITION_OUTCOMES,
         [
@@ -351,28 +355,30 @@ async def remove_members(
     info = (await session.admin.describe_groups({group: groups[group].kind}))[group]
     if isinstance(info, ClientError):
         raise info
-    wanted = [
-        one for one in info.members if removes_all or one.member_id in members or one.instance_id in instances
+    removed = [
+        member
+        for member in info.members
+        if removes_all or member.member_id in members or member.instance_id in instances
     ]
-    unknown = sorted({*members} - {one.member_id for one in info.members})
-    unknown += sorted({*instances} - {one.instance_id for one in info.members if one.instance_id})
+    unknown = sorted({*members} - {member.member_id for member in info.members})
+    unknown += sorted({*instances} - {member.instance_id for member in info.members if member.instance_id})
     if unknown:
         raise CommandError(
             f"{group} has no member {', '.join(unknown)}; `barnabas groups describe {group}` shows them"
         )
-    if not wanted:
+    if not removed:
         raise CommandError(f"{group} has no members")
-    confirm(f"remove {len(wanted)} of {counted(len(info.members), 'member')} of {group}", yes=yes)
-    outcomes = await session.admin.remove_members(group, wanted)
+    confirm(f"remove {len(removed)} of {counted(len(info.members), 'member')} of {group}", yes=yes)
+    outcomes = await session.admin.remove_members(group, removed)
     session.output.show(
         MEMBER_OUTCOMES,
         [
             {
                 "group": group,
-                "member_id": one,
+                "member_id": member_id,
                 "outcome": "removed" if error is None else "failed",
                 "error": None if error is None else name_of(error),
             }
-            for one, error in outcomes.items()
+            for member_id, error in outcomes.items()
         ],
     )

@@ -91,13 +91,13 @@ async def _measure(session: Session, names: tuple[str, ...], *, is_regex: bool) 
     groups, failures = await session.admin.list_groups()
     if failures:
         raise next(iter(failures.values()))
-    wanted = matching(groups, names, is_regex=is_regex) if names else list(groups)
-    missing = [name for name in wanted if name not in groups]
+    shown = matching(groups, names, is_regex=is_regex) if names else list(groups)
+    missing = [name for name in shown if name not in groups]
     if missing:
         raise CommandError(
             f"there is no group {', '.join(missing)}; `barnabas groups list` shows what there is"
         )
-    return await lags_of(session.admin, {name: groups[name] for name in wanted})
+    return await lags_of(session.admin, {name: groups[name] for name in shown})
 
 
 def _row(lag: GroupLag) -> dict[str, Any]:
@@ -167,10 +167,10 @@ def families(lags: dict[str, GroupLag]) -> list[Any]:
         "kafka_consumergroup_members", "Members of the group", labels=["consumergroup"]
     )
     ends: dict[tuple[str, int], int] = {}
-    for name, one in lags.items():
-        if isinstance(one.info, GroupInfo):
-            members.add_metric([name], len(one.info.members))
-        for row in one.partitions:
+    for name, group_lag in lags.items():
+        if isinstance(group_lag.info, GroupInfo):
+            members.add_metric([name], len(group_lag.info.members))
+        for row in group_lag.partitions:
             labels = [name, row.topic, str(row.partition)]
             if row.committed is not None:
                 current.add_metric(labels, row.committed)

@@ -1,4 +1,4 @@
-"""Lags of groups: how far behind the ends of partitions their committed offsets are, and who reads them."""
+"""Lags of groups: how far their committed offsets are behind the log ends, and the members that read them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class GroupLag:
     @property
     def total(self) -> int | None:
         """The sum of what is known."""
-        known = [one.lag for one in self.partitions if one.lag is not None]
-        return sum(known) if known else None
+        lags = [partition.lag for partition in self.partitions if partition.lag is not None]
+        return sum(lags) if lags else None
 
 
 async def lags_of(
@@ -52,13 +52,13 @@ async def lags_of(
     def is_wanted(place: tuple[str, int]) -> bool:
         return topic is None or place[0] == topic
 
-    infos = await admin.describe_groups({name: one.kind for name, one in groups.items()})
-    shares = [name for name, one in groups.items() if one.kind == SHARE]
+    infos = await admin.describe_groups({name: group.kind for name, group in groups.items()})
+    shares = [name for name, group in groups.items() if group.kind == SHARE]
     committed = await admin.committed(name for name in groups if name not in shares)
     committed |= await admin.share_offsets(shares)
-    wanted = {one for name in groups for one in {*_offsets(committed[name]), *_readers(infos[name])}}
-    latest = await admin.offsets(dict.fromkeys(filter(is_wanted, wanted), LATEST))
-    found = {}
+    places = {place for name in groups for place in {*_offsets(committed[name]), *_readers(infos[name])}}
+    latest = await admin.offsets(dict.fromkeys(filter(is_wanted, places), LATEST))
+    lags = {}
     for name, listed in groups.items():
         offsets, readers, info = committed[name], _readers(infos[name]), infos[name]
         if isinstance(offsets, ClientError) and not isinstance(info, ClientError):
@@ -67,7 +67,7 @@ async def lags_of(
         for place in sorted(filter(is_wanted, {*_offsets(offsets), *readers})):
             at = None if isinstance(offsets, ClientError) else offsets.get(place)
             end = latest[place]
-            error = next((one for one in (at, end) if isinstance(one, ClientError)), None)
+            error = next((result for result in (at, end) if isinstance(result, ClientError)), None)
             start = None if at is None or isinstance(at, ClientError) else at.offset
             last = None if isinstance(end, ClientError) else end.offset
             lag = None if start is None or last is None else max(last - start, 0)
@@ -75,8 +75,8 @@ async def lags_of(
                 lag = at.lag
             reader = readers.get(place, ("", "", ""))
             rows.append(PartitionLag(name, *place, start, last, lag, *reader, error))
-        found[name] = GroupLag(listed, info, rows)
-    return found
+        lags[name] = GroupLag(listed, info, rows)
+    return lags
 
 
 def _offsets(offsets: object) -> list[tuple[str, int]]:
@@ -84,7 +84,7 @@ def _offsets(offsets: object) -> list[tuple[str, int]]:
 
 
 def _readers(info: GroupInfo | ClientError) -> dict[tuple[str, int], tuple[str, str, str]]:
-    """Return member, client and host by partition; of a share group, whose partitions have several, one of them."""
+    """Return member, client and host by partition; in a share group, where a partition has several, one of them."""
     if isinstance(info, ClientError):
         return {}
     return {

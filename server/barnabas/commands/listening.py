@@ -52,7 +52,7 @@ class Seen:
 async def resolve(endpoint: Endpoint, findings: Findings) -> list[str]:
     """Return the addresses of a name; none if it has none."""
     try:
-        found = await trio.socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        entries = await trio.socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         text = getattr(error, "strerror", None) or str(error)
         findings.add(
@@ -60,7 +60,7 @@ async def resolve(endpoint: Endpoint, findings: Findings) -> list[str]:
             "use a name that this machine knows, or add it to DNS or /etc/hosts",
         )  # fmt: skip
         return []
-    return list(dict.fromkeys(str(one[4][0]) for one in found))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 async def connect(endpoint: Endpoint, addresses: Iterable[str], findings: Findings) -> list[str]:
@@ -76,7 +76,7 @@ async def connect(endpoint: Endpoint, addresses: Iterable[str], findings: Findin
             failures.append((address, f"no answer in {SECONDS_MAX:g} s", "a firewall may drop packets"))
         except OSError as error:
             cause = next(
-                one for one in (*leaves(error.__cause__ or error), error) if isinstance(one, OSError)
+                leaf for leaf in (*leaves(error.__cause__ or error), error) if isinstance(leaf, OSError)
             )
             text = os.strerror(cause.errno) if cause.errno else str(cause)
             advice = "start a broker there with `barnabas serve`, or use the port that it listens on"
@@ -223,11 +223,11 @@ def _names(certificate: Certificate) -> list[str]:
     from cryptography import x509
 
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return []
-    names = list(found.get_values_for_type(x509.DNSName))
-    return names + [str(one) for one in found.get_values_for_type(x509.IPAddress)]
+    names = list(alternatives.get_values_for_type(x509.DNSName))
+    return names + [str(address) for address in alternatives.get_values_for_type(x509.IPAddress)]
 
 
 def _is_named(host: str, names: Iterable[str]) -> bool:
@@ -296,7 +296,7 @@ async def try_login(endpoint: Endpoint, settings: ClientSettings, findings: Find
             subject,
             PROBLEM,
             str(error),
-            "check user, password and mechanism; `barnabas users list` shows who there is",
+            "check user, password and mechanism; `barnabas users list` shows the users",
         )
         return None
     except ConnectionLostError as error:

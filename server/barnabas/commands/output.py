@@ -49,31 +49,31 @@ class Output:
 
         A row of which nothing is known but its name is a line on standard error for people, not a row of dashes.
         """
-        found = [dict(row) for row in rows]
-        for row in found:
+        shown = [dict(row) for row in rows]
+        for row in shown:
             assert row.keys() <= table.columns.keys(), (table.name, set(row) - set(table.columns))
             for column in table.columns:
                 row.setdefault(column, None)
             self.has_failed = self.has_failed or row.get(ERROR) is not None
         if self.as_json:
-            ordered = [{column: row[column] for column in table.columns} for row in found]
+            ordered = [{column: row[column] for column in table.columns} for row in shown]
             if table.is_single:
                 (self._document[table.name],) = ordered
             else:
                 self._document.setdefault(table.name, []).extend(ordered)
             return
         if not table.is_single:
-            for row in filter(_is_unknown, found):
+            for row in filter(_is_unknown, shown):
                 self.note(_why(table, row))
-            found = [row for row in found if not _is_unknown(row)]
-        if self.has_failed and not found:
+            shown = [row for row in shown if not _is_unknown(row)]
+        if self.has_failed and not shown:
             return
         if not self._is_first:
             print()
         self._is_first = False
         if title:
             print(visible(title))
-        text = _facts(table, found[0]) if table.is_single else _text(table, found)
+        text = _facts(table, shown[0]) if table.is_single else _text(table, shown)
         print(text or f"no {table.name.replace('_', ' ')}")
 
     def note(self, text: str) -> None:

@@ -39,10 +39,10 @@ def topic_partition(text: str) -> tuple[str, int | None]:
 
 def duration_ms(text: str) -> int:
     """Read `90s`, `5m`, `2h`, `7d`, `100ms`. Raises click.BadParameter."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    match = _DURATION.fullmatch(text)
+    if match is None:
         raise click.BadParameter(f"{text!r} is no duration: 90s, 5m, 2h, 7d or 100ms is expected")
-    return round(float(found[1]) * _UNITS_MS[found[2]])
+    return round(float(match[1]) * _UNITS_MS[match[2]])
 
 
 def moment_ms(text: str) -> int:
@@ -63,7 +63,7 @@ def moment_ms(text: str) -> int:
 def unescaped(text: str) -> bytes:
     """Return the bytes of an argument; \\n, \\t, \\r, \\0, \\\\ and \\xHH are what they stand for, others as they are."""
 
-    def of(found: re.Match[bytes]) -> bytes:
-        return bytes.fromhex(found[1].decode()) if found[1] else _NAMED.get(found[2], found[0])
+    def of(match: re.Match[bytes]) -> bytes:
+        return bytes.fromhex(match[1].decode()) if match[1] else _NAMED.get(match[2], match[0])
 
     return _ESCAPES.sub(of, os.fsencode(text))

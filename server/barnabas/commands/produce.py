@@ -106,7 +106,7 @@ class Sent:
     "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Records a second, at most."
 )
 @click.option("-z", "--compression", type=click.Choice(list(CODECS_BY_NAME)), help="Default: none.")
-@click.option("--acks", type=click.Choice(list(ACKS)), help="Who must have a record. Default: all.")
+@click.option("--acks", type=click.Choice(list(ACKS)), help="Replicas that must have a record. Default: all.")
 @click.option(
     "--linger", type=click.FloatRange(0), metavar="MS", help="For how long a batch waits for more records."
 )
@@ -165,7 +165,7 @@ async def _require(session: Session, topic: str) -> None:
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise CommandError(
                 f"there is no topic {topic!r}; `barnabas topics create {topic}` makes it, "
-                "or --auto-create lets the broker do so"
+                "or --auto-create has the broker create it"
             ) from None
         if not error.is_retriable:
             raise
@@ -184,10 +184,10 @@ def _settings(properties: dict[str, str], options: dict[str, Any]) -> ProducerSe
         "linger.ms": None if options["linger"] is None else str(options["linger"]),
         "transactional.id": options["transactional_id"],
     }
-    given = {name: value for name, value in named.items() if value is not None}
+    chosen = {name: value for name, value in named.items() if value is not None}
     try:
         return replace(
-            ProducerSettings.of({**properties, **given}),
+            ProducerSettings.of({**properties, **chosen}),
             creates_topics=options["auto_create"],
             max_block_ms=float(properties.get("max.block.ms", 20_000)),
         )
@@ -215,10 +215,10 @@ def _reading(values: tuple[str, ...], options: dict[str, Any]) -> Reading:
 
 def _between(text: str) -> bytes:
     """Return what stands between records, or keys and values. Raises click.UsageError."""
-    found = unescaped(text)
-    if not found:
+    delimiter = unescaped(text)
+    if not delimiter:
         raise click.UsageError("a delimiter is not empty")
-    return found
+    return delimiter
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -264,15 +264,15 @@ async def _texts(
 
 async def _split(descriptor: int, reading: Reading) -> AsyncGenerator[bytes, None]:
     """Yield what lies between delimiters, or all of it; after the last delimiter, only if something is there."""
-    left = b""
+    rest = b""
     while data := await _read(descriptor):
-        left += data
+        rest += data
         if not reading.is_whole:
-            *texts, left = left.split(reading.delimiter)
+            *texts, rest = rest.split(reading.delimiter)
             for text in texts:
                 yield text
-    if left or reading.is_whole:
-        yield left
+    if rest or reading.is_whole:
+        yield rest
 
 
 async def _read(descriptor: int) -> bytes:
@@ -291,8 +291,8 @@ async def _encoding(
     client = registry.client()
     sandbox = await stack.enter_async_context(own_sandbox())
     key, value = [
-        None if wanted is None else await serializer_of(client, f"{topic}-{part}", wanted, sandbox)
-        for part, wanted in (("key", options["key_schema"]), ("value", options["value_schema"]))
+        None if schema is None else await serializer_of(client, f"{topic}-{part}", schema, sandbox)
+        for part, schema in (("key", options["key_schema"]), ("value", options["value_schema"]))
     ]
     return key, value
 

@@ -46,8 +46,8 @@ def read(name: str | None) -> dict[str, str]:
     if not chosen:
         return {}
     if chosen not in profiles:
-        known = ", ".join(sorted(profiles)) or "none"
-        raise CommandError(f"{path()} has no profile {chosen!r}; it has {known}")
+        names = ", ".join(sorted(profiles)) or "none"
+        raise CommandError(f"{path()} has no profile {chosen!r}; it has {names}")
     return profiles[chosen]
 
 
@@ -96,12 +96,12 @@ def _holds_secret(name: str, text: str) -> bool:
 
 def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return nested tables as dotted names: `a.b = 1` and `[a] b = 1` are the same."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for key, value in table.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{key}.")
+            settings |= _flat(value, f"{prefix}{key}.")
         else:
             text = str(value).lower() if isinstance(value, bool) else str(value)
             is_path = f"{prefix}{key}".endswith((".location", ".file", ".keytab"))
-            found[prefix + key] = os.path.expanduser(text) if is_path else text
-    return found
+            settings[prefix + key] = os.path.expanduser(text) if is_path else text
+    return settings

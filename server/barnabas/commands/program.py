@@ -34,8 +34,8 @@ class Root(click.Group):
         """Import a command; None where there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = import_module(COMMANDS[cmd_name][0]).COMMAND
-        return found
+        command: click.Command = import_module(COMMANDS[cmd_name][0]).COMMAND
+        return command
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -54,14 +54,14 @@ def COMMAND() -> None:  # noqa: N802
 
 def _entity(names: Iterable[tuple[str, str]], defaults: Iterable[str]) -> dict[str, str | None]:
     """Return an entity from options. Raises click.UsageError."""
-    found: dict[str, str | None] = {}
+    entity: dict[str, str | None] = {}
     for kind, name in [*names, *((kind, None) for kind in defaults)]:
         if kind not in KINDS:
             raise click.UsageError(f"--name {kind}={name}: one of {', '.join(KINDS)} is expected")
-        if kind in found:
+        if kind in entity:
             raise click.UsageError(f"{kind} is named twice")
-        found[kind] = name
-    return found
+        entity[kind] = name
+    return entity
 
 
 def _shown(entity: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -80,7 +80,7 @@ def _rows(quotas: Iterable[Quota]) -> list[dict[str, Any]]:
 @_NAME
 @_DEFAULT
 @click.option(
-    "--any", "kinds", type=click.Choice(KINDS), multiple=True, help="Whoever has a quota of this kind."
+    "--any", "kinds", type=click.Choice(KINDS), multiple=True, help="All entities with a quota of this kind."
 )
 @click.option("--strict", is_flag=True, help="Only entities with these parts and no others.")
 @asking(QUOTAS)
@@ -152,7 +152,7 @@ async def resolve(session: Session, names: tuple[tuple[str, str], ...]) -> None:
 
 def applying(quotas: Iterable[Quota], entity: Mapping[str, str | None]) -> list[Quota]:
     """Return the quotas that apply to a user with a client id, or to an address; each quota from the nearest entity."""
-    known = {quota.entity: quota.values for quota in quotas}
+    values_of = {quota.entity: quota.values for quota in quotas}
     user, client, ip = (entity.get(kind) for kind in KINDS)
     order: list[dict[str, str | None]]
     if ip is not None:
@@ -162,17 +162,17 @@ def applying(quotas: Iterable[Quota], entity: Mapping[str, str | None]) -> list[
         clients: list[dict[str, str | None]] = [{"client-id": client}, {"client-id": None}]
         # Kafka's order: users with clients, users, then clients (ClientQuotaManager).
         order = [
-            one
+            candidate
             for who in users
-            for one in (*({**who, **which} for which in clients), who)
+            for candidate in (*({**who, **which} for which in clients), who)
             if user is not None
         ] + (clients if client is not None else [])
-    found: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
+    applied: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
     seen: set[str] = set()
-    for one in order:
-        key = tuple(sorted(one.items()))
-        new = {name: value for name, value in known.get(key, {}).items() if name not in seen}
+    for candidate in order:
+        key = tuple(sorted(candidate.items()))
+        new = {name: value for name, value in values_of.get(key, {}).items() if name not in seen}
         seen |= new.keys()
         if new:
-            found[key] = new
-    return [Quota(key, values) for key, values in found.items()]
+            applied[key] = new
+    return [Quota(key, values) for key, values in applied.items()]

@@ -93,6 +93,6 @@ def _plain(data: bytes | None) -> Any:
 def header_matches(name: str, pattern: Any, record: ConsumedRecord) -> bool:
     """Say whether a record has a header with this name, and a value that the pattern finds something in."""
     return any(
-        one == name and (pattern is None or pattern.search(value or b"") is not None)
-        for one, value in record.headers
+        key == name and (pattern is None or pattern.search(value or b"") is not None)
+        for key, value in record.headers
     )

@@ -46,12 +46,12 @@ def _described(command: click.Command, context: click.Context) -> Iterator[str]:
     yield f"\n{'#' * min(depth, 4)} {context.command_path}\n"
     yield (command.help or "").strip() + "\n"
     if isinstance(command, click.Group):
-        for name, one in command.commands.items():
-            yield from _described(one, click.Context(one, context, name))
+        for name, subcommand in command.commands.items():
+            yield from _described(subcommand, click.Context(subcommand, context, name))
         return
     pieces = " ".join(command.collect_usage_pieces(context))
     yield f"    {context.command_path} {pieces}"
-    own = [one for one in _of(command) if one.name not in NAMES]
+    own = [option for option in _of(command) if option.name not in NAMES]
     if own:
         yield ""
         yield from _options(own)
@@ -63,9 +63,9 @@ def _options(options: list[click.Option]) -> Iterator[str]:
     yield "| option | |"
     yield "|---|---|"
     for option in options:
-        found = option.get_help_record(click.Context(click.Command("")))
-        assert found is not None
-        names, text = (part.replace("|", "\\|") for part in found)
+        help_record = option.get_help_record(click.Context(click.Command("")))
+        assert help_record is not None
+        names, text = (part.replace("|", "\\|") for part in help_record)
         yield f"| `{names}` | {text} |"
 
 

@@ -20,7 +20,7 @@ from barnabas.registry.store import TOPIC_NAME
 @click.command("registry")
 @serving_options(DEFAULT_ADDRESS, many_logins=False)
 @click.option(
-    "--open", "is_open", is_flag=True, help="Whoever reaches it may do all, also from other machines."
+    "--open", "is_open", is_flag=True, help="Allow everything without a login, also from other machines."
 )
 @click.option(
     "--topic", metavar="NAME", default=TOPIC_NAME, show_default=True, help="The topic that keeps it."

@@ -45,12 +45,12 @@ class Target:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Target:
         """Read the options of TARGETS. Raises click.UsageError unless just one is given, CommandError for a wrong file."""
-        given = {name: value for name, value in options.items() if value is not None and value is not False}
-        if len(given) != 1:
+        chosen = {name: value for name, value in options.items() if value is not None and value is not False}
+        if len(chosen) != 1:
             raise click.UsageError(
                 "give one of --to-earliest, --to-latest, --to-offset, --to-time, --shift-by, --from-file"
             )
-        [(name, value)] = given.items()
+        [(name, value)] = chosen.items()
         if name == "from_file":
             return cls(file=read_offsets(value))
         if name == "to_offset":
@@ -87,17 +87,17 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{path}: {getattr(error, 'strerror', error)}") from None
-    found = {}
+    offsets = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
         match = re.fullmatch(r'\s*"?([\w.-]+)"?[,\s]+(\d+)[,\s]+(\d+)\s*', line)
         if match is None:
             raise CommandError(f"{path}:{number}: {line!r} is not TOPIC,PARTITION,OFFSET")
-        found[match[1], int(match[2])] = int(match[3])
-    if not found:
+        offsets[match[1], int(match[2])] = int(match[3])
+    if not offsets:
         raise CommandError(f"{path} has no offsets")
-    return found
+    return offsets
 
 
 async def chosen_partitions(
@@ -108,32 +108,36 @@ async def chosen_partitions(
 ) -> list[TopicPartition]:
     """Return the partitions that are meant. Raises CommandError, ClientError."""
     if target.file is not None:
-        known = {*target.file, *((topic, None) for topic, _ in target.file)}
-        _require(topics, known, "the file has no offsets of")
-        return [one for one in target.file if not topics or one in topics or (one[0], None) in topics]
+        named = {*target.file, *((topic, None) for topic, _ in target.file)}
+        _require(topics, named, "the file has no offsets of")
+        return [
+            partition
+            for partition in target.file
+            if not topics or partition in topics or (partition[0], None) in topics
+        ]
     if not topics:
         if not committed:
             raise CommandError(
                 "the group has committed nothing: give --topic; `barnabas groups list` shows what there is"
             )
         return sorted(committed)
-    found = await admin.topics({topic for topic, _ in topics})
-    for topic in found.values():
+    infos = await admin.topics({topic for topic, _ in topics})
+    for topic in infos.values():
         if isinstance(topic, ClientError):
             raise topic
-    every = partitions_of(found)
-    _require([one for one in topics if one[1] is not None], every, "there is no partition")
-    return [one for one in every if one in topics or (one[0], None) in topics]
+    every = partitions_of(infos)
+    _require([partition for partition in topics if partition[1] is not None], every, "there is no partition")
+    return [partition for partition in every if partition in topics or (partition[0], None) in topics]
 
 
 def _require(
-    topics: Sequence[tuple[str, int | None]], known: Collection[tuple[str, int | None]], problem: str
+    topics: Sequence[tuple[str, int | None]], existing: Collection[tuple[str, int | None]], problem: str
 ) -> None:
     """Raise CommandError for topics and partitions that are not known."""
     missing = [
         topic if number is None else f"{topic}:{number}"
         for topic, number in topics
-        if (topic, number) not in known
+        if (topic, number) not in existing
     ]
     if missing:
         raise CommandError(f"{problem} {', '.join(missing)}")
@@ -151,18 +155,18 @@ async def new_offsets(
     last = await admin.offsets(dict.fromkeys(partitions, LATEST))
     at = {} if target.time_ms is None else await admin.offsets(dict.fromkeys(partitions, target.time_ms))
     rows = []
-    for one in partitions:
-        before = committed.get(one)
+    for place in partitions:
+        before = committed.get(place)
         row: dict[str, Any] = {
             "group": group,
-            "topic": one[0],
-            "partition": one[1],
+            "topic": place[0],
+            "partition": place[1],
             "is_done": False,
             "new": None,
         }
         row["committed"] = before.offset if isinstance(before, CommittedOffset) else None
         row["error"] = None
-        start, end, there = first[one], last[one], at.get(one)
+        start, end, there = first[place], last[place], at.get(place)
         failure = next((value for value in (start, end, there) if isinstance(value, ClientError)), None)
         if failure is not None:
             row["error"] = name_of(failure)
@@ -173,14 +177,14 @@ async def new_offsets(
             assert not isinstance(end, ClientError)
             assert not isinstance(there, ClientError)
             if there is not None:
-                wanted = there.offset if there.offset >= 0 else end.offset
+                offset = there.offset if there.offset >= 0 else end.offset
             elif target.shift is not None:
-                wanted = row["committed"] + target.shift
+                offset = row["committed"] + target.shift
             elif target.file is not None:
-                wanted = target.file[one]
+                offset = target.file[place]
             else:
                 assert target.offset is not None
-                wanted = target.offset
-            row["new"] = min(max(wanted, start.offset), end.offset)
+                offset = target.offset
+            row["new"] = min(max(offset, start.offset), end.offset)
         rows.append(row)
     return rows

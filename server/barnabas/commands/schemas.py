@@ -44,9 +44,9 @@ class Json(bytes):
     @classmethod
     def of(cls, value: Any) -> Json:
         """Return a value as JSON."""
-        found = cls(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-        found.value = value
-        return found
+        result = cls(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        result.value = value
+        return result
 
 
 def registry_option(command: F) -> F:
@@ -62,22 +62,22 @@ def registry_option(command: F) -> F:
 def registry_of(url: str | None, connecting: Connecting) -> RegistryAt | None:
     """Return the registry of the option, else of `schema.registry.url`, None without one. Raises click.UsageError.
 
-    It trusts whom the client of the broker trusts, unless it is told otherwise. What a profile or a file says of another
-    registry is not for that of the option.
+    Its certificate authorities default to those of the broker's client. Settings in a profile or a file for another
+    registry do not apply to that of the option.
     """
     from barnabas.registry.client_settings import CA, PREFIX, URL, RegistryAt, over
 
     properties = connecting.properties
     address = properties.get(URL, "") if url is None else url
     typed = {name: text for name, text in connecting.typed.items() if name.startswith(PREFIX)}
-    known = over(properties, {**typed, URL: address})
+    settings = over(properties, {**typed, URL: address})
     authorities = properties.get(CA)
     if authorities and address.startswith("https"):
-        known.setdefault(PREFIX + CA, authorities)
+        settings.setdefault(PREFIX + CA, authorities)
     if not address:
         return None
     try:
-        return RegistryAt.of(known, address)
+        return RegistryAt.of(settings, address)
     except ValueError as error:
         raise click.UsageError(f"--registry: {error}") from None
 
@@ -94,7 +94,7 @@ def explained(what: str) -> Iterator[None]:
 
 
 def own_sandbox() -> Sandbox:
-    """Return a sandbox for a command, which has nobody else to serve: its limits are those of a large record."""
+    """Return a sandbox for a single command: its limits are those of a large record."""
     from barnabas.sandbox.pool import Sandbox
 
     return Sandbox(memory_bytes=1 << 30, answer_bytes_max=1 << 28, seconds_max=60)
@@ -119,8 +119,8 @@ class Decoding:
     async def records(self, records: Sequence[ConsumedRecord]) -> tuple[list[ConsumedRecord], list[str]]:
         """Return records with JSON where keys and values name a schema, others as they are, and what cannot be read.
 
-        Of each record whose key or value does not fit its schema, or names none that there is, its place and the reason are
-        returned. Raises CommandError for a registry that cannot be asked.
+        The second list has place and reason of each record with a key or value that does not fit its schema, or names a
+        missing one. Raises CommandError for a registry that cannot be asked.
         """
         from barnabas.registry.errors import RegistryError, SchemaError
 
@@ -150,16 +150,16 @@ def _read(data: bytes, text: DecodedText | Exception | None) -> bytes:
     return data if text is None else Json.of(json.loads(text.text))
 
 
-async def serializer_of(client: RegistryClient, subject: str, wanted: str, sandbox: Sandbox) -> Serializer:
+async def serializer_of(client: RegistryClient, subject: str, selector: str, sandbox: Sandbox) -> Serializer:
     """Return what writes by `latest`, by the schema of an id, or by that of a file. Raises CommandError."""
     from barnabas.registry.encoding import Serializer
 
-    with explained(f"schema {wanted} of {subject}"):
-        if wanted == "latest":
+    with explained(f"schema {selector} of {subject}"):
+        if selector == "latest":
             return await Serializer.of_latest(client, subject, sandbox)
-        if wanted.isdecimal():
-            return await Serializer.of_id(client, int(wanted), sandbox)
-        return await Serializer.of_schema(client, subject, _schema(wanted), sandbox)
+        if selector.isdecimal():
+            return await Serializer.of_id(client, int(selector), sandbox)
+        return await Serializer.of_schema(client, subject, _schema(selector), sandbox)
 
 
 def _schema(name: str) -> Any:

@@ -1,6 +1,6 @@
 """Commands that serve over HTTP beside any cluster: their address, TLS, logins, and their life as a process.
 
-The rule: what keeps one from serving is one line for the person who started it; a signal is a clean end.
+The rule: a failure to serve is one line on standard error; a signal is a clean end.
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ def asking(*tables: Table) -> Callable[[Callable[..., Awaitable[int | None]]], C
     def decorate(work: Callable[..., Awaitable[int | None]]) -> Callable[..., int]:
         @functools.wraps(work)
         def run(**options: Any) -> int:
-            given = {name: options.pop(name) for name in NAMES}
-            connecting = connecting_of(given)
-            return trio.run(_run, work, connecting, Output(as_json=given["as_json"]), options)
+            shared_options = {name: options.pop(name) for name in NAMES}
+            connecting = connecting_of(shared_options)
+            return trio.run(_run, work, connecting, Output(as_json=shared_options["as_json"]), options)
 
         run.tables = tables  # type: ignore[attr-defined]  # for the reference
         return connection_options(run)
@@ -77,12 +77,12 @@ def destructive(command: F) -> F:
 
 
 def confirm(doing: str, *, yes: bool) -> None:
-    """Have the user agree. Raises CommandError for a no, and where nobody can be asked."""
+    """Ask the user to agree. Raises CommandError for a no, and where standard input is no terminal."""
     if yes:
         return
     doing = visible(doing)
     if not sys.stdin.isatty():
-        raise CommandError(f"{doing}: standard input is no terminal, so nobody can agree; give --yes")
+        raise CommandError(f"{doing}: standard input is no terminal, so there is no prompt; give --yes")
     if not click.confirm(f"{doing}?", err=True):
         raise CommandError("nothing was changed")
 
@@ -93,12 +93,12 @@ regex = click.option(
 """Option for commands that take names."""
 
 
-def matching(names: Iterable[str], wanted: Iterable[str], *, is_regex: bool) -> list[str]:
-    """Return those of `wanted`, with `is_regex` those of `names` that a pattern matches. Raises click.UsageError."""
+def matching(names: Iterable[str], selected: Iterable[str], *, is_regex: bool) -> list[str]:
+    """Return those of `selected`, with `is_regex` those of `names` that a pattern matches. Raises click.UsageError."""
     if not is_regex:
-        return list(dict.fromkeys(wanted))
+        return list(dict.fromkeys(selected))
     try:
-        patterns = [compile_pattern(text) for text in wanted]
+        patterns = [compile_pattern(text) for text in selected]
     except PatternError as error:
         raise click.UsageError(f"{error.shown} is no regular expression: {error.reason}") from None
     return sorted(name for name in names if any(pattern.fullmatch(name) for pattern in patterns))

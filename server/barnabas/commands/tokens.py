@@ -19,9 +19,9 @@ TOKENS = Table(
     "tokens",
     {
         "token_id": "token id: the user name of a login with it",
-        "owner": "whom it stands for",
-        "requester": "who has made it",
-        "renewers": "who may renew it beside the owner",
+        "owner": "the principal that a login with it gets",
+        "requester": "the principal that created it",
+        "renewers": "principals that may renew it, beside the owner",
         "issued_at_ms": "when it was made, in ms since 1970",
         "expires_at_ms": "until when it is good",
         "max_at_ms": "until when it may be renewed",
@@ -60,7 +60,12 @@ def _row(token: Token, *, with_secret: bool) -> dict[str, Any]:
 @COMMAND.command("create")
 @click.option("--owner", type=principal, metavar="TYPE:NAME", help="For another user.")
 @click.option(
-    "--renewer", "renewers", type=principal, metavar="TYPE:NAME", multiple=True, help="Who else may renew it."
+    "--renewer",
+    "renewers",
+    type=principal,
+    metavar="TYPE:NAME",
+    multiple=True,
+    help="A principal that may also renew it; may be repeated.",
 )
 @click.option(
     "--lifetime",
@@ -72,11 +77,11 @@ def _row(token: Token, *, with_secret: bool) -> dict[str, Any]:
 async def create(
     session: Session, owner: Principal | None, renewers: tuple[Principal, ...], lifetime: int | None
 ) -> None:
-    """Make a token, for who is logged in."""
-    made = await session.admin.create_token(
+    """Create a token, for the user that is logged in."""
+    token = await session.admin.create_token(
         owner=owner, renewers=renewers, lifetime_ms=-1 if lifetime is None else lifetime
     )
-    session.output.show(TOKENS, [_row(made, with_secret=True)])
+    session.output.show(TOKENS, [_row(token, with_secret=True)])
 
 
 @COMMAND.command("describe")
@@ -86,9 +91,9 @@ async def create(
 @click.option("--secret", is_flag=True, help="Show the passwords of the tokens too.")
 @asking(TOKENS)
 async def describe(session: Session, owners: tuple[Principal, ...], secret: bool) -> None:
-    """Show the tokens that one may see."""
-    found = await session.admin.tokens(owners or None)
-    session.output.show(TOKENS, [_row(one, with_secret=secret) for one in found])
+    """Show the tokens that the user may see."""
+    tokens = await session.admin.tokens(owners or None)
+    session.output.show(TOKENS, [_row(token, with_secret=secret) for token in tokens])
 
 
 _HMAC_FILE = click.option(
@@ -104,9 +109,9 @@ async def _hmac(session: Session, token_id: str, file: str | None) -> bytes:
             return b64decode(secret_of_file(file), validate=True)
         except Base64Error as error:
             raise CommandError(f"{file}: {error}") from None
-    for one in await session.admin.tokens():
-        if one.token_id == token_id:
-            return one.hmac
+    for token in await session.admin.tokens():
+        if token.token_id == token_id:
+            return token.hmac
     raise CommandError(
         f"there is no token {token_id!r} that you may see; `barnabas tokens describe` shows them"
     )
@@ -118,7 +123,7 @@ async def _hmac(session: Session, token_id: str, file: str | None) -> bytes:
 @_HMAC_FILE
 @asking(EXPIRY)
 async def renew(session: Session, token_id: str, period: int | None, hmac_file: str | None) -> None:
-    """Let a token live on."""
+    """Renew a token."""
     hmac = await _hmac(session, token_id, hmac_file)
     until = await session.admin.renew_token(hmac, -1 if period is None else period)
     session.output.show(EXPIRY, [{"token_id": token_id, "expires_at_ms": until}])

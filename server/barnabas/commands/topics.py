@@ -84,11 +84,11 @@ def COMMAND() -> None:  # noqa: N802
 async def list_topics(session: Session, names: tuple[str, ...], regex: bool, internal: bool) -> None:
     """List topics: all, or these."""
     topics = await session.admin.topics(None if regex or not names else names)
-    wanted = matching(topics, names, is_regex=True) if regex and names else list(topics)
+    shown = matching(topics, names, is_regex=True) if regex and names else list(topics)
     shows_internal = internal or bool(names)
     session.output.show(
         TOPICS,
-        [_row(name, topics[name]) for name in wanted if shows_internal or not _is_internal(topics[name])],
+        [_row(name, topics[name]) for name in shown if shows_internal or not _is_internal(topics[name])],
     )
 
 
@@ -114,7 +114,7 @@ def _row(name: str, topic: TopicInfo | ClientError) -> dict[str, Any]:
 @regex
 @asking(TOPICS, PARTITIONS)
 async def describe(session: Session, names: tuple[str, ...], regex: bool) -> None:
-    """Show partitions of topics: leaders, replicas, who is in sync. `configs describe` shows their settings."""
+    """Show partitions of topics: leaders, replicas, in-sync replicas. `configs describe` shows their settings."""
     topics = await _named(session, names, is_regex=regex)
     session.output.show(TOPICS, [_row(name, topic) for name, topic in topics.items()])
     session.output.show(
@@ -122,16 +122,16 @@ async def describe(session: Session, names: tuple[str, ...], regex: bool) -> Non
         [
             {
                 "topic": name,
-                "partition": one.number,
-                "leader": one.leader,
-                "leader_epoch": one.leader_epoch,
-                "replicas": one.replicas,
-                "in_sync": one.in_sync,
-                "offline": one.offline,
+                "partition": partition.number,
+                "leader": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": partition.replicas,
+                "in_sync": partition.in_sync,
+                "offline": partition.offline,
             }
             for name, topic in topics.items()
             if isinstance(topic, TopicInfo)
-            for one in topic.partitions
+            for partition in topic.partitions
         ],
     )
 
@@ -144,10 +144,10 @@ async def _named(
     if not is_regex:
         return topics
     candidates = [name for name in topics if with_internal or not _is_internal(topics[name])]
-    found = matching(candidates, names, is_regex=True)
-    if not found:
+    matches = matching(candidates, names, is_regex=True)
+    if not matches:
         raise CommandError(f"no topic matches {', '.join(names)}; `barnabas topics list` shows what there is")
-    return {name: topics[name] for name in found}
+    return {name: topics[name] for name in matches}
 
 
 @COMMAND.command("create")
@@ -167,7 +167,7 @@ async def _named(
     multiple=True,
     help="A setting of the topic.",
 )
-@click.option("--if-not-exists", is_flag=True, help="Take one that is there already as done.")
+@click.option("--if-not-exists", is_flag=True, help="Treat an existing topic as success.")
 @click.option("--dry-run", is_flag=True, help="Have the broker check it, and make nothing.")
 @asking(OUTCOMES)
 async def create(
@@ -212,8 +212,8 @@ async def alter(
     session: Session, names: tuple[str, ...], regex: bool, partitions: int, dry_run: bool
 ) -> None:
     """Add partitions to topics. `configs alter` changes their settings."""
-    found = list(await _named(session, names, is_regex=regex, with_internal=False)) if regex else names
-    outcomes = await session.admin.create_partitions(dict.fromkeys(found, partitions), only_check=dry_run)
+    chosen = list(await _named(session, names, is_regex=regex, with_internal=False)) if regex else names
+    outcomes = await session.admin.create_partitions(dict.fromkeys(chosen, partitions), only_check=dry_run)
     done = f"{'would have' if dry_run else 'has'} {counted(partitions, 'partition')}"
     session.output.show(OUTCOMES, [outcome_row(name, done, error) for name, error in outcomes.items()])
 
@@ -225,9 +225,9 @@ async def alter(
 @asking(OUTCOMES)
 async def delete(session: Session, names: tuple[str, ...], regex: bool, yes: bool) -> None:
     """Delete topics with all their records."""
-    found = list(await _named(session, names, is_regex=regex, with_internal=False)) if regex else list(names)
-    confirm(f"delete {', '.join(found)} with all records", yes=yes)
-    outcomes = await session.admin.delete_topics(found)
+    chosen = list(await _named(session, names, is_regex=regex, with_internal=False)) if regex else list(names)
+    confirm(f"delete {', '.join(chosen)} with all records", yes=yes)
+    outcomes = await session.admin.delete_topics(chosen)
     session.output.show(OUTCOMES, [outcome_row(name, "deleted", error) for name, error in outcomes.items()])
 
 
@@ -249,15 +249,15 @@ async def offsets(
     admin = session.admin
     earliest = await admin.offsets(dict.fromkeys(partitions, EARLIEST))
     latest = await admin.offsets(dict.fromkeys(partitions, LATEST), is_committed=committed)
-    found = {} if time_ms is None else await admin.offsets(dict.fromkeys(partitions, time_ms))
+    at_time = {} if time_ms is None else await admin.offsets(dict.fromkeys(partitions, time_ms))
     rows: list[dict[str, Any]] = [
         {"topic": name, "error": name_of(topic)}
         for name, topic in topics.items()
         if isinstance(topic, ClientError)
     ]
-    for one in partitions:
-        row: dict[str, Any] = {"topic": one[0], "partition": one[1]}
-        first, last, there = earliest[one], latest[one], found.get(one)
+    for place in partitions:
+        row: dict[str, Any] = {"topic": place[0], "partition": place[1]}
+        first, last, there = earliest[place], latest[place], at_time.get(place)
         failure = next((value for value in (first, last, there) if isinstance(value, ClientError)), None)
         if failure is not None:
             row["error"] = name_of(failure)
@@ -283,47 +283,50 @@ async def trim(session: Session, names: tuple[tuple[str, int | None], ...], befo
         if isinstance(topic, ClientError):
             raise topic
     every = partitions_of(topics)
-    wanted = [one for one in every if (one[0], None) in names or one in names]
+    trimmed = [place for place in every if (place[0], None) in names or place in names]
     missing = [
         f"{topic}:{number}" for topic, number in names if number is not None and (topic, number) not in every
     ]
     if missing:
         raise CommandError(f"there is no partition {', '.join(missing)}")
-    cuts = await _cuts(session, wanted, before)
+    cuts = await _cuts(session, trimmed, before)
     confirm(
-        "delete the records " + ", ".join(f"of {one[0]}:{one[1]} before {cut}" for one, cut in cuts.items()),
+        "delete the records "
+        + ", ".join(f"of {place[0]}:{place[1]} before {cut}" for place, cut in cuts.items()),
         yes=yes,
     )
     outcomes = await session.admin.delete_records(cuts)
     session.output.show(
         TRIMMED,
         [
-            {"topic": one[0], "partition": one[1], "error": name_of(result)}
+            {"topic": place[0], "partition": place[1], "error": name_of(result)}
             if isinstance(result, ClientError)
-            else {"topic": one[0], "partition": one[1], "earliest": result}
-            for one, result in outcomes.items()
+            else {"topic": place[0], "partition": place[1], "earliest": result}
+            for place, result in outcomes.items()
         ],
     )
 
 
-async def _cuts(session: Session, wanted: list[tuple[str, int]], before: str) -> dict[tuple[str, int], int]:
+async def _cuts(
+    session: Session, partitions: list[tuple[str, int]], before: str
+) -> dict[tuple[str, int], int]:
     """Return the offsets before which partitions are cut off. Raises click.UsageError, ClientError."""
     if before.isdecimal():
-        return dict.fromkeys(wanted, int(before))
+        return dict.fromkeys(partitions, int(before))
     if before == "end":
         time_ms = LATEST
     elif before.startswith("@"):
         time_ms = moment_ms(before[1:])
     else:
         raise click.UsageError(f"--before {before}: an offset, `end` or @TIME is expected")
-    latest = await session.admin.offsets(dict.fromkeys(wanted, LATEST))
-    found = await session.admin.offsets(dict.fromkeys(wanted, time_ms))
+    latest = await session.admin.offsets(dict.fromkeys(partitions, LATEST))
+    at_time = await session.admin.offsets(dict.fromkeys(partitions, time_ms))
     cuts = {}
-    for one in wanted:
-        last, at = latest[one], found[one]
+    for place in partitions:
+        last, at = latest[place], at_time[place]
         if isinstance(last, ClientError):
             raise last
         if isinstance(at, ClientError):
             raise at
-        cuts[one] = at.offset if at.offset >= 0 else last.offset  # no record is so new: all are older
+        cuts[place] = at.offset if at.offset >= 0 else last.offset  # no record is so new: all are older
     return cuts

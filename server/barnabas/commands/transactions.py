@@ -108,7 +108,7 @@ async def list_transactions(
     pattern: str | None,
 ) -> None:
     """List transactional ids."""
-    found, failures = await session.admin.list_transactions(
+    transactions, failures = await session.admin.list_transactions(
         states=states,
         producer_ids=producer_ids,
         running_for_ms=-1 if running_for is None else running_for,
@@ -116,12 +116,12 @@ async def list_transactions(
     )
     rows: list[dict[str, Any]] = [
         {
-            "transactional_id": one.transactional_id,
-            "coordinator": one.coordinator,
-            "producer_id": one.producer_id,
-            "state": one.state,
+            "transactional_id": transaction.transactional_id,
+            "coordinator": transaction.coordinator,
+            "producer_id": transaction.producer_id,
+            "state": transaction.state,
         }
-        for one in found
+        for transaction in transactions
     ]
     rows += [{"coordinator": broker, "error": name_of(error)} for broker, error in failures.items()]
     session.output.show(TRANSACTIONS, rows)
@@ -132,42 +132,46 @@ async def list_transactions(
 @asking(DESCRIBED)
 async def describe(session: Session, ids: tuple[str, ...]) -> None:
     """Show transactions of transactional ids with their partitions."""
-    found = await session.admin.describe_transactions(ids)
+    infos = await session.admin.describe_transactions(ids)
     session.output.show(
         DESCRIBED,
         [
-            {"transactional_id": name, "error": name_of(one)}
-            if isinstance(one, ClientError)
+            {"transactional_id": name, "error": name_of(info)}
+            if isinstance(info, ClientError)
             else {
                 "transactional_id": name,
-                "coordinator": one.coordinator,
-                "producer_id": one.producer_id,
-                "producer_epoch": one.producer_epoch,
-                "state": one.state,
-                "timeout_ms": one.timeout_ms,
-                "started_at_ms": one.started_at_ms if one.started_at_ms >= 0 else None,
-                "partitions": [f"{topic}:{number}" for topic, number in one.partitions],
+                "coordinator": info.coordinator,
+                "producer_id": info.producer_id,
+                "producer_epoch": info.producer_epoch,
+                "state": info.state,
+                "timeout_ms": info.timeout_ms,
+                "started_at_ms": info.started_at_ms if info.started_at_ms >= 0 else None,
+                "partitions": [f"{topic}:{number}" for topic, number in info.partitions],
             }
-            for name, one in found.items()
+            for name, info in infos.items()
         ],
     )
 
 
-async def _partitions(session: Session, wanted: tuple[tuple[str, int | None], ...]) -> list[tuple[str, int]]:
+async def _partitions(
+    session: Session, selected: tuple[tuple[str, int | None], ...]
+) -> list[tuple[str, int]]:
     """Return the partitions that are meant, all without a list. Raises ClientError, CommandError."""
-    topics = await session.admin.topics({topic for topic, _ in wanted} if wanted else None)
+    topics = await session.admin.topics({topic for topic, _ in selected} if selected else None)
     for topic in topics.values():
         if isinstance(topic, ClientError):
             raise topic
     every = partitions_of(topics)
-    if not wanted:
+    if not selected:
         return every
     missing = [
-        f"{topic}:{number}" for topic, number in wanted if number is not None and (topic, number) not in every
+        f"{topic}:{number}"
+        for topic, number in selected
+        if number is not None and (topic, number) not in every
     ]
     if missing:
         raise CommandError(f"there is no partition {', '.join(missing)}")
-    return [one for one in every if one in wanted or (one[0], None) in wanted]
+    return [partition for partition in every if partition in selected or (partition[0], None) in selected]
 
 
 @COMMAND.command("producers")
@@ -175,26 +179,26 @@ async def _partitions(session: Session, wanted: tuple[tuple[str, int | None], ..
 @asking(PRODUCERS)
 async def producers(session: Session, partitions: tuple[tuple[str, int | None], ...]) -> None:
     """Show the producers that partitions know, and their open transactions."""
-    found = await session.admin.producers(await _partitions(session, partitions))
+    by_partition = await session.admin.producers(await _partitions(session, partitions))
     rows: list[dict[str, Any]] = []
-    for (topic, number), states in found.items():
+    for (topic, number), states in by_partition.items():
         if isinstance(states, ClientError):
             rows.append({"topic": topic, "partition": number, "error": name_of(states)})
             continue
-        rows += [_producer(topic, number, one) for one in states]
+        rows += [_producer(topic, number, state) for state in states]
     session.output.show(PRODUCERS, rows)
 
 
-def _producer(topic: str, number: int, one: ProducerState) -> dict[str, Any]:
+def _producer(topic: str, number: int, state: ProducerState) -> dict[str, Any]:
     return {
         "topic": topic,
         "partition": number,
-        "producer_id": one.producer_id,
-        "producer_epoch": one.producer_epoch,
-        "coordinator_epoch": one.coordinator_epoch,
-        "last_sequence": one.last_sequence,
-        "last_at_ms": one.last_at_ms,
-        "transaction_offset": one.transaction_offset if one.transaction_offset >= 0 else None,
+        "producer_id": state.producer_id,
+        "producer_epoch": state.producer_epoch,
+        "coordinator_epoch": state.coordinator_epoch,
+        "last_sequence": state.last_sequence,
+        "last_at_ms": state.last_at_ms,
+        "transaction_offset": state.transaction_offset if state.transaction_offset >= 0 else None,
     }
 
 
@@ -215,14 +219,14 @@ async def abort(
     topic, number = partition
     if number is None or (producer_id is None) == (start_offset is None):
         raise click.UsageError("give TOPIC:PARTITION, and --producer-id or --start-offset")
-    found = (await session.admin.producers([(topic, number)]))[topic, number]
-    if isinstance(found, ClientError):
-        raise found
+    producers = (await session.admin.producers([(topic, number)]))[topic, number]
+    if isinstance(producers, ClientError):
+        raise producers
     states = [
-        one
-        for one in found
-        if one.transaction_offset >= 0
-        and (one.producer_id == producer_id or one.transaction_offset == start_offset)
+        state
+        for state in producers
+        if state.transaction_offset >= 0
+        and (state.producer_id == producer_id or state.transaction_offset == start_offset)
     ]
     if not states:
         raise CommandError(
@@ -252,17 +256,19 @@ async def find_hanging(
     session: Session, partitions: tuple[tuple[str, int | None], ...], max_timeout: int
 ) -> None:
     """Find transactions that are open in a partition and that no coordinator will end; exit code 1 if there are."""
-    wanted = await _partitions(session, partitions)
-    producers = await session.admin.producers(wanted)
+    places = await _partitions(session, partitions)
+    producers = await session.admin.producers(places)
     before_ms = int(time.time() * 1000) - max_timeout - GRACE_MS
     rows: list[dict[str, Any]] = []
     old: list[tuple[tuple[str, int], ProducerState]] = []
-    for one, states in producers.items():
+    for place, states in producers.items():
         if isinstance(states, ClientError):
-            rows.append({"topic": one[0], "partition": one[1], "error": name_of(states)})
+            rows.append({"topic": place[0], "partition": place[1], "error": name_of(states)})
             continue
         old += [
-            (one, state) for state in states if state.transaction_offset >= 0 and state.last_at_ms < before_ms
+            (place, state)
+            for state in states
+            if state.transaction_offset >= 0 and state.last_at_ms < before_ms
         ]
     ids: dict[int, str] = {}
     infos: dict[str, TransactionInfo | ClientError] = {}
@@ -272,15 +278,15 @@ async def find_hanging(
         )
         if failures:
             raise next(iter(failures.values()))
-        ids = {one.producer_id: one.transactional_id for one in listed}
+        ids = {transaction.producer_id: transaction.transactional_id for transaction in listed}
         infos = await session.admin.describe_transactions(ids.values())
     is_found = False
-    for one, state in old:
+    for place, state in old:
         name = ids.get(state.producer_id)
-        if name is not None and not _hangs(infos[name], one, state):
+        if name is not None and not _hangs(infos[name], place, state):
             continue
         is_found = True
-        row = _producer(*one, state)
+        row = _producer(*place, state)
         rows.append({key: row[key] for key in HANGING.columns if key in row} | {"transactional_id": name})
     session.output.show(HANGING, rows)
     session.output.has_failed = session.output.has_failed or is_found

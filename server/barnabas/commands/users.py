@@ -41,13 +41,13 @@ def COMMAND() -> None:  # noqa: N802
 async def list_users(session: Session, names: tuple[str, ...]) -> None:
     """List users: all, or these."""
     rows: list[dict[str, Any]] = []
-    for user, found in (await session.admin.users(names or None)).items():
-        if isinstance(found, ClientError):
-            rows.append({"user": user, "error": name_of(found)})
+    for user, result in (await session.admin.users(names or None)).items():
+        if isinstance(result, ClientError):
+            rows.append({"user": user, "error": name_of(result)})
             continue
         rows += [
             {"user": user, "mechanism": mechanism, "iterations": iterations}
-            for mechanism, iterations in sorted(found.items())
+            for mechanism, iterations in sorted(result.items())
         ]
     session.output.show(USERS, rows)
 
@@ -81,7 +81,7 @@ async def set_password(
 
 
 def _asked(name: str) -> str:
-    """Ask for a password twice. Raises CommandError where nobody can be asked."""
+    """Ask for a password twice. Raises CommandError where standard input is no terminal."""
     if not sys.stdin.isatty():
         raise CommandError(
             "standard input is no terminal, so no password can be asked for; give --new-password-file"
@@ -99,14 +99,14 @@ def _asked(name: str) -> str:
 @asking(OUTCOMES)
 async def delete(session: Session, names: tuple[str, ...], scram: str | None, yes: bool) -> None:
     """Delete passwords of users, so that they cannot log in any more."""
-    known = await session.admin.users(names)
+    users = await session.admin.users(names)
     confirm(f"delete {', '.join(names)}", yes=yes)
     rows = []
-    for user, found in known.items():
-        if isinstance(found, ClientError):
-            rows.append({"user": user, "outcome": "failed", "error": name_of(found)})
+    for user, result in users.items():
+        if isinstance(result, ClientError):
+            rows.append({"user": user, "outcome": "failed", "error": name_of(result)})
             continue
-        for mechanism in sorted(found) if scram is None else [scram]:
+        for mechanism in sorted(result) if scram is None else [scram]:
             row = {"user": user, "mechanism": mechanism, "outcome": "deleted"}
             try:
                 await session.admin.delete_password(user, mechanism)

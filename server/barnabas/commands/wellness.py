@@ -50,41 +50,41 @@ def check_versions(connection: Connection, findings: Findings) -> None:
 
 async def check_controller(admin: Admin, findings: Findings) -> None:
     """Tell if no controller is known: topics cannot be made then, nor leaders elected."""
-    found = await admin.describe_cluster()
-    if found.controller_id < 0:
+    cluster = await admin.describe_cluster()
+    if cluster.controller_id < 0:
         findings.add(
             "controller",
-            found.cluster_id,
+            cluster.cluster_id,
             PROBLEM,
             "no controller is known",
             "look at the logs of controllers, or of ZooKeeper",
         )
     else:
         findings.add(
-            "controller", found.cluster_id, OK, f"broker {found.controller_id} answers for the controller"
+            "controller", cluster.cluster_id, OK, f"broker {cluster.controller_id} answers for the controller"
         )
 
 
 async def check_partitions(admin: Admin, findings: Findings) -> None:
     """Tell partitions without a leader, with too few replicas in sync, and with replicas that are down."""
     topics = await admin.topics()
-    infos = [one for one in topics.values() if isinstance(one, TopicInfo)]
-    limits = await _min_in_sync(admin, [one.name for one in infos])
+    infos = [topic for topic in topics.values() if isinstance(topic, TopicInfo)]
+    limits = await _min_in_sync(admin, [topic.name for topic in infos])
     offline, below, behind = [], [], []
     for topic in infos:
-        for one in topic.partitions:
-            name = f"{topic.name}-{one.number}"
-            if one.leader < 0:
+        for partition in topic.partitions:
+            name = f"{topic.name}-{partition.number}"
+            if partition.leader < 0:
                 offline.append(name)
-            elif len(one.in_sync) < limits.get(topic.name, 1):
+            elif len(partition.in_sync) < limits.get(topic.name, 1):
                 below.append(name)
-            elif len(one.in_sync) < len(one.replicas):
+            elif len(partition.in_sync) < len(partition.replicas):
                 behind.append(name)
-    count = sum(len(one.partitions) for one in infos)
+    count = sum(len(topic.partitions) for topic in infos)
     for names, text, advice in (
         (offline, "have no leader", "start the brokers that hold them; `barnabas brokers elect --unclean` loses records"),
         (below, "have fewer replicas in sync than min.insync.replicas", "acks=all is refused: start the brokers that lag"),
-        (behind, "have replicas that are not in sync", "`barnabas topics describe` shows whose: look at these brokers"),
+        (behind, "have replicas that are not in sync", "`barnabas topics describe` shows them: look at their brokers"),
     ):  # fmt: skip
         if names:
             findings.add("partitions", _some(names), PROBLEM, f"{len(names)} of {count} {text}", advice)
@@ -98,11 +98,11 @@ async def check_partitions(admin: Admin, findings: Findings) -> None:
 
 
 async def _min_in_sync(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
-    found = await admin.describe_configs(
-        [Resource("topic", one) for one in topics], names=["min.insync.replicas"]
+    configs = await admin.describe_configs(
+        [Resource("topic", topic) for topic in topics], names=["min.insync.replicas"]
     )
     limits = {}
-    for resource, entries in found.items():
+    for resource, entries in configs.items():
         value = entries[0].value if not isinstance(entries, ClientError) and entries else None
         if value is not None and value.isdecimal():
             limits[resource.name] = int(value)
@@ -120,18 +120,18 @@ async def check_log_dirs(admin: Admin, findings: Findings) -> None:
         if isinstance(dirs, ClientError):
             findings.add("log dirs", f"broker {broker}", SKIPPED, f"not told: {name_of(dirs)}")
             continue
-        for one in dirs:
-            subject = f"broker {broker} {one.path}"
-            if one.error is not None:
+        for log_dir in dirs:
+            subject = f"broker {broker} {log_dir.path}"
+            if log_dir.error is not None:
                 findings.add(
                     "log dirs",
                     subject,
                     PROBLEM,
-                    name_of(one.error),
+                    name_of(log_dir.error),
                     "look at the disk and at the broker's log",
                 )
-            elif one.total_bytes > 0 and one.usable_bytes < one.total_bytes * FREE_MIN:
-                free = one.usable_bytes * 100 // one.total_bytes
+            elif log_dir.total_bytes > 0 and log_dir.usable_bytes < log_dir.total_bytes * FREE_MIN:
+                free = log_dir.usable_bytes * 100 // log_dir.total_bytes
                 findings.add(
                     "log dirs",
                     subject,
@@ -140,7 +140,7 @@ async def check_log_dirs(admin: Admin, findings: Findings) -> None:
                     "make room, or lower retention",
                 )
             else:
-                findings.add("log dirs", subject, OK, counted(len(one.replicas), "replica"))
+                findings.add("log dirs", subject, OK, counted(len(log_dir.replicas), "replica"))
 
 
 async def check_clock(admin: Admin, findings: Findings, *, writes: bool) -> None:
@@ -148,15 +148,15 @@ async def check_clock(admin: Admin, findings: Findings, *, writes: bool) -> None
     if writes:
         await _check_brokers_clock(admin, findings)
     topics = await admin.topics()
-    wanted = [one for one in partitions_of(topics) if not one[0].startswith("__")]
-    found = await admin.offsets(dict.fromkeys(wanted, MAX_TIMESTAMP)) if wanted else {}
+    partitions = [place for place in partitions_of(topics) if not place[0].startswith("__")]
+    newest = await admin.offsets(dict.fromkeys(partitions, MAX_TIMESTAMP)) if partitions else {}
     now_ms = int(time.time() * 1000)
     times = {
-        one: at.timestamp_ms
-        for one, at in found.items()
+        place: at.timestamp_ms
+        for place, at in newest.items()
         if not isinstance(at, ClientError) and at.offset >= 0
     }
-    ahead = {one: at - now_ms for one, at in times.items() if at - now_ms > SKEW_MS}
+    ahead = {place: at - now_ms for place, at in times.items() if at - now_ms > SKEW_MS}
     if ahead:
         worst = max(ahead, key=ahead.__getitem__)
         findings.add(
@@ -181,11 +181,11 @@ async def _check_brokers_clock(admin: Admin, findings: Findings) -> None:
     from barnabas.wire.generated.produce import ProduceRequest as Request
 
     name = f"barnabas-doctor-{secrets.token_hex(4)}"
-    made = (await admin.create_topics([NewTopic(name, 1, 1, {"message.timestamp.type": "LogAppendTime"})]))[
-        name
-    ]
-    if made is not None:
-        findings.add("clock", "broker", SKIPPED, f"no topic can be made to read it: {name_of(made)}")
+    failure = (
+        await admin.create_topics([NewTopic(name, 1, 1, {"message.timestamp.type": "LogAppendTime"})])
+    )[name]
+    if failure is not None:
+        findings.add("clock", "broker", SKIPPED, f"no topic can be made to read it: {name_of(failure)}")
         return
     try:
         before_ms = time.time() * 1000
@@ -198,7 +198,7 @@ async def _check_brokers_clock(admin: Admin, findings: Findings) -> None:
             name,
             0,
             request,
-            error_of=lambda one: one.responses[0].partition_responses[0].error_code,
+            error_of=lambda answer: answer.responses[0].partition_responses[0].error_code,
             version_max=12,
         )
         stamped_ms = response.responses[0].partition_responses[0].log_append_time_ms

@@ -1,7 +1,7 @@
 """Environment of a broker: clocks, entropy, threads, disk and network, real or simulated.
 
 The rule: nothing else reads a clock, draws a random number, starts a thread, opens a file or a socket. Deadlines and
-sleeps are trio's, whose clock `trio.run` gets; `monotonic` is for measuring, and agrees with it.
+sleeps are trio's, by the clock passed to `trio.run`; `monotonic` is for measuring, and agrees with it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Threads(Protocol):
     """Runs what would hold up the event loop beside it."""
 
     async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
-        """Run `work` in a thread and return what it returns; whoever is cancelled meanwhile waits for its end."""
+        """Run `work` in a thread and return its result; a caller that is cancelled meanwhile waits for its end."""
 
     def check_cancelled(self) -> None:
-        """Call in such a thread: raise trio.Cancelled if whoever waits for it was cancelled."""
+        """Call in such a thread: raises trio.Cancelled if the waiting task was cancelled."""
 
 
 class Environment(NamedTuple):
@@ -57,5 +57,5 @@ class Environment(NamedTuple):
 
     @property
     def monotonic_ms(self) -> Callable[[], int]:
-        """Function that returns whole milliseconds of the monotonic clock."""
+        """Function that returns the monotonic clock's time in whole milliseconds."""
         return in_milliseconds(self.monotonic)

@@ -1,4 +1,4 @@
-"""Clocks in milliseconds. Compiled: several times in each request somebody looks at a clock."""
+"""Clocks in milliseconds. Compiled: each request reads a clock several times."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A data directory in memory that lasts as long as the process.
 
-The rule: the directory is locked for as long as it is in use, so that whoever finds one without a lock may remove it. A
-process that was killed (SIGKILL) leaves its directory behind; the next one to start removes it.
+The rule: the directory is locked for as long as it is in use, so that any process may remove one without a lock. A process
+that was killed (SIGKILL) leaves its directory behind; the next one to start removes it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def ephemeral_directory(parent: str | None = None) -> Iterator[str]:
 
 
 def sweep(parent: str) -> list[str]:
-    """Remove the directories below `parent` whose process has ended; returns their paths."""
+    """Remove the directories of ended processes below `parent`; returns their paths."""
     removed = []
     for name in os.listdir(parent):
         if not name.startswith(PREFIX):
@@ -99,10 +99,10 @@ def _create(parent: str) -> tuple[str, int]:
 
 def _is_at(path: str, descriptor: int) -> bool:
     try:
-        found = os.stat(path, follow_symlinks=False)
+        status = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    return stat.S_ISDIR(found.st_mode) and os.path.samestat(found, os.fstat(descriptor))
+    return stat.S_ISDIR(status.st_mode) and os.path.samestat(status, os.fstat(descriptor))
 
 
 def _parent() -> str:

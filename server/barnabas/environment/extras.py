@@ -1,6 +1,6 @@
 """Packages that only some brokers need, and the extra of the project that installs each.
 
-The rule: whoever needs one imports it where it is used. What is missing ends a start, or refuses a change of a setting,
+The rule: a module imports such a package where it uses it. What is missing ends a start, or refuses a change of a setting,
 with the name of its extra.
 """
 

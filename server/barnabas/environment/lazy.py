@@ -1,6 +1,6 @@
 """Parts of a broker that are made, and modules that are imported, when they are first needed.
 
-The rule: whoever assembles the broker says how the part is made; whoever uses it cannot tell.
+The rule: the code that assembles the broker says how the part is made; the code that uses it cannot tell.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _loading = RLock()
 
 
 def import_modules(*names: str) -> None:
-    """Import these modules, in a thread where that takes long: whoever needs them finds them then."""
+    """Import these modules, in a thread where that takes long: a later import of them is immediate."""
     for name in names:
         import_module(name)
 
@@ -33,7 +33,7 @@ class _ModuleToCome(ModuleType):
     def __getattr__(self, name: str) -> Any:
         spec = self.__spec__
         with _loading:
-            # Its own code may ask for what is not there yet, and so may who has waited for the lock.
+            # Its own code, or a thread that has waited for the lock, may ask for names not yet defined.
             if type(self) is _ModuleToCome and not self.__dict__.get("__executing__"):
                 assert spec is not None
                 assert spec.loader is not None
@@ -47,10 +47,10 @@ class _ModuleToCome(ModuleType):
 
 
 def import_when_used(*names: str) -> None:
-    """Have modules that nobody has imported yet be executed when something of them is first used.
+    """Defer the execution of modules not imported yet until an attribute of them is first used.
 
-    `importlib.util.LazyLoader` executes them at the second `import` already. For programs, not for libraries: whoever
-    imports these modules later in this process gets such a module too.
+    `importlib.util.LazyLoader` executes them at the second `import` already. For programs, not for libraries: later
+    imports of these modules in this process get such a module too.
     """
     for name in names:
         if name not in sys.modules and (spec := find_spec(name)) is not None:
@@ -75,7 +75,7 @@ class Lazy(Generic[T]):
         self._modules = modules
         self._beside = beside
         self.if_made: T | None = None
-        """The part, None as long as nobody has asked for it."""
+        """The part, None before its first use."""
 
     def load(self) -> None:
         """Import what making the part needs."""

@@ -1,7 +1,7 @@
 """The broker's log on standard error: its format, and how much one place in the code may write to it.
 
 The rule: no client can fill a disk by what it repeats. Lines about clients have narrower limits of their own
-(`requests.log_limit`), and say whose they are; this one holds for all others, our own mistakes with their tracebacks too.
+(`requests.log_limit`), and name the client; this one holds for all others, our own mistakes with their tracebacks too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PERIOD_SECONDS = 60.0
 LINE_CHARS_MAX = 4_000
 TRACEBACK_CHARS_MAX = 40_000
 UNLIMITED = ("barnabas.log",)
-"""Packages whose every line counts, and that no client can make write: which offsets a damaged log has lost."""
+"""Packages without a limit: each line counts, such as lost offsets of a damaged log, and no client can cause one."""
 
 
 def begin(level: str) -> None:
@@ -44,7 +44,7 @@ class _Period:
 class LimitedHandler(logging.StreamHandler[TextIO]):
     """Writes warnings and errors of one place in the code up to a number in a minute, and then how many more there were.
 
-    What is logged at lower levels is written in full: somebody has asked for it.
+    Lower levels are written in full: the log level was chosen for them.
     """
 
     def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -77,7 +77,7 @@ class OsThreads:
         return job.take()
 
     def check_cancelled(self) -> None:
-        """Call in such a thread: raise trio.Cancelled if whoever waits for it was cancelled."""
+        """Call in such a thread: raises trio.Cancelled if the waiting task was cancelled."""
         trio.from_thread.check_cancelled()
 
 

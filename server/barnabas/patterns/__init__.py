@@ -1,7 +1,7 @@
-"""Regular expressions that others write, compiled by RE2. Pure.
+"""Regular expressions of clients and operators, compiled by RE2. Pure.
 
-The rule: a pattern of others never meets Python's `re`, which backtracks without bound and keeps the interpreter's lock
-meanwhile. RE2 takes time that is linear in the text, in bounded memory, and lets other threads run; what RE2 cannot do is
+The rule: such a pattern never meets Python's `re`, which backtracks without bound and keeps the interpreter's lock
+meanwhile. RE2 takes time that is linear in the text, in bounded memory, without that lock; what RE2 cannot do is
 refused with a sentence. Its library is loaded by the first pattern.
 """
 
@@ -38,7 +38,7 @@ _UNKNOWN = (
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be had, or that would take too long; its text is a sentence for whoever wrote it.
+    """A pattern that cannot be had, or that would take too long; its text is a sentence for the pattern's author.
 
     `shown` is the pattern, quoted and not all of a long one, `reason` what is wrong with it.
     """

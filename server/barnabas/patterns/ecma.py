@@ -3,7 +3,7 @@
 The rule: a pattern finds in a text what ECMA-262 says, or is refused with a sentence. Whether something is found does not
 depend on groups and on greed, so groups are not kept; conditions that look ahead from the beginning (`^(?=.*[0-9])...`) are
 patterns of their own. Beside ECMAScript's syntax with `u`, escapes of punctuation and a `]` or `}` that closes nothing are
-characters, as in Java, whose patterns registries of others take.
+characters, as in the patterns of Java that other registries take.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The rule: a pattern means what it means to Kafka, or is refused with a sentence. RE2's syntax is nearly Java's, so a pattern
 is copied but for what both take and read in two ways; what RE2 does not take, it refuses itself. What is left: `$` is the
-end alone, not also before a last line end, and a repetition goes on after an empty round.
+end alone, not also before a last line end, and a repetition continues after an empty round.
 """
 
 from __future__ import annotations

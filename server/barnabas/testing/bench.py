@@ -34,7 +34,7 @@ SETTINGS: Mapping[str, str] = {
     "group.share.assignment.interval.ms": "0",
     "group.streams.initial.rebalance.delay.ms": "0",
 }
-"""Of every test broker, unless its own say something else: few internal partitions, and nobody waits for a first member."""
+"""Defaults of every test broker: few internal partitions, and groups do not wait for more members."""
 DATA = "data"
 """The log dir in a directory of a test broker; snapshots lie beside it."""
 
@@ -116,7 +116,7 @@ async def _run_then_cancel(
 def config_of(
     settings: Mapping[str, str] | None, directory: str, listen: str = "127.0.0.1:0"
 ) -> BrokerConfig:
-    """Return the settings of a test broker whose data is below `directory`. Raises SettingError."""
+    """Return the settings of a test broker with its data below `directory`. Raises SettingError."""
     own = {"listeners": f"PLAINTEXT://{listen}", **(settings or {})}
     return BrokerConfig({**SETTINGS, "log.dirs": f"{directory}/{DATA}", **own})
 
@@ -125,7 +125,7 @@ def config_of(
 async def open_bench(
     *, clock: VirtualClock | None = None, serves_control: bool = False, token: str = ""
 ) -> AsyncIterator[Bench]:
-    """A bench in the running Trio loop, whose clock is given if it is a virtual one; its brokers end with the block."""
+    """A bench in the running Trio loop, with the loop's clock if that is a virtual one; its brokers end with the block."""
     async with trio.open_nursery() as nursery:
         bench = Bench(nursery, clock=clock, serves_control=serves_control, token=token)
         try:

@@ -36,7 +36,7 @@ class Control(Protocol):
         """Return the way to a fork of the broker, as `POST /v1/fork` describes it."""
 
     def close(self) -> None:
-        """Let the broker go."""
+        """Release the broker."""
 
 
 class KafkaBroker:
@@ -93,8 +93,8 @@ class KafkaBroker:
 
     def topic(self, name: str) -> dict[str, Any]:
         """Return a topic's settings and the offsets of its partitions."""
-        found: dict[str, Any] = self.control("GET", f"/v1/topics/{quote(name, safe='')}")
-        return found
+        description: dict[str, Any] = self.control("GET", f"/v1/topics/{quote(name, safe='')}")
+        return description
 
     def produce(self, topic: str, *records: Any) -> list[tuple[int, int]]:
         """Append records to a topic and return (partition, offset) of each."""
@@ -135,8 +135,8 @@ class KafkaBroker:
 
     def group(self, group: str) -> dict[str, Any]:
         """Return a group's type, state, members, offsets and lag."""
-        found: dict[str, Any] = self.control("GET", f"/v1/groups/{quote(group, safe='')}")
-        return found
+        description: dict[str, Any] = self.control("GET", f"/v1/groups/{quote(group, safe='')}")
+        return description
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """Return what a group has committed, by topic and partition."""
@@ -168,10 +168,10 @@ class KafkaBroker:
         self, group: str, *, state: str = "Stable", members: int | None = None, timeout: float = TIMEOUT_S
     ) -> dict[str, Any]:
         """Wait until a group is in a state, with so many members if a number is given. Raises TimeoutError."""
-        found: dict[str, Any] = self.control(
+        description: dict[str, Any] = self.control(
             "GET", "/v1/wait/group", group=group, state=state, members=members, timeout_ms=_ms(timeout)
         )
-        return found
+        return description
 
     def wait_until_read(
         self, group: str, topic: str | None = None, *, lag: int = 0, timeout: float = TIMEOUT_S
@@ -193,7 +193,8 @@ class KafkaBroker:
         `match`: version, client_id, topic, group, error_code, since (an id), limit.
         """
         return [
-            Request.of_json(one) for one in self.control("GET", "/v1/requests", api=api, **match)["requests"]
+            Request.of_json(entry)
+            for entry in self.control("GET", "/v1/requests", api=api, **match)["requests"]
         ]
 
     def forget_requests(self) -> None:
@@ -203,17 +204,17 @@ class KafkaBroker:
     def fault(self, rule: str | Mapping[str, Any]) -> dict[str, Any]:
         """Have the broker misbehave: `"Produce topic=t nth=3 -> error=NOT_LEADER_OR_FOLLOWER"`, or a rule as a mapping."""
         body = {"short": rule} if isinstance(rule, str) else dict(rule)
-        made: dict[str, Any] = self.control("POST", "/v1/faults", body)
-        return made
+        created: dict[str, Any] = self.control("POST", "/v1/faults", body)
+        return created
 
     def clear_faults(self) -> None:
         """Have it misbehave no longer."""
         self.control("DELETE", "/v1/faults")
 
     def advance_clock(self, seconds: float, *, keep_clients: bool = False) -> None:
-        """Have the broker believe that so much time has passed: sessions, transactions, retention, offsets end.
+        """Move the broker's clock ahead, by seconds: sessions, transactions, retention, offsets expire.
 
-        With `keep_clients` the sessions of members and connections begin again. Not for `open_broker`, whose clock is
+        With `keep_clients` the sessions of members and connections begin again. Not for `open_broker`: its clock is
         that of the test's loop.
         """
         self.control("POST", "/v1/clock/advance", {"ms": _ms(seconds), "keep_clients": keep_clients})
@@ -223,11 +224,11 @@ class KafkaBroker:
         self.control("POST", "/v1/clock/freeze")
 
     def resume_clock(self) -> None:
-        """Let it run again."""
+        """Resume the broker's clock."""
         self.control("POST", "/v1/clock/resume")
 
     def drive_clock(self, factor: float) -> None:
-        """Let it run `factor` times as fast as real time."""
+        """Run the broker's clock `factor` times as fast as real time."""
         self.control("POST", "/v1/clock/speed", {"factor": factor})
 
     def now_ms(self) -> int:
@@ -237,7 +238,7 @@ class KafkaBroker:
     # --- state ----------------------------------------------------------------------------------------------
 
     def snapshot(self, name: str, *, replace: bool = False) -> None:
-        """Keep what the broker holds now under a name; it goes on serving."""
+        """Keep what the broker holds now under a name; it continues to serve."""
         self.control("POST", "/v1/snapshots", {"name": name, "replace": replace})
 
     def restore(self, name: str) -> None:
@@ -275,7 +276,7 @@ class KafkaBroker:
 class AsyncKafkaBroker:
     """The same broker for asynchronous tests (Trio, asyncio, AnyIO): each method of KafkaBroker, to be awaited.
 
-    The event loop goes on while a method waits, so that consumers in it are served.
+    The event loop runs while a method waits, so that consumers in it are served.
     """
 
     def __init__(self, broker: KafkaBroker) -> None:
@@ -303,15 +304,15 @@ class AsyncKafkaBroker:
         return AsyncKafkaBroker(await in_thread(lambda: self.blocking.fork(snapshot)))
 
 
-def _record(one: Any) -> Any:
-    if isinstance(one, Mapping):
-        headers = one.get("headers")
-        made = {name: to_json(value) for name, value in one.items() if name != "headers"}
+def _record(record: Any) -> Any:
+    if isinstance(record, Mapping):
+        headers = record.get("headers")
+        document = {name: to_json(value) for name, value in record.items() if name != "headers"}
         if headers is not None:
             pairs = headers.items() if isinstance(headers, Mapping) else headers
-            made["headers"] = [{name: to_json(value)} for name, value in pairs]
-        return made
-    return {"value": to_json(one)}
+            document["headers"] = [{name: to_json(value)} for name, value in pairs]
+        return document
+    return {"value": to_json(record)}
 
 
 def _query_text(value: Any) -> str:

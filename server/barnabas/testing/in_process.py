@@ -68,7 +68,7 @@ class _LoopControl:
                 dispatch, self._host, method, path, query, body, trio_token=self._token
             )
         except (trio.RunFinishedError, trio.Cancelled) as error:
-            if self._token is None:  # whoever waits in this very loop was cancelled
+            if self._token is None:  # the caller, in this very loop, was cancelled
                 raise
             raise BrokerFailedError("the broker has ended") from error
 

@@ -157,15 +157,15 @@ class MemoryDisk:
     def failing(
         self, operation: str, suffix: str = "", *, after: int = 0, number: int = errno.EIO
     ) -> Iterator[None]:
-        """Let operations on paths that end so fail, after the first `after` of them."""
-        left = after
+        """Fail operations on paths with this suffix, after the first `after` of them."""
+        remaining = after
 
         def fault(asked: str, path: str) -> OSError | None:
-            nonlocal left
+            nonlocal remaining
             if asked != operation or not path.endswith(suffix):
                 return None
-            left -= 1
-            return OSError(number, f"{operation} failed", path) if left < 0 else None
+            remaining -= 1
+            return OSError(number, f"{operation} failed", path) if remaining < 0 else None
 
         before, self.fault = self.fault, fault
         try:
@@ -186,7 +186,7 @@ class MemoryDisk:
         return survivor
 
     def fork(self) -> MemoryDisk:
-        """Return the disk as it is now, for whoever comes after a process that was killed.
+        """Return the disk as it is now, for the successor of a process that was killed.
 
         All that was written is there, synced or not. What still happens to this disk does not happen to that one.
         """
@@ -354,27 +354,27 @@ def _apply(names: dict[str, Inode], changes: Changes) -> None:
             names[name] = inode
 
 
-def _forked(inode: Inode, known: dict[Inode, Inode]) -> Inode:
+def _forked(inode: Inode, copies: dict[Inode, Inode]) -> Inode:
     """Copy a file, or a directory and all that it names or has named."""
-    if inode in known:
-        return known[inode]
-    copy = known[inode] = Inode(inode.is_dir, modified_ms=inode.modified_ms)
+    if inode in copies:
+        return copies[inode]
+    copy = copies[inode] = Inode(inode.is_dir, modified_ms=inode.modified_ms)
     copy.content = bytearray(inode.content)
     copy.synced_content = inode.synced_content
     copy.writes = list(inode.writes)
-    copy.names = {name: _forked(child, known) for name, child in inode.names.items()}
-    copy.synced_names = {name: _forked(child, known) for name, child in inode.synced_names.items()}
+    copy.names = {name: _forked(child, copies) for name, child in inode.names.items()}
+    copy.synced_names = {name: _forked(child, copies) for name, child in inode.synced_names.items()}
     copy.changes = [
-        [(name, child and _forked(child, known)) for name, child in changes] for changes in inode.changes
+        [(name, child and _forked(child, copies)) for name, child in changes] for changes in inode.changes
     ]
     return copy
 
 
-def _survivor(inode: Inode, random: Random | None, known: dict[Inode, Inode]) -> Inode:
+def _survivor(inode: Inode, random: Random | None, copies: dict[Inode, Inode]) -> Inode:
     """Copy what survives of a file, or of a directory and all below it."""
-    if inode in known:
-        return known[inode]
-    copy = known[inode] = Inode(inode.is_dir, modified_ms=inode.modified_ms)
+    if inode in copies:
+        return copies[inode]
+    copy = copies[inode] = Inode(inode.is_dir, modified_ms=inode.modified_ms)
     if not inode.is_dir:
         copy.content = _surviving_content(inode, random)
         copy.synced_content = bytes(copy.content)
@@ -383,7 +383,7 @@ def _survivor(inode: Inode, random: Random | None, known: dict[Inode, Inode]) ->
     if random is not None:
         for changes in inode.changes[: random.randint(0, len(inode.changes))]:
             _apply(names, changes)
-    copy.names = {name: _survivor(child, random, known) for name, child in names.items()}
+    copy.names = {name: _survivor(child, random, copies) for name, child in names.items()}
     copy.synced_names = dict(copy.names)
     return copy
 

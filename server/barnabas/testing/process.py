@@ -103,8 +103,10 @@ def start_process(
         with log:
             text = os.pread(log.fileno(), os.fstat(log.fileno()).st_size, 0).decode(errors="replace")
         raise BrokerFailedError(f"the broker did not start: {text.strip()}")
-    said = json.loads(line)
-    broker = KafkaBroker(said["bootstrap_servers"], _ProcessControl(said["control_url"], process, log))
+    addresses = json.loads(line)
+    broker = KafkaBroker(
+        addresses["bootstrap_servers"], _ProcessControl(addresses["control_url"], process, log)
+    )
     if seeds:
         try:
             broker.seed(seeds)

@@ -47,10 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARKER)
 
 
-def _chosen(config: pytest.Config, name: str, known: tuple[str, ...]) -> str:
+def _chosen(config: pytest.Config, name: str, choices: tuple[str, ...]) -> str:
     value = str(config.getoption(f"--kafka-{name}") or config.getini(f"kafka_{name}"))
-    if value not in known:
-        raise pytest.UsageError(f"kafka_{name}: {value!r} is not one of {', '.join(known)}")
+    if value not in choices:
+        raise pytest.UsageError(f"kafka_{name}: {value!r} is not one of {', '.join(choices)}")
     return value
 
 
@@ -81,8 +81,8 @@ def kafka_seeds(request: pytest.FixtureRequest) -> Mapping[str, Any]:
         return {}
     from barnabas.tools.seeding.files import document_of
 
-    found: Mapping[str, Any] = document_of(request.config.rootpath / path)
-    return found
+    document: Mapping[str, Any] = document_of(request.config.rootpath / path)
+    return document
 
 
 @pytest.fixture(scope="session")

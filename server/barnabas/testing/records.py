@@ -48,18 +48,18 @@ class Request:
     error_codes: tuple[int, ...]
 
     @staticmethod
-    def of_json(one: Mapping[str, Any]) -> Request:
+    def of_json(document: Mapping[str, Any]) -> Request:
         """Return what the control API says of a request."""
         return Request(
-            one["id"],
-            one["api"],
-            one["version"],
-            one["client_id"],
-            one["principal"],
-            one["connection"],
-            one["request"],
-            one["response"],
-            tuple(one["error_codes"]),
+            document["id"],
+            document["api"],
+            document["version"],
+            document["client_id"],
+            document["principal"],
+            document["connection"],
+            document["request"],
+            document["response"],
+            tuple(document["error_codes"]),
         )
 
 

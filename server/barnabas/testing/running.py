@@ -1,6 +1,6 @@
 """A broker process for the tests of programs that use Kafka clients.
 
-The rule: the broker is ready when the block begins and gone when it ends, and the port is one that nobody else has.
+The rule: the broker is ready when the block begins and gone when it ends, and no other process has its port.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`barnabas test-server`: a broker for the tests of programs in any language.
 
-The rule: one line of JSON on standard output says where everything is; whatever keeps it from starting is one line on
-standard error. It ends with whoever has started it: when its standard input ends, or its parent process does. Nothing of
-weight is imported before `main` has switched the garbage collector off, which finds nothing in what a start makes.
+The rule: one line of JSON on standard output says where everything is; a failure to start is one line on
+standard error. It ends with the process that started it: when its standard input ends, or its parent process does.
+Nothing of weight is imported before `main` has switched the garbage collector off: a start makes no garbage.
 """
 
 from __future__ import annotations
@@ -62,48 +62,48 @@ def _main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    found = argparse.ArgumentParser(
+    options = argparse.ArgumentParser(
         prog="barnabas test-server",
         description="Start a broker for tests, with its data in memory and a control API. Prints one line of JSON when it "
         "is ready: bootstrap_servers, listeners, control_url, pid, version. Ends when its standard input or its parent "
         "process does.",
     )
-    found.add_argument(
+    options.add_argument(
         "--listen",
         metavar="HOST:PORT",
         default="127.0.0.1:0",
         help="where to listen (default: a free port of 127.0.0.1)",
     )
-    found.add_argument(
+    options.add_argument(
         "--control",
         metavar="HOST:PORT",
         default="127.0.0.1:0",
         help="where the control API is (default: the same)",
     )
-    found.add_argument(
+    options.add_argument(
         "--control-token", metavar="TOKEN", default="", help="what requests of the control API must bring"
     )
-    found.add_argument(
+    options.add_argument(
         "--topic", metavar="NAME[:PARTITIONS[:KEY=VALUE,...]]", action="append", default=[],
         help="make a topic; may be repeated",
     )  # fmt: skip
-    found.add_argument(
+    options.add_argument(
         "--seed-file", metavar="FILE", help="topics, records, groups, ACLs, users, quotas in YAML"
     )
-    found.add_argument(
+    options.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="set one setting; may be repeated"
     )
-    found.add_argument("--as-version", metavar="VERSION", help="be Apache Kafka of this version")
-    found.add_argument(
+    options.add_argument("--as-version", metavar="VERSION", help="be Apache Kafka of this version")
+    options.add_argument(
         "--stay",
         action="store_true",
         help="do not end with standard input or the parent process, but at a signal alone",
     )
-    found.add_argument(
+    options.add_argument(
         "--log-level", default="warning", choices=("debug", "info", "warning", "error"),
         help="how much to log on standard error (default: %(default)s)",
     )  # fmt: skip
-    return found
+    return options
 
 
 def _seeds(options: argparse.Namespace) -> Seeds | None:
@@ -216,7 +216,7 @@ def _say_ready(bench: Bench, host: Host) -> None:
 
 
 def _is_pipe(stream: object) -> bool:
-    """Say whether standard input is a stream whose end says that its writer has gone."""
+    """Say whether standard input is a stream that ends when its writer does."""
     try:
         mode = os.fstat(stream.fileno()).st_mode  # type: ignore[attr-defined]
     except (AttributeError, OSError, ValueError):

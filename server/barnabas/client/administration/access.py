@@ -72,7 +72,7 @@ class Token:
 
 
 Entity = Mapping[str, str | None]
-"""To whom a quota applies: `user`, `client-id` and `ip` with their names; None stands for the default."""
+"""The entity that a quota applies to: `user`, `client-id` and `ip` with their names; None stands for the default."""
 
 
 class Quota(NamedTuple):
@@ -99,12 +99,12 @@ class Access(Base):
         """Make ACLs."""
         from barnabas.wire.generated.create_acls import CreateAclsRequest as Request
 
-        wanted = list(acls)
-        request = Request([Request.AclCreation(*_filter_fields(one)) for one in wanted])
+        creations = list(acls)
+        request = Request([Request.AclCreation(*_filter_fields(acl)) for acl in creations])
         response = await self.client.ask_controller(request)
         return {
-            acl: outcome(one.error_code, "creating an ACL", one.error_message)
-            for acl, one in zip(wanted, response.results, strict=True)
+            acl: outcome(result.error_code, "creating an ACL", result.error_message)
+            for acl, result in zip(creations, response.results, strict=True)
         }
 
     async def delete_acls(self, filter_: Acl) -> dict[Acl, Outcome]:
@@ -115,8 +115,8 @@ class Access(Base):
         (result,) = (await self.client.ask_controller(request)).filter_results
         check(result.error_code, "deleting ACLs", result.error_message)
         return {
-            _acl(one, one): outcome(one.error_code, "deleting an ACL", one.error_message)
-            for one in result.matching_acls
+            _acl(acl, acl): outcome(acl.error_code, "deleting an ACL", acl.error_message)
+            for acl in result.matching_acls
         }
 
     # --- passwords ------------------------------------------------------------------------------------------
@@ -127,14 +127,14 @@ class Access(Base):
             DescribeUserScramCredentialsRequest as Request,
         )
 
-        wanted = None if names is None else [Request.UserName(one) for one in names]
-        response = await self.client.ask(Request(wanted))
+        user_names = None if names is None else [Request.UserName(name) for name in names]
+        response = await self.client.ask(Request(user_names))
         check(response.error_code, "listing users", response.error_message)
         mechanisms = {number: name for name, number in MECHANISMS.items()}
         return {
-            one.user: outcome(one.error_code, f"looking for user {one.user!r}", one.error_message)
-            or {mechanisms.get(info.mechanism, "unknown"): info.iterations for info in one.credential_infos}
-            for one in sorted(response.results, key=lambda one: one.user)
+            entry.user: outcome(entry.error_code, f"looking for user {entry.user!r}", entry.error_message)
+            or {mechanisms.get(info.mechanism, "unknown"): info.iterations for info in entry.credential_infos}
+            for entry in sorted(response.results, key=lambda entry: entry.user)
         }
 
     async def set_password(
@@ -150,8 +150,8 @@ class Access(Base):
         salted = await trio.to_thread.run_sync(
             hashlib.pbkdf2_hmac, algorithm, password.encode(), salt, iterations
         )
-        made = Request.ScramCredentialUpsertion(user, MECHANISMS[mechanism], iterations, salt, salted)
-        await self._alter_users(Request([], [made]), f"setting the password of {user!r}")
+        upsertion = Request.ScramCredentialUpsertion(user, MECHANISMS[mechanism], iterations, salt, salted)
+        await self._alter_users(Request([], [upsertion]), f"setting the password of {user!r}")
 
     async def delete_password(self, user: str, mechanism: str) -> None:
         """Delete a user's password of a mechanism. Raises ResponseError."""
@@ -163,7 +163,9 @@ class Access(Base):
         await self._alter_users(Request([gone], []), f"deleting the password of {user!r}")
 
     async def _alter_users(self, request: Any, doing: str) -> None:
-        response = await self.client.ask_controller(request, error_of=lambda one: one.results[0].error_code)
+        response = await self.client.ask_controller(
+            request, error_of=lambda response: response.results[0].error_code
+        )
         for result in response.results:
             check(result.error_code, doing, result.error_message)
 
@@ -172,25 +174,32 @@ class Access(Base):
     async def create_token(
         self, *, owner: Principal | None = None, renewers: Sequence[Principal] = (), lifetime_ms: int = -1
     ) -> Token:
-        """Make a token, for who is logged in or for another; -1 is the broker's longest life. Raises ResponseError."""
+        """Create a token for the client's principal or for `owner`; a lifetime of -1 ms is the broker's maximum.
+
+        Raises ResponseError.
+        """
         from barnabas.wire.generated.create_delegation_token import CreateDelegationTokenRequest as Request
 
-        request = Request(None, None, [Request.CreatableRenewers(*one) for one in renewers], lifetime_ms)
+        request = Request(
+            None, None, [Request.CreatableRenewers(*renewer) for renewer in renewers], lifetime_ms
+        )
         connection = await self.client.any_connection()
         version = connection.version_of(38)
         if owner is not None:
             request.owner_principal_type, request.owner_principal_name = owner
         elif version < 3:
             request.owner_principal_type = request.owner_principal_name = ""
-        made = await self.client.ask_controller(request, version=version)
-        check(made.error_code, "creating a delegation token")
-        found = Principal(made.principal_type, made.principal_name)
-        requester = Principal(made.token_requester_principal_type, made.token_requester_principal_name)
-        times = (made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms)
-        return Token(made.token_id, found, requester, tuple(renewers), *times, bytes(made.hmac))
+        response = await self.client.ask_controller(request, version=version)
+        check(response.error_code, "creating a delegation token")
+        token_owner = Principal(response.principal_type, response.principal_name)
+        requester = Principal(
+            response.token_requester_principal_type, response.token_requester_principal_name
+        )
+        times = (response.issue_timestamp_ms, response.expiry_timestamp_ms, response.max_timestamp_ms)
+        return Token(response.token_id, token_owner, requester, tuple(renewers), *times, bytes(response.hmac))
 
     async def renew_token(self, hmac: bytes, period_ms: int = -1) -> int:
-        """Let a token live on; returns until when, in ms since 1970. Raises ResponseError."""
+        """Renew a token; returns its new expiry, in ms since 1970. Raises ResponseError."""
         from barnabas.wire.generated.renew_delegation_token import RenewDelegationTokenRequest
 
         response = await self.client.ask_controller(RenewDelegationTokenRequest(hmac, period_ms))
@@ -211,21 +220,25 @@ class Access(Base):
             DescribeDelegationTokenRequest as Request,
         )
 
-        wanted = None if owners is None else [Request.DescribeDelegationTokenOwner(*one) for one in owners]
-        response = await self.client.ask(Request(wanted))
+        token_owners = (
+            None if owners is None else [Request.DescribeDelegationTokenOwner(*owner) for owner in owners]
+        )
+        response = await self.client.ask(Request(token_owners))
         check(response.error_code, "describing delegation tokens")
         return [
             Token(
-                one.token_id,
-                Principal(one.principal_type, one.principal_name),
-                Principal(one.token_requester_principal_type, one.token_requester_principal_name),
-                tuple(Principal(renewer.principal_type, renewer.principal_name) for renewer in one.renewers),
-                one.issue_timestamp,
-                one.expiry_timestamp,
-                one.max_timestamp,
-                bytes(one.hmac),
+                token.token_id,
+                Principal(token.principal_type, token.principal_name),
+                Principal(token.token_requester_principal_type, token.token_requester_principal_name),
+                tuple(
+                    Principal(renewer.principal_type, renewer.principal_name) for renewer in token.renewers
+                ),
+                token.issue_timestamp,
+                token.expiry_timestamp,
+                token.max_timestamp,
+                bytes(token.hmac),
             )
-            for one in sorted(response.tokens, key=lambda one: one.token_id)
+            for token in sorted(response.tokens, key=lambda token: token.token_id)
         ]
 
     # --- quotas ---------------------------------------------------------------------------------------------
@@ -243,14 +256,14 @@ class Access(Base):
         components += [Request.ComponentData(kind, _MATCH_ANY, None) for kind in kinds]
         response = await self.client.ask(Request(components, strict))
         check(response.error_code, "describing quotas", response.error_message)
-        found = [
+        quotas = [
             Quota(
-                tuple(sorted((part.entity_type, part.entity_name) for part in one.entity)),
-                {value.key: value.value for value in one.values},
+                tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity)),
+                {value.key: value.value for value in entry.values},
             )
-            for one in response.entries or ()
+            for entry in response.entries or ()
         ]
-        return sorted(found, key=lambda one: [(kind, name or "") for kind, name in one.entity])
+        return sorted(quotas, key=lambda quota: [(kind, name or "") for kind, name in quota.entity])
 
     async def alter_quotas(
         self, entity: Entity, changes: Mapping[str, float | None], *, only_check: bool = False
@@ -263,7 +276,7 @@ class Access(Base):
             [Request.OpData(key, value or 0.0, value is None) for key, value in changes.items()],
         )
         response = await self.client.ask_controller(
-            Request([entry], only_check), error_of=lambda one: one.entries[0].error_code
+            Request([entry], only_check), error_of=lambda response: response.entries[0].error_code
         )
         for result in response.entries:
             check(result.error_code, "changing quotas", result.error_message)

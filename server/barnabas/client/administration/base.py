@@ -31,10 +31,10 @@ def outcome(code: int, doing: str, message: str | None = None) -> ResponseError 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Return partitions by topic, sorted."""
-    found: dict[str, list[int]] = {}
+    grouped: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
-        found.setdefault(topic, []).append(partition)
-    return found
+        grouped.setdefault(topic, []).append(partition)
+    return grouped
 
 
 class Base:
@@ -60,24 +60,24 @@ class Base:
         self, message: Any, brokers: Iterable[int] | None = None
     ) -> dict[int, Any | ClientError]:
         """Ask brokers, all without a list, at the same time: response or error by broker."""
-        wanted = await self._brokers() if brokers is None else list(brokers)
-        return await self._each(wanted, lambda one: self.client.ask_broker(one, message))
+        broker_ids = await self._brokers() if brokers is None else list(brokers)
+        return await self._each(broker_ids, lambda broker: self.client.ask_broker(broker, message))
 
     async def _each(self, keys: Iterable[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V | ClientError]:
         """Do something for each at the same time: result or error for each, in the order of `keys`."""
-        wanted = list(dict.fromkeys(keys))
-        found: dict[K, V | ClientError] = {}
+        unique = list(dict.fromkeys(keys))
+        results: dict[K, V | ClientError] = {}
 
-        async def one(key: K) -> None:
+        async def run(key: K) -> None:
             try:
-                found[key] = await ask(key)
+                results[key] = await ask(key)
             except ClientError as error:
-                found[key] = error
+                results[key] = error
 
         async with trio.open_nursery() as nursery:
-            for key in wanted:
-                nursery.start_soon(one, key)
-        return {key: found[key] for key in wanted}
+            for key in unique:
+                nursery.start_soon(run, key)
+        return {key: results[key] for key in unique}
 
     async def _of_leaders(
         self,
@@ -88,46 +88,48 @@ class Base:
 
         `ask(broker, partitions)` returns a result or an error for each.
         """
-        wanted = list(dict.fromkeys(partitions))
-        found: dict[TopicPartition, V | ClientError] = {}
+        unique = list(dict.fromkeys(partitions))
+        results: dict[TopicPartition, V | ClientError] = {}
         backoff_s = self.client.settings.retry_backoff_ms / 1000
         for _ in range(self.client.settings.retries + 1):
-            left = [one for one in wanted if one not in found or _may_pass(found[one])]
-            if not left:
+            remaining = [
+                partition for partition in unique if partition not in results or _may_pass(results[partition])
+            ]
+            if not remaining:
                 break
-            if found:
-                self.client.forget(*by_topic(left))
+            if results:
+                self.client.forget(*by_topic(remaining))
                 await trio.sleep(backoff_s * random.uniform(0.8, 1.2))
                 backoff_s = min(backoff_s * 2, self.client.settings.retry_backoff_max_ms / 1000)
-            found |= await self._once_of_leaders(left, ask)
-        return {one: found[one] for one in wanted}
+            results |= await self._once_of_leaders(remaining, ask)
+        return {partition: results[partition] for partition in unique}
 
     async def _once_of_leaders(
         self,
-        wanted: list[TopicPartition],
+        partitions: list[TopicPartition],
         ask: Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, V | ClientError]]],
     ) -> dict[TopicPartition, V | ClientError]:
-        found: dict[TopicPartition, V | ClientError] = {}
+        results: dict[TopicPartition, V | ClientError] = {}
         by_leader: dict[int, list[TopicPartition]] = {}
         with suppress(ClientError):  # which is found again below
-            await self.client.refresh(by_topic(wanted))  # all topics with one request
-        for number, (topic, partition) in enumerate(wanted):
+            await self.client.refresh(by_topic(partitions))  # all topics with one request
+        for number, (topic, partition) in enumerate(partitions):
             if number % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await trio.lowlevel.checkpoint()
             try:
                 leader = await self.client.leader(topic, partition)
             except ClientError as error:
-                found[topic, partition] = error
+                results[topic, partition] = error
             else:
                 by_leader.setdefault(leader, []).append((topic, partition))
         answers = await self._each(by_leader, lambda leader: ask(leader, by_leader[leader]))
         for leader, answer in answers.items():
             if isinstance(answer, ClientError):
-                found |= dict.fromkeys(by_leader[leader], answer)
+                results |= dict.fromkeys(by_leader[leader], answer)
             else:
                 missing = ConnectionLostError(f"broker {leader} has left it out of its answer")
-                found |= {one: answer.get(one, missing) for one in by_leader[leader]}
-        return found
+                results |= {partition: answer.get(partition, missing) for partition in by_leader[leader]}
+        return results
 
 
 def _may_pass(value: object) -> bool:

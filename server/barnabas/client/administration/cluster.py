@@ -98,9 +98,12 @@ class Cluster(Base):
         """Return the brokers, with `fenced` also those that are not admitted. Raises ClientError."""
         connection = await self.client.any_connection()
         if _DESCRIBE_CLUSTER not in connection.versions:
-            found = await self.client.ask(MetadataRequest(topics=[]), version_max=12)
-            brokers = [BrokerInfo(one.node_id, one.host, one.port, one.rack, False) for one in found.brokers]
-            return ClusterInfo(found.cluster_id or "", found.controller_id, tuple(_sorted(brokers)))
+            metadata = await self.client.ask(MetadataRequest(topics=[]), version_max=12)
+            brokers = [
+                BrokerInfo(broker.node_id, broker.host, broker.port, broker.rack, False)
+                for broker in metadata.brokers
+            ]
+            return ClusterInfo(metadata.cluster_id or "", metadata.controller_id, tuple(_sorted(brokers)))
         from barnabas.wire.generated.describe_cluster import DescribeClusterRequest
 
         request = DescribeClusterRequest()
@@ -109,7 +112,8 @@ class Cluster(Base):
         response = await connection.ask(request, version=version)
         check(response.error_code, "describing the cluster", response.error_message)
         brokers = [
-            BrokerInfo(one.broker_id, one.host, one.port, one.rack, one.is_fenced) for one in response.brokers
+            BrokerInfo(broker.broker_id, broker.host, broker.port, broker.rack, broker.is_fenced)
+            for broker in response.brokers
         ]
         return ClusterInfo(response.cluster_id, response.controller_id, tuple(_sorted(brokers)))
 
@@ -118,24 +122,24 @@ class Cluster(Base):
         from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsRequest
 
         answers = await self._ask_brokers(DescribeLogDirsRequest(None), brokers)
-        found: dict[int, list[LogDir] | ClientError] = {}
+        log_dirs: dict[int, list[LogDir] | ClientError] = {}
         for broker, answer in answers.items():
             if isinstance(answer, ClientError):
-                found[broker] = answer
+                log_dirs[broker] = answer
                 continue
             error = outcome(answer.error_code, f"asking broker {broker} for its log dirs")
-            found[broker] = error or [log_dir_of(broker, one) for one in answer.results]
-        return found
+            log_dirs[broker] = error or [log_dir_of(broker, result) for result in answer.results]
+        return log_dirs
 
     async def move_replicas(
         self, broker: int, dirs: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, Outcome]:
-        """Have a broker move replicas of its own to other log dirs."""
+        """Move replicas of a broker to other log dirs of that broker."""
         from barnabas.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest as Request
 
         request = Request()
         for path in sorted(set(dirs.values())):
-            topics = by_topic(one for one, where in dirs.items() if where == path)
+            topics = by_topic(partition for partition, where in dirs.items() if where == path)
             request.dirs.append(
                 Request.AlterReplicaLogDir(
                     path,
@@ -144,11 +148,11 @@ class Cluster(Base):
             )
         response = await self.client.ask_broker(broker, request)
         return {
-            (topic.topic_name, one.partition_index): outcome(
-                one.error_code, f"moving a replica on broker {broker}"
+            (topic.topic_name, partition.partition_index): outcome(
+                partition.error_code, f"moving a replica on broker {broker}"
             )
             for topic in response.results
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     async def features(self, broker: int | None = None) -> list[Feature]:
@@ -160,11 +164,14 @@ class Cluster(Base):
         request = ApiVersionsRequest(settings.software_name, settings.software_version)
         response = await connection.ask(request, version_max=4)
         check(response.error_code, "asking for features")
-        finalized = {one.name: one.max_version_level for one in response.finalized_features}
-        known = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
+        finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
+        supported = {
+            feature.name: (feature.min_version, feature.max_version)
+            for feature in response.supported_features
+        }
         return [
-            Feature(name, *known.get(name, (-1, -1)), finalized.get(name))
-            for name in sorted({*known, *finalized})
+            Feature(name, *supported.get(name, (-1, -1)), finalized.get(name))
+            for name in sorted({*supported, *finalized})
         ]
 
     async def update_features(
@@ -188,8 +195,10 @@ class Cluster(Base):
             check(response.error_code, "updating features", response.error_message)
             return dict.fromkeys(levels)
         return {
-            one.feature: outcome(one.error_code, f"updating feature {one.feature!r}", one.error_message)
-            for one in response.results
+            result.feature: outcome(
+                result.error_code, f"updating feature {result.feature!r}", result.error_message
+            )
+            for result in response.results
         }
 
     # --- replicas -------------------------------------------------------------------------------------------
@@ -206,19 +215,21 @@ class Cluster(Base):
         for topic, numbers in by_topic(replicas).items():
             partitions = []
             for number in numbers:
-                wanted = replicas[topic, number]
+                target = replicas[topic, number]
                 partitions.append(
-                    Request.ReassignablePartition(number, None if wanted is None else list(wanted))
+                    Request.ReassignablePartition(number, None if target is None else list(target))
                 )
             request.topics.append(Request.ReassignableTopic(topic, partitions))
         response = await self.client.ask_controller(request)
         check(response.error_code, "reassigning partitions", response.error_message)
         return {
-            (topic.name, one.partition_index): outcome(
-                one.error_code, f"reassigning {topic.name}-{one.partition_index}", one.error_message
+            (topic.name, partition.partition_index): outcome(
+                partition.error_code,
+                f"reassigning {topic.name}-{partition.partition_index}",
+                partition.error_message,
             )
             for topic in response.responses
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     async def reassignments(self) -> dict[TopicPartition, Reassignment]:
@@ -228,11 +239,13 @@ class Cluster(Base):
         response = await self.client.ask_controller(ListPartitionReassignmentsRequest(self._timeout_ms, None))
         check(response.error_code, "listing reassignments", response.error_message)
         return {
-            (topic.name, one.partition_index): Reassignment(
-                tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+            (topic.name, partition.partition_index): Reassignment(
+                tuple(partition.replicas),
+                tuple(partition.adding_replicas),
+                tuple(partition.removing_replicas),
             )
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     async def elect_leaders(
@@ -251,13 +264,13 @@ class Cluster(Base):
         response = await self.client.ask_controller(request, version=version)
         check(response.error_code, "electing leaders")
         return {
-            (topic.topic, one.partition_id): outcome(
-                0 if one.error_code == ErrorCode.ELECTION_NOT_NEEDED else one.error_code,
-                f"electing a leader of {topic.topic}-{one.partition_id}",
-                one.error_message,
+            (topic.topic, partition.partition_id): outcome(
+                0 if partition.error_code == ErrorCode.ELECTION_NOT_NEEDED else partition.error_code,
+                f"electing a leader of {topic.topic}-{partition.partition_id}",
+                partition.error_message,
             )
             for topic in response.replica_election_results
-            for one in topic.partition_result
+            for partition in topic.partition_result
         }
 
     async def unregister_broker(self, broker: int) -> None:
@@ -274,36 +287,42 @@ class Cluster(Base):
         topic = Request.TopicData("__cluster_metadata", [Request.PartitionData(0)])
         response = await self.client.ask(Request([topic]))
         check(response.error_code, "describing the quorum", response.error_message)
-        found = response.topics[0].partitions[0]
-        check(found.error_code, "describing the quorum", found.error_message)
-        nodes = [_node(one, "voter") for one in found.current_voters]
+        partition = response.topics[0].partitions[0]
+        check(partition.error_code, "describing the quorum", partition.error_message)
+        nodes = [_node(replica, "voter") for replica in partition.current_voters]
         return (
-            found.leader_id,
-            found.leader_epoch,
-            nodes + [_node(one, "observer") for one in found.observers],
+            partition.leader_id,
+            partition.leader_epoch,
+            nodes + [_node(replica, "observer") for replica in partition.observers],
         )
 
 
 def _sorted(brokers: Iterable[BrokerInfo]) -> list[BrokerInfo]:
-    return sorted(brokers, key=lambda one: one.broker_id)
+    return sorted(brokers, key=lambda broker: broker.broker_id)
 
 
-def log_dir_of(broker: int, found: Any) -> LogDir:
+def log_dir_of(broker: int, result: Any) -> LogDir:
     """Return a log dir of a broker, as DescribeLogDirs has it."""
     replicas = tuple(
-        ReplicaSize(topic.name, one.partition_index, one.partition_size, one.offset_lag, one.is_future_key)
-        for topic in sorted(found.topics, key=lambda one: one.name)
-        for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+        ReplicaSize(
+            topic.name,
+            partition.partition_index,
+            partition.partition_size,
+            partition.offset_lag,
+            partition.is_future_key,
+        )
+        for topic in sorted(result.topics, key=lambda topic: topic.name)
+        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
     )
-    error = outcome(found.error_code, f"log dir {found.log_dir} of broker {broker}")
-    return LogDir(broker, found.log_dir, found.total_bytes, found.usable_bytes, error, replicas)
+    error = outcome(result.error_code, f"log dir {result.log_dir} of broker {broker}")
+    return LogDir(broker, result.log_dir, result.total_bytes, result.usable_bytes, error, replicas)
 
 
-def _node(found: Any, role: str) -> QuorumNode:
+def _node(replica: Any, role: str) -> QuorumNode:
     return QuorumNode(
-        found.replica_id,
+        replica.replica_id,
         role,
-        found.log_end_offset,
-        found.last_fetch_timestamp,
-        found.last_caught_up_timestamp,
+        replica.log_end_offset,
+        replica.last_fetch_timestamp,
+        replica.last_caught_up_timestamp,
     )

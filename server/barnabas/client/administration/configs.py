@@ -72,16 +72,18 @@ class Configs(Base):
         keys = None if names is None else list(names)
 
         async def ask(resource: Resource) -> list[ConfigEntry]:
-            wanted = Request.DescribeConfigsResource(TYPES[resource.kind], resource.name, keys)
+            described = Request.DescribeConfigsResource(TYPES[resource.kind], resource.name, keys)
             connection = await self._place_of(resource)
             version = connection.version_of(32)
             request = Request(
-                [wanted], include_synonyms=version >= 1, include_documentation=documentation and version >= 3
+                [described],
+                include_synonyms=version >= 1,
+                include_documentation=documentation and version >= 3,
             )
             response = await connection.ask(request, version=version)
             (result,) = response.results
             check(result.error_code, f"describing {_text(resource)}", result.error_message)
-            return [_entry(one, version) for one in result.configs]
+            return [_entry(config, version) for config in result.configs]
 
         return await self._each(resources, ask)
 
@@ -108,14 +110,14 @@ class Configs(Base):
         """Return the resources that have settings of their own."""
         from barnabas.wire.generated.list_config_resources import ListConfigResourcesRequest
 
-        wanted = [TYPES[kind] for kind in kinds]
+        types = [TYPES[kind] for kind in kinds]
         if await self._version(_LIST_RESOURCES) < 1:
-            wanted = []  # which means client metrics there
-        response = await self.client.ask(ListConfigResourcesRequest(wanted))
+            types = []  # which means client metrics there
+        response = await self.client.ask(ListConfigResourcesRequest(types))
         check(response.error_code, "listing resources with settings")
         return sorted(
-            Resource(NAMES.get(one.resource_type, str(one.resource_type)), one.resource_name)
-            for one in response.config_resources
+            Resource(NAMES.get(resource.resource_type, str(resource.resource_type)), resource.resource_name)
+            for resource in response.config_resources
         )
 
     async def _place_of(self, resource: Resource) -> Any:
@@ -132,7 +134,8 @@ def _text(resource: Resource) -> str:
 def _entry(entry: Any, version: int) -> ConfigEntry:
     source = entry.config_source if version else 5 if entry.is_default else -1
     synonyms = tuple(
-        (one.name, one.value, SOURCES.get(one.source, str(one.source))) for one in entry.synonyms
+        (synonym.name, synonym.value, SOURCES.get(synonym.source, str(synonym.source)))
+        for synonym in entry.synonyms
     )
     return ConfigEntry(
         entry.name,

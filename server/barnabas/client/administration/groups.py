@@ -76,13 +76,13 @@ class Groups(Base):
             check(response.error_code, f"listing the groups of broker {broker}")
             return [
                 ListedGroup(
-                    one.group_id,
-                    one.group_type.lower() or CLASSIC,
-                    one.protocol_type,
-                    one.group_state,
+                    group.group_id,
+                    group.group_type.lower() or CLASSIC,
+                    group.protocol_type,
+                    group.group_state,
                     broker,
                 )
-                for one in response.groups
+                for group in response.groups
             ]
 
         groups: dict[str, ListedGroup] = {}
@@ -95,7 +95,7 @@ class Groups(Base):
         return dict(sorted(groups.items())), failures
 
     async def describe_groups(self, kinds: dict[str, str]) -> dict[str, GroupInfo | ClientError]:
-        """Describe groups, whose kinds are given."""
+        """Describe groups, by group id and kind."""
         return await self._each(kinds, lambda group_id: self._describe(group_id, kinds[group_id]))
 
     async def _describe(self, group_id: str, kind: str) -> GroupInfo:
@@ -117,7 +117,7 @@ class Groups(Base):
 
             request = StreamsGroupDescribeRequest([group_id])
         response = await self.client.ask_coordinator(
-            group_id, request, error_of=lambda one: one.groups[0].error_code
+            group_id, request, error_of=lambda response: response.groups[0].error_code
         )
         (group,) = response.groups
         check(group.error_code, f"describing group {group_id!r}", group.error_message)
@@ -127,7 +127,7 @@ class Groups(Base):
                 group.group_state == "Dead"
             ):  # as versions say it that have no error for a group that is not there
                 raise ResponseError(ErrorCode.GROUP_ID_NOT_FOUND, f"describing group {group_id!r}")
-            members = tuple(_classic_member(one, group.protocol_type) for one in group.members)
+            members = tuple(_classic_member(member, group.protocol_type) for member in group.members)
             return GroupInfo(
                 group_id, kind, group.group_state, group.protocol_data, None, coordinator, members
             )
@@ -139,7 +139,7 @@ class Groups(Base):
             getattr(group, "assignor_name", "") or "",
             group.group_epoch,
             coordinator,
-            tuple(of(one) for one in group.members),
+            tuple(of(member) for member in group.members),
         )
 
     async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Outcome]:
@@ -148,7 +148,9 @@ class Groups(Base):
 
         async def ask(group_id: str) -> None:
             response = await self.client.ask_coordinator(
-                group_id, DeleteGroupsRequest([group_id]), error_of=lambda one: one.results[0].error_code
+                group_id,
+                DeleteGroupsRequest([group_id]),
+                error_of=lambda response: response.results[0].error_code,
             )
             (result,) = response.results
             check(result.error_code, f"deleting group {group_id!r}", result.error_message)
@@ -161,28 +163,30 @@ class Groups(Base):
         """Take members out of a group; static ones by their instance ids. Outcomes by member id."""
         from barnabas.wire.generated.leave_group import LeaveGroupRequest as Request
 
-        wanted = list(members)
+        removed = list(members)
         request = Request(group_id)
         connection = await self.client.broker(await self.client.coordinator(group_id))
         version = connection.version_of(13)
-        for one in wanted:
+        for member in removed:
             # Kafka's own tool names a static member by its instance id alone.
-            identity = Request.MemberIdentity("" if one.instance_id else one.member_id, one.instance_id)
+            identity = Request.MemberIdentity(
+                "" if member.instance_id else member.member_id, member.instance_id
+            )
             if version >= 5:
                 identity.reason = reason
             request.members.append(identity)
         if version < 3:
-            if len(wanted) != 1:
+            if len(removed) != 1:
                 raise ResponseError(ErrorCode.UNSUPPORTED_VERSION, "removing several members at once")
-            request = Request(group_id, wanted[0].member_id)
+            request = Request(group_id, removed[0].member_id)
         response = await self.client.ask_coordinator(group_id, request, version=version)
         check(response.error_code, f"removing members of {group_id!r}")
         if version < 3:
-            return {wanted[0].member_id: None}
+            return {removed[0].member_id: None}
         doing = f"removing a member of {group_id!r}"
         return {
             member.member_id: outcome(result.error_code, doing)
-            for member, result in zip(wanted, response.members, strict=True)
+            for member, result in zip(removed, response.members, strict=True)
         }
 
 
@@ -218,11 +222,13 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     if not data:
         return ()
     try:
-        found = decode_prefix(consumer_protocol_assignment.CODEC, data)
+        assignment = decode_prefix(consumer_protocol_assignment.CODEC, data)
     except DecodeError:
         return ()
     return tuple(
-        (one.topic, number) for one in found.assigned_partitions for number in sorted(one.partitions)
+        (topic.topic, number)
+        for topic in assignment.assigned_partitions
+        for number in sorted(topic.partitions)
     )
 
 
@@ -256,11 +262,14 @@ def _member(member: Any) -> GroupMember:
 
 
 def _streams_member(group: Any) -> Any:
-    """Return what makes members of a streams group, whose partitions are those of their active tasks' sources."""
+    """Return the converter of a streams group's members; partitions are those of the sources of active tasks."""
     subtopologies = (group.topology.subtopologies if group.topology is not None else None) or ()
     sources = {
-        one.subtopology_id: (*one.source_topics, *(topic.name for topic in one.repartition_source_topics))
-        for one in subtopologies
+        subtopology.subtopology_id: (
+            *subtopology.source_topics,
+            *(topic.name for topic in subtopology.repartition_source_topics),
+        )
+        for subtopology in subtopologies
     }
 
     def of(member: Any) -> GroupMember:

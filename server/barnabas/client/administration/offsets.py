@@ -18,7 +18,7 @@ _MANY_GROUPS_SINCE, _ALL_TOPICS_SINCE = 8, 2
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """An offset that a group has committed; `lag` is what a share group's coordinator tells, -1 where nobody does."""
+    """An offset that a group has committed; `lag` in records is that of a share group's coordinator, else -1."""
 
     offset: int
     leader_epoch: int = -1
@@ -45,22 +45,22 @@ class Offsets(Base):
         if version >= _MANY_GROUPS_SINCE:
             many = Request(groups=[Request.OffsetFetchRequestGroup(group_id, topics=None)])
             response = await self.client.ask_coordinator(
-                group_id, many, error_of=lambda one: one.groups[0].error_code, version=version
+                group_id, many, error_of=lambda response: response.groups[0].error_code, version=version
             )
-            found = response.groups[0]
+            group = response.groups[0]
         else:
             if version < _ALL_TOPICS_SINCE:
                 raise UnsupportedVersionError(f"{connection.peer} cannot list the offsets of a group")
-            found = await self.client.ask_coordinator(group_id, Request(group_id, None), version=version)
-        check(found.error_code, doing)
+            group = await self.client.ask_coordinator(group_id, Request(group_id, None), version=version)
+        check(group.error_code, doing)
         offsets: Committed = {}
-        for topic in found.topics:
-            for one in topic.partitions:
-                error = outcome(one.error_code, f"{doing} of {topic.name}-{one.partition_index}")
-                if error is None and one.committed_offset < 0:
+        for topic in group.topics:
+            for partition in topic.partitions:
+                error = outcome(partition.error_code, f"{doing} of {topic.name}-{partition.partition_index}")
+                if error is None and partition.committed_offset < 0:
                     continue
-                offsets[topic.name, one.partition_index] = error or CommittedOffset(
-                    one.committed_offset, one.committed_leader_epoch, one.metadata or ""
+                offsets[topic.name, partition.partition_index] = error or CommittedOffset(
+                    partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
                 )
         return dict(sorted(offsets.items()))
 
@@ -73,12 +73,15 @@ class Offsets(Base):
         request = Request(group_id)
         for topic, numbers in by_topic(offsets).items():
             partitions = []
-            for one in numbers:
-                wanted = offsets[topic, one]
-                given = CommittedOffset(wanted) if isinstance(wanted, int) else wanted
+            for number in numbers:
+                value = offsets[topic, number]
+                committed = CommittedOffset(value) if isinstance(value, int) else value
                 partitions.append(
                     Request.OffsetCommitRequestPartition(
-                        one, given.offset, given.leader_epoch, committed_metadata=given.metadata
+                        number,
+                        committed.offset,
+                        committed.leader_epoch,
+                        committed_metadata=committed.metadata,
                     )
                 )
             request.topics.append(Request.OffsetCommitRequestTopic(topic, partitions=partitions))
@@ -90,7 +93,7 @@ class Offsets(Base):
     async def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Outcome]:
-        """Have a group forget what it has committed for these partitions."""
+        """Delete the committed offsets of a group for these partitions."""
         from barnabas.wire.generated.offset_delete import OffsetDeleteRequest as Request
 
         request = Request(group_id)
@@ -112,19 +115,19 @@ class Offsets(Base):
         async def ask(group_id: str) -> Committed:
             group = Request.DescribeShareGroupOffsetsRequestGroup(group_id, None)
             response = await self.client.ask_coordinator(
-                group_id, Request([group]), error_of=lambda one: one.groups[0].error_code
+                group_id, Request([group]), error_of=lambda response: response.groups[0].error_code
             )
-            (found,) = response.groups
+            (result,) = response.groups
             doing = f"asking for the offsets of {group_id!r}"
-            check(found.error_code, doing, found.error_message)
+            check(result.error_code, doing, result.error_message)
             offsets: Committed = {}
-            for topic in found.topics:
-                for one in topic.partitions:
-                    error = outcome(one.error_code, doing, one.error_message)
-                    if error is None and one.start_offset < 0:
+            for topic in result.topics:
+                for partition in topic.partitions:
+                    error = outcome(partition.error_code, doing, partition.error_message)
+                    if error is None and partition.start_offset < 0:
                         continue
-                    offsets[topic.topic_name, one.partition_index] = error or CommittedOffset(
-                        one.start_offset, one.leader_epoch, lag=one.lag
+                    offsets[topic.topic_name, partition.partition_index] = error or CommittedOffset(
+                        partition.start_offset, partition.leader_epoch, lag=partition.lag
                     )
             return dict(sorted(offsets.items()))
 
@@ -133,36 +136,40 @@ class Offsets(Base):
     async def set_share_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Outcome]:
-        """Have a share group without members begin at these offsets."""
+        """Set the start offsets of a share group that has no members."""
         from barnabas.wire.generated.alter_share_group_offsets import AlterShareGroupOffsetsRequest as Request
 
         request = Request(group_id)
         for topic, numbers in by_topic(offsets).items():
             partitions = [
-                Request.AlterShareGroupOffsetsRequestPartition(one, offsets[topic, one]) for one in numbers
+                Request.AlterShareGroupOffsetsRequestPartition(number, offsets[topic, number])
+                for number in numbers
             ]
             request.topics.append(Request.AlterShareGroupOffsetsRequestTopic(topic, partitions))
         response = await self.client.ask_coordinator(group_id, request)
         doing = f"setting the offsets of {group_id!r}"
         check(response.error_code, doing, response.error_message)
         return {
-            (topic.topic_name, one.partition_index): outcome(one.error_code, doing, one.error_message)
+            (topic.topic_name, partition.partition_index): outcome(
+                partition.error_code, doing, partition.error_message
+            )
             for topic in response.responses
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     async def delete_share_offsets(self, group_id: str, topics: Iterable[str]) -> dict[str, Outcome]:
-        """Have a share group without members forget topics."""
+        """Delete the offsets of topics in a share group that has no members."""
         from barnabas.wire.generated.delete_share_group_offsets import (
             DeleteShareGroupOffsetsRequest as Request,
         )
 
-        request = Request(group_id, [Request.DeleteShareGroupOffsetsRequestTopic(one) for one in topics])
+        request = Request(group_id, [Request.DeleteShareGroupOffsetsRequestTopic(topic) for topic in topics])
         response = await self.client.ask_coordinator(group_id, request)
         doing = f"deleting the offsets of {group_id!r}"
         check(response.error_code, doing, response.error_message)
         return {
-            one.topic_name: outcome(one.error_code, doing, one.error_message) for one in response.responses
+            result.topic_name: outcome(result.error_code, doing, result.error_message)
+            for result in response.responses
         }
 
 
@@ -172,9 +179,9 @@ def _first_partition(response: Any) -> int:
 
 def _outcomes(topics: Iterable[Any], doing: str) -> dict[TopicPartition, Outcome]:
     return {
-        (topic.name, one.partition_index): outcome(
-            one.error_code, f"{doing}: {topic.name}-{one.partition_index}"
+        (topic.name, partition.partition_index): outcome(
+            partition.error_code, f"{doing}: {topic.name}-{partition.partition_index}"
         )
         for topic in topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }

@@ -71,17 +71,17 @@ class Topics(Base):
         if names is None:
             request.topics = None if version else []
         else:
-            wanted = list(dict.fromkeys(names))
-            if not wanted:
+            unique = list(dict.fromkeys(names))
+            if not unique:
                 return {}
-            request.topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in wanted]
+            request.topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in unique]
         response: MetadataResponse = await self.client.ask(request, version_max=12)
-        found: dict[str, TopicInfo | ClientError] = {}
-        for topic in sorted(response.topics, key=lambda one: one.name or ""):
+        infos: dict[str, TopicInfo | ClientError] = {}
+        for topic in sorted(response.topics, key=lambda topic: topic.name or ""):
             name = topic.name or ""
             error = outcome(topic.error_code, f"asking for topic {name!r}")
-            found[name] = error or _info(topic)
-        return found
+            infos[name] = error or _info(topic)
+        return infos
 
     async def create_topics(
         self, topics: Iterable[NewTopic], *, only_check: bool = False
@@ -91,19 +91,19 @@ class Topics(Base):
 
         request = Request(timeout_ms=self._timeout_ms, validate_only=only_check)
         for topic in topics:
-            made = Request.CreatableTopic(topic.name, topic.partitions, topic.replication_factor)
+            creation = Request.CreatableTopic(topic.name, topic.partitions, topic.replication_factor)
             if topic.replicas:
-                made.num_partitions = made.replication_factor = -1
-                made.assignments = [
+                creation.num_partitions = creation.replication_factor = -1
+                creation.assignments = [
                     Request.CreatableReplicaAssignment(number, list(brokers))
                     for number, brokers in sorted(topic.replicas.items())
                 ]
-            made.configs = [Request.CreatableTopicConfig(*one) for one in (topic.configs or {}).items()]
-            request.topics.append(made)
+            creation.configs = [Request.CreatableTopicConfig(*pair) for pair in (topic.configs or {}).items()]
+            request.topics.append(creation)
         response = await self.client.ask_controller(request, error_of=lambda answer: _first(answer.topics))
         return {
-            one.name: outcome(one.error_code, f"creating topic {one.name!r}", one.error_message)
-            for one in response.topics
+            topic.name: outcome(topic.error_code, f"creating topic {topic.name!r}", topic.error_message)
+            for topic in response.topics
         }
 
     async def delete_topics(self, names: Iterable[str]) -> dict[str, Outcome]:
@@ -117,22 +117,24 @@ class Topics(Base):
             request.topic_names = list(names)
         response = await self.client.ask_controller(request, error_of=lambda answer: _first(answer.responses))
         return {
-            one.name or "": outcome(one.error_code, f"deleting topic {one.name!r}", one.error_message)
-            for one in response.responses
+            topic.name or "": outcome(topic.error_code, f"deleting topic {topic.name!r}", topic.error_message)
+            for topic in response.responses
         }
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, only_check: bool = False
     ) -> dict[str, Outcome]:
-        """Have topics have so many partitions in all."""
+        """Raise the partition counts of topics to these totals."""
         from barnabas.wire.generated.create_partitions import CreatePartitionsRequest as Request
 
         topics = [Request.CreatePartitionsTopic(name, count, None) for name, count in counts.items()]
         request = Request(topics, self._timeout_ms, only_check)
         response = await self.client.ask_controller(request, error_of=lambda answer: _first(answer.results))
         return {
-            one.name: outcome(one.error_code, f"adding partitions to {one.name!r}", one.error_message)
-            for one in response.results
+            result.name: outcome(
+                result.error_code, f"adding partitions to {result.name!r}", result.error_message
+            )
+            for result in response.results
         }
 
     async def offsets(
@@ -149,27 +151,33 @@ class Topics(Base):
         ) -> dict[TopicPartition, OffsetAt | ClientError]:
             connection = await self.client.broker(broker)
             version = connection.version_of(_LIST_OFFSETS)
-            if version < _MAX_TIMESTAMP_SINCE and any(times[one] == MAX_TIMESTAMP for one in partitions):
+            if version < _MAX_TIMESTAMP_SINCE and any(
+                times[partition] == MAX_TIMESTAMP for partition in partitions
+            ):
                 raise UnsupportedVersionError(f"{connection.peer} does not look up the newest timestamp")
             request = Request(replica_id=-1, isolation_level=int(is_committed and version >= 2))
             request.topics = [
                 Request.ListOffsetsTopic(
-                    topic, [Request.ListOffsetsPartition(one, timestamp=times[topic, one]) for one in numbers]
+                    topic,
+                    [
+                        Request.ListOffsetsPartition(number, timestamp=times[topic, number])
+                        for number in numbers
+                    ],
                 )
                 for topic, numbers in by_topic(partitions).items()
             ]
             response = await connection.ask(request, version=version)
             return {
-                (topic.name, one.partition_index): outcome(
-                    one.error_code, f"looking up an offset of {topic.name}-{one.partition_index}"
+                (topic.name, partition.partition_index): outcome(
+                    partition.error_code, f"looking up an offset of {topic.name}-{partition.partition_index}"
                 )
                 or OffsetAt(
-                    one.offset if version else next(iter(one.old_style_offsets), -1),
-                    one.timestamp,
-                    one.leader_epoch,
+                    partition.offset if version else next(iter(partition.old_style_offsets), -1),
+                    partition.timestamp,
+                    partition.leader_epoch,
                 )
                 for topic in response.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             }
 
         return await self._of_leaders(times, ask)
@@ -185,17 +193,20 @@ class Topics(Base):
         ) -> dict[TopicPartition, int | ClientError]:
             topics = [
                 Request.DeleteRecordsTopic(
-                    topic, [Request.DeleteRecordsPartition(one, before[topic, one]) for one in numbers]
+                    topic,
+                    [Request.DeleteRecordsPartition(number, before[topic, number]) for number in numbers],
                 )
                 for topic, numbers in by_topic(partitions).items()
             ]
             response = await (await self.client.broker(broker)).ask(Request(topics, self._timeout_ms))
-            found: dict[TopicPartition, int | ClientError] = {}
+            results: dict[TopicPartition, int | ClientError] = {}
             for topic in response.topics:
-                for one in topic.partitions:
-                    error = outcome(one.error_code, f"cutting off {topic.name}-{one.partition_index}")
-                    found[topic.name, one.partition_index] = error or one.low_watermark
-            return found
+                for partition in topic.partitions:
+                    error = outcome(
+                        partition.error_code, f"cutting off {topic.name}-{partition.partition_index}"
+                    )
+                    results[topic.name, partition.partition_index] = error or partition.low_watermark
+            return results
 
         return await self._of_leaders(before, ask)
 
@@ -203,14 +214,14 @@ class Topics(Base):
 def _info(topic: MetadataResponse.MetadataResponseTopic) -> TopicInfo:
     partitions = tuple(
         PartitionInfo(
-            one.partition_index,
-            one.leader_id,
-            one.leader_epoch,
-            tuple(one.replica_nodes),
-            tuple(one.isr_nodes),
-            tuple(one.offline_replicas),
+            partition.partition_index,
+            partition.leader_id,
+            partition.leader_epoch,
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+            tuple(partition.offline_replicas),
         )
-        for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
     )
     topic_id = uuid_text(bytes(topic.topic_id)) if topic.topic_id != _NO_ID else ""
     return TopicInfo(topic.name or "", topic_id, topic.is_internal, partitions)
@@ -225,10 +236,10 @@ def _first(results: list[object]) -> int:
 def partitions_of(topics: Mapping[str, TopicInfo | ClientError]) -> list[TopicPartition]:
     """Return all partitions of topics that are there."""
     return [
-        (name, one.number)
+        (name, partition.number)
         for name, topic in topics.items()
         if not isinstance(topic, ClientError)
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
 
 

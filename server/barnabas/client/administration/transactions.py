@@ -63,7 +63,7 @@ class Transactions(Base):
     ) -> tuple[list[ListedTransaction], dict[int, ClientError]]:
         """Return transactional ids, and the errors of brokers that could not tell theirs.
 
-        `running_for_ms`: only those whose transaction is older; `pattern`: only ids that an RE2 matches.
+        `running_for_ms`: only those with an older transaction; `pattern`: only ids that an RE2 matches.
         """
         from barnabas.wire.generated.list_transactions import ListTransactionsRequest as Request
 
@@ -79,18 +79,18 @@ class Transactions(Base):
             response = await self.client.ask_broker(broker, request, version=version)
             check(response.error_code, f"listing the transactions of broker {broker}")
             return [
-                ListedTransaction(one.transactional_id, one.producer_id, one.transaction_state, broker)
-                for one in response.transaction_states
+                ListedTransaction(state.transactional_id, state.producer_id, state.transaction_state, broker)
+                for state in response.transaction_states
             ]
 
-        found: list[ListedTransaction] = []
+        transactions: list[ListedTransaction] = []
         failures = {}
         for broker, answer in (await self._each(await self._brokers(), ask)).items():
             if isinstance(answer, ClientError):
                 failures[broker] = answer
             else:
-                found += answer
-        return sorted(found, key=lambda one: one.transactional_id), failures
+                transactions += answer
+        return sorted(transactions, key=lambda transaction: transaction.transactional_id), failures
 
     async def describe_transactions(self, ids: Iterable[str]) -> dict[str, TransactionInfo | ClientError]:
         """Describe the transactions of transactional ids."""
@@ -101,19 +101,19 @@ class Transactions(Base):
                 transactional_id,
                 DescribeTransactionsRequest([transactional_id]),
                 key_type=TRANSACTION,
-                error_of=lambda one: one.transaction_states[0].error_code,
+                error_of=lambda response: response.transaction_states[0].error_code,
             )
-            (found,) = response.transaction_states
-            check(found.error_code, f"describing transactional id {transactional_id!r}")
+            (state,) = response.transaction_states
+            check(state.error_code, f"describing transactional id {transactional_id!r}")
             return TransactionInfo(
                 transactional_id,
-                found.producer_id,
-                found.producer_epoch,
-                found.transaction_state,
-                found.transaction_timeout_ms,
-                found.transaction_start_time_ms,
+                state.producer_id,
+                state.producer_epoch,
+                state.transaction_state,
+                state.transaction_timeout_ms,
+                state.transaction_start_time_ms,
                 await self.client.coordinator(transactional_id, TRANSACTION),
-                tuple((topic.topic, number) for topic in found.topics for number in sorted(topic.partitions)),
+                tuple((topic.topic, number) for topic in state.topics for number in sorted(topic.partitions)),
             )
 
         return await self._each(ids, ask)
@@ -125,16 +125,16 @@ class Transactions(Base):
         from barnabas.wire.generated.describe_producers import DescribeProducersRequest as Request
 
         async def ask(
-            broker: int, wanted: list[TopicPartition]
+            broker: int, partitions: list[TopicPartition]
         ) -> dict[TopicPartition, list[ProducerState] | ClientError]:
-            topics = [Request.TopicRequest(topic, numbers) for topic, numbers in by_topic(wanted).items()]
+            topics = [Request.TopicRequest(topic, numbers) for topic, numbers in by_topic(partitions).items()]
             response = await (await self.client.broker(broker)).ask(Request(topics))
-            found: dict[TopicPartition, list[ProducerState] | ClientError] = {}
+            results: dict[TopicPartition, list[ProducerState] | ClientError] = {}
             for topic in response.topics:
-                for one in topic.partitions:
-                    doing = f"describing the producers of {topic.name}-{one.partition_index}"
-                    error = outcome(one.error_code, doing, one.error_message)
-                    found[topic.name, one.partition_index] = error or [
+                for partition in topic.partitions:
+                    doing = f"describing the producers of {topic.name}-{partition.partition_index}"
+                    error = outcome(partition.error_code, doing, partition.error_message)
+                    results[topic.name, partition.partition_index] = error or [
                         ProducerState(
                             state.producer_id,
                             state.producer_epoch,
@@ -143,14 +143,14 @@ class Transactions(Base):
                             state.coordinator_epoch,
                             state.current_txn_start_offset,
                         )
-                        for state in sorted(one.active_producers, key=lambda state: state.producer_id)
+                        for state in sorted(partition.active_producers, key=lambda state: state.producer_id)
                     ]
-            return found
+            return results
 
         return await self._of_leaders(partitions, ask)
 
     async def abort_transaction(self, partition: TopicPartition, producer: ProducerState) -> None:
-        """Write an abort marker into a partition for a producer whose transaction hangs there. Raises ClientError."""
+        """Write an abort marker into a partition for a producer with a hanging transaction. Raises ClientError."""
         from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest as Request
 
         topic, number = partition
@@ -165,6 +165,6 @@ class Transactions(Base):
             topic,
             number,
             Request([marker]),
-            error_of=lambda one: one.markers[0].topics[0].partitions[0].error_code,
+            error_of=lambda response: response.markers[0].topics[0].partitions[0].error_code,
         )
         assert response is not None

@@ -33,7 +33,9 @@ def assign_range(members: Sequence[Member], counts: Mapping[str, int]) -> Assign
     """Give each member of a topic a range of its partitions, so that equal topics are shared out alike."""
     assignment: Assignment = {member.id: [] for member in members}
     for topic in sorted(counts):
-        subscribers = sorted((one for one in members if topic in one.topics), key=lambda one: one.order)
+        subscribers = sorted(
+            (member for member in members if topic in member.topics), key=lambda member: member.order
+        )
         if not subscribers:
             continue
         size, more = divmod(counts[topic], len(subscribers))
@@ -48,23 +50,23 @@ def assign_range(members: Sequence[Member], counts: Mapping[str, int]) -> Assign
 def assign_round_robin(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
     """Deal out the partitions of all topics one by one."""
     assignment: Assignment = {member.id: [] for member in members}
-    ring = cycle(sorted(members, key=lambda one: one.order))
+    ring = cycle(sorted(members, key=lambda member: member.order))
     for topic in sorted(counts):
         if not any(topic in member.topics for member in members):
             continue
         for number in range(counts[topic]):
-            member = next(one for one in ring if topic in one.topics)
+            member = next(member for member in ring if topic in member.topics)
             assignment[member.id].append(TopicPartition(topic, number))
     return assignment
 
 
 def assign_sticky(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
-    """Share out evenly, and leave each partition with the member that has it wherever that can be."""
+    """Share out evenly; each partition stays with its member wherever possible."""
     return sticky.assign(members, counts)
 
 
 def assign_cooperative_sticky(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
-    """Share out as `assign_sticky`; what moves is given to nobody until the member that has it has let go of it."""
+    """Share out as `assign_sticky`; a partition that moves is unassigned until its former member has revoked it."""
     claims = sticky.claims_of(members, counts)
     return {
         member_id: [place for place in places if set(claims.get(place, ())) <= {member_id}]

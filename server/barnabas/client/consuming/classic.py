@@ -1,4 +1,4 @@
-"""Membership by the classic protocol: join, let the leader assign, and send heartbeats until the group rebalances.
+"""Membership by the classic protocol: join, assign as the leader, and send heartbeats until the group rebalances.
 
 The rule: one task joins, `run`, and with it another sends heartbeats while the member is in a generation. An eager member
 gives everything up before it joins; a cooperative one keeps what it has, gives up what it no longer gets, and joins again
@@ -204,8 +204,8 @@ class ClassicMembership(Membership):
             raise ResponseError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"assigning by {name!r}")
         try:
             members = [
-                protocol.decode_member(name, one.member_id, one.group_instance_id, one.metadata)
-                for one in joined.members
+                protocol.decode_member(name, member.member_id, member.group_instance_id, member.metadata)
+                for member in joined.members
             ]
         except DecodeError as error:
             raise ResponseError(

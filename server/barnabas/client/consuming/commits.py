@@ -69,24 +69,26 @@ class Commits:
     async def commit_positions(self) -> None:
         """Commit the positions: the program is done with all records that it was handed. Raises as `commit`."""
         values = {
-            place: OffsetAndMetadata(one.offset, one.epoch)
-            for place, one in self._partitions.items()
-            if one.offset >= 0
+            place: OffsetAndMetadata(partition.offset, partition.epoch)
+            for place, partition in self._partitions.items()
+            if partition.offset >= 0
         }
         await self.commit(values)
         for place, value in values.items():
-            one = self._partitions.get(place)
-            if one is not None and one.offset >= value.offset:  # otherwise it was moved back meanwhile
-                one.done_offset = max(one.done_offset, value.offset)
+            partition = self._partitions.get(place)
+            if partition is not None and partition.offset >= value.offset:  # else a seek moved it back
+                partition.done_offset = max(partition.done_offset, value.offset)
 
     async def commit_done(self, places: Iterable[TopicPartition]) -> None:
         """Commit offsets of what the program is done with, as far as that is new. Raises ClientError."""
         values = {}
         for place in places:
-            one = self._partitions.get(place)
-            if one is not None and one.done_offset >= 0 and one.done_offset != one.committed_offset:
-                epoch = one.epoch if one.done_offset == one.offset else -1
-                values[place] = OffsetAndMetadata(one.done_offset, epoch)
+            partition = self._partitions.get(place)
+            if partition is None or partition.done_offset < 0:
+                continue
+            if partition.done_offset != partition.committed_offset:
+                epoch = partition.epoch if partition.done_offset == partition.offset else -1
+                values[place] = OffsetAndMetadata(partition.done_offset, epoch)
         if values:
             await self.commit(values)
 

@@ -90,11 +90,11 @@ class Fetcher:
         self._wakes = trio.Event()
 
     def wake(self) -> None:
-        """Let the fetcher look again."""
+        """Wake the fetcher."""
         self._wakes.set()
 
     def announce(self) -> None:
-        """Wake those who wait for a record."""
+        """Wake the tasks that wait for a record."""
         self.arrived.set()
         self.arrived = trio.Event()
 
@@ -112,7 +112,7 @@ class Fetcher:
     def _look(self, now: float) -> float:
         """Start requests to brokers that have none, and return when to look again."""
         next_look = math.inf
-        wanted: dict[int, list[Partition]] = {}
+        by_source: dict[int, list[Partition]] = {}
         for partition in self._partitions.values():
             if not self._is_fetchable(partition):
                 continue
@@ -123,24 +123,27 @@ class Fetcher:
             if source < 0:
                 next_look = min(next_look, now + self._client.settings.retry_backoff_ms / 1000)
             else:
-                wanted.setdefault(source, []).append(partition)
+                by_source.setdefault(source, []).append(partition)
         idle = []
-        for source, partitions in wanted.items():
+        for source, partitions in by_source.items():
             broker = self._brokers.setdefault(source, _Broker())
             if broker.retry_at > now:
                 next_look = min(next_look, broker.retry_at)
             elif not broker.is_busy:
                 idle.append((source, broker, partitions))
         buffered = sum(partition.buffered_bytes for partition in self._partitions.values())
-        for left, (source, broker, partitions) in zip(range(len(idle), 0, -1), idle, strict=True):
-            room = (self._settings.prefetch_bytes - buffered - self._reserved_bytes) // left
+        for shares, (source, broker, partitions) in zip(range(len(idle), 0, -1), idle, strict=True):
+            room = (self._settings.prefetch_bytes - buffered - self._reserved_bytes) // shares
             if room <= 0:
-                break  # who takes records wakes the fetcher
+                break  # taking records wakes the fetcher
             size = min(room, self._settings.fetch_bytes_max)
             self._reserved_bytes += size
             broker.is_busy = True
             # Noted now: a position that is moved before the task begins is not asked for.
-            asked = {one.place: (one, one.seeks, one.fetch_offset) for one in partitions}
+            asked = {
+                partition.place: (partition, partition.seeks, partition.fetch_offset)
+                for partition in partitions
+            }
             for partition in partitions:
                 partition.is_under_way = True
             self._nursery.start_soon(self._fetch, source, broker, asked, size)
@@ -206,22 +209,22 @@ class Fetcher:
         version = connection.version_of(
             FETCH, VERSION_MAX if all(map(any, ids.values())) else BY_NAME_VERSION
         )
-        wanted = {
+        fetches = {
             place: Wanted(
                 ids[place.topic] if version >= IDS_SINCE else b"",
                 offset,
-                min(size, settings.partition_bytes_max * one.bytes_max_factor),
-                one.leader_epoch,
+                min(size, settings.partition_bytes_max * partition.bytes_max_factor),
+                partition.leader_epoch,
             )
-            for place, (one, _, offset) in asked.items()
+            for place, (partition, _, offset) in asked.items()
         }
         request = FetchRequest(
             max_wait_ms=settings.fetch_wait_ms_max, min_bytes=settings.fetch_bytes_min, max_bytes=size
         )
         request.isolation_level = int(settings.is_committed_only) if version >= 4 else 0
-        named, removed = wanted, dict[TopicPartition, bytes]()
+        named, removed = fetches, dict[TopicPartition, bytes]()
         if version >= SESSIONS_SINCE:
-            named, removed = broker.session.ask(wanted)
+            named, removed = broker.session.ask(fetches)
             request.session_id, request.session_epoch = broker.session.id, broker.session.epoch
         request.topics = _topics_of(named, version)
         request.forgotten_topics_data = _forgotten(removed, version)
@@ -313,20 +316,20 @@ class Fetcher:
 
 def _topics_of(named: dict[TopicPartition, Wanted], version: int) -> list[FetchRequest.FetchTopic]:
     topics: dict[str, FetchRequest.FetchTopic] = {}
-    for place, one in named.items():
+    for place, fetch in named.items():
         topic = topics.get(place.topic)
         if topic is None:
             topic = topics[place.topic] = FetchRequest.FetchTopic()
             if version >= IDS_SINCE:
-                topic.topic_id = one.topic_id
+                topic.topic_id = fetch.topic_id
             else:
                 topic.topic = place.topic
         topic.partitions.append(
             FetchRequest.FetchPartition(
                 place.partition,
-                current_leader_epoch=one.leader_epoch if version >= 9 else -1,
-                fetch_offset=one.offset,
-                partition_max_bytes=one.bytes_max,
+                current_leader_epoch=fetch.leader_epoch if version >= 9 else -1,
+                fetch_offset=fetch.offset,
+                partition_max_bytes=fetch.bytes_max,
             )
         )
     return list(topics.values())

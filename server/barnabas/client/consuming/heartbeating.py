@@ -1,7 +1,7 @@
 """Membership by the consumer protocol (KIP-848): the broker assigns, and heartbeats say and bring everything.
 
-The rule: one task sends heartbeats, another reconciles: it gives up what is no longer to be had, takes on what is new,
-and only then lets a heartbeat say what the member has, upon which the broker gives to others what was given up.
+The rule: one task sends heartbeats, another reconciles: it revokes partitions that are no longer assigned and takes on
+new ones; only then does a heartbeat report them, and the broker assigns the revoked partitions to other members.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ConsumerMembership(Membership):
                         self._has_left = True
                         self._host.fail(error)
                         return
-                    self._said.clear()  # nobody knows what has arrived
+                    self._said.clear()  # it is unknown what has arrived
                     await self._pause()
                 else:
                     await self._next_beat(self._interval_ms)
@@ -136,7 +136,7 @@ class ConsumerMembership(Membership):
             self._interval_ms = response.heartbeat_interval_ms or self._interval_ms
             if response.assignment is not None:
                 self._target = {
-                    one.topic_id: list(one.partitions) for one in response.assignment.topic_partitions
+                    topic.topic_id: list(topic.partitions) for topic in response.assignment.topic_partitions
                 }
                 self._reconciles.set()
         elif code in _FENCED:

@@ -48,7 +48,7 @@ class Locator:
         self._is_done = True
 
     def wake(self) -> None:
-        """Let positions be looked up."""
+        """Wake the task that looks up positions."""
         self._wakes.set()
 
     async def run(self) -> None:
@@ -94,18 +94,22 @@ class Locator:
                 self._partitions[place].failure = error
 
     async def _find_committed(self, partitions: list[Partition]) -> None:
-        lacking = {one.place: (one, one.seeks) for one in partitions if one.offset < 0 and not one.reset}
+        lacking = {
+            partition.place: (partition, partition.seeks)
+            for partition in partitions
+            if partition.offset < 0 and not partition.reset
+        }
         group = self._group()
-        found = {}
+        offsets_by_place = {}
         if group is not None and lacking:
-            found = await offsets.committed(
+            offsets_by_place = await offsets.committed(
                 self._client, group, lacking, stable=self._settings.is_committed_only
             )
         for place, (partition, seeks) in lacking.items():
             if partition.seeks != seeks:
                 continue
-            if place in found:
-                partition.seek(found[place].offset, found[place].leader_epoch)
+            if place in offsets_by_place:
+                partition.seek(offsets_by_place[place].offset, offsets_by_place[place].leader_epoch)
                 partition.committed_offset = partition.offset
             elif self._settings.offset_reset == "none":
                 partition.failure = NoOffsetError(f"no committed offset for {place}")
@@ -113,39 +117,43 @@ class Locator:
                 partition.seek_to(self._settings.offset_reset)
 
     async def _find_bounds(self, partitions: list[Partition]) -> None:
-        lacking = {one.place: (one, one.seeks) for one in partitions if one.offset < 0 and one.reset}
+        lacking = {
+            partition.place: (partition, partition.seeks)
+            for partition in partitions
+            if partition.offset < 0 and partition.reset
+        }
         if not lacking:
             return
-        times = {place: offsets.BY_RESET[one.reset] for place, (one, _) in lacking.items()}
-        found = await offsets.list_offsets(
+        times = {place: offsets.BY_RESET[partition.reset] for place, (partition, _) in lacking.items()}
+        results = await offsets.list_offsets(
             self._client, self._topics, times, committed_only=self._settings.is_committed_only
         )
-        self._take_errors(found.errors)
-        for place, one in found.values.items():
+        self._take_errors(results.errors)
+        for place, bound in results.values.items():
             partition, seeks = lacking[place]
-            if partition.seeks == seeks and one is not None:
-                partition.seek(one.offset)
+            if partition.seeks == seeks and bound is not None:
+                partition.seek(bound.offset)
 
     async def _validate(self, partitions: list[Partition]) -> None:
         """See that the log has what was read, wherever a new leader may not have it (KIP-320)."""
         checked: dict[TopicPartition, tuple[Partition, int, int]] = {}
-        for one in partitions:
-            topic = self._topics.infos.get(one.place.topic)
-            info = None if topic is None else topic.partitions.get(one.place.partition)
-            if info is not None and one.offset >= 0 and info.epoch > one.leader_epoch:
-                if one.fetch_epoch < 0:
-                    one.leader_epoch = info.epoch
+        for partition in partitions:
+            topic = self._topics.infos.get(partition.place.topic)
+            info = None if topic is None else topic.partitions.get(partition.place.partition)
+            if info is not None and partition.offset >= 0 and info.epoch > partition.leader_epoch:
+                if partition.fetch_epoch < 0:
+                    partition.leader_epoch = info.epoch
                 else:
-                    checked[one.place] = one, one.seeks, info.epoch
+                    checked[partition.place] = partition, partition.seeks, info.epoch
         if not checked:
             return
-        epochs = {place: one.fetch_epoch for place, (one, _, _) in checked.items()}
-        found = await offsets.epoch_ends(self._client, self._topics, epochs)
-        self._take_errors(found.errors)
+        epochs = {place: partition.fetch_epoch for place, (partition, _, _) in checked.items()}
+        results = await offsets.epoch_ends(self._client, self._topics, epochs)
+        self._take_errors(results.errors)
         for place, (partition, seeks, epoch) in checked.items():
-            if partition.seeks != seeks or place in found.errors:
+            if partition.seeks != seeks or place in results.errors:
                 continue
-            _, end = found.values.get(place, (0, partition.fetch_offset))
+            _, end = results.values.get(place, (0, partition.fetch_offset))
             partition.leader_epoch = epoch
             if end >= partition.fetch_offset:
                 continue

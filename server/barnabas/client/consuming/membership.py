@@ -50,7 +50,7 @@ class Host(Protocol):
         """Wait until the program asks for more."""
 
     def fail(self, error: ClientError) -> None:
-        """Let the program have an error that ends the membership."""
+        """Raise an error that ends the membership from the program's next call."""
 
 
 class Subscription:
@@ -64,8 +64,8 @@ class Subscription:
         """Return the names of the topics, as far as they are known."""
         if self.pattern is None:
             return self.names
-        found = self.pattern.match
-        return frozenset(name for name, info in watch.infos.items() if found(name) and not info.is_internal)
+        matches = self.pattern.match
+        return frozenset(name for name, info in watch.infos.items() if matches(name) and not info.is_internal)
 
 
 class Membership(ABC):
@@ -100,11 +100,11 @@ class Membership(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """Let the membership look at its subscription, and at the topics, again."""
+        """Wake the membership: its subscription or the topics may have changed."""
 
     @abstractmethod
     def rejoin(self) -> None:
-        """Let the member join again, because the coordinator does not know it any more."""
+        """Make the member join again: the coordinator does not know it any more."""
 
     @abstractmethod
     async def run(self) -> None:

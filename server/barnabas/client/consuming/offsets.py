@@ -1,6 +1,6 @@
 """Requests for offsets: of the log by time, of a group, of leader epochs.
 
-The rule: each asks once, grouped by who has to answer; whether to ask again is the caller's to decide.
+The rule: each asks once, with one request for each broker; retries are the caller's decision.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ async def list_offsets(
     client: Client, topics: TopicWatch, times: Mapping[TopicPartition, int], *, committed_only: bool
 ) -> Found[OffsetAndTimestamp | None]:
     """Look for an offset for each partition and time; None where no record is so new. Raises ClientError."""
-    found = Found[OffsetAndTimestamp | None]()
+    results = Found[OffsetAndTimestamp | None]()
     doing = "asking for an offset of"
-    for leader, places in _by_leader(topics, times, found, doing).items():
+    for leader, places in _by_leader(topics, times, results, doing).items():
         connection = await client.broker(leader)
         version = connection.version_of(_LIST_OFFSETS, LIST_OFFSETS_VERSION_MAX)
         request = ListOffsetsRequest(replica_id=-1)
@@ -73,11 +73,11 @@ async def list_offsets(
         for topic_answer in response.topics:
             for answer in topic_answer.partitions:
                 place = TopicPartition(topic_answer.name, answer.partition_index)
-                if found.note(topics, place, answer.error_code, doing):
+                if results.note(topics, place, answer.error_code, doing):
                     offset = answer.offset if version else (answer.old_style_offsets or [-1])[0]
                     there = OffsetAndTimestamp(offset, answer.timestamp, answer.leader_epoch)
-                    found.values[place] = there if offset >= 0 else None
-    return found
+                    results.values[place] = there if offset >= 0 else None
+    return results
 
 
 async def epoch_ends(
@@ -87,9 +87,9 @@ async def epoch_ends(
 
     Leaves out what brokers before 2.1 say of that to consumers, which is nothing.
     """
-    found = Found[tuple[int, int]]()
+    results = Found[tuple[int, int]]()
     doing = "asking where an epoch ends in"
-    for leader, places in _by_leader(topics, epochs, found, doing).items():
+    for leader, places in _by_leader(topics, epochs, results, doing).items():
         connection = await client.broker(leader)
         if connection.versions.get(_EPOCHS, (0, -1))[1] < 3:
             continue  # before version 3 only brokers may ask
@@ -107,15 +107,15 @@ async def epoch_ends(
         for topic_answer in response.topics:
             for answer in topic_answer.partitions:
                 place = TopicPartition(topic_answer.topic, answer.partition)
-                if found.note(topics, place, answer.error_code, doing):
-                    found.values[place] = answer.leader_epoch, answer.end_offset
-    return found
+                if results.note(topics, place, answer.error_code, doing):
+                    results.values[place] = answer.leader_epoch, answer.end_offset
+    return results
 
 
 def _by_leader(
-    topics: TopicWatch, places: Iterable[TopicPartition], found: Found[Any], doing: str
+    topics: TopicWatch, places: Iterable[TopicPartition], results: Found[Any], doing: str
 ) -> dict[int, list[TopicPartition]]:
-    """Group partitions by their leaders; those without one are errors of `found`."""
+    """Group partitions by their leaders; those without one are errors of `results`."""
     grouped: dict[int, list[TopicPartition]] = {}
     for place in places:
         info = topics.infos.get(place.topic)
@@ -125,7 +125,7 @@ def _by_leader(
         else:
             is_known = info is not None and place.partition in info.partitions
             code = topics.errors.get(place.topic, 0) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            found.note(topics, place, ErrorCode.LEADER_NOT_AVAILABLE if is_known else code, doing)
+            results.note(topics, place, ErrorCode.LEADER_NOT_AVAILABLE if is_known else code, doing)
     return grouped
 
 
@@ -159,15 +159,15 @@ async def committed(
     answer: Any = response.groups[0] if version >= 8 else response
     doing = f"asking for offsets of group {group.group_id!r}"
     _check_group(client, group, answer.error_code, doing)
-    found = {}
+    offsets = {}
     for topic in answer.topics:
         for part in topic.partitions:
             _check_group(client, group, part.error_code, doing)
             if part.committed_offset >= 0:
-                found[TopicPartition(topic.name, part.partition_index)] = OffsetAndMetadata(
+                offsets[TopicPartition(topic.name, part.partition_index)] = OffsetAndMetadata(
                     part.committed_offset, part.committed_leader_epoch, part.metadata or ""
                 )
-    return found
+    return offsets
 
 
 async def commit(

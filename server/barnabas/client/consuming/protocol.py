@@ -25,10 +25,10 @@ AssignmentData = assignment_data.ConsumerProtocolAssignment
 
 def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Group partitions by topic, both in order."""
-    found: dict[str, list[int]] = {}
+    grouped: dict[str, list[int]] = {}
     for topic, partition in sorted(places):
-        found.setdefault(topic, []).append(partition)
-    return found
+        grouped.setdefault(topic, []).append(partition)
+    return grouped
 
 
 def encode_subscription(

@@ -39,19 +39,19 @@ class FetchSession:
         self._known: dict[TopicPartition, Wanted] = {}
 
     def ask(
-        self, wanted: Mapping[TopicPartition, Wanted]
+        self, fetches: Mapping[TopicPartition, Wanted]
     ) -> tuple[dict[TopicPartition, Wanted], dict[TopicPartition, bytes]]:
         """Return what the next request names, and what it takes out: partitions with the ids of their topics."""
-        before, self._known = self._known, dict(wanted)
+        before, self._known = self._known, dict(fetches)
         if self.epoch == FIRST:
             return self._known, {}
         # A topic that was made again is another one: out with the old, in with the new.
         removed = {
             place: old.topic_id
             for place, old in before.items()
-            if place not in wanted or wanted[place].topic_id != old.topic_id
+            if place not in fetches or fetches[place].topic_id != old.topic_id
         }
-        return {place: new for place, new in wanted.items() if before.get(place) != new}, removed
+        return {place: new for place, new in fetches.items() if before.get(place) != new}, removed
 
     def answered(self, session_id: int, error_code: int) -> None:
         """Take up the answer."""

@@ -86,7 +86,7 @@ class ConsumerSettings:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> ConsumerSettings:
-        """Read settings by the names that Kafka and librdkafka give them; others are left alone. Raises ValueError."""
+        """Read settings by their names in Kafka and librdkafka; other names are ignored. Raises ValueError."""
         return cls(**read_named(_READERS, settings))
 
 
@@ -99,10 +99,10 @@ def _assignors(text: str) -> tuple[str, ...]:
     names = []
     for part in text.split(","):
         name = part.strip()
-        found = [known for known, one in ASSIGNORS.items() if name in (known, one.java_class)]
-        if not found:
+        matching = [assignor for assignor, entry in ASSIGNORS.items() if name in (assignor, entry.java_class)]
+        if not matching:
             raise ValueError(f"assignors are {', '.join(ASSIGNORS)}")
-        names += found
+        names += matching
     return tuple(names)
 
 

@@ -13,9 +13,11 @@ from barnabas.client.values import TopicPartition
 
 
 def assign(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
-    """Return who gets what."""
-    ordered = sorted(members, key=lambda one: one.id)
-    subscribers = {topic: [one.id for one in ordered if topic in one.topics] for topic in sorted(counts)}
+    """Return the partitions of each member, by member id."""
+    ordered = sorted(members, key=lambda member: member.id)
+    subscribers = {
+        topic: [member.id for member in ordered if topic in member.topics] for topic in sorted(counts)
+    }
     everything = [
         TopicPartition(topic, number)
         for topic in sorted(counts)
@@ -23,13 +25,13 @@ def assign(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
         for number in range(counts[topic])
     ]
     assignment = _kept(ordered, counts)
-    if is_alike := len({one.topics.intersection(counts) for one in ordered}) == 1:
+    if is_alike := len({member.topics.intersection(counts) for member in ordered}) == 1:
         _trim(assignment, len(everything))
     taken = {place for places in assignment.values() for place in places}
     free = [place for place in everything if place not in taken]
     # Those that few may have come first: others find room elsewhere.
-    for place in sorted(free, key=lambda one: len(subscribers[one.topic])):
-        least = min(subscribers[place.topic], key=lambda one: (len(assignment[one]), one))
+    for place in sorted(free, key=lambda place: len(subscribers[place.topic])):
+        least = min(subscribers[place.topic], key=lambda member_id: (len(assignment[member_id]), member_id))
         assignment[least].append(place)
     if not is_alike:
         _balance(assignment, subscribers)
@@ -64,7 +66,7 @@ def _trim(assignment: Assignment, count: int) -> None:
     """Take from each member what is more than its share, where all may have everything."""
     share, more = divmod(count, len(assignment))
     # Those with the most keep the larger shares: that moves the least.
-    for member_id in sorted(assignment, key=lambda one: (-len(assignment[one]), one)):
+    for member_id in sorted(assignment, key=lambda member: (-len(assignment[member]), member)):
         limit = share + (more > 0)
         if len(assignment[member_id]) >= limit and more > 0:
             more -= 1
@@ -74,14 +76,14 @@ def _trim(assignment: Assignment, count: int) -> None:
 def _balance(assignment: Assignment, subscribers: Mapping[str, list[str]]) -> None:
     """Move partitions for as long as one member has two more than another that may have them too.
 
-    That ends: each move lets the sum of the squares of all shares become smaller.
+    That ends: each move decreases the sum of the squares of all shares.
     """
     is_moving = True
     while is_moving:
         is_moving = False
-        for giver in sorted(assignment, key=lambda one: (-len(assignment[one]), one)):
+        for giver in sorted(assignment, key=lambda member: (-len(assignment[member]), member)):
             for place in sorted(assignment[giver]):
-                taker = min(subscribers[place.topic], key=lambda one: (len(assignment[one]), one))
+                taker = min(subscribers[place.topic], key=lambda member: (len(assignment[member]), member))
                 if len(assignment[giver]) > len(assignment[taker]) + 1:
                     assignment[giver].remove(place)
                     assignment[taker].append(place)

@@ -1,4 +1,4 @@
-"""Identity of an idempotent producer: its id, and its epoch, which grows where sequences have to begin anew.
+"""Identity of an idempotent producer: its id, and its epoch, which grows where sequences restart.
 
 The rule: the epoch of a producer without transactions is its own to raise (KIP-360); a new id is asked for only at the
 start and when the epochs are used up.

@@ -1,6 +1,6 @@
 """Memory of the records of a producer that are not acknowledged yet.
 
-The rule: a record has its room before it is put into a batch, and those who wait for room get it in turn.
+The rule: a record has its room before it is put into a batch, and waiting tasks get room in turn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RECORD_OVERHEAD = 256
 
 
 class Memory:
-    """Room for records; who waits for some gets it in turn."""
+    """Room for records, in bytes; waiting tasks get it in turn."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -26,7 +26,7 @@ class Memory:
 
     @property
     def is_scarce(self) -> bool:
-        """True while somebody waits."""
+        """True while tasks wait for room."""
         return bool(self._waiting)
 
     def reserve_nowait(self, size: int) -> None:
@@ -37,16 +37,16 @@ class Memory:
 
     async def reserve(self, size: int, timeout_s: float) -> None:
         """Take some room once there is some. Raises BufferFullError."""
-        given = trio.Event()
-        place = size, given
+        granted = trio.Event()
+        place = size, granted
         self._waiting.append(place)
         try:
             with trio.fail_after(timeout_s):
-                await given.wait()
+                await granted.wait()
         except trio.TooSlowError:
             raise BufferFullError(f"the buffer stayed full for {timeout_s:g} s") from None
         except trio.Cancelled:
-            if given.is_set():
+            if granted.is_set():
                 self.release(size)
             raise
         finally:
@@ -62,9 +62,9 @@ class Memory:
 
     def _give(self) -> None:
         while self._waiting and self.used_bytes + self._waiting[0][0] <= self.limit_bytes:
-            size, given = self._waiting.popleft()
+            size, granted = self._waiting.popleft()
             self.used_bytes += size
-            given.set()
+            granted.set()
 
 
 def memory_of(key: bytes | None, value: bytes | None, headers: Any) -> int:

@@ -140,14 +140,14 @@ class Batch:
         return join_batch(header, self.payload)
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Return two batches with the records of this one, whose deliveries they take over."""
+        """Return two batches with the records of this one; they take over its deliveries."""
         records = list(iter_body(bytes(self.body), self.count, 0, self.first_timestamp_ms))
         middle = self.count // 2
         parts = tuple(Batch(self.outbox, (*self.number, half), self.created_at) for half in (0, 1))
-        for part, found in zip(parts, (records[:middle], records[middle:]), strict=True):
+        for part, moved in zip(parts, (records[:middle], records[middle:]), strict=True):
             part.producer, part.sequence = self.producer, self.sequence
             part.attempts, part.was_restarted = self.attempts, self.was_restarted
-            for record in found:
+            for record in moved:
                 delivery = self.deliveries[record.offset]
                 part.append(record.key, record.value, record.headers, record.timestamp, 0)
                 delivery.batch, delivery.index = part, part.count - 1
@@ -160,14 +160,14 @@ class Batch:
         return first, second
 
     def end(self, failure: ClientError | None = None) -> None:
-        """Note what became of the records, and wake who waits for them."""
+        """Record the outcome of the batch, and wake the tasks that wait for it."""
         self.failure = failure
         self.is_done = True
         self.body, self.payload = bytearray(), None
         self.done.set()
 
     def give_way(self) -> None:
-        """Wake who waits, because the deliveries belong to other batches now."""
+        """Wake the waiting tasks, because the deliveries belong to other batches now."""
         self.done.set()
 
 
@@ -213,7 +213,7 @@ class Outbox:
         return batch
 
     def put_back(self, batch: Batch) -> None:
-        """Let a batch be sent again, in its place."""
+        """Queue a batch again, in its place."""
         if not self.queue or self.queue[0].number > batch.number:
             self.queue.appendleft(batch)
             return
@@ -297,7 +297,7 @@ class Outbox:
     def needs_restart(self) -> bool:
         """Say whether only a new epoch helps: a batch that has failed left a gap, and nothing is under way.
 
-        Where it turns out that there is no gap, the partition goes on.
+        Where it turns out that there is no gap, the partition continues without one.
         """
         if not self.is_unresolved or self.unacknowledged:
             return False

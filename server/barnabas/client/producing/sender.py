@@ -70,7 +70,7 @@ class Sender:
         self.outboxes: dict[tuple[str, int], Outbox] = {}
         self.incomplete: dict[Batch, None] = {}
         self.unseen: dict[Batch, None] = {}
-        """Batches that have failed, while nobody may have asked for them."""
+        """Batches that have failed, until the program has read the failure."""
         self.flushers = 0
         """Tasks that want everything sent now."""
         self._client = client
@@ -82,7 +82,7 @@ class Sender:
         self._codec = CODECS_BY_NAME[settings.compression]
 
     def wake(self) -> None:
-        """Let the sender look again: there is something to send, or the state has changed."""
+        """Wake the sender: there is something to send, or the state has changed."""
         self._wakes.set()
 
     async def run(self) -> None:
@@ -117,7 +117,7 @@ class Sender:
                 if leader >= 0:
                     due.setdefault(leader, []).append(batch)
                 else:
-                    # Metadata is on its way, which wakes nobody here.
+                    # Metadata is on its way; its arrival does not wake the sender.
                     next_look = min(next_look, now + self._client.settings.retry_backoff_ms / 1000)
         for leader, batches in due.items():
             broker = self._brokers.setdefault(leader, _Broker())
@@ -245,7 +245,9 @@ class Sender:
                 self._complete(batch, -1, -1)
             return
         answers = {
-            (topic.name, one.index): one for topic in response.responses for one in topic.partition_responses
+            (topic.name, partition.index): partition
+            for topic in response.responses
+            for partition in topic.partition_responses
         }
         for batch in batches:
             answer = answers.get((batch.outbox.topic, batch.outbox.index))
@@ -277,7 +279,7 @@ class Sender:
             self.fail(batch, error, _single_failures(batch, answer))
 
     def _settle_error(self, batch: Batch, error: ClientError) -> None:
-        """Settle a batch that nobody has answered for."""
+        """Settle a batch that got no answer."""
         self._has_returned(batch)
         if batch.is_done:
             return
@@ -344,14 +346,14 @@ class Sender:
     # --- for the producer -----------------------------------------------------------------------------------
 
     def drop(self, batches: Iterable[Batch], error: ClientError) -> None:
-        """Give up batches that were never sent; nobody has to ask for them."""
+        """Give up batches that were never sent; their failures count as read."""
         for batch in batches:
             batch.is_seen = True
             batch.outbox.queue.remove(batch)
             self._end(batch, error)
 
     def first_unseen(self) -> ClientError | None:
-        """Return the first failure that nobody has asked for, and forget all of them."""
+        """Return the first failure that the program has not read, and forget all of them."""
         failures = [batch.failure for batch in self.unseen if not batch.is_seen]
         self.unseen.clear()
         return failures[0] if failures else None
@@ -360,9 +362,9 @@ class Sender:
 def _single_failures(batch: Batch, answer: PartitionResponse) -> dict[int, ClientError]:
     """Return the failures of single records that the broker names (KIP-467); the others fail with the batch."""
     failures: dict[int, ClientError] = {}
-    for one in answer.record_errors:
-        message = one.batch_index_error_message or answer.error_message
-        failures[one.batch_index] = ResponseError(
+    for failure in answer.record_errors:
+        message = failure.batch_index_error_message or answer.error_message
+        failures[failure.batch_index] = ResponseError(
             answer.error_code, f"appending a record to {batch.outbox}", message
         )
     return failures

@@ -21,7 +21,7 @@ class ProducerSettings:
     """Settings of a producer; times in ms, sizes in bytes."""
 
     acks: int = -1
-    """Replicas that must have a record before it is acknowledged: -1 all in-sync replicas, 1 the leader, 0 nobody."""
+    """Replicas that must have a record before it is acknowledged: -1 all in-sync replicas, 1 the leader, 0 none."""
     linger_ms: float = 5
     """For how long a batch that is not full waits for more records."""
     batch_bytes: int = 128 << 10
@@ -66,11 +66,11 @@ class ProducerSettings:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> ProducerSettings:
-        """Read settings by the names that Kafka and librdkafka give them; others are left alone. Raises ValueError."""
-        found = read_named(_READERS, settings)
-        if found.get("acks", -1) != -1 and "enable.idempotence" not in settings:
-            found["is_idempotent"] = False  # as Kafka: acks decides where idempotence was not asked for
-        return cls(**found)
+        """Read settings by their names in Kafka and librdkafka; other names are ignored. Raises ValueError."""
+        fields = read_named(_READERS, settings)
+        if fields.get("acks", -1) != -1 and "enable.idempotence" not in settings:
+            fields["is_idempotent"] = False  # as Kafka: acks decides where idempotence was not asked for
+        return cls(**fields)
 
 
 def _acks(text: str) -> int:

@@ -182,8 +182,9 @@ class Transactions(Identity):
         def prepare(connection: Connection) -> int:
             self.is_v2 = connection.features.get(FEATURE, 0) >= V2
             version = connection.version_of(22, INIT_PRODUCER_ID_VERSION_MAX)
-            known = version >= 3  # before that, the epoch is raised without being told which one there was
-            request.producer_id, request.producer_epoch = (producer_id, epoch) if known else NO_PRODUCER
+            # Before version 3, the epoch is raised without being told which one there was.
+            producer = (producer_id, epoch) if version >= 3 else NO_PRODUCER
+            request.producer_id, request.producer_epoch = producer
             return version
 
         response = await self._ask(self._id, TRANSACTION, request, prepare)
@@ -262,8 +263,10 @@ class Transactions(Identity):
 
         def codes(response: Any) -> set[int]:
             topics = response.results_by_topic_v3_and_below
-            found = {part.partition_error_code for topic in topics for part in topic.results_by_partition}
-            return (found - {ErrorCode.OPERATION_NOT_ATTEMPTED}) or {0}
+            error_codes = {
+                part.partition_error_code for topic in topics for part in topic.results_by_partition
+            }
+            return (error_codes - {ErrorCode.OPERATION_NOT_ATTEMPTED}) or {0}
 
         self._has_begun = True
         version_max = ADD_PARTITIONS_VERSION_MAX
@@ -276,7 +279,7 @@ class Transactions(Identity):
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Let the transaction commit offsets of a group. Raises ClientError; the transaction has failed then."""
+        """Add offsets of a group to the transaction. Raises ClientError; the transaction has failed then."""
         try:
             with self._patience(f"committing offsets of {group.group_id!r}"):
                 if not self.is_v2 and group.group_id not in self._groups:

@@ -1,7 +1,7 @@
 """A whole broker, unchanged, on a host of a simulated world: started, killed, cut off from power, started again.
 
-The rule: whoever is killed does nothing more that anybody sees. Its connections break and its addresses are free at
-once, and what its last tasks still do while they are cancelled, they do to a disk that nobody looks at.
+The rule: a broker that is killed has no more effects. Its connections break and its addresses are free at once, and
+what its last tasks still do while they are cancelled, they do to a disk that is thrown away.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 class BudgetClock:
-    """A clock for budgets: time passes by chance, so that in some run long work gives way at each of its checkpoints."""
+    """A clock for budgets: time passes by chance, so that in some run long work yields at each of its checkpoints."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -104,7 +104,7 @@ class SimulatedBroker:
 
     async def start(self) -> Broker:
         """Start a broker on what the disk holds, and return it when it serves. Raises StorageError, StartupError."""
-        if self._is_stopping:  # whoever asked for that may have been cancelled before it was done
+        if self._is_stopping:  # the task that asked for it may have been cancelled before
             await self._ended.wait()
             self._is_stopping = False
         self._scope, self._ended = trio.CancelScope(), trio.Event()
@@ -189,7 +189,7 @@ class SimulatedBroker:
 
 @contextmanager
 def quiet_logs() -> Iterator[None]:
-    """Let the broker's lines of the log go while this lasts: a history of crashes is full of them."""
+    """Discard the broker's log lines for the block: a history of crashes is full of them."""
     logger = logging.getLogger("barnabas")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,6 +1,6 @@
 """The clock of a simulated run, and the queue of its events: what happens at a set moment, in the order of the moments.
 
-The rule: whoever waits for a moment is parked until an event wakes it, with neither a cancel scope nor another task: a
+The rule: a task that waits for a moment is parked until an event wakes it, with neither a cancel scope nor another task: a
 simulated world does little else, and each of those costs as much as the work of a small request.
 """
 
@@ -22,9 +22,9 @@ TURNS_PER_LOOK = 256
 
 
 class VirtualClock(trio.abc.Clock):
-    """A clock that stands still until nobody can run, and then jumps to the next deadline or event.
+    """A clock that stands still until no task can run, and then jumps to the next deadline or event.
 
-    Trio asks how long it may sleep only when nobody can run. Its own MockClock jumps after another turn of the loop.
+    Trio asks how long it may sleep only when no task can run. Its own MockClock jumps after another turn of the loop.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class SimulatedIO:
         return ()
 
     def process_events(self, events: Any) -> None:
-        """Let the clock's events happen, and wake who waits for the system's."""
+        """Run the clock's events, and wake the tasks that wait for the system's."""
         self._clock.act()
         if events:
             self._real.process_events(events)
@@ -129,7 +129,7 @@ class Waiters:
         return bool(self._tasks)
 
     async def wait(self) -> None:
-        """Wait until somebody calls `wake`."""
+        """Park the task until `wake` is called."""
         task = trio.lowlevel.current_task()
 
         def abort(_: object) -> Abort:
@@ -140,7 +140,7 @@ class Waiters:
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     def wake(self) -> None:
-        """Let all who wait go on."""
+        """Wake all parked tasks."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             trio.lowlevel.reschedule(task)

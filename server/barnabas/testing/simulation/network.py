@@ -2,7 +2,7 @@
 
 The rule: what TCP promises holds (bytes arrive in order, once, or the connection breaks), and nothing else does: how
 long they take, in which pieces they come, and whether the two ends learn of a break together is drawn at random.
-Hosts are names. Whoever is cut off does not learn of it but by silence, unless the cut resets connections.
+Hosts are names. A host that is cut off learns of it by silence alone, unless the cut resets connections.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _Pipe:
         self._size += len(piece)
 
     def _wake_readers_in_time(self) -> None:
-        """Have those who wait woken when the next piece arrives; before there is something they need not run."""
+        """Schedule a wake-up of the readers for the arrival of the next piece; before that they need not run."""
         if not self._underway or self._network.is_cut(self._source, self._target):
             return
         arrival_s = self._underway[0][0]
@@ -102,7 +102,7 @@ class _Pipe:
         self.look_again()
 
     def look_again(self) -> None:
-        """Have those who wait look again: a cut has begun or ended."""
+        """Wake readers and writers: a cut has begun or ended."""
         self._readers.wake()
         self._writers.wake()
 
@@ -183,7 +183,7 @@ class SimulatedTransport:
                 return data
 
     def is_only_readable(self, seconds: float) -> bool:  # noqa: ARG002
-        """Return False: in a simulated world everybody waits for the event loop, whose order a seed decides."""
+        """Return False: in a simulated world all tasks wait for the event loop; a seed decides its order."""
         return False
 
     async def wait_readable(
@@ -197,13 +197,13 @@ class SimulatedTransport:
         await self._incoming.wait_arrived()
 
     def expect(self, size: int) -> None:
-        """Do nothing: whoever waits here is woken by whatever comes."""
+        """Do nothing: any data that arrives wakes a reader."""
 
     def wake(self) -> None:
-        """Do nothing: whoever waits here may go on waiting."""
+        """Do nothing: a reader may keep waiting."""
 
     def receive_now(self, view: memoryview) -> int | None:
-        """Read what is there into `view`."""
+        """Read what has arrived into `view`."""
         self._check()
         data = self._incoming.take_now(len(view))
         if data is None:
@@ -222,7 +222,7 @@ class SimulatedTransport:
         return len(taken)
 
     async def send(self, chunks: list[Chunk]) -> None:
-        """Send all chunks in order, at once as a socket does; nobody else runs meanwhile where there is room for all."""
+        """Send all chunks in order, at once as a socket does; where there is room for all, no other task runs meanwhile."""
         pieces: list[bytes | bytearray | memoryview] = []
         for chunk in chunks:
             assert not isinstance(chunk, FileRegion), "a simulated disk has no files that a kernel could send"
@@ -281,7 +281,7 @@ class SimulatedStream(trio.abc.Stream):
         self.transport = transport
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes; nobody else runs meanwhile where there is room for them."""
+        """Send bytes; where there is room for them, no other task runs meanwhile."""
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
             await self.transport.send_bytes(bytes(data))
@@ -317,11 +317,11 @@ class SimulatedAcceptor:
         self._is_closed = False
 
     def listen(self) -> None:
-        """Let connections come in."""
+        """Accept connections from now on."""
         self.is_listening = True
 
     def offer(self, transport: SimulatedTransport) -> None:
-        """Let somebody in."""
+        """Queue a connection, to be accepted."""
         self._waiting.append(transport)
         self._changed.set()
 
@@ -339,21 +339,21 @@ class SimulatedAcceptor:
         return self._waiting.popleft() if self._waiting else None
 
     def vanish(self) -> None:
-        """Stop listening without a word to who waits here; who has not been accepted is reset."""
-        if self._network.acceptors.get(self.address) is self:  # not the one of whoever came after it
+        """Stop listening without waking the waiting task; connections not yet accepted are reset."""
+        if self._network.acceptors.get(self.address) is self:  # not that of a successor
             del self._network.acceptors[self.address]
         while self._waiting:
             self._waiting.popleft().reset()
 
     def close(self) -> None:
-        """Stop listening; who has not been accepted is reset."""
+        """Stop listening; connections not yet accepted are reset."""
         self.vanish()
         self._is_closed = True
         self._changed.set()
 
 
 class SimulatedNetwork:
-    """All hosts and what is between them. Lifecycle: made inside the run whose clock it goes by."""
+    """All hosts and what is between them. Lifecycle: made inside the run that it takes its clock from."""
 
     def __init__(self, random: Random, clock: VirtualClock, weather: Weather | None = None) -> None:
         self.random = random
@@ -388,22 +388,22 @@ class SimulatedNetwork:
         """End all cuts."""
         self._cuts.clear()
         self._healed.wake()
-        for _, _, one, other in self._connections:
-            for transport in (one, other):
+        for _, _, dialled, accepted in self._connections:
+            for transport in (dialled, accepted):
                 transport._incoming.look_again()
 
     def reset(self, choose: Callable[[str, str], bool] = lambda *_: True) -> None:
         """Break the open connections of which `choose` says so, given the host that dialled and the one that accepted."""
-        left = []
+        kept = []
         for entry in self._connections:
             if choose(entry[0], entry[1]):
                 entry[2].reset()
             else:
-                left.append(entry)
-        self._connections = left
+                kept.append(entry)
+        self._connections = kept
 
     def crash(self, name: str) -> None:
-        """Let a host vanish: its addresses are free, its connections break."""
+        """Crash a host: its addresses are free, its connections break."""
         for acceptor in [one for one in self.acceptors.values() if one.address[0] == name]:
             acceptor.vanish()
         self.reset(lambda dialled, accepted: name in (dialled, accepted))
@@ -416,7 +416,7 @@ class SimulatedNetwork:
     # --- connecting -----------------------------------------------------------------------------------------
 
     def free_port(self) -> int:
-        """Return a port that nobody has had."""
+        """Return a port that was never used."""
         self._next_port += 1
         return self._next_port
 

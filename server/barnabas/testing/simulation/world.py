@@ -1,7 +1,7 @@
 """One simulated run: a virtual clock, an order of tasks, and an environment for each host, all from one seed.
 
 The rule: the same seed and the same program lead to the same history, whatever machine it runs on. Nothing in a
-simulated world may wait for the real one: trio's clock jumps to the next deadline as soon as nobody can run.
+simulated world may wait for the real one: trio's clock jumps to the next deadline as soon as no task can run.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SimulatedEntropy:
 
 
 class SimulatedThreads:
-    """Threads that take a random time and do their work at one moment of it, while nobody else runs."""
+    """Threads that take a random time and do their work at one moment of it, while no task runs."""
 
     def __init__(self, random: Random, sleep: Callable[[float], Awaitable[object]] | None = None) -> None:
         """`sleep` waits for so many seconds, also when cancelled; without it that is trio's."""
@@ -119,7 +119,7 @@ class WallClock:
         return BEGIN_MS + self._offset_ms + int(self._clock.now_s * 1000)
 
     def step(self, by_ms: int) -> None:
-        """Let the clock jump."""
+        """Step the clock."""
         self._offset_ms += by_ms
 
 
@@ -177,7 +177,7 @@ def run_world(
 
 
 def _take_events_of(clock: VirtualClock) -> None:
-    """Let the running loop take the clock's events, and look for real ones now and then only."""
+    """Make the running loop take the clock's events, and poll for real ones only now and then."""
     from trio._core import _run
 
     runner = _run.GLOBAL_RUN_CONTEXT.runner
@@ -186,7 +186,7 @@ def _take_events_of(clock: VirtualClock) -> None:
 
 @contextmanager
 def _order_of_tasks(seed: int) -> Iterator[None]:
-    """Let the seed decide in which order trio runs tasks that could run at the same time."""
+    """Draw the order of tasks that are ready in the same turn of trio's loop from the seed."""
     from trio._core import _run
 
     before = _run._ALLOW_DETERMINISTIC_SCHEDULING, _run._r

@@ -1,8 +1,8 @@
 """A ZooKeeper in memory for several sessions in one event loop, which delays, loses and expires as a seed says.
 
 The rule: what ZooKeeper promises holds (a session's requests are carried out in its order, its answers come in that
-order, `multi` is atomic, a watch is called once), and nothing else does: how long all of it takes, whether a write whose
-answer was lost has happened, when a session ends, and whether a watch or the answer with the new data comes first.
+order, `multi` is atomic, a watch is called once), and nothing else does: how long all of it takes, whether a write with a
+lost answer has happened, when a session ends, and whether a watch or the answer with the new data comes first.
 By default nothing takes time and nothing is lost.
 """
 
@@ -47,9 +47,9 @@ class SimulatedZooKeeper:
 
     def session(self) -> SimulatedSession:
         """Return a client that is connected."""
-        made = SimulatedSession(self)
-        made.begin()
-        return made
+        session = SimulatedSession(self)
+        session.begin()
+        return session
 
     def dump(self) -> dict[str, bytes]:
         """Return the data of all znodes by path."""
@@ -70,13 +70,13 @@ class SimulatedZooKeeper:
             self._tree.observers.remove(observer)
 
     def stop(self) -> None:
-        """Let nobody reach a server until `start`; sessions do not expire meanwhile, as without a quorum."""
+        """Make all servers unreachable until `start`; sessions do not expire meanwhile, as without a quorum."""
         self.is_down = True
         for session in list(self._sessions.values()):
             session.disconnect()
 
     def start(self) -> None:
-        """Serve again; who was disconnected connects, also if its session has ended."""
+        """Serve again; disconnected clients connect, also those with an ended session."""
         self.is_down = False
         waiting, self._waiting = self._waiting, {}
         for session in {**dict.fromkeys(self._sessions.values()), **waiting}:
@@ -99,7 +99,7 @@ class SimulatedZooKeeper:
         return self._last_session_id
 
     def is_alive(self, session_id: int) -> bool:
-        """Say whether a session goes on."""
+        """Say whether a session is alive."""
         return session_id in self._sessions
 
     def end(self, session_id: int) -> None:
@@ -176,9 +176,8 @@ class SimulatedZooKeeper:
         if number == self._acts:  # nothing has come before it meanwhile
             heapq.heappop(self._due)[2]()
             self._acts_s = math.inf
-            self._act_in_time(
-                clock
-            )  # in another turn: whoever got an answer runs before the next one has its own
+            # In another turn: the task that got an answer runs before the next answer.
+            self._act_in_time(clock)
 
     async def _run(self) -> None:
         while self._due:
@@ -189,7 +188,7 @@ class SimulatedZooKeeper:
                     await self._changed.wait()
                 continue
             heapq.heappop(self._due)[2]()
-            await trio.lowlevel.checkpoint()  # whoever got an answer runs before the next one has its own
+            await trio.lowlevel.checkpoint()  # the task that got an answer runs before the next answer
         self._is_running = False
 
 

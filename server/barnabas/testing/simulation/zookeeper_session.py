@@ -62,7 +62,7 @@ class Servers(Protocol):
         """Return the id of a new session."""
 
     def is_alive(self, session_id: int) -> bool:
-        """Say whether a session goes on."""
+        """Say whether a session is alive."""
 
     def end(self, session_id: int) -> None:
         """End a session."""
@@ -146,15 +146,15 @@ class SimulatedSession(TrackedSession):
             self._server.after(self._server.delay(self._server.weather.reconnect_max_s), connect)
 
     def lose_next_answer(self) -> None:
-        """Let the next write happen, and the connection break before its answer; it is made again soon."""
+        """Break the connection after the next write, before its answer; the client reconnects soon."""
         self._lost_next = "answer"
 
     def lose_next_request(self) -> None:
-        """Let the connection break before the next write happens; it is made again soon."""
+        """Break the connection before the next write; the client reconnects soon."""
         self._lost_next = "request"
 
     def kill(self) -> None:
-        """Let the client vanish, as a process that is killed: its session expires after its time-out."""
+        """Kill the client, as a process: its session expires after its time-out."""
         self._listeners.clear()
         self._is_closed = True
         self.disconnect()
@@ -183,8 +183,8 @@ class SimulatedSession(TrackedSession):
 
     def _fail_all(self, error: ZooKeeperError) -> None:
         pending, self._pending = self._pending, {}
-        for one in pending:
-            one.fail(error)
+        for request in pending:
+            request.fail(error)
 
     # requests
 
@@ -261,8 +261,8 @@ class SimulatedSession(TrackedSession):
             owner = self._session_id if ephemeral else 0
             return self._server.tree.create(path, data, owner, sequence=sequence, parents=parents)
 
-        made: tuple[str, Stat] = await self._ask(work, is_write=True)
-        return made
+        created: tuple[str, Stat] = await self._ask(work, is_write=True)
+        return created
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         """Return a znode's data."""
@@ -272,24 +272,24 @@ class SimulatedSession(TrackedSession):
             self._server.tree.watch(path, self._session_id, watch)
             return node.data, node.stat()
 
-        found: tuple[bytes, Stat] = await self._ask(work, is_write=False)
-        return found
+        node_data: tuple[bytes, Stat] = await self._ask(work, is_write=False)
+        return node_data
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Return the data of many znodes, None for those that are not there."""
-        found: list[tuple[bytes, Stat] | None] = []
+        nodes_data: list[tuple[bytes, Stat] | None] = []
         nodes = self._server.tree.nodes
 
         def work(path: str) -> None:
             node = nodes.get(path)
-            found.append(None if node is None else (node.data, node.stat()))
+            nodes_data.append(None if node is None else (node.data, node.stat()))
 
         def works() -> None:
             for path in paths:
                 work(path)
 
         await self._ask(works, is_write=False)
-        return found
+        return nodes_data
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         """Return what is known of a znode."""
@@ -299,8 +299,8 @@ class SimulatedSession(TrackedSession):
             self._server.tree.watch(path, self._session_id, watch)
             return None if node is None else node.stat()
 
-        found: Stat | None = await self._ask(work, is_write=False)
-        return found
+        stat: Stat | None = await self._ask(work, is_write=False)
+        return stat
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of a znode's children, sorted."""
@@ -310,8 +310,8 @@ class SimulatedSession(TrackedSession):
             self._server.tree.watch(path, self._session_id, watch, children=True)
             return sorted(node.children)
 
-        found: list[str] = await self._ask(work, is_write=False)
-        return found
+        names: list[str] = await self._ask(work, is_write=False)
+        return names
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         """Change a znode's data."""

@@ -1,4 +1,4 @@
-"""The znodes of the simulated ZooKeeper, and who watches them: each change happens at one moment, whole or not at all."""
+"""The znodes of the simulated ZooKeeper, and their watches: each change happens at one moment, whole or not at all."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _parent(path: str) -> str:
 
 
 class Tree:
-    """The znodes, and who watches them. Each change is carried out at one moment."""
+    """The znodes, and their watches. Each change is carried out at one moment."""
 
     def __init__(self) -> None:
         self.nodes = {"/": Node(b"", 0, 0)}
@@ -65,10 +65,10 @@ class Tree:
 
     def node(self, path: str) -> Node:
         """Return a znode. Raises NoNodeError."""
-        found = self.nodes.get(path)
-        if found is None:
+        node = self.nodes.get(path)
+        if node is None:
             raise NoNodeError(path)
-        return found
+        return node
 
     def create(
         self, path: str, data: bytes, owner: int, *, sequence: bool, parents: bool
@@ -113,9 +113,9 @@ class Tree:
         return stat
 
     def _check(self, path: str, version: int) -> None:
-        found = self.node(path)
-        if version not in (ANY_VERSION, found.version):
-            raise BadVersionError(f"{path} has version {found.version}, not {version}")
+        node = self.node(path)
+        if version not in (ANY_VERSION, node.version):
+            raise BadVersionError(f"{path} has version {node.version}, not {version}")
 
     def _set(self, path: str, data: bytes) -> Stat:
         node = self.nodes[path]
