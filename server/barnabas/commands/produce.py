@@ -29,6 +29,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.commands.connection import Connecting
+    from barnabas.registry.client_settings import RegistryAt
     from barnabas.registry.encoding import Serializer
 
 PRODUCED = Table(
@@ -133,11 +134,12 @@ async def COMMAND(session: Session, topic: str, values: tuple[str, ...], **optio
     """Send records to TOPIC: VALUES, or lines of files or of standard input."""
     reading = _reading(values, options)
     settings = _settings(session.connecting.properties, options)
+    registry = _registry(session.connecting, options)
     if not options["auto_create"]:
         await _require(session, topic)
     sent = Sent(trio.current_time())
     async with AsyncExitStack() as stack:
-        encoding = await _encoding(topic, session.connecting, options, stack)
+        encoding = await _encoding(topic, registry, options, stack)
         if not options["quiet"] and sys.stderr.isatty():
             nursery = await stack.enter_async_context(background())
             nursery.start_soon(_show_progress, sent)
@@ -279,15 +281,22 @@ async def _read(descriptor: int) -> bytes:
     return await trio.to_thread.run_sync(os.read, descriptor, READ_BYTES, abandon_on_cancel=True)
 
 
-async def _encoding(
-    topic: str, connecting: Connecting, options: dict[str, Any], stack: AsyncExitStack
-) -> tuple[Serializer | None, Serializer | None]:
-    """Return what writes keys and values, for as long as the stack is open. Raises CommandError."""
+def _registry(connecting: Connecting, options: dict[str, Any]) -> RegistryAt | None:
+    """Return the registry of the schemas that records are written by, None without schemas. Raises click.UsageError."""
     if options["key_schema"] is None and options["value_schema"] is None:
-        return None, None
+        return None
     registry = registry_of(options["registry"], connecting)
     if registry is None:
         raise click.UsageError("--key-schema and --value-schema need --registry")
+    return registry
+
+
+async def _encoding(
+    topic: str, registry: RegistryAt | None, options: dict[str, Any], stack: AsyncExitStack
+) -> tuple[Serializer | None, Serializer | None]:
+    """Return the serializers of keys and values, for as long as the stack is open. Raises CommandError."""
+    if registry is None:
+        return None, None
     client = registry.client()
     sandbox = await stack.enter_async_context(own_sandbox())
     key, value = [

@@ -147,7 +147,9 @@ def test_what_does_not_fit_is_told_with_its_place(broker: KafkaBroker, run: Run,
 def test_a_schema_that_cannot_be_had_is_one_line(
     broker: KafkaBroker, run: Run, arguments: list[str], message: str
 ) -> None:
-    code, _, error = run("produce", "nothing", "x", *arguments)
+    code, _, error = run(
+        "produce", "nothing", "x", "--auto-create", *arguments
+    )  # else the topic is looked for first
     assert code in (1, 2)
     assert message in error.splitlines()[0]
 
