@@ -54,6 +54,7 @@ MAY_PACKAGES = {
     "tools/logtool": "a program of its own",
     "tools/probing": "a program that asks brokers over the network",
     "tools/tap": "a program of its own; what `serve --tap` shows has the time at which it was seen",
+    "sandbox": "child processes of console, registry and commands, which share no part of a simulated broker",
     "testing": "simulations are the other environment",
     "wire/generated": "code for messages",
     "tools/zkserver": "a ZooKeeper server, a program of its own",
