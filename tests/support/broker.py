@@ -12,6 +12,7 @@ from barnabas.broker.app import Broker
 from barnabas.broker.assembly import assembled
 from barnabas.broker.authorization import authorizer_of
 from barnabas.broker.handlers import Handlers
+from barnabas.broker.services import Services
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment import Threads
 from barnabas.environment.real import real_environment
@@ -50,7 +51,6 @@ class Asked:
     def __init__(self, broker: Broker, clock: Clock) -> None:
         self.broker = broker
         self.services = broker.services
-        self.handlers = Handlers(self.services)
         self.clock = clock
         self.connection = new_connection()
         self.client_id = "test"
@@ -58,6 +58,16 @@ class Asked:
         self.authorizer = authorizer_of(self.services.config, self.services.metadata)
         self.is_closed = False
         """True where the connection is closed after the last answer, or without one: then that was None."""
+
+    @property
+    def services(self) -> Services:
+        """The services that handlers get; others take their place, with new handlers, when they are set."""
+        return self._services
+
+    @services.setter
+    def services(self, services: Services) -> None:
+        self._services = services
+        self.handlers = Handlers(services)
 
     async def __call__(self, request: Any, version: int) -> Any:
         name = type(request).__name__.removesuffix("Request")
