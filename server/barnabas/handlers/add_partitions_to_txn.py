@@ -203,12 +203,12 @@ async def _join(
     if not asked.transactional_id:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     if asked.verify_only:
-        known = await transactions.verify_partitions(
+        verified = await transactions.verify_partitions(
             asked.transactional_id, producer, is_patient=from_producer
         )
         codes: dict[TopicPartition, int] = {}
         for topic_partition in topic_partitions:
-            if topic_partition not in known:
+            if topic_partition not in verified:
                 codes[topic_partition] = ErrorCode.TRANSACTION_ABORTABLE
             await budget.checkpoint()
         return codes

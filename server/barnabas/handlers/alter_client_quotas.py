@@ -50,23 +50,23 @@ class AlterClientQuotas:
 
     async def handle(self, _context: RequestContext, request: AlterClientQuotasRequest) -> Response:
         """Alter all entities in one change, and answer each. Raises POLICY_VIOLATION for too many at once."""
-        wanted = await _wanted(request, budget=self.budget)
+        alterations = await _wanted(request, budget=self.budget)
         finite_only = releases.has_finite_quotas(self.config.get(settings.KAFKA_VERSION))
 
         def decide(image: ClusterImage) -> Iterator[Change | None]:
-            for one in wanted:
+            for alteration in alterations:
                 yield None
-                if one.refused is not None or one.entity is None:
+                if alteration.refused is not None or alteration.entity is None:
                     continue
-                before = image.quotas.get(one.entity, {})
-                operations = [(op.key, None if op.remove else op.value) for op in one.asked.ops]
+                before = image.quotas.get(alteration.entity, {})
+                operations = [(op.key, None if op.remove else op.value) for op in alteration.asked.ops]
                 try:
-                    after = altered(one.entity, before, operations, finite_only=finite_only)
+                    after = altered(alteration.entity, before, operations, finite_only=finite_only)
                 except RequestError as error:
-                    one.refused = detached(error)
+                    alteration.refused = detached(error)
                 else:
                     if after != before:
-                        yield ClientQuotaChanged(one.entity, tuple(after.items()))
+                        yield ClientQuotaChanged(alteration.entity, tuple(after.items()))
 
         if request.validate_only:
             for _ in decide(self.metadata.image):
@@ -75,12 +75,14 @@ class AlterClientQuotas:
             await self.metadata.change(decide)
         response = Response()
         answered: set[QuotaEntity] = set()
-        for one in wanted:
-            if one.entity is not None:
-                if one.entity in answered:  # it was refused, as it is named twice, and is answered once
+        for alteration in alterations:
+            if alteration.entity is not None:
+                if (
+                    alteration.entity in answered
+                ):  # it was refused, as it is named twice, and is answered once
                     continue
-                answered.add(one.entity)
-            response.entries.append(await _answer(one, budget=self.budget))
+                answered.add(alteration.entity)
+            response.entries.append(await _answer(alteration, budget=self.budget))
             await self.budget.checkpoint()
         return response
 
@@ -96,29 +98,31 @@ async def _wanted(request: AlterClientQuotasRequest, *, budget: LoopBudget) -> l
             ErrorCode.POLICY_VIOLATION,
             f"{count} quotas are changed; at most {ALTERATIONS_PER_REQUEST_MAX} in one request",
         )
-    wanted = []
+    alterations = []
     times: Counter[QuotaEntity] = Counter()
     for entry in request.entries:
-        one = _Alteration(entry)
+        alteration = _Alteration(entry)
         for part in entry.entity:  # of two parts of one type the last counts, as in Kafka
-            one.parts[part.entity_type] = part.entity_name
+            alteration.parts[part.entity_type] = part.entity_name
             await budget.checkpoint()
         try:
-            one.entity = entity_of(one.parts.items())
-            times[one.entity] += 1
+            alteration.entity = entity_of(alteration.parts.items())
+            times[alteration.entity] += 1
         except RequestError as error:
-            one.refused = detached(error)
-        wanted.append(one)
+            alteration.refused = detached(error)
+        alterations.append(alteration)
         await budget.checkpoint()
-    for one in wanted:
-        if one.entity is not None and times[one.entity] > 1:
-            one.refused = RequestError(ErrorCode.INVALID_REQUEST, f"{one.entity} is named twice")
+    for alteration in alterations:
+        if alteration.entity is not None and times[alteration.entity] > 1:
+            alteration.refused = RequestError(
+                ErrorCode.INVALID_REQUEST, f"{alteration.entity} is named twice"
+            )
         await budget.checkpoint()
-    return wanted
+    return alterations
 
 
-async def _answer(one: _Alteration, *, budget: LoopBudget) -> Response.EntryData:
-    parts = one.entity.parts if one.entity is not None else in_order(one.parts)
+async def _answer(alteration: _Alteration, *, budget: LoopBudget) -> Response.EntryData:
+    parts = alteration.entity.parts if alteration.entity is not None else in_order(alteration.parts)
     entity = []
     for kind, name in parts:
         entity.append(Response.EntityData(entity_type=kind, entity_name=name))
@@ -127,6 +131,6 @@ async def _answer(one: _Alteration, *, budget: LoopBudget) -> Response.EntryData
         entity=entity,
         error_message=None,
     )
-    if one.refused is not None:
-        answer.error_code, answer.error_message = one.refused.code, one.refused.message
+    if alteration.refused is not None:
+        answer.error_code, answer.error_message = alteration.refused.code, alteration.refused.message
     return answer

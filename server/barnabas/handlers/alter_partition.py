@@ -72,17 +72,17 @@ def _proposal(
     )
 
 
-def _answer(index: int, found: AcceptedState | RequestError, version: int) -> Answer:
-    if isinstance(found, AcceptedState):
+def _answer(index: int, outcome: AcceptedState | RequestError, version: int) -> Answer:
+    if isinstance(outcome, AcceptedState):
         return Answer(
             partition_index=index,
-            leader_id=found.leader,
-            leader_epoch=found.leader_epoch,
-            isr=list(found.isr),
-            leader_recovery_state=int(found.recovering),
-            partition_epoch=found.partition_epoch,
+            leader_id=outcome.leader,
+            leader_epoch=outcome.leader_epoch,
+            isr=list(outcome.isr),
+            leader_recovery_state=int(outcome.recovering),
+            partition_epoch=outcome.partition_epoch,
         )
-    code = found.code
+    code = outcome.code
     if code == ErrorCode.INELIGIBLE_REPLICA and version < TOPIC_IDS_SINCE:
         code = ErrorCode.OPERATION_NOT_ATTEMPTED
     return Answer(partition_index=index, error_code=code)

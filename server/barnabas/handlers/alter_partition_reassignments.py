@@ -39,8 +39,8 @@ class AlterPartitionReassignments:
         """Answer each partition on its own."""
         targets: dict[TopicPartition, Sequence[int] | None] = {}
         for topic in request.topics:
-            for wanted in topic.partitions:
-                targets[topic.name, wanted.partition_index] = wanted.replicas
+            for reassignment in topic.partitions:
+                targets[topic.name, reassignment.partition_index] = reassignment.replicas
                 await self.budget.checkpoint()
             await self.budget.checkpoint()
         results = await self.controller.alter_reassignments(
@@ -53,9 +53,9 @@ class AlterPartitionReassignments:
             answer = Topic(name=topic.name)
             response.responses.append(answer)
             await self.budget.checkpoint()
-            for wanted in topic.partitions:
-                partition = Partition(partition_index=wanted.partition_index, error_message=None)
-                error = results[topic.name, wanted.partition_index]
+            for reassignment in topic.partitions:
+                partition = Partition(partition_index=reassignment.partition_index, error_message=None)
+                error = results[topic.name, reassignment.partition_index]
                 if error is not None:
                     partition.error_code, partition.error_message = error.code, error.message or None
                 answer.partitions.append(partition)

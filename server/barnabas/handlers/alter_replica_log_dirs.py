@@ -38,16 +38,16 @@ class AlterReplicaLogDirs:
         self, _context: RequestContext, request: AlterReplicaLogDirsRequest
     ) -> AlterReplicaLogDirsResponse:
         """Answer every partition on its own, once; of one that is named twice, the last log dir counts."""
-        wanted: dict[str, dict[int, str]] = {}
+        paths_by_topic: dict[str, dict[int, str]] = {}
         for log_dir in request.dirs:
             await self.budget.checkpoint()
             for asked in log_dir.topics:
                 await self.budget.checkpoint()
                 for index in asked.partitions:
-                    wanted.setdefault(asked.name, {})[index] = log_dir.path
+                    paths_by_topic.setdefault(asked.name, {})[index] = log_dir.path
                     await self.budget.checkpoint()
         response = AlterReplicaLogDirsResponse()
-        for name, paths in wanted.items():
+        for name, paths in paths_by_topic.items():
             topic = Topic(topic_name=name)
             response.results.append(topic)
             for index, path in paths.items():

@@ -50,21 +50,21 @@ class AlterShareGroupOffsets:
             topic = topics.setdefault(
                 asked.topic_name, Topic(topic_name=asked.topic_name, topic_id=info.id if info else bytes(16))
             )
-            for wanted in asked.partitions:
-                answer = Partition(partition_index=wanted.partition_index)
+            for partition in asked.partitions:
+                answer = Partition(partition_index=partition.partition_index)
                 topic.partitions.append(answer)
                 await self.budget.checkpoint()
                 if not may_read:
                     answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                     answer.error_message = f"READ on TOPIC {asked.topic_name!r} is denied"
-                elif info is None or not 0 <= wanted.partition_index < len(info.partitions):
+                elif info is None or not 0 <= partition.partition_index < len(info.partitions):
                     answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     answer.error_message = (
-                        f"there is no partition {asked.topic_name}-{wanted.partition_index}"
+                        f"there is no partition {asked.topic_name}-{partition.partition_index}"
                     )
                 else:
-                    offsets[info.id, wanted.partition_index] = wanted.start_offset
-                    answers[info.id, wanted.partition_index] = answer
+                    offsets[info.id, partition.partition_index] = partition.start_offset
+                    answers[info.id, partition.partition_index] = answer
         response.responses = [*topics.values()]
         try:
             if not request.group_id:

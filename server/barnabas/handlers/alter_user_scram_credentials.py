@@ -55,47 +55,47 @@ class AlterUserScramCredentials:
         self, context: RequestContext, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
         """Alter what can be, together, and answer each user."""
-        wanted: dict[str, Alteration] = {}
+        alterations: dict[str, Alteration] = {}
         problems: dict[str, Problem] = {}
         asked: list[Alteration] = [*request.deletions, *request.upsertions]
-        for one in asked:
+        for alteration in asked:
             await self.budget.checkpoint()
-            if one.name in problems:
+            if alteration.name in problems:
                 continue
-            if one.name in wanted:
-                problems[one.name] = TWICE
+            if alteration.name in alterations:
+                problems[alteration.name] = TWICE
                 continue
-            problem = _problem(one, self.metadata.image)
+            problem = _problem(alteration, self.metadata.image)
             if problem is not None:
-                problems[one.name] = problem
+                problems[alteration.name] = problem
             else:
-                wanted[one.name] = one
-        accepted = [one for name, one in wanted.items() if name not in problems]
+                alterations[alteration.name] = alteration
+        accepted = [one for name, one in alterations.items() if name not in problems]
         missing: set[str] = set()
 
         def decide(image: ClusterImage) -> Iterator[Change | None]:
             missing.clear()
-            for one in accepted:
-                if _is_missing(one, image):
-                    missing.add(one.name)
+            for alteration in accepted:
+                if _is_missing(alteration, image):
+                    missing.add(alteration.name)
                     yield None
                 else:
-                    yield _change(one)
+                    yield _change(alteration)
 
         if accepted:
             await self.metadata.change(decide)
         problems |= dict.fromkeys(missing, NOT_THERE)
-        return await _answered(context, wanted, problems, budget=self.budget)
+        return await _answered(context, alterations, problems, budget=self.budget)
 
 
 async def _answered(
     context: RequestContext,
-    wanted: dict[str, Alteration],
+    alterations: dict[str, Alteration],
     problems: dict[str, Problem],
     *,
     budget: LoopBudget,
 ) -> AlterUserScramCredentialsResponse:
-    done = [name for name in wanted if name not in problems]
+    done = [name for name in alterations if name not in problems]
     if done:
         log.info("SCRAM credentials of %d users altered by %s", len(done), context.connection.principal)
     response = AlterUserScramCredentialsResponse()
@@ -108,34 +108,38 @@ async def _answered(
     return response
 
 
-def _is_missing(one: Alteration, image: ClusterImage) -> bool:
+def _is_missing(alteration: Alteration, image: ClusterImage) -> bool:
     """Return whether this is the deletion of what is not there."""
-    return isinstance(one, Deletion) and BY_TYPE[one.mechanism].name not in image.scram.get(one.name, {})
+    return isinstance(alteration, Deletion) and BY_TYPE[alteration.mechanism].name not in image.scram.get(
+        alteration.name, {}
+    )
 
 
-def _problem(one: Alteration, image: ClusterImage) -> Problem | None:
+def _problem(alteration: Alteration, image: ClusterImage) -> Problem | None:
     """Return what is wrong with an alteration."""
-    if not one.name:
+    if not alteration.name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
-    mechanism = BY_TYPE.get(one.mechanism)
+    mechanism = BY_TYPE.get(alteration.mechanism)
     if mechanism is None:
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
-    if isinstance(one, Deletion):
-        return NOT_THERE if _is_missing(one, image) else None
-    if has_control_character(one.name):  # nobody could log in by it
+    if isinstance(alteration, Deletion):
+        return NOT_THERE if _is_missing(alteration, image) else None
+    if has_control_character(alteration.name):  # no client could log in with it
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not have control characters"
-    if not one.salted_password:
+    if not alteration.salted_password:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salted password must not be empty"
-    if one.iterations < mechanism.iterations_min:
+    if alteration.iterations < mechanism.iterations_min:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
-    if one.iterations > mechanism.iterations_max:
+    if alteration.iterations > mechanism.iterations_max:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
     return None
 
 
-def _change(one: Alteration) -> ScramCredentialChanged:
-    mechanism = BY_TYPE[one.mechanism]
-    if isinstance(one, Deletion):
-        return ScramCredentialChanged(one.name, mechanism.name, None)
-    credential = credential_of_salted(mechanism, bytes(one.salted_password), bytes(one.salt), one.iterations)
-    return ScramCredentialChanged(one.name, mechanism.name, credential)
+def _change(alteration: Alteration) -> ScramCredentialChanged:
+    mechanism = BY_TYPE[alteration.mechanism]
+    if isinstance(alteration, Deletion):
+        return ScramCredentialChanged(alteration.name, mechanism.name, None)
+    credential = credential_of_salted(
+        mechanism, bytes(alteration.salted_password), bytes(alteration.salt), alteration.iterations
+    )
+    return ScramCredentialChanged(alteration.name, mechanism.name, credential)

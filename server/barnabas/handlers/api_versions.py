@@ -65,7 +65,7 @@ class ApiVersions:
 def _check_destination(
     request: ApiVersionsRequest, cluster_id: str, broker_id: int, *, compares: bool
 ) -> None:
-    """See that the client has reached whom it means to reach. Raises INVALID_REQUEST, REBOOTSTRAP_REQUIRED."""
+    """Check that this is the broker that the client means to reach. Raises INVALID_REQUEST, REBOOTSTRAP_REQUIRED."""
     if (request.cluster_id is None) != (request.node_id == UNKNOWN_NODE):
         raise RequestError(ErrorCode.INVALID_REQUEST, "cluster id and node id come together or not at all")
     meant = request.cluster_id, request.node_id

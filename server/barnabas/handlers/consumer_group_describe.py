@@ -59,7 +59,7 @@ class ConsumerGroupDescribe:
 def _topics(group: Described) -> Iterator[str]:
     """Return the topics of which a member has, or is to have, partitions."""
     return assigned_topics(
-        one for member in group.members for one in (member.assignment, member.target_assignment)
+        assignment for member in group.members for assignment in (member.assignment, member.target_assignment)
     )
 
 

@@ -29,7 +29,7 @@ class ControlledShutdown:
     ) -> ControlledShutdownResponse:
         """Move the leaders. Raises STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE."""
         try:
-            left = await self.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+            remaining = await self.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
         except RequestError as error:
             if error.code == ErrorCode.NOT_CONTROLLER:
                 raise RequestError(ErrorCode.STALE_CONTROLLER_EPOCH, error.message) from error
@@ -37,6 +37,6 @@ class ControlledShutdown:
         return ControlledShutdownResponse(
             remaining_partitions=[
                 ControlledShutdownResponse.RemainingPartition(topic_name=topic, partition_index=index)
-                for topic, index in left
+                for topic, index in remaining
             ]
         )

@@ -40,7 +40,7 @@ class CreateAcls:
     budget: LoopBudget
 
     async def handle(self, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-        """Create the ACLs that can be, and answer once everybody on this broker is judged by them."""
+        """Create the ACLs that can be, and answer once this broker enforces them."""
         require_authorizer(context)
         if len(request.creations) > CHANGES_MAX:
             raise RequestError(
@@ -66,11 +66,11 @@ class CreateAcls:
             await self.budget.checkpoint()
 
         def decide(image: ClusterImage) -> Iterator[AclAdded]:
-            left = ACLS_MAX - image.acls.count
+            room = ACLS_MAX - image.acls.count
             for acl in new:
                 if acl not in image.acls:
-                    left -= 1
-                    if left < 0:
+                    room -= 1
+                    if room < 0:
                         raise RequestError(ErrorCode.POLICY_VIOLATION, f"there are {ACLS_MAX} ACLs, the most")
                     yield AclAdded(acl)
 

@@ -1,7 +1,7 @@
 """CreateDelegationToken v0-v3. Creates a token with which its holder logs in as the token's owner (KIP-48).
 
-v3 lets somebody create a token for another owner, which needs CREATE_TOKENS on USER (KIP-373). Over PLAINTEXT, over SSL
-without a client certificate, and for somebody who has logged in with a token: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+v3 allows a token for another owner, which needs CREATE_TOKENS on USER (KIP-373). Over PLAINTEXT, over SSL without a
+client certificate, and after a login with a token: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 """
 
 from __future__ import annotations

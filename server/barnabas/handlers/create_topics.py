@@ -134,9 +134,9 @@ async def _partition_count(
     default = config.get(settings.NUM_PARTITIONS)
     count = 0
     for topic in request.topics:
-        wanted = default if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)
+        partition_count = default if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)
         if topic.name not in refused:
-            count += len(topic.assignments) or wanted
+            count += len(topic.assignments) or partition_count
         await budget.checkpoint()
     return count
 

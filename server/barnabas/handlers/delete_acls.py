@@ -36,7 +36,7 @@ class DeleteAcls:
     budget: LoopBudget
 
     async def handle(self, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-        """Remove the ACLs that match, and answer once nobody on this broker is judged by them any more."""
+        """Remove the ACLs that match, and answer once this broker no longer enforces them."""
         require_authorizer(context)
         if len(request.filters) > CHANGES_MAX:
             raise RequestError(
@@ -48,16 +48,16 @@ class DeleteAcls:
         removed: dict[AclBinding, None] = {}
         for asked in request.filters:
             try:
-                wanted = filter_to_delete(asked)
+                acl_filter = filter_to_delete(asked)
             except RequestError as error:
                 results.append(Result(error.code, error.message))
                 continue
-            found = await _matching(acls, wanted, self.budget)
-            count += len(found)
-            removed.update(dict.fromkeys(found))
+            matching = await _matching(acls, acl_filter, self.budget)
+            count += len(matching)
+            removed.update(dict.fromkeys(matching))
             if len(removed) > CHANGES_MAX or count > MATCHES_MAX:
                 raise RequestError(ErrorCode.INVALID_REQUEST, _TOO_MANY)
-            results.append(Result(0, None, [_removed(acl) for acl in found]))
+            results.append(Result(0, None, [_removed(acl) for acl in matching]))
 
         def decide(image: ClusterImage) -> Iterator[AclRemoved]:
             return (AclRemoved(acl) for acl in removed if acl in image.acls)
@@ -68,15 +68,15 @@ class DeleteAcls:
         return DeleteAclsResponse(filter_results=results)
 
 
-async def _matching(acls: Acls, wanted: AclFilter, budget: LoopBudget) -> list[AclBinding]:
+async def _matching(acls: Acls, acl_filter: AclFilter, budget: LoopBudget) -> list[AclBinding]:
     """Return the ACLs that match. Raises INVALID_REQUEST if they are too many."""
-    found: list[AclBinding] = []
-    for piece in acls.matching(wanted):
-        found += piece
-        if len(found) > CHANGES_MAX:
+    matching: list[AclBinding] = []
+    for piece in acls.matching(acl_filter):
+        matching += piece
+        if len(matching) > CHANGES_MAX:
             raise RequestError(ErrorCode.INVALID_REQUEST, _TOO_MANY)
         await budget.checkpoint()
-    return found
+    return matching
 
 
 def _removed(acl: AclBinding) -> DeleteAclsResponse.DeleteAclsMatchingAcl:

@@ -1,7 +1,7 @@
 """DeleteRecords v0-v2. Moves the start of partitions forward; -1 means up to the high watermark.
 
-Answered when all live replicas have done so, or with REQUEST_TIMED_OUT. Nobody deletes records of internal topics:
-INVALID_TOPIC_EXCEPTION.
+Answered when all live replicas have done so, or with REQUEST_TIMED_OUT. Records of internal topics are never
+deleted: INVALID_TOPIC_EXCEPTION.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UP_TO_HIGH_WATERMARK = -1
 
 Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
 Waiting = list[tuple["Replica", int, Result]]
-"""Replicas whose followers have yet to delete records: each with the offset up to which, and the answer."""
+"""Replicas with followers that have yet to delete records: each with the end offset of the deletion, and its answer."""
 
 
 @dataclass(eq=False)
@@ -44,13 +44,13 @@ class DeleteRecords:
         """Answer every partition on its own, once; of one that is named twice, the last offset counts."""
         response = DeleteRecordsResponse()
         waiting: Waiting = []
-        wanted: dict[str, dict[int, int]] = {}
+        offsets_by_topic: dict[str, dict[int, int]] = {}
         for topic in request.topics:
             await self.budget.checkpoint()
             for entry in topic.partitions:
-                wanted.setdefault(topic.name, {})[entry.partition_index] = entry.offset
+                offsets_by_topic.setdefault(topic.name, {})[entry.partition_index] = entry.offset
                 await self.budget.checkpoint()
-        for name, offsets in wanted.items():
+        for name, offsets in offsets_by_topic.items():
             result = DeleteRecordsResponse.DeleteRecordsTopicResult(name=name)
             response.topics.append(result)
             may = context.authorizes(Operation.DELETE, ResourceType.TOPIC, name)

@@ -1,6 +1,6 @@
 """DeleteTopics v0-v6. Deletes topics by name, or by id (v6); v5 adds the reason in words.
 
-Answers when nobody sees the topics any more, or REQUEST_TIMED_OUT after `timeout_ms`: then they are deleted all the same.
+Answers when no broker shows the topics any more, or REQUEST_TIMED_OUT after `timeout_ms`; they are deleted all the same.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DeleteTopics:
         image = self.metadata.image
         results: list[Result] = []
         # By name and id: None where there is no such topic, as one that is there may have no id.
-        wanted: Counter[tuple[str, bytes | None]] = Counter()
+        counts: Counter[tuple[str, bytes | None]] = Counter()
         access = _Access(context, is_in_zookeeper=follows_acl_authorizer(self.config))
         for (name, topic_id), count in (await _asked(request, budget=self.budget)).items():
             if name is not None and topic_id != ZERO_UUID:
@@ -57,20 +57,20 @@ class DeleteTopics:
             elif name is not None and not access.may_delete_by_name(name):
                 results.append(access.refusal_by_name(name, exists=name in image.topics))
             elif name is not None:
-                wanted[name, image.topics[name].id if name in image.topics else None] += 1
+                counts[name, image.topics[name].id if name in image.topics else None] += 1
             elif topic_id == ZERO_UUID:
                 results.append(_refused(None, topic_id, "neither a name nor an id is given"))
-            elif (found := image.topic_name(topic_id)) is None:
+            elif (topic_name := image.topic_name(topic_id)) is None:
                 results.append(
                     _refused(None, topic_id, "there is no topic with this id", ErrorCode.UNKNOWN_TOPIC_ID)
                 )
-            elif not access.may_delete_by_id(found):
-                results.append(access.refusal_by_id(found, topic_id))
+            elif not access.may_delete_by_id(topic_name):
+                results.append(access.refusal_by_id(topic_name, topic_id))
             else:
-                wanted[found, topic_id] += 1
+                counts[topic_name, topic_id] += 1
             await self.budget.checkpoint()
         once: list[tuple[str, bytes]] = []  # of those that are there
-        for (name, there), count in wanted.items():
+        for (name, there), count in counts.items():
             if count == 1 and there is not None:
                 once.append((name, there))
             await self.budget.checkpoint()
@@ -79,7 +79,7 @@ class DeleteTopics:
         refused = (
             await _delete(once, request.timeout_ms, mutations, metadata=self.metadata) if is_enabled else {}
         )
-        for (name, found_id), count in wanted.items():
+        for (name, found_id), count in counts.items():
             error, topic_id = refused.get(name), found_id or ZERO_UUID
             if count > 1:
                 results.append(_refused(name, topic_id, NAMED_TWICE))
@@ -106,7 +106,7 @@ class DeleteTopics:
 class _Access:
     """The requester's access to topics, and refusals that tell it no more than it may know.
 
-    With KRaft DELETE on the cluster is enough for every topic, and a name can be deleted only by who may describe it. A
+    With KRaft DELETE on the cluster is enough for every topic, and a name can be deleted only with DESCRIBE on it. A
     Kafka with ZooKeeper (`is_in_zookeeper`) asks for DELETE on the topic alone, and for DESCRIBE where its id names it.
     """
 

@@ -31,10 +31,10 @@ class DescribeAcls:
     async def handle(self, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
         """Describe what matches; numbers that mean nothing match nothing."""
         require_authorizer(context, "No Authorizer is configured on the broker")
-        acls, wanted = self.metadata.image.acls, filter_of(request)
+        acls, acl_filter = self.metadata.image.acls, filter_of(request)
         await context.reserve(acls.count * ACL_BYTES)
         resources: dict[ResourcePattern, Resource] = {}
-        for piece in acls.matching(wanted):
+        for piece in acls.matching(acl_filter):
             for pattern, (principal, host, operation, permission) in piece:
                 resource = resources.get(pattern)
                 if resource is None:

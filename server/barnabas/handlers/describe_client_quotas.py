@@ -31,19 +31,19 @@ class DescribeClientQuotas:
 
     async def handle(self, context: RequestContext, request: DescribeClientQuotasRequest) -> Response:
         """Describe every entity that matches."""
-        wanted = QuotaFilter(request.strict)
+        quota_filter = QuotaFilter(request.strict)
         try:
             for component in request.components:
-                wanted.add(component.entity_type, component.match_type, component.match)
+                quota_filter.add(component.entity_type, component.match_type, component.match)
                 await self.budget.checkpoint()
-            wanted.check()
+            quota_filter.check()
         except RequestError as error:
             return Response(error_code=error.code, error_message=error.message, entries=None)
         quotas = self.metadata.image.quotas
         await context.reserve(len(quotas) * ENTRY_BYTES)
         entries = []
         for entity, limits in quotas.items():
-            if wanted.matches(entity):
+            if quota_filter.matches(entity):
                 entries.append(_described(entity, limits))
             await self.budget.checkpoint()
         context.unreserve((len(quotas) - len(entries)) * ENTRY_BYTES)

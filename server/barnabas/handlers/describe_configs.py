@@ -71,21 +71,21 @@ class DescribeConfigs:
     ) -> DescribeConfigsResponse:
         """Describe each resource on its own; one that is named often is looked up once, and described once."""
         entry_bytes = ENTRY_BYTES * (4 if request.include_documentation else 1)
-        wanted: dict[Hashable, DescribeConfigsRequest.DescribeConfigsResource] = {}
+        resources: dict[Hashable, DescribeConfigsRequest.DescribeConfigsResource] = {}
         entries = 0
         for resource in request.resources:
             keys = resource.configuration_keys
             asked = resource.resource_type, resource.resource_name, None if keys is None else tuple(keys)
-            if wanted.setdefault(asked, resource) is resource:
+            if resources.setdefault(asked, resource) is resource:
                 entries += ENTRIES.get(resource.resource_type, 0)
             await self.budget.checkpoint()
         await context.reserve(entries * entry_bytes)
         response = DescribeConfigsResponse()
-        known: dict[tuple[int, str], list[Described] | RequestError] = {}
-        for resource in wanted.values():
+        described: dict[tuple[int, str], list[Described] | RequestError] = {}
+        for resource in resources.values():
             key = resource.resource_type, resource.resource_name
-            if key not in known:
-                known[key] = await _entries(
+            if key not in described:
+                described[key] = await _entries(
                     context,
                     request,
                     *key,
@@ -94,7 +94,7 @@ class DescribeConfigs:
                     budget=self.budget,
                     broker_id=self.broker_id,
                 )
-            response.results.append(await _result(resource, known[key], budget=self.budget))
+            response.results.append(await _result(resource, described[key], budget=self.budget))
             await self.budget.checkpoint()
         return response
 
@@ -134,21 +134,21 @@ async def _entries(
 
 async def _result(
     resource: DescribeConfigsRequest.DescribeConfigsResource,
-    found: list[Described] | RequestError,
+    described: list[Described] | RequestError,
     *,
     budget: LoopBudget,
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     result = DescribeConfigsResponse.DescribeConfigsResult(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
-    if isinstance(found, RequestError):
-        result.error_code, result.error_message = found.code, found.message
+    if isinstance(described, RequestError):
+        result.error_code, result.error_message = described.code, described.message
         return result
-    wanted: set[str] = set()
+    keys: set[str] = set()
     for name in resource.configuration_keys or ():
-        wanted.add(name)
+        keys.add(name)
         await budget.checkpoint()
-    result.configs = [entry for entry in found if entry.name in wanted] if wanted else found
+    result.configs = [entry for entry in described if entry.name in keys] if keys else described
     return result
 
 

@@ -1,7 +1,7 @@
 """DescribeDelegationToken v0-v3. The tokens of some owners, or of all, with their HMACs (KIP-48).
 
 Owners and renewers see their tokens; others need DESCRIBE on the DELEGATION_TOKEN, or DESCRIBE_TOKENS on the USER that
-owns it (KIP-373). What somebody may not see is left out. An empty list of owners asks for nothing.
+owns it (KIP-373). Tokens that the requester may not see are left out. An empty list of owners asks for nothing.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class DescribeDelegationToken:
         owners: set[str] | None = None
         if request.owners is not None:
             owners = set()
-            for one in request.owners:
-                owners.add(f"{one.principal_type}:{one.principal_name}")
+            for owner in request.owners:
+                owners.add(f"{owner.principal_type}:{owner.principal_name}")
                 await self.budget.checkpoint()
             if not owners:
                 return response

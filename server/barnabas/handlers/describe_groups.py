@@ -75,7 +75,7 @@ def _describe(
         return Described(group_id=group_id, group_state="Dead"), iter(())
     protocol = group.protocol or ""
     is_stable = group.state_name == "Stable"
-    members, given = group.members.values(), group.assignments
+    members, assignments = group.members.values(), group.assignments
     described = Described(
         group_id=group_id,
         group_state=group.state_name,
@@ -89,7 +89,7 @@ def _describe(
             client_id=member.client_id,
             client_host=member.client_host,
             member_metadata=member.metadata_for(protocol) if is_stable else b"",
-            member_assignment=given.get(member.id, b""),
+            member_assignment=assignments.get(member.id, b""),
         )
         for member in members
     )

@@ -37,15 +37,15 @@ class DescribeLogDirs:
         self, _context: RequestContext, request: DescribeLogDirsRequest
     ) -> DescribeLogDirsResponse:
         """Describe all log dirs, with all partitions or the ones asked for."""
-        wanted: dict[TopicPartition, None] | None = None
+        requested: dict[TopicPartition, None] | None = None
         count = 0
         if request.topics is not None:
-            wanted = {}
+            requested = {}
             for topic in request.topics:
                 if not topic.partitions:
                     await self.budget.checkpoint()
                 for index in topic.partitions:
-                    wanted[topic.topic, index] = None
+                    requested[topic.topic, index] = None
                     count += 1
                     if not count % PARTITIONS_PER_CHECKPOINT:
                         await self.budget.checkpoint()
@@ -53,22 +53,22 @@ class DescribeLogDirs:
 
         def add(path: str, partition_log: PartitionLog, size: int, lag: int, *, is_future: bool) -> None:
             name = partition_log.topic
-            found = topics[path].get(name)
-            if found is None:
-                found = topics[path][name] = Topic(name)
-            found.partitions.append(Partition(partition_log.partition, size, lag, is_future))
+            topic = topics[path].get(name)
+            if topic is None:
+                topic = topics[path][name] = Topic(name)
+            topic.partitions.append(Partition(partition_log.partition, size, lag, is_future))
 
         # Of few partitions that are asked for, all others are not looked at.
-        for one in self.logs if wanted is None else starmap(self.logs.get, wanted):
+        for partition_log in self.logs if requested is None else starmap(self.logs.get, requested):
             count += 1
             if not count % PARTITIONS_PER_CHECKPOINT:
                 await self.budget.checkpoint()
-            if one is not None:
-                lag = max(one.high_watermark - one.log_end_offset, 0)
-                add(one.log_dir, one, one.size_bytes, lag, is_future=False)
+            if partition_log is not None:
+                lag = max(partition_log.high_watermark - partition_log.log_end_offset, 0)
+                add(partition_log.log_dir, partition_log, partition_log.size_bytes, lag, is_future=False)
         for move in self.logs.moves:
             of = move.partition_log
-            if wanted is None or (of.topic, of.partition) in wanted:
+            if requested is None or (of.topic, of.partition) in requested:
                 add(move.target_dir, of, move.size_bytes, move.offset_lag, is_future=True)
         results = []
         for path in self.logs.dirs:

@@ -40,28 +40,30 @@ class DescribeUserScramCredentials:
 
     async def handle(self, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> Response:
         """Describe each user."""
-        known = self.metadata.image.scram
+        credentials_by_user = self.metadata.image.scram
         named: Counter[str] = Counter()
         for asked in request.users or ():
             named[asked.name] += 1
             await self.budget.checkpoint()
-        named = named or Counter(list(known))
+        named = named or Counter(list(credentials_by_user))
         await context.reserve(len(named) * USER_BYTES)
         response = Response()
         for user, count in named.items():
-            response.results.append(_described(user, count, known))
+            response.results.append(_described(user, count, credentials_by_user))
             await self.budget.checkpoint()
         return response
 
 
-def _described(user: str, count: int, known: Mapping[str, Mapping[str, ScramCredential]]) -> Result:
+def _described(
+    user: str, count: int, credentials_by_user: Mapping[str, Mapping[str, ScramCredential]]
+) -> Result:
     if count > 1:
         return Result(
             user=user,
             error_code=ErrorCode.DUPLICATE_RESOURCE,
             error_message=f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}",
         )
-    credentials = known.get(user)
+    credentials = credentials_by_user.get(user)
     if credentials is None:
         return Result(
             user=user,

@@ -1,7 +1,7 @@
 """ElectLeaders v0-v2. Makes the preferred replica the leader, or (v1, unclean) any that is left (KIP-460).
 
-The controller holds the election. Of a broker that is a cluster by itself, only a partition whose log dir is gone for
-good can be given up by an unclean election. v0 knows preferred elections only.
+The controller holds the election. Of a broker that is a cluster by itself, only a partition in a log dir that is gone
+for good can be given up by an unclean election. v0 knows preferred elections only.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ class ElectLeaders:
         if request.topic_partitions is not None:
             asked = await each_partition(
                 request.topic_partitions,
-                lambda one: one.partitions,
-                lambda one, index: (one.topic, index),
+                lambda topic: topic.partitions,
+                lambda topic, index: (topic.topic, index),
                 self.budget,
             )
         elected = await self.controller.elect_leaders(
             ElectionType(request.election_type), asked, request.timeout_ms
         )
         response = ElectLeadersResponse()
-        for one in request.topic_partitions or ():
-            result = Topic(topic=one.topic)
+        for topic in request.topic_partitions or ():
+            result = Topic(topic=topic.topic)
             response.replica_election_results.append(result)
             await self.budget.checkpoint()
-            for index in one.partitions:
-                result.partition_result.append(_result(index, elected[one.topic, index]))
+            for index in topic.partitions:
+                result.partition_result.append(_result(index, elected[topic.topic, index]))
                 await self.budget.checkpoint()
         if asked is None:
             topics: dict[str, Topic] = {}

@@ -43,19 +43,19 @@ class FindCoordinator:
         if context.api_version >= MANY_KEYS_SINCE:
             response = FindCoordinatorResponse()
             for key in request.coordinator_keys:
-                found = await _find(
+                coordinator = await _find(
                     context,
                     request.key_type,
                     key,
                     metadata=self.metadata,
                     coordinator_locator=self.coordinator_locator,
                 )
-                if not found.error_code:
-                    found.error_message = ""  # where there is one key, Kafka says "NONE"
-                response.coordinators.append(found)
+                if not coordinator.error_code:
+                    coordinator.error_message = ""  # where there is one key, Kafka says "NONE"
+                response.coordinators.append(coordinator)
                 await self.budget.checkpoint()
             return response
-        found = await _find(
+        coordinator = await _find(
             context,
             request.key_type,
             request.key,
@@ -63,11 +63,11 @@ class FindCoordinator:
             coordinator_locator=self.coordinator_locator,
         )
         return FindCoordinatorResponse(
-            error_code=found.error_code,
-            error_message=found.error_message,
-            node_id=found.node_id,
-            host=found.host,
-            port=found.port,
+            error_code=coordinator.error_code,
+            error_message=coordinator.error_message,
+            node_id=coordinator.node_id,
+            host=coordinator.host,
+            port=coordinator.port,
         )
 
 

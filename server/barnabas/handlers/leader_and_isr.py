@@ -2,8 +2,8 @@
 
 v0 and v1 name the topic of each partition, v2 adds the broker epoch, v3 the replicas of a reassignment, v5 topic ids in
 request and answer, v6 the recovery of a leader, v7 belongs to the migration to KRaft. The answer comes when logs are open
-and roles are taken over; KAFKA_STORAGE_ERROR for a replica whose log is not there, so that the controller learns of it, and
-INCONSISTENT_TOPIC_ID for one whose log has another topic id. An id that the controller does not say, and a log here has, is
+and roles are taken over; KAFKA_STORAGE_ERROR for a replica without its log, so that the controller learns of it, and
+INCONSISTENT_TOPIC_ID for a log of another topic id. An id that the controller does not send, and a log here has, is
 written back into ZooKeeper before the answer.
 """
 
@@ -56,7 +56,9 @@ class LeaderAndIsr:
 
         await self.member.follow(decide)
         topic_ids = {
-            name: found for name in learned.unnamed if (found := self.replicas.topic_id(name)) is not None
+            name: topic_id
+            for name in learned.unnamed
+            if (topic_id := self.replicas.topic_id(name)) is not None
         }
         if topic_ids:
             await self.member.restore_topic_ids(topic_ids)

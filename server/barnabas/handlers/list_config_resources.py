@@ -31,10 +31,10 @@ class ListConfigResources:
     ) -> ListConfigResourcesResponse:
         """List the resources of the kinds asked for; of all kinds when none is named."""
         image = self.metadata.image
-        wanted = list(dict.fromkeys(request.resource_types)) or list(KINDS)
+        kinds = list(dict.fromkeys(request.resource_types)) or list(KINDS)
         if context.api_version == 0:
-            wanted = [CLIENT_METRICS]
-        for kind in wanted:
+            kinds = [CLIENT_METRICS]
+        for kind in kinds:
             if kind not in KINDS:
                 raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of type {kind}")
         brokers = [str(broker_id) for broker_id in image.brokers]
@@ -44,7 +44,7 @@ class ListConfigResources:
         return ListConfigResourcesResponse(
             config_resources=[
                 ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
-                for kind in wanted
+                for kind in kinds
                 for name in names[kind]
             ]
         )

@@ -32,9 +32,9 @@ class ListGroups:
         """List the groups that pass the filters, which do not look at upper and lower case."""
         states: set[str] = set()
         types: set[str] = set()
-        for wanted, names in ((states, request.states_filter), (types, request.types_filter)):
+        for lowered, names in ((states, request.states_filter), (types, request.types_filter)):
             for name in names:
-                wanted.add(name.lower())
+                lowered.add(name.lower())
                 await self.budget.checkpoint()
         sees_all = context.authorizes(
             Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False

@@ -131,9 +131,9 @@ async def _answer(
         else:
             upper = _upper(partition, request)
             may_be_behind = request.replica_id == CONSUMER and partition.is_high_watermark_behind
-            found = await _find(partition, query.timestamp, upper, step_runner=step_runner)
+            timed_offset = await _find(partition, query.timestamp, upper, step_runner=step_runner)
             if may_be_behind and (
-                query.timestamp == LATEST or (found[1] < 0 and query.timestamp not in _TIERED)
+                query.timestamp == LATEST or (timed_offset[1] < 0 and query.timestamp not in _TIERED)
             ):
                 raise RequestError(
                     ErrorCode.OFFSET_NOT_AVAILABLE
@@ -141,7 +141,7 @@ async def _answer(
                     else ErrorCode.LEADER_NOT_AVAILABLE,
                     "a new leader does not know yet how far the partition is committed",
                 )
-            answer.timestamp, answer.offset, leader_epoch = found
+            answer.timestamp, answer.offset, leader_epoch = timed_offset
             if context.api_version >= LEADER_EPOCH_SINCE:
                 answer.leader_epoch = leader_epoch
     except RequestError as error:
@@ -150,7 +150,7 @@ async def _answer(
 
 
 def _upper(partition: Replica, request: ListOffsetsRequest) -> int:
-    """Return the offset below which whoever asks may read: brokers and tools see all of the log."""
+    """Return the offset below which the requester may read: brokers and tools see all of the log."""
     log = partition.log
     if request.replica_id != CONSUMER:
         return log.log_end_offset
@@ -170,10 +170,10 @@ async def _find(
         # There is no tiered storage, so nothing is in it and nothing is waiting to be.
         return -1, -1, -1
     steps = log.max_timestamp_steps() if timestamp == MAX_TIMESTAMP else log.timestamp_steps(timestamp)
-    found = await step_runner.run(steps)
-    if found is None or found.offset >= upper:
+    timed_offset = await step_runner.run(steps)
+    if timed_offset is None or timed_offset.offset >= upper:
         return -1, -1, -1
-    return found.timestamp, found.offset, found.leader_epoch
+    return timed_offset.timestamp, timed_offset.offset, timed_offset.leader_epoch
 
 
 async def _segment_offsets(
@@ -181,15 +181,15 @@ async def _segment_offsets(
 ) -> list[int]:
     """v0: base offsets of segments last written to before the timestamp, newest first."""
     log = partition.log
-    known = await step_runner.run(log.segment_times_steps())
-    known.append((log.high_watermark, context.now_ms))
+    offset_times = await step_runner.run(log.segment_times_steps())
+    offset_times.append((log.high_watermark, context.now_ms))
     if query.timestamp == LATEST:
-        start = len(known) - 1
+        start = len(offset_times) - 1
     elif query.timestamp == EARLIEST:
         start = 0
     else:
         start = max(
-            (i for i, (_, written_ms) in enumerate(known) if written_ms <= query.timestamp), default=-1
+            (i for i, (_, written_ms) in enumerate(offset_times) if written_ms <= query.timestamp), default=-1
         )
-    offsets = [max(base, log.log_start_offset) for base, _ in known[: start + 1]]
+    offsets = [max(base, log.log_start_offset) for base, _ in offset_times[: start + 1]]
     return sorted(set(offsets), reverse=True)[: max(query.max_num_offsets, 0)]

@@ -205,9 +205,9 @@ async def _create_missing(
         not_made = await topic_creation.ensure_all(missing)
         mutations = context.mutations(refuses=False)
         for name in missing if mutations is not None else ():
-            made = metadata.image.topics.get(name) if name not in not_made else None
-            if mutations is not None and made is not None:
-                mutations.charge(name, len(made.partitions))
+            topic = metadata.image.topics.get(name) if name not in not_made else None
+            if mutations is not None and topic is not None:
+                mutations.charge(name, len(topic.partitions))
             await budget.checkpoint()
         shown = _SHOWN_IN_CLUSTER if is_clustered(config) else _SHOWN
         unforeseen: list[tuple[str, RequestError]] = []
@@ -252,7 +252,7 @@ async def _one(
     info = image.topics.get(name or "")
     if info is not None:
         return await _describe(context, info, request, describer, budget=budget)
-    return Topic(  # there is no error where somebody else has deleted the topic meanwhile
+    return Topic(  # there is no error where another client has deleted the topic meanwhile
         error_code=error.code if error else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         name=name or "",
         topic_authorized_operations=_operations(context, request, name or ""),

@@ -86,7 +86,7 @@ def _delete(
         if info is None or not 0 <= index < len(info.partitions):
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif subscribed is None or topic in subscribed:
-            # Consumers whose subscription cannot be read may be subscribed to anything.
+            # Consumers with a subscription that cannot be read may be subscribed to anything.
             answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         else:
             topic_partitions.append(topic_partition)

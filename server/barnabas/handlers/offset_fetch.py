@@ -73,23 +73,23 @@ class OffsetFetch:
         try:
             context.require(Operation.DESCRIBE, ResourceType.GROUP, request.group_id)
             if context.api_version < COORDINATED_SINCE and self.consumer_offsets is not None:
-                known = await _in_zookeeper(
+                offsets = await _in_zookeeper(
                     request, metadata=self.metadata, consumer_offsets=self.consumer_offsets
                 )
                 absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                known, unstable, _ = await _offsets(
+                offsets, unstable, _ = await _offsets(
                     request.group_id, request.require_stable, group_coordinator=self.group_coordinator
                 )
         except RequestError as error:
             if context.api_version >= TOP_LEVEL_ERROR_SINCE:
                 return OffsetFetchResponse(error_code=error.code)
-            known, unstable, failure = {}, set(), error.code
+            offsets, unstable, failure = {}, set(), error.code
         asked: Iterable[tuple[str, list[int]]]
         if request.topics is None:
             asked = (
                 (name, indexes)
-                for name, indexes in await _everything(known, self.budget)
+                for name, indexes in await _everything(offsets, self.budget)
                 if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=False)
             )
         else:
@@ -98,11 +98,11 @@ class OffsetFetch:
         for name, indexes in asked:
             await give_way()
             partitions = []
-            seen, refusal = (known, unstable), failure
+            seen, refusal = (offsets, unstable), failure
             if not failure and not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 seen, refusal = ({}, set()), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             for index in indexes:
-                code = refusal if refusal or (name, index) in known else absent
+                code = refusal if refusal or (name, index) in offsets else absent
                 partitions.append(_fill(Partition(error_code=code), *seen, name, index))
                 await give_way()
             response.topics.append(Topic(name=name, partitions=partitions))
@@ -113,16 +113,16 @@ async def _each_once(
     groups: Iterable[OffsetFetchRequest.OffsetFetchRequestGroup], budget: LoopBudget
 ) -> list[OffsetFetchRequest.OffsetFetchRequestGroup]:
     """Return the groups that are asked for, of those that are asked for all their offsets each once."""
-    wanted = []
+    distinct = []
     whole: set[str] = set()
     for group in groups:
         if group.topics is not None:
-            wanted.append(group)
+            distinct.append(group)
         elif group.group_id not in whole:
             whole.add(group.group_id)
-            wanted.append(group)
+            distinct.append(group)
         await budget.checkpoint()
-    return wanted
+    return distinct
 
 
 async def _in_zookeeper(
@@ -130,14 +130,14 @@ async def _in_zookeeper(
 ) -> dict[TopicPartition, OffsetCommitValue]:
     """Return the offsets of partitions that are there, as ZooKeeper has them. Raises RequestError."""
     topics = metadata.image.topics
-    wanted = [
+    partitions = [
         (topic.name, index)
         for topic in request.topics or ()
         for index in topic.partition_indexes
         if topic.name in topics and 0 <= index < len(topics[topic.name].partitions)
     ]
-    found = await consumer_offsets.fetch(request.group_id, wanted)
-    return {one: OffsetCommitValue(offset=offset) for one, offset in found.items()}
+    offsets = await consumer_offsets.fetch(request.group_id, partitions)
+    return {one: OffsetCommitValue(offset=offset) for one, offset in offsets.items()}
 
 
 async def _group(
@@ -151,7 +151,7 @@ async def _group(
     answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
     try:
         context.require(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
-        known, unstable, image = await _offsets(
+        offsets, unstable, image = await _offsets(
             group.group_id,
             require_stable,
             group.member_id,
@@ -165,7 +165,7 @@ async def _group(
     if group.topics is None:
         asked = (
             (name, image.topics[name].id if name in image.topics else bytes(16), indexes)
-            for name, indexes in await _everything(known, budget)
+            for name, indexes in await _everything(offsets, budget)
             if (context.api_version < TOPIC_IDS_SINCE or name in image.topics)
             and context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=False)
         )
@@ -179,7 +179,7 @@ async def _group(
     for name, topic_id, indexes in asked:
         await budget.checkpoint()
         partitions = []
-        seen, refusal = (known, unstable), 0
+        seen, refusal = (offsets, unstable), 0
         if not name and context.api_version >= TOPIC_IDS_SINCE:
             refusal = int(ErrorCode.UNKNOWN_TOPIC_ID)
         elif not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -211,11 +211,11 @@ async def _offsets(
 
 
 async def _everything(
-    known: dict[TopicPartition, OffsetCommitValue], budget: LoopBudget
+    offsets: dict[TopicPartition, OffsetCommitValue], budget: LoopBudget
 ) -> list[tuple[str, list[int]]]:
     """Return all partitions by topic."""
     topics: dict[str, list[int]] = {}
-    for number, (name, index) in enumerate(known, 1):
+    for number, (name, index) in enumerate(offsets, 1):
         topics.setdefault(name, []).append(index)
         if number % PARTITIONS_PER_CHECKPOINT == 0:
             await budget.checkpoint()
@@ -224,12 +224,12 @@ async def _everything(
 
 def _fill(
     answer: P,
-    known: dict[TopicPartition, OffsetCommitValue],
+    offsets: dict[TopicPartition, OffsetCommitValue],
     unstable: set[TopicPartition],
     name: str,
     index: int,
 ) -> P:
-    value = known.get((name, index))
+    value = offsets.get((name, index))
     if (name, index) in unstable:
         answer.error_code, value = ErrorCode.UNSTABLE_OFFSET_COMMIT, None
     answer.partition_index = index

@@ -1,6 +1,6 @@
 """ShareFetch v0-v2. Acquires records for a member of a share group, and acknowledges others (KIP-932).
 
-Waits up to max_wait_ms for min_bytes of records that nobody has. v1 limits records instead of bytes per partition (which
+Waits up to max_wait_ms for min_bytes of available records. v1 limits records instead of bytes per partition (which
 v0, never stable, may say without effect), and tells how long locks last; v2 renews locks (KIP-1222) and can take the
 limit strictly (KIP-1206).
 """
@@ -66,14 +66,14 @@ class ShareFetch:
             if error.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 await trio.sleep(max(request.max_wait_ms, 0) / 1000)
             return ShareFetchResponse(error_code=error.code, error_message=error.message or None)
-        said = await acknowledgements_of(request, budget=self.budget)
-        for topic_partition in [one for one, acks in said.items() if not acks]:
-            del said[topic_partition]
+        acknowledgements = await acknowledgements_of(request, budget=self.budget)
+        for topic_partition in [one for one, acks in acknowledgements.items() if not acks]:
+            del acknowledgements[topic_partition]
             await self.budget.checkpoint()
         outcomes = await acknowledge(
             context,
             key,
-            said,
+            acknowledgements,
             is_renew=request.is_renew_ack,
             metadata=self.metadata,
             shares=self.shares,
@@ -196,20 +196,20 @@ async def _fetch(
         if not loaded:
             return answers
         before = {shared: _place(shared) for shared in loaded.values()}
-        found, failed = await look(loaded, bytes_max, budget=budget)
+        readings, failed = await look(loaded, bytes_max, budget=budget)
         for topic_partition, error in failed:
             answers[topic_partition] = _failed(topic_partition, error)
-        size = sum(len(each.data) for each in found)
+        size = sum(len(each.data) for each in readings)
         late = trio.current_time() >= deadline
-        if found and (late or size >= bytes_min or any(each.cut_short for each in found)):
-            for topic_partition, data in acquire(found, acquire_request, shares=shares):
+        if readings and (late or size >= bytes_min or any(each.cut_short for each in readings)):
+            for topic_partition, data in acquire(readings, acquire_request, shares=shares):
                 answers[topic_partition] = data
         if late or any(topic_partition in answers for topic_partition in loaded):
             return answers
-        if not found or size < bytes_min:
+        if not readings or size < bytes_min:
             await _wait(before, deadline)
         else:
-            # What was there were aborted records: look at what comes after them.
+            # All records read were aborted: look at those after them.
             await trio.lowlevel.checkpoint()
 
 

@@ -58,16 +58,16 @@ class StopReplica:
         stopped = [*stopped_replicas(request)]
         errors = {one.key: _error(one, learned, self.replicas) for one in stopped}
         gone = [
-            one.key
-            for one in stopped
-            if one.deletes and not errors[one.key] and self.replicas.role(*one.key) is Role.NONE
+            replica.key
+            for replica in stopped
+            if replica.deletes and not errors[replica.key] and self.replicas.role(*replica.key) is Role.NONE
         ]
         errors.update(await self.replicas.delete_logs(gone, self.clock_ms()))
         response = StopReplicaResponse()
-        for one in stopped:
-            name, index = one.key
+        for replica in stopped:
+            name, index = replica.key
             response.partition_errors.append(
-                Answer(topic_name=name, partition_index=index, error_code=errors[one.key])
+                Answer(topic_name=name, partition_index=index, error_code=errors[replica.key])
             )
             await self.budget.checkpoint()
         return response

@@ -98,7 +98,7 @@ class StreamsGroupHeartbeat:
 
 
 async def _reported(request: StreamsGroupHeartbeatRequest, budget: LoopBudget) -> int:
-    """Return how many tasks and partitions a heartbeat names, and one more where it says who its member is."""
+    """Return how many tasks and partitions a heartbeat names, and one more where it identifies its member."""
     size = int(request.member_epoch <= 0)
     for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
         for task in tasks or ():

@@ -1,4 +1,4 @@
-"""SyncGroup v0-v5. A member asks for its assignment; the leader brings everybody's.
+"""SyncGroup v0-v5. A member asks for its assignment; the leader brings those of all members.
 
 v3 adds static members; v5 says which protocol the member believes in (KIP-559).
 """

@@ -39,12 +39,12 @@ class UpdateFeatures:
     async def handle(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         """Refuse the whole request for its first change that cannot be; a level needs the support of all brokers."""
         updates = {update.feature: update for update in request.feature_updates}
-        known = features.finalized(self.release.features, self.metadata.image.features)
+        finalized = features.finalized(self.release.features, self.metadata.image.features)
         support = await self.feature_levels.supported() if self.feature_levels is not None else {}
         for update in updates.values():
             await self.budget.checkpoint()
             reason = features.reason_against(
-                known,
+                finalized,
                 update.feature,
                 update.max_version_level,
                 update.upgrade_type,

@@ -1,4 +1,4 @@
-"""A write that a thread does before its records are appended, so that nobody else waits for the disk.
+"""A write that a thread does before its records are appended, so that no other task waits for the disk.
 
 The rule: the owner of the log begins it, and ends it: by an append of exactly these records to where they were written, or
 by giving it up. What it writes is behind the end of the log until then. Whatever else changes the file ends it first.

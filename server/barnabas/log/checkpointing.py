@@ -128,11 +128,11 @@ class Checkpointer:
                 del self._added[path]
 
     def log_added(self, path: str) -> None:
-        """Note that a log was made in that log dir, whose files do not name it yet: if it vanishes, nobody misses it."""
+        """Note that a log was made in that log dir; its files do not name it yet: if the log vanishes, it is not missed."""
         self._added[path] = self._number
 
     def log_removed(self, path: str, key: TopicPartition) -> None:
-        """Note that a log is no longer in that log dir, whose files may still say something of it."""
+        """Note that a log is no longer in that log dir; its files may still have entries of it."""
         self._removed.setdefault(path, {})[key] = self._number
 
     def forget(self, path: str) -> None:

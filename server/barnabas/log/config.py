@@ -86,15 +86,15 @@ class LogConfig:
     def of(cls, settings: Mapping[str, Any]) -> LogConfig:
         """Take typed values by Kafka's names ("segment.bytes"); lists become tuples, the rest is ignored."""
         values = {}
-        for known in fields(cls):
-            name = known.name.replace("_", ".")
-            if known.init and settings.get(name) is not None:
+        for config_field in fields(cls):
+            name = config_field.name.replace("_", ".")
+            if config_field.init and settings.get(name) is not None:
                 value = settings[name]
-                if known.name == "cleanup_policy":
+                if config_field.name == "cleanup_policy":
                     value = frozenset(value)
                 elif isinstance(value, list):
                     value = tuple(value)
-                values[known.name] = value
+                values[config_field.name] = value
         return cls(**values)
 
     @property

@@ -124,7 +124,7 @@ class CrashRecovery:
         for n, segment in enumerate(segments[first:], first + 1):
             if segment.base_offset > end_offset:
                 if not self._may_follow_gap(end_offset):
-                    # Nobody but a cleaner takes the end of a segment away: it was not written when the power
+                    # Only a cleaner removes the end of a segment: it was not written when the power
                     # went, and without it what follows must not be seen.
                     log.warning("offsets %d on are missing before %s", end_offset, segment)
                     break
@@ -319,15 +319,17 @@ class CrashRecovery:
         """
         path, size = segment.path(names.LOG), segment.size
         next_base = later[0].base_offset if later else segment.base_offset + (1 << 31)
-        found = find_sound_batch(segment.file, position, size, first_offset=offset, offset_limit=next_base)
-        if found is None and not later and not self._is_whole(segment, position):
+        sound_batch = find_sound_batch(
+            segment.file, position, size, first_offset=offset, offset_limit=next_base
+        )
+        if sound_batch is None and not later and not self._is_whole(segment, position):
             self.lost_bytes += size - position
             log.warning(
                 "cutting off %d bytes of %s at position %d, offset %d: %s",
                 size - position, path, position, offset, reason,
             )  # fmt: skip
             return False
-        end, next_offset = found or (size, next_base if later else -1)
+        end, next_offset = sound_batch or (size, next_base if later else -1)
         damage = Damage(path, position, end, offset, next_offset, reason)
         self.damages.append(damage)
         name = self._directory.rpartition("/")[2]
@@ -345,12 +347,12 @@ class CrashRecovery:
         self.lost_bytes += end - position
         kept = keep_damaged(self._disk, damage, end)
         leave_undecided(self._disk, self._directory, offset)
-        if found is None and not later:
+        if sound_batch is None and not later:
             log.error("%s: the log ends at offset %d: %s (position %d of %s). What is damaged is in %s",
                 name, offset, reason, position, path, kept,
             )  # fmt: skip
             return False
-        if found is not None:
+        if sound_batch is not None:
             split_off(self._disk, self._directory, damage, size)
         self._checked_offset = next_offset
         log.error(

@@ -1,8 +1,8 @@
-"""Copies of logs whose move to another log dir was cut off, by a crash or by a log dir that failed.
+"""Copies of logs from moves to another log dir that were cut off, by a crash or by a log dir that failed.
 
 The rule: as long as the log is at its old place its copy is rubbish, unless that log was made anew. If it is not, a copy
-becomes the log only if it is whole and the log's directory was renamed for its sake. Otherwise nobody knows what it lacks:
-it is left alone and named, goes with its partition when that is deleted, and is set aside when the log is made anew.
+becomes the log only if it is whole and the log's directory was renamed for its sake. Otherwise it is unknown what it lacks:
+it is kept and named in the log, goes with its partition when that is deleted, and is set aside when the log is made anew.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MarkedDir(NamedTuple):
 
 
 class CutOffCopies:
-    """Moves that a start finds cut off, and the copies that nobody can decide about.
+    """Moves that a start finds cut off, and the copies that cannot be decided about.
 
     Lifecycle: `found` and `renamed` are filled while log dirs are opened, then `end` is called once.
     """
@@ -65,9 +65,9 @@ class CutOffCopies:
         self.found: list[MarkedDir] = []
         """Copies."""
         self.renamed: list[MarkedDir] = []
-        """Logs whose directories were renamed, to be removed or to be kept."""
+        """Directories of logs that were renamed, to be removed or to be kept."""
         self.left_alone: dict[str, tuple[str, TopicPartition]] = {}
-        """Copies of logs that are not here, with their log dirs and whose they are."""
+        """Copies of logs that are not here, with their log dirs and partitions."""
         self._disk = disk
         self._registry = registry
         self._moves = moves
@@ -126,11 +126,11 @@ class CutOffCopies:
         self.left_alone[copy.path] = copy.log_dir, key
 
     def _owner(self, copy: MarkedDir) -> TopicPartition | None:
-        """Return whose copy it is; None if its name was cut short, and not exactly one log that is known may be meant."""
+        """Return the partition of a copy; None if its name was cut short, and does not match exactly one known log."""
         if not copy.may_be_cut_short:
             return copy.topic, copy.partition
-        known = {*self._missing, *((one.topic, one.partition) for one in self._registry)}
-        owners = [key for key in known if copy.may_be_of(key)]
+        keys = {*self._missing, *((one.topic, one.partition) for one in self._registry)}
+        owners = [key for key in keys if copy.may_be_of(key)]
         return owners[0] if len(owners) == 1 and not self._offline else None
 
     def _end_beside_log(self, copy: MarkedDir, key: TopicPartition, now_ms: int) -> None:
@@ -156,8 +156,8 @@ class CutOffCopies:
             return False
         topic_id = logdir.read_topic_id(self._disk, copy.path)
         return any(
-            one.may_be_of(key) and logdir.read_topic_id(self._disk, one.path) == topic_id
-            for one in self.renamed
+            renamed_dir.may_be_of(key) and logdir.read_topic_id(self._disk, renamed_dir.path) == topic_id
+            for renamed_dir in self.renamed
         )
 
     # --- later ----------------------------------------------------------------------------------------------
@@ -173,12 +173,12 @@ class CutOffCopies:
                 self.left_alone[move.directory] = move.target_dir, key
 
     def discard(self, key: TopicPartition, now_ms: int) -> None:
-        """Have removed what was left alone of a partition, which somebody deletes."""
+        """Remove the kept copies of a partition that is being deleted."""
         for path, log_dir in self._take(key):
             self._moves.discard_copy(key, log_dir, path, now_ms)
 
     def set_aside(self, key: TopicPartition) -> None:
-        """Keep what was left alone of a partition, whose log is made anew, from being taken for a copy of that.
+        """Rename the kept copies of a partition that gets a new log, so that they are not taken for copies of that.
 
         Raises StorageError.
         """

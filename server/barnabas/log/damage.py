@@ -157,8 +157,10 @@ def true_base_offset(
         return None
     at_next = position + header.size
     following = sound_header_at(file, at_next, end)
-    found = following.base_offset if following is not None else next_base if at_next == end else None
-    return next_offset if found == next_offset + header.last_offset_delta + 1 else None
+    following_offset = (
+        following.base_offset if following is not None else next_base if at_next == end else None
+    )
+    return next_offset if following_offset == next_offset + header.last_offset_delta + 1 else None
 
 
 def is_known_gap(file_names: Collection[str], offset: int) -> bool:
@@ -179,10 +181,10 @@ def keep_damaged(disk: Disk, damage: Damage, end: int) -> str:
 def leave_undecided(disk: Disk, directory: str, offset: int) -> None:
     """Note in the directory of an internal topic's partition that records at this offset are missing.
 
-    Its coordinator goes on without them only when somebody has decided so. Raises OSError.
+    Its coordinator continues without them only when an operator has decided so. Raises OSError.
     """
-    found = names.parse_dir_name(directory.rpartition("/")[2])
-    if found is not None and found.topic in names.INTERNAL_TOPICS:
+    parsed_name = names.parse_dir_name(directory.rpartition("/")[2])
+    if parsed_name is not None and parsed_name.topic in names.INTERNAL_TOPICS:
         disk.replace(f"{directory}/{names.UNDECIDED}{offset}", b"", sync=True)
 
 
@@ -203,25 +205,25 @@ def put_back(disk: Disk, directory: str, end_offset: int) -> list[str]:
     What was damaged itself stays in these files. Returns the paths of those in which sound batches stay too: their
     offsets have been used again. Raises OSError.
     """
-    left = []
+    paths_with_rest = []
     found_names = [entry.name for entry in disk.list(directory) if names.LOG + names.DAMAGED in entry.name]
     for name in sorted(found_names, key=_cut_offset):
         path = f"{directory}/{name}"
         file = disk.open(path)
         size = file.size()
-        found = _first_sound(file, size, end_offset)
+        batch = _first_sound(file, size, end_offset)
         rest = size
-        if found is not None:
-            target = f"{directory}/{names.file_name(found.base_offset, names.LOG)}"
-            _copy(disk, path, found.position, size, target)
-            end_offset, rest = found.base_offset + 1, found.position
+        if batch is not None:
+            target = f"{directory}/{names.file_name(batch.base_offset, names.LOG)}"
+            _copy(disk, path, batch.position, size, target)
+            end_offset, rest = batch.base_offset + 1, batch.position
             if not rest:
                 disk.remove(path)
                 continue
             file.truncate(rest)
         if _first_sound(file, rest, 0) is not None:
-            left.append(path)
-    return left
+            paths_with_rest.append(path)
+    return paths_with_rest
 
 
 def _first_sound(file: File, end: int, first_offset: int) -> SoundBatch | None:

@@ -1,6 +1,6 @@
 """Renaming the directories of deleted logs, without holding up the thread that owns the logs.
 
-The rule: a `Deletion` is begun, when nobody finds the logs any more, and finished by the thread that owns the logs
+The rule: a `Deletion` is begun, when the logs are no longer served, and finished by the thread that owns the logs
 (`LogManager`); `run` may be called in any.
 """
 
@@ -23,7 +23,7 @@ THREADS = 4
 
 
 class Leaving:
-    """A directory that gets a name which is nobody's, and is removed from `due_ms` on."""
+    """A directory that gets an unused name, and is removed from `due_ms` on."""
 
     __slots__ = ("directory", "due_ms", "error", "log_dir", "renamed")
 
@@ -39,7 +39,7 @@ class Leaving:
         try:
             disk.rename(self.directory, self.renamed)
         except FileNotFoundError:
-            log.warning("%s is gone already: somebody has removed it", self.directory)
+            log.warning("%s is gone already: it was removed by another program", self.directory)
         except OSError as error:
             self.error = error
 

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class DerivedFiles:
-    """Writes those of one log, whose directory is named in a warning."""
+    """Writes those of one log; a warning names its directory."""
 
     __slots__ = ("_directory", "_is_full_logged")
 

@@ -46,7 +46,7 @@ class Usage(NamedTuple):
 class File(Protocol):
     """An open file.
 
-    It stays open as long as somebody holds it, also when it is renamed or removed meanwhile.
+    It stays open as long as it is referred to, also when it is renamed or removed meanwhile.
     """
 
     def write(self, data: Buffer, position: int) -> None:
@@ -146,7 +146,7 @@ def file_names(disk: Disk, path: str) -> list[str]:
 
 
 class OsFile:
-    """A file of the operating system; closed when the last one who holds it lets it go."""
+    """A file of the operating system; closed with the last reference to it."""
 
     __slots__ = ("fd",)
 
@@ -177,10 +177,10 @@ class OsFile:
         data = os.pread(self.fd, size, position)
         if len(data) < size:
             parts = [data]
-            left = size - len(data)
-            while parts[-1] and left:
-                parts.append(os.pread(self.fd, left, position + size - left))
-                left -= len(parts[-1])
+            remaining = size - len(data)
+            while parts[-1] and remaining:
+                parts.append(os.pread(self.fd, remaining, position + size - remaining))
+                remaining -= len(parts[-1])
             data = b"".join(parts)
         return data
 
@@ -221,7 +221,7 @@ def _is_private(path: str) -> bool:
 
 
 class OsLock:
-    """A lock on a file that Kafka respects, and whoever else in this process; the kernel drops it with the process."""
+    """A lock on a file that Kafka respects, and other locks of this process; the kernel drops it with the process."""
 
     __slots__ = ("_file", "_path")
 
@@ -246,7 +246,7 @@ class OsLock:
 
 
 class OsDisk:
-    """The real file system; `read_only` for those who only look: then files are opened to be read."""
+    """The real file system; with `read_only` files are opened to be read."""
 
     def __init__(self, *, read_only: bool = False) -> None:
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
@@ -345,7 +345,7 @@ class OsDisk:
         return OsLock(path)
 
     def is_locked(self, path: str) -> bool:
-        """Say whether somebody holds the lock on a file; none is made, and none is taken for longer."""
+        """Return whether a process holds the lock on a file; none is made, and none is held for longer."""
         try:
             file = OsFile(path, os.O_RDONLY)
         except FileNotFoundError:

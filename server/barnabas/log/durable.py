@@ -1,7 +1,7 @@
 """Durability of a log: up to where it is flushed, what another flush must sync, and the end of its files.
 
 The rule: the recovery point never passes what a flush has synced. A flush is planned by the owner of the log, run in any
-thread, and finished by the owner, who sees whether the log was truncated meanwhile.
+thread, and finished by the owner, which sees whether the log was truncated meanwhile.
 """
 
 from __future__ import annotations

@@ -56,9 +56,9 @@ L = TypeVar("L", bound=InLogDir)
 
 
 def failure_of(what: str, log: InLogDir, error: OSError) -> StorageError:
-    """The StorageError of a log on whose disk `what` met `error`; told, unless there was merely no room."""
+    """The StorageError of a log after `what` met `error` on its disk; logged, unless there was merely no room."""
     failure = StorageError(log.log_dir, error)
-    if not failure.is_full:  # that one may come with every request until somebody makes room
+    if not failure.is_full:  # that one may come with every request until there is room
         logger.error("%s of %r failed: %s", what, log, error)
     return failure
 

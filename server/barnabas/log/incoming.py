@@ -38,5 +38,5 @@ def read_end_marker(
 
     Raises InvalidRecordsError if it is malformed.
     """
-    found = read_records(memoryview(records)[position : position + header.size])
-    return parse_end_marker(found[0]) if found else None
+    decoded = read_records(memoryview(records)[position : position + header.size])
+    return parse_end_marker(decoded[0]) if decoded else None

@@ -73,12 +73,12 @@ def time_entry_holds(segment: IndexedSegment, slot: int) -> bool:
     if offset < segment.base_offset:
         return False
     try:
-        found = segment.find(offset)
-    except CorruptRecordsError:  # the log is damaged there: whoever reads it will meet that
+        batch = segment.find(offset)
+    except CorruptRecordsError:  # the log is damaged there: readers will report that
         return True
-    if found is None:
+    if batch is None:
         return False
-    header = found[1]
+    header = batch[1]
     begins_later = header.magic == 2 and header.base_offset > offset
     return header.max_timestamp == timestamp and not begins_later
 

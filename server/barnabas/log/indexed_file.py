@@ -147,7 +147,7 @@ class IndexedFile:
         self._file = None
         try:
             self.write_indexes()
-        except OSError as error:  # whoever wants them next will meet it, for its own log dir
+        except OSError as error:  # the next use of them reports it, for its own log dir
             log.warning("cannot write the indexes of %s: %s", self.path(names.LOG), error)
         else:
             self._forget_indexes()
@@ -242,8 +242,8 @@ class IndexedFile:
                     position, next_offset = at + header.size, header.next_offset
             except CorruptRecordsError as damage:
                 log.warning("%s is damaged at position %d: %s", self.path(names.LOG), position, damage)
-                found = find_sound_batch(file, position, self.size, first_offset=next_offset)
-                position = found.position if found else self.size
+                sound_batch = find_sound_batch(file, position, self.size, first_offset=next_offset)
+                position = sound_batch.position if sound_batch else self.size
         try:
             self.seal()
         except OSError as error:
@@ -295,13 +295,13 @@ class IndexedFile:
 
     def has_index_room(self, index_bytes_max: int) -> bool:
         """Say whether another entry fits both indexes; the last slot of the time index is for `seal`."""
-        wanted = self._index_bytes_wanted
-        if not wanted:
-            wanted = self._index_bytes_wanted = max(
+        bytes_needed = self._index_bytes_wanted
+        if not bytes_needed:
+            bytes_needed = self._index_bytes_wanted = max(
                 len(self.offset_index.entries) + OFFSET_ENTRY_SIZE,
                 len(self.time_index.entries) + 2 * TIME_ENTRY_SIZE,
             )
-        return wanted <= index_bytes_max
+        return bytes_needed <= index_bytes_max
 
     def load_max_timestamp(self) -> int:
         """Return the largest timestamp in ms, NO_TIMESTAMP without any; sets `max_timestamp_offset` too."""

@@ -165,8 +165,8 @@ class Loader:
     # --- files ----------------------------------------------------------------------------------------------
 
     def _tidy_up(self) -> Inventory:
-        found = file_names(self._disk, self.directory)
-        leftovers = plan_leftovers(found)
+        present = file_names(self._disk, self.directory)
+        leftovers = plan_leftovers(present)
         if leftovers.remove or leftovers.swap_files:
             for name in leftovers.remove:
                 self._disk.remove(f"{self.directory}/{name}")
@@ -184,8 +184,8 @@ class Loader:
                 self._disk.remove(f"{self.directory}/{name}")
             for rename in renames:
                 self._disk.rename(f"{self.directory}/{rename.source}", f"{self.directory}/{rename.target}")
-            found = file_names(self._disk, self.directory)
-        return take_inventory(found)
+            present = file_names(self._disk, self.directory)
+        return take_inventory(present)
 
     def _segment(self, files: SegmentFiles, mark: str = "") -> Segment:
         path = f"{self.directory}/{names.file_name(files.base_offset, names.LOG, mark)}"

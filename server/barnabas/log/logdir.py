@@ -1,7 +1,7 @@
-"""The files that a log dir itself has: whose it is, and the checkpoints of the logs in it.
+"""The files that a log dir itself has: its owner, and the checkpoints of the logs in it.
 
 The rule: a checkpoint that is missing or damaged costs a check of the logs, never a log; a damaged
-`meta.properties` is an error, since nobody can say whose dir it is.
+`meta.properties` is an error, since the owner of the dir is then unknown.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Checkpoints(NamedTuple):
 
 
 def read_meta(disk: Disk, path: str) -> MetaProperties | None:
-    """Read whose dir it is, None if it is new. Raises CorruptFileError, OSError."""
+    """Read the owner of a log dir, None if it is new. Raises CorruptFileError, OSError."""
     try:
         return MetaProperties.decode(disk.read(f"{path}/{names.META_PROPERTIES}"))
     except FileNotFoundError:
@@ -62,7 +62,7 @@ def make_dir(disk: Disk, path: str) -> None:
         place = place.rpartition("/")[0]
     disk.make_dirs(path)
     if not new and not _exists(disk, f"{path}/{names.META_PROPERTIES}"):
-        new = [path.rstrip("/")]  # made by somebody who may not have come as far as the sync
+        new = [path.rstrip("/")]  # its maker may not have come as far as the sync
     for place in reversed(new):
         with suppress(PermissionError):  # a directory may be open for writing and not for reading
             disk.sync_dir(place.rpartition("/")[0] or ("/" if place.startswith("/") else "."))
@@ -113,17 +113,17 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
 
 
 def other_name(disk: Disk, key: TopicPartition, path: str, kind: DirKind) -> str:
-    """Return a path for a log's directory that is nobody's."""
+    """Return an unused path for a log's directory."""
     return f"{path}/{names.marked_dir_name(*key, kind, disk.unique_id().hex())}"
 
 
 def rename_away(disk: Disk, key: TopicPartition, path: str, directory: str, kind: DirKind) -> str:
-    """Give a log's directory a name that is nobody's; returns its new path. Raises StorageError."""
+    """Give a log's directory an unused name; returns its new path. Raises StorageError."""
     renamed = other_name(disk, key, path, kind)
     try:
         disk.rename(directory, renamed)
     except FileNotFoundError:
-        log.warning("%s is gone already: somebody has removed it", directory)
+        log.warning("%s is gone already: it was removed by another program", directory)
     except OSError as error:
         raise StorageError(path, error) from error
     return renamed
@@ -160,7 +160,7 @@ def _was_opened_since_boot(disk: Disk, path: str) -> bool:
 
 
 def write_boot_id(disk: Disk, path: str) -> None:
-    """Note in which run of the machine a log dir, whose logs have all been checked, is open. Raises OSError.
+    """Note in which run of the machine a log dir is open, after all its logs have been checked. Raises OSError.
 
     Not synced: after a power cut it may be the old one or none, and neither is the next one.
     """

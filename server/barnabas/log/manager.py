@@ -146,7 +146,7 @@ class LogManager:
         for key in [key for key in self.missing if key in self._logs]:
             del self.missing[key]  # it is in another log dir, or was on its way there
 
-    # --- whose dirs they are --------------------------------------------------------------------------------
+    # --- owners of the dirs ---------------------------------------------------------------------------------
 
     @property
     def cluster_id(self) -> str | None:
@@ -186,7 +186,7 @@ class LogManager:
         creation.run()
         return self.finish_creation(creation.logs[0], now_ms)
 
-    def begin_creation(self, wanted: Sequence[Wanted], now_ms: int) -> Creation:
+    def begin_creation(self, new_logs: Sequence[Wanted], now_ms: int) -> Creation:
         """Return what makes these logs, in the dirs that have the fewest; it is to be `run`, best in a thread.
 
         Then `finish_creation` is called for each of its logs, whatever has become of the others. Nothing else may be done
@@ -199,7 +199,7 @@ class LogManager:
         new = []
         nothing_known = Checkpoints()
         counts = dict(self._logs.counts)
-        for topic, partition, topic_id, config in wanted:
+        for topic, partition, topic_id, config in new_logs:
             key = (topic, partition)
             assert key not in self._logs, key
             preferred = self._preferred.pop(key, "")
@@ -225,12 +225,12 @@ class LogManager:
         self.checkpoints.log_added(path)
         return self._opener.add(path, new.key, new.loader.config, new.loaded, new.topic_id, 0, now_ms)
 
-    def are_misleading(self, wanted: Sequence[Wanted]) -> bool:
+    def are_misleading(self, new_logs: Sequence[Wanted]) -> bool:
         """Return whether checkpoints may still say something of logs that had these names: they must be written first."""
         return any(
-            self.checkpoints.may_mislead(path, (one.topic, one.partition))
+            self.checkpoints.may_mislead(path, (new_log.topic, new_log.partition))
             for path in self.online
-            for one in wanted
+            for new_log in new_logs
         )
 
     def prefer(self, topic: str, partition: int, path: str) -> None:
@@ -363,15 +363,15 @@ class LogManager:
         Nothing goes offline if all is there: the file was then removed or renamed by this broker itself.
         """
         try:
-            found = missing_file_of(self._logs, self.ownership, error)
+            log_and_file = missing_file_of(self._logs, self.ownership, error)
         except StorageError as failure:
             return self.take_offline(error.log_dir, failure)
-        if found is None:
+        if log_and_file is None:
             log.warning("%s, but all that is needed is there", error)
             return []
-        partition_log, missing = found
+        partition_log, missing = log_and_file
         log.error(
-            "%s-%d is offline: %s is gone, or is another file; somebody has removed it while the broker had it open. "
+            "%s-%d is offline: %s is gone, or is another file; it was removed while the broker had it open. "
             "Nothing is written to it before a restart, which begins with what is left",
             partition_log.topic, partition_log.partition, missing,
         )  # fmt: skip
@@ -384,12 +384,12 @@ class LogManager:
     # --- housekeeping ---------------------------------------------------------------------------------------
 
     def begin_removal(self, now_ms: int) -> RemovalTask | None:
-        """Return the removal of all whose time has come; it is to be `run`, best in a thread, and then to `finish`."""
+        """Return the removal of all that are due; it is to be `run`, best in a thread, and then to `finish`."""
         due = self.trash.take_due(now_ms)
         return RemovalTask(self.disk, self.trash, due) if due else None
 
     def remove_due(self, now_ms: int) -> int:
-        """Remove the files and directories whose time has come; returns how many. Raises StorageError."""
+        """Remove the files and directories that are due; returns how many. Raises StorageError."""
         task = self.begin_removal(now_ms)
         if task is None:
             return 0

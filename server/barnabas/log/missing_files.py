@@ -1,7 +1,7 @@
-"""Files that somebody has removed under a running broker: found by looking, and by errors that met them.
+"""Files that were removed under a running broker: found by looking, and by errors that met them.
 
-The rule: nothing goes offline for a file that this broker has removed or renamed itself meanwhile, so whoever acts looks
-again.
+The rule: nothing goes offline for a file that this broker has removed or renamed itself meanwhile, so the caller
+checks again before it acts.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ def find_missing(
 
     May be run in any thread.
     """
-    found: list[StorageError] = []
+    errors: list[StorageError] = []
     for path in dirs:
         try:
             ownership.check_in_place(path)
             if not also_logs and not ownership.is_emptied(path):
                 continue
         except StorageError as error:
-            found.append(error)
+            errors.append(error)
             continue
         for partition_log in registry.in_dir(path):
             if not partition_log.is_closed:
                 missing = partition_log.missing_file()
                 if missing is not None:
-                    found.append(StorageError(path, FileNotFoundError(ENOENT, "no such file", missing)))
-    return found
+                    errors.append(StorageError(path, FileNotFoundError(ENOENT, "no such file", missing)))
+    return errors
 
 
 def missing_file_of(
@@ -63,13 +63,13 @@ def missing_file_of(
 
 
 def _log_of(registry: LogRegistry, error: StorageError) -> PartitionLog | None:
-    """Return the log in whose directory a file was missing."""
+    """Return the log with a missing file in its directory."""
     cause = error.cause
     filename = str(cause.filename) if isinstance(cause, OSError) else ""
     name = filename.removeprefix(f"{error.log_dir}/").partition("/")[0]
-    found = names.parse_dir_name(name)
-    if found is None:
+    parsed_name = names.parse_dir_name(name)
+    if parsed_name is None:
         return None
-    partition_log = registry.get((found.topic, found.partition))
+    partition_log = registry.get((parsed_name.topic, parsed_name.partition))
     is_there = partition_log is not None and partition_log.dir == f"{error.log_dir}/{name}"
     return partition_log if is_there else None

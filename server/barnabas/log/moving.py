@@ -1,7 +1,7 @@
 """Moving a log to another log dir while it is written and read (KIP-113).
 
 The rule: files are copied byte for byte into a `-future` directory, again and again until little is missing; the last
-step copies the rest and swaps the directories in one go, so that nobody ever sees half a log. A `Move` is planned and
+step copies the rest and swaps the directories in one go, so that half a log is never seen. A `Move` is planned and
 finished by the thread that owns the log; `run` may be called in any.
 """
 
@@ -126,10 +126,10 @@ class Move:
         self._plan_file(copies, segment, suffix, size)
 
     def _plan_file(self, copies: list[Copy], segment: Segment, suffix: str, size: int) -> None:
-        known, start = self._copied.get(names.file_name(segment.base_offset, suffix), (None, 0))
-        if known is not segment or start > size:
+        copied_segment, start = self._copied.get(names.file_name(segment.base_offset, suffix), (None, 0))
+        if copied_segment is not segment or start > size:
             start = 0
-        if known is not segment or start < size:
+        if copied_segment is not segment or start < size:
             copies.append(Copy(segment, segment.base_offset, suffix, segment.path(suffix), start, size))
 
     def complete(self) -> None:
@@ -145,7 +145,7 @@ class Move:
         self.run(copies)
         if (
             self.copied_end_offset < log.log_end_offset
-        ):  # nobody else changes the log now: somebody took files away
+        ):  # no other task changes the log now: files were removed from outside
             missing = log.missing_file(all_segments=True) or log.dir
             raise StorageError(log.log_dir, FileNotFoundError(ENOENT, "a file is gone", missing))
         try:
@@ -154,26 +154,26 @@ class Move:
             raise StorageError(self.target_dir, error) from error
 
     def _read_snapshots(self) -> dict[str, bytes]:
-        found = {}
+        snapshots = {}
         for offset in self.partition_log.store.snapshots.offsets:
             try:
                 data = self.disk.read(self.partition_log.store.snapshots.path(offset))
             except FileNotFoundError:
                 continue  # a snapshot is only a shortcut
-            found[names.file_name(offset, names.SNAPSHOT)] = data
-        return found
+            snapshots[names.file_name(offset, names.SNAPSHOT)] = data
+        return snapshots
 
     def _write_small_files(self, snapshots: dict[str, bytes]) -> None:
         log = self.partition_log
-        wanted = set(snapshots)
+        kept_names = set(snapshots)
         for segment in log.segments:
-            wanted |= {names.file_name(segment.base_offset, suffix) for suffix in names.SEGMENT_SUFFIXES}
+            kept_names |= {names.file_name(segment.base_offset, suffix) for suffix in names.SEGMENT_SUFFIXES}
             if not segment.has_txn_index:
-                wanted.discard(names.file_name(segment.base_offset, names.TXN_INDEX))
+                kept_names.discard(names.file_name(segment.base_offset, names.TXN_INDEX))
         for name, data in snapshots.items():
             self.disk.replace(f"{self.directory}/{name}", data, sync=True)
         for entry in self.disk.list(self.directory):
-            if entry.name not in wanted:
+            if entry.name not in kept_names:
                 self.disk.remove(f"{self.directory}/{entry.name}")
         if log.topic_id is not None:
             path = f"{self.directory}/{names.PARTITION_METADATA}"
@@ -295,7 +295,7 @@ class Moves:
         self._trash.add(now_ms, log_dir, [gone])
         try:
             self._disk.sync_dir(log_dir)
-        except OSError as error:  # whoever writes there next will meet it
+        except OSError as error:  # the next write there reports it
             log.warning("%s could not be synced: %s", log_dir, error)
 
     def _forget(self, move: Move) -> bool:

@@ -22,7 +22,7 @@ class Releasable(Protocol):
 
 
 class OpenFiles:
-    """The segments that hold something, in the order in which they will be asked to let it go."""
+    """The segments that hold something, in the order in which they will be asked to release it."""
 
     __slots__ = ("_queue", "count_max")
 

@@ -65,9 +65,9 @@ class Opener:
     # --- one log --------------------------------------------------------------------------------------------
 
     def loader(
-        self, path: str, key: TopicPartition, config: LogConfig, known: Checkpoints, now_ms: int
+        self, path: str, key: TopicPartition, config: LogConfig, checkpoints: Checkpoints, now_ms: int
     ) -> Loader:
-        """Return what opens the log of a partition in a log dir, or makes it there; the checkpoints say `known` of it."""
+        """Return the loader of a partition's log in a log dir, which opens or makes it, with the dir's `checkpoints`."""
         from barnabas.log.loading import Loader  # not on the way of a start without logs
 
         return Loader(
@@ -77,18 +77,18 @@ class Opener:
             config,
             now_ms=now_ms,
             producer_expiration_ms=self.producer_expiration_ms,
-            is_clean=known.is_clean,
-            recovery_point=known.recovery_points.get(key, 0),
-            log_start_offset=known.log_starts.get(key, 0),
-            clean_offset=known.clean_offsets.get(key, 0),
-            is_cache_intact=known.is_cache_intact,
-            was_there=had_log(known, key),
+            is_clean=checkpoints.is_clean,
+            recovery_point=checkpoints.recovery_points.get(key, 0),
+            log_start_offset=checkpoints.log_starts.get(key, 0),
+            clean_offset=checkpoints.clean_offsets.get(key, 0),
+            is_cache_intact=checkpoints.is_cache_intact,
+            was_there=had_log(checkpoints, key),
         )
 
-    def load(self, path: str, key: TopicPartition, known: Checkpoints, now_ms: int) -> PartitionLog:
+    def load(self, path: str, key: TopicPartition, checkpoints: Checkpoints, now_ms: int) -> PartitionLog:
         """Open the log of a partition in a log dir. Raises OSError."""
-        loader = self.loader(path, key, self._config_for(key[0]), known, now_ms)
-        return self._add_loaded(path, key, known, loader.config, loader.load(), now_ms)
+        loader = self.loader(path, key, self._config_for(key[0]), checkpoints, now_ms)
+        return self._add_loaded(path, key, checkpoints, loader.config, loader.load(), now_ms)
 
     def add(
         self,
@@ -122,15 +122,15 @@ class Opener:
         self,
         path: str,
         key: TopicPartition,
-        known: Checkpoints,
+        checkpoints: Checkpoints,
         config: LogConfig,
         loaded: LoadedLog,
         now_ms: int,
     ) -> PartitionLog:
-        high_watermark = known.high_watermarks.get(key, 0)
+        high_watermark = checkpoints.high_watermarks.get(key, 0)
         topic_id = logdir.read_topic_id(self._disk, f"{path}/{names.dir_name(*key)}")
         added = self.add(path, key, config, loaded, topic_id, high_watermark, now_ms)
-        added.clean_offset = known.clean_offsets.get(key)
+        added.clean_offset = checkpoints.clean_offsets.get(key)
         return added
 
     # --- a log dir ------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Opener:
         if is_clean:
             self._disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
             self._disk.sync_dir(path)
-        known = logdir.read_checkpoints(self._disk, path, is_clean=is_clean)
+        checkpoints = logdir.read_checkpoints(self._disk, path, is_clean=is_clean)
         keys = [
             key
             for entry in entries
@@ -154,70 +154,70 @@ class Opener:
         if is_clean or len(keys) < 2 or self._recovery_threads < 2:
             for key in keys:
                 try:
-                    self.load(path, key, known, now_ms)
+                    self.load(path, key, checkpoints, now_ms)
                 except LogGoneError:
                     self._gone(path, key)
         else:
-            self._recover(path, keys, known, now_ms)
-        for key in {key for offsets in known[:4] for key in offsets}.difference(keys):
+            self._recover(path, keys, checkpoints, now_ms)
+        for key in {key for offsets in checkpoints[:4] for key in offsets}.difference(keys):
             self._checkpoints.log_removed(path, key)
-            if had_log(known, key):
+            if had_log(checkpoints, key):
                 self._gone(path, key)
         logdir.write_boot_id(self._disk, path)
         if keys and not is_clean:
             log.warning("%s was not closed cleanly: its %d logs were checked", path, len(keys))
         return is_clean
 
-    def _recover(self, path: str, keys: list[TopicPartition], known: Checkpoints, now_ms: int) -> None:
+    def _recover(self, path: str, keys: list[TopicPartition], checkpoints: Checkpoints, now_ms: int) -> None:
         """Check and open these logs, several at a time. Raises OSError, CorruptFileError."""
         from barnabas.log.recovering import load_many  # not on the way of a start after a clean stop
 
-        loaders = {key: self.loader(path, key, self._config_for(key[0]), known, now_ms) for key in keys}
+        loaders = {key: self.loader(path, key, self._config_for(key[0]), checkpoints, now_ms) for key in keys}
         for key, loaded in load_many(path, loaders, self._recovery_threads, self._workers):
             if loaded is None:
                 self._gone(path, key)
                 continue
             for segment in loaded.segments:
                 segment.count_in(self._pool)
-            self._add_loaded(path, key, known, loaders[key].config, loaded, now_ms)
+            self._add_loaded(path, key, checkpoints, loaders[key].config, loaded, now_ms)
 
     def _gone(self, path: str, key: TopicPartition) -> None:
         self._missing[key] = f"{path}/{names.dir_name(*key)}"
 
     def _recognise(self, path: str, name: str, now_ms: int) -> TopicPartition | None:
         """Say of which partition a directory is the log; deal with those that are none."""
-        found = names.parse_dir_name(name)
-        if found is None:
+        parsed_name = names.parse_dir_name(name)
+        if parsed_name is None:
             log.info("%s/%s is not of the form topic-partition: left alone", path, name)
             return None
-        if found.kind is DirKind.DELETE:
+        if parsed_name.kind is DirKind.DELETE:
             self._trash.add(now_ms, path, [f"{path}/{name}"])
-            self._cut_off.renamed.append(MarkedDir(path, name, found.topic, found.partition))
+            self._cut_off.renamed.append(MarkedDir(path, name, parsed_name.topic, parsed_name.partition))
             return None
-        if found.kind is DirKind.FUTURE:
-            self._cut_off.found.append(MarkedDir(path, name, found.topic, found.partition))
+        if parsed_name.kind is DirKind.FUTURE:
+            self._cut_off.found.append(MarkedDir(path, name, parsed_name.topic, parsed_name.partition))
             return None
-        if found.kind is not DirKind.CURRENT:
-            log.warning("%s/%s is a %s replica: left alone", path, name, found.kind.value)
-            self._cut_off.renamed.append(MarkedDir(path, name, found.topic, found.partition))
+        if parsed_name.kind is not DirKind.CURRENT:
+            log.warning("%s/%s is a %s replica: left alone", path, name, parsed_name.kind.value)
+            self._cut_off.renamed.append(MarkedDir(path, name, parsed_name.topic, parsed_name.partition))
             return None
-        if found.topic == names.CLUSTER_METADATA_TOPIC:
+        if parsed_name.topic == names.CLUSTER_METADATA_TOPIC:
             return None
-        other = self._registry.get((found.topic, found.partition))
+        other = self._registry.get((parsed_name.topic, parsed_name.partition))
         if other is not None:
             raise StorageError(
                 path,
                 OSError(f"{name} is also in {other.log_dir}; remove the copy in the dir that failed last"),
             )
-        return found.topic, found.partition
+        return parsed_name.topic, parsed_name.partition
 
 
-def had_log(known: Checkpoints, key: TopicPartition) -> bool:
+def had_log(checkpoints: Checkpoints, key: TopicPartition) -> bool:
     """Say whether a log that is not there was there when the checkpoints were written, and cannot have gone by itself.
 
     A power cut takes a directory of which nothing was ever flushed; an empty one is as good as none.
     """
-    recovery_point = known.recovery_points.get(key)
+    recovery_point = checkpoints.recovery_points.get(key)
     if recovery_point is None:
         return False
-    return recovery_point > 0 or (known.is_cache_intact and not known.is_clean)
+    return recovery_point > 0 or (checkpoints.is_cache_intact and not checkpoints.is_clean)

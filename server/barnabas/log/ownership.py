@@ -60,7 +60,7 @@ class Ownership:
         """Make these dirs those of this broker, each with a directory id (KIP-858). Raises StorageError.
 
         A dir that has logs had the file: that it is gone is told, with `log_counts` of each. `on_zookeeper`: of a cluster
-        that ZooKeeper keeps, whose Kafkas open dirs of version 0 alone.
+        that ZooKeeper keeps: the Kafkas of it open dirs of version 0 alone.
         """
         for path in online:
             count = log_counts[path] if log_counts is not None and path not in self.meta else 0
@@ -101,7 +101,7 @@ class Ownership:
             logdir.check_in_place(path, lock)
 
     def is_emptied(self, path: str) -> bool:
-        """Return whether somebody has removed what was in a dir."""
+        """Return whether the contents of a dir were removed."""
         return path in self.meta and logdir.is_emptied(self._disk, path)
 
     def forget(self, path: str) -> None:

@@ -217,7 +217,7 @@ class PartitionLog(DurableLog):
         leader_epoch: int,
         now_ms: int,
     ) -> AppendResult:
-        """Write one batch whose place is the log end."""
+        """Write one batch that belongs at the log end."""
         base_offset, last_offset = valid.base_offset, valid.last_offset
         records, max_timestamp = valid.records, valid.max_timestamp
         size = len(records)
@@ -406,7 +406,7 @@ class PartitionLog(DurableLog):
 
     @guarded
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
-        """Drop `offset` and all after it (a follower does, whose leader has another history).
+        """Drop `offset` and all after it (a follower does, where its leader has another history).
 
         Returns whether anything was dropped. Raises StorageError.
         """

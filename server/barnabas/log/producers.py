@@ -37,12 +37,12 @@ from barnabas.records.control import EndMarker
 
 BATCHES_KEPT: Final = 5  # max.in.flight.requests.per.connection of an idempotent producer is 5 at most
 SEQUENCES_KNOWN_MAX: Final = 1 << 30
-"""Sequence numbers wrap: who is farther behind cannot be told from who is ahead."""
+"""Sequence numbers wrap: a producer farther behind cannot be told from one that is ahead."""
 NO_COORDINATOR_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms
 AWAITED_MAX: Final = 1_000
-"""Producers of a partition whose first sequence numbers are awaited at a time; the oldest is forgotten for one more."""
+"""Producers of a partition with awaited first sequence numbers at a time; the oldest is forgotten for one more."""
 
 
 class ProducedBatch(NamedTuple):
@@ -143,9 +143,9 @@ class Producer:
         before = (oldest.first_sequence - self.first_sequence) & SEQUENCE_MAX
         first = (first_sequence - self.first_sequence) & SEQUENCE_MAX
         last = (last_sequence - self.first_sequence) & SEQUENCE_MAX
-        known = (self.last_sequence - self.first_sequence) & SEQUENCE_MAX
+        remembered = (self.last_sequence - self.first_sequence) & SEQUENCE_MAX
         # After a gap the oldest may still be from before it: all that is known to be there is remembered then.
-        return first <= last < before <= known and oldest.base_offset <= high_watermark
+        return first <= last < before <= remembered and oldest.base_offset <= high_watermark
 
     def take(self, batch: ProducedBatch) -> None:
         """Remember a batch that has been appended, and not more than the last five."""
@@ -356,12 +356,12 @@ class ProducerState:
         return first
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Forget the transactions whose end the high watermark has passed."""
+        """Forget the transactions with ends that the high watermark has passed."""
         if self._ended:
             self._ended = {first: last for first, last in self._ended.items() if last >= high_watermark}
 
     def ended_before(self, offset: int) -> dict[int, int]:
-        """Return the transactions whose end the high watermark has not passed, and which stays where a log is truncated.
+        """Return the transactions with ends that the high watermark has not passed, and that stay where a log is truncated.
 
         No snapshot has them; `keep_ended` takes them in again.
         """
@@ -415,7 +415,7 @@ class ProducerState:
         return entries
 
     def load(self, entries: Iterable[SnapshotEntry], end_offset: int, now_ms: int) -> None:
-        """Begin with a snapshot taken at `end_offset`, without those who have expired since."""
+        """Begin with a snapshot taken at `end_offset`, without the producers that have expired since."""
         self.clear(end_offset)
         for entry in entries:
             producer = self._producers[entry.producer_id] = Producer(

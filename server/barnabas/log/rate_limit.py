@@ -1,7 +1,7 @@
 """Rate limit of reads and writes in the background: compaction, moves between log dirs.
 
-The rule: one limit for all threads that do the same kind of work. Whoever has used more than its share sleeps before it
-goes on; whoever has not pauses now and then. A thread that writes small batches releases the interpreter for each of them,
+The rule: one limit for all threads that do the same kind of work. A thread that has used more than its share sleeps before
+it continues; the others pause now and then. A thread that writes small batches releases the interpreter for each of them,
 but for no longer than the event loop takes to wake up, which comes too late and begins anew to wait: up to 47 ms.
 """
 
@@ -56,7 +56,7 @@ class RateLimit:
             seconds = until - self._clock()
 
     def _pay(self, count: int) -> float:
-        """Return for how many seconds whoever has used so many bytes must sleep."""
+        """Return for how many seconds a thread that has used so many bytes must sleep."""
         rate = self.bytes_per_second
         if not rate or rate <= 0:
             return 0.0

@@ -136,8 +136,8 @@ class ReadableLog:
 
         None of them begins at or after `upper_offset`, which is the high watermark, the last stable offset or
         the log end, as the reader may see. At most `max_bytes`, so the last batch may be cut off; but the
-        first one is whole with `min_one_batch`. The first may begin before `offset`. Who does not need the
-        result's `next_offset` (`is_end_wanted`) saves a search in the offset index: it may then be much too
+        first one is whole with `min_one_batch`. The first may begin before `offset`. A caller that does not need
+        the result's `next_offset` (`is_end_wanted`) saves a search in the offset index: it may then be much too
         large. Raises RequestError(OFFSET_OUT_OF_RANGE), StorageError, and CorruptRecordsError if the log is
         damaged there.
         """
@@ -157,10 +157,10 @@ class ReadableLog:
         self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool, is_end_wanted: bool
     ) -> ReadResult:
         store = self.store
-        found = store.find(offset)
-        if found is None:
+        place = store.find(offset)
+        if place is None:
             return ReadResult(b"", offset)
-        segment, position = found
+        segment, position = place
         end, next_offset = store.end_within(segment, upper_offset, self.log_end_offset)
         size = end - position
         if size > max_bytes:
@@ -219,7 +219,7 @@ class ReadableLog:
     # --- timestamps -----------------------------------------------------------------------------------------
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """Find the first record whose timestamp is at least `timestamp_ms`.
+        """Find the first record with a timestamp of at least `timestamp_ms`.
 
         Raises StorageError, RecordsError.
         """

@@ -30,7 +30,7 @@ OPEN_SEGMENTS_MAX = 64
 def load_many(
     path: str, loaders: Mapping[TopicPartition, Loader], threads: int, workers: Workers
 ) -> Iterator[tuple[TopicPartition, LoadedLog | None]]:
-    """Load the logs of a dir with so many threads; yields each when it is done, None for one whose segments are gone.
+    """Load the logs of a dir with so many threads; yields each when it is done, None for one without its segments.
 
     How many are done is told every two seconds. Raises OSError and CorruptFileError as `Loader.load`; what has not begun
     then is not begun any more.

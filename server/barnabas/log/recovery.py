@@ -26,7 +26,7 @@ class Rename(NamedTuple):
 
 
 class Leftovers:
-    """First step: what to remove, and the base offsets of `.swap` logs, whose end offsets step two wants."""
+    """First step: what to remove, and the base offsets of `.swap` logs: step two needs their end offsets."""
 
     __slots__ = ("remove", "swap_files", "swapped_logs")
 

@@ -58,6 +58,6 @@ class LogRegistry:
         partition_log.abandon()
 
     def clear(self) -> None:
-        """Forget all logs, which somebody has closed."""
+        """Forget all logs, which the caller has closed."""
         self._logs.clear()
         self.counts = dict.fromkeys(self.counts, 0)

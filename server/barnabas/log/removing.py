@@ -61,7 +61,7 @@ class RemovalTask:
     def finish(self) -> int:
         """Return how many are gone; the others are tried again. Raises StorageError, when all is in order again.
 
-        A directory that is not there although nobody here has renamed it is reported as a missing file.
+        A directory that is not there although this broker has not renamed it is reported as a missing file.
         """
         count = 0
         missing: StorageError | None = None

@@ -52,10 +52,10 @@ def replay_producers(segments: Sequence[Segment], producers: ProducerState, end_
         next_base = segments[n + 1].base_offset if n + 1 < len(segments) else end_offset
         if next_base <= producers.end_offset or segment.base_offset >= end_offset or not segment.size:
             continue
-        found = segment.find(max(producers.end_offset, segment.base_offset))
-        if found is None:
+        batch = segment.find(max(producers.end_offset, segment.base_offset))
+        if batch is None:
             continue
-        for position, header in segment.headers(found[0]):
+        for position, header in segment.headers(batch[0]):
             if header.next_offset > end_offset:
                 break
             replay_batch(segment, position, header, producers)

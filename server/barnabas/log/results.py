@@ -48,7 +48,7 @@ class AppendResult:
 class ReadResult:
     """Result of a read: whole batches, perhaps with a part of one at the end.
 
-    All records in it are before `next_offset`, which may be a little too large, and much if nobody wanted it.
+    All records in it are before `next_offset`, which may be a little too large, and much if it was not asked for.
     """
 
     records: FileRegion | bytes

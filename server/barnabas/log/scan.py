@@ -69,8 +69,8 @@ def iter_whole(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryv
         if len(chunk) - at >= HEADER_SIZE:
             size = read_any_header(chunk, at).size
         if len(chunk) - at < size and chunk_at + len(chunk) < end:
-            wanted = min(max(SWEEP_BYTES, size), end - position)
-            chunk, chunk_at, at = memoryview(file.read(wanted, position)), position, 0
+            read_bytes = min(max(SWEEP_BYTES, size), end - position)
+            chunk, chunk_at, at = memoryview(file.read(read_bytes, position)), position, 0
         header = read_any_header(chunk, at)
         if header.size > end - position:
             raise CorruptRecordsError(f"a batch of {header.size} bytes at {position} reaches beyond {end}")
@@ -118,22 +118,24 @@ def iter_checked(
     chunk = memoryview(b"")
     while position < end:
         at = position - chunk_at
-        left = len(chunk) - at
+        available = len(chunk) - at
         try:
-            if left < HEADER_SIZE and (at or not chunk):
+            if available < HEADER_SIZE and (at or not chunk):
                 chunk, chunk_at, at = _read_chunk(file, position, end), position, 0
-                left = len(chunk)
+                available = len(chunk)
             header = read_any_header(chunk, at)
             size = header.size
             if size > end - position:
                 on_problem(position, f"the batch is cut short: {end - position} of {size} bytes")
                 return
             require_order(header, next_offset, end_offset)
-            if size > left and at:
+            if size > available and at:
                 chunk, chunk_at, at = _read_chunk(file, position, end), position, 0
-                left = len(chunk)
+                available = len(chunk)
             is_sound = (
-                check_crc(chunk, at, header) if size <= left else _check_long(file, chunk, header, position)
+                check_crc(chunk, at, header)
+                if size <= available
+                else _check_long(file, chunk, header, position)
             )
         except RecordsError as error:
             on_problem(position, error.message)

@@ -87,14 +87,14 @@ class Segment(IndexedFile):
         self._aborted = None
         write, self._background = self._background, None
         if write is not None:
-            write.give_up()  # nobody must write to a file that may soon be another log's
+            write.give_up()  # nothing may be written to a file that may soon be another log's
         super().abandon()
 
     # --- aborted transactions -------------------------------------------------------------------------------
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
-        """The transactions whose abort marker is in this segment. Raises OSError, CorruptFileError."""
+        """The transactions with their abort marker in this segment. Raises OSError, CorruptFileError."""
         if self._aborted is None:
             if not self.has_txn_index:
                 return []
@@ -206,10 +206,10 @@ class Segment(IndexedFile):
 
     def truncate(self, offset: int) -> None:
         """Drop the batch that holds `offset`, and all after it. Raises OSError."""
-        found = self.find(offset)
-        if found is None:
+        batch = self.find(offset)
+        if batch is None:
             return
-        position = found[0]
+        position = batch[0]
         self._end_write()
         self.time_hint = None
         first_timestamp = self.first_timestamp
@@ -283,9 +283,9 @@ class Segment(IndexedFile):
         index = self.time_index
         slot = index.slots_up_to(timestamp) - 1
         if not self._is_index_new:
-            for one in (slot, slot + 1):
-                if not time_entry_holds(self, one):
-                    self._rebuild_contradicted("time", one)
+            for entry_slot in (slot, slot + 1):
+                if not time_entry_holds(self, entry_slot):
+                    self._rebuild_contradicted("time", entry_slot)
                     return self.time_index.lookup(timestamp)
         return index.entry(slot)[1] if slot >= 0 else self.base_offset
 

@@ -113,14 +113,14 @@ class Segments:
         if offset == self._found_offset and self._found is not None:
             return self._found
         for segment in self.all[self.index_of(offset) :]:
-            found = segment.find(offset)
-            if found is not None:
-                self._found_offset, self._found = offset, (segment, found[0])
+            batch = segment.find(offset)
+            if batch is not None:
+                self._found_offset, self._found = offset, (segment, batch[0])
                 return self._found
         return None
 
     def end_within(self, segment: Segment, upper_offset: int, log_end_offset: int) -> tuple[int, int]:
-        """Return where in `segment` a reader must stop who may not see `upper_offset`, and at which offset."""
+        """Return where in `segment` a reader that may not see `upper_offset` must stop, and at which offset."""
         if upper_offset >= log_end_offset:
             if segment is self.active:
                 return segment.size, log_end_offset
@@ -128,8 +128,8 @@ class Segments:
             place = self._places.get(upper_offset)
             if place is not None and place[0] is segment:
                 return place[1], upper_offset
-            found = segment.find(upper_offset)
-            position = segment.size if found is None else found[0]
+            batch = segment.find(upper_offset)
+            position = segment.size if batch is None else batch[0]
             self.note_place(upper_offset, segment, position)
             return position, upper_offset
         return segment.size, self.base_after(segment, log_end_offset)
@@ -190,7 +190,7 @@ class Segments:
         self._discard(dropped, due_ms=due_ms)
 
     def replace(self, old: Sequence[Segment], new: Segment, *, due_ms: int) -> Steps[None]:
-        """Put a compacted segment, whose files are marked `.cleaned`, in the place of its neighbours `old`, by steps.
+        """Put a compacted segment, with files that are marked `.cleaned`, in the place of its neighbours `old`, by steps.
 
         The log has it from the first step on, and may be written, truncated and begun anew between the others. If it was
         closed, no step may follow. A crash or an error in between leaves what recovery finishes.

@@ -44,7 +44,7 @@ class TimestampOffset(NamedTuple):
 
 
 def find_timestamp_steps(live: Live, timestamp_ms: int, start_offset: int) -> Steps[TimestampOffset | None]:
-    """Find the first record from `start_offset` on whose timestamp is at least `timestamp_ms`.
+    """Find the first record from `start_offset` on with a timestamp of at least `timestamp_ms`.
 
     Raises OSError, RecordsError.
     """
@@ -52,8 +52,8 @@ def find_timestamp_steps(live: Live, timestamp_ms: int, start_offset: int) -> St
         if not segment.size or segment.load_max_timestamp() < timestamp_ms:
             yield None
             continue
-        known = max(segment.offset_before(timestamp_ms), start_offset)
-        start = segment.scan_start(timestamp_ms, segment.checked_start(known))
+        lower_offset = max(segment.offset_before(timestamp_ms), start_offset)
+        start = segment.scan_start(timestamp_ms, segment.checked_start(lower_offset))
         file, end = segment.file, segment.size
         for count, (position, header) in enumerate(
             iter_headers(file, start, end, chunk_bytes=SCAN_BYTES), start=1
@@ -64,9 +64,9 @@ def find_timestamp_steps(live: Live, timestamp_ms: int, start_offset: int) -> St
                 continue
             if position - start > HINT_BYTES_MIN:
                 segment.time_hint = (timestamp_ms, position)
-            found = yield from _record_steps(file, position, header, timestamp_ms, start_offset)
-            if found is not None:
-                return found
+            record = yield from _record_steps(file, position, header, timestamp_ms, start_offset)
+            if record is not None:
+                return record
     return None
 
 
@@ -92,9 +92,9 @@ def find_max_timestamp_steps(live: Live) -> Steps[TimestampOffset | None]:
         if not count % HEADERS_PER_STEP:
             yield None
         if header.max_timestamp == timestamp:
-            found = yield from _record_steps(file, position, header, timestamp, 0)
-            if found is not None:
-                return found
+            record = yield from _record_steps(file, position, header, timestamp, 0)
+            if record is not None:
+                return record
     return None
 
 
@@ -163,12 +163,12 @@ def _old_record_steps(
 ) -> Steps[TimestampOffset | None]:
     from barnabas.records import legacy  # logs that old releases wrote
 
-    found: list[TimestampOffset] = []
+    records: list[TimestampOffset] = []
 
     def visit(message: legacy.Message) -> bool:
         if message.timestamp >= timestamp_ms and message.offset >= start_offset:
-            found.append(TimestampOffset(message.timestamp, message.offset, header.leader_epoch))
-        return bool(found)
+            records.append(TimestampOffset(message.timestamp, message.offset, header.leader_epoch))
+        return bool(records)
 
     yield from legacy.visit_steps(data, 0, visit, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
-    return found[0] if found else None
+    return records[0] if records else None

@@ -1,6 +1,6 @@
 """Files and directories that were renamed to go, and when.
 
-The rule: nothing is removed before it is due: whoever still reads it may finish, and a mistake may be undone
+The rule: nothing is removed before it is due: a reader of it may finish, and a mistake may be undone
 by hand. What waits in a directory follows that directory when it is renamed, and goes with it when it is deleted.
 """
 

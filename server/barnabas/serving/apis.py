@@ -1,4 +1,4 @@
-"""THE table of what is served: API key, versions, who may ask, handler.
+"""THE table of the served APIs: API key, versions, required access, handler.
 
 ApiVersions, dispatch and `docs/reference/apis.md` are all derived from it. What is not in it is not advertised, and
 asking for it closes the connection. Old versions stay in, since clients infer features from the advertised minimum
@@ -21,7 +21,7 @@ SASL_AUTHENTICATE = 36
 FETCH = 1
 METADATA = 3
 TELEMETRY = frozenset((71, 72))
-"""Those that are served where somebody can read what clients push, or `telemetry.enable` asks for them."""
+"""Those that are served where a receiver of telemetry is configured, or `telemetry.enable` asks for them."""
 
 HEARTBEATS = frozenset((12, 68))
 """Those that a client repeats on its connection. Their handlers change neither requests nor what they have returned."""
@@ -111,7 +111,7 @@ class Api:
 
     @cached_property
     def is_conditional(self) -> bool:
-        """A request may be refused whoever sends it: a feature is off, or another broker is the controller."""
+        """Requests of any sender may be refused: a feature is off, or another broker is the controller."""
         return bool(self.feature or self.controller)
 
     @cached_property
@@ -270,11 +270,13 @@ _ROWS: tuple[Api, ...] = (
 BY_KEY: dict[int, Api] = {api.key: api for api in _ROWS}
 
 
-def refusal(served: Mapping[int, Api], key: int, version: int, who: str) -> str:
-    """Return why a request of `who` is not served, for the log line that goes with closing its connection."""
+def refusal(served: Mapping[int, Api], key: int, version: int, sender: str) -> str:
+    """Return why a request of `sender` is not served, for the log line that goes with closing its connection."""
     api = served.get(key)
     if api is not None:
-        return f"{who} sent {api.name} v{version}; versions {api.min_version} to {api.max_version} are served"
+        return (
+            f"{sender} sent {api.name} v{version}; versions {api.min_version} to {api.max_version} are served"
+        )
     if registry.is_known(key):
-        return f"{who} sent {registry.name_of(key)} v{version}, which this broker does not serve"
-    return f"{who} sent the unknown API key {key} (version {version})"
+        return f"{sender} sent {registry.name_of(key)} v{version}, which this broker does not serve"
+    return f"{sender} sent the unknown API key {key} (version {version})"

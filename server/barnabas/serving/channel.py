@@ -1,7 +1,7 @@
 """TLS and SASL for the clients of one listener, by its current settings.
 
 The rule: a connection keeps what it has begun with; new ones get what is new. Few handshakes run at a time: a signature
-takes a millisecond or several of a core, and whoever asks for many must not take all cores from those who are served.
+takes a millisecond or several of a core, and a client that asks for many must not take all cores from the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LoginParts(NamedTuple):
     """Makes them when a mechanism first needs them."""
     environment: Environment
     secret: bytes
-    """Random, `SECRET_BYTES` long; the challenges of users who do not exist are made with it."""
+    """Random, `SECRET_BYTES` long; the challenges of unknown users are made with it."""
 
 
 class Channel(NamedTuple):
@@ -50,7 +50,7 @@ class Channel(NamedTuple):
 
     @property
     def authenticates(self) -> bool:
-        """True if every client has to say who it is."""
+        """True if every client has to authenticate."""
         return self.offer is not None or (self.tls is not None and self.tls.requires_certificate)
 
     @property
@@ -59,7 +59,7 @@ class Channel(NamedTuple):
         return self.offer is None and self.tls is None
 
     def new_login(self) -> SaslServer | None:
-        """Return the login of a new connection, None where nobody logs in."""
+        """Return the login of a new connection, None on a listener without SASL."""
         if self.offer is None:
             return None
         from barnabas.security.sasl.server import SaslServer

@@ -1,8 +1,8 @@
 """One connection: receive a frame, answer it, receive the next.
 
 The rule: whatever a peer sends, the worst that happens is that *its* connection is closed, with a log line that
-says who sent what. Requests are answered in order, so one task per connection is all the state there is. While that task
-waits among many, a request that needs no waiting is answered without waking it.
+names the sender and the request. Requests are answered in order, so one task per connection is all the state there is.
+While that task waits among many, a request that needs no waiting is answered without waking it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Connection:
         channel: Channel = NO_SECURITY,
         on_arrived: Callable[[Connection], None] | None = None,
     ) -> None:
-        """`on_arrived` is called when the peer has said who it is, where the `channel` asks for that."""
+        """`on_arrived` is called when the peer has authenticated, where the `channel` asks for that."""
         self._parts = parts
         self._transport = transport
         self._channel = channel
@@ -82,7 +82,7 @@ class Connection:
         self._unsent: Held | None = None
         self._frames = Frames()
         self._pace = Pace()
-        # A request that was begun while the task waits, and what it waits for: None where the task only has to go on.
+        # A request that was begun while the task waits, and what it waits for: None where the task only has to resume.
         self._request: Request | None = None
         self._wait: Deferred[Any] | None = None
         self._failure: Exception | None = None
@@ -129,7 +129,7 @@ class Connection:
             self._parts.on_closed(self.info.connection_id)
 
     async def _arrive(self) -> bool:
-        """Shake hands and let the peer log in, as the listener asks; false when the connection is at its end.
+        """Perform the handshake and the login that the listener asks for; false when the connection is at its end.
 
         Raises PeerError, OSError.
         """
@@ -249,7 +249,7 @@ class Connection:
         return self._parts.frame_bytes_max if login is None or login.is_done else login.offer.frame_bytes_max
 
     async def _fail_login(self) -> None:
-        """Fail a login in whose place nonsense has come: guessing that way is slow, too."""
+        """Fail a login after bytes that are none: guessing that way is slow, too."""
         login = self.info.login
         if login is not None and not login.is_done:
             login.fail()
@@ -414,7 +414,7 @@ class Connection:
     def _polls(self) -> bool:
         """Busy-poll for the next request; return whether it has come, and may be read without a loop iteration.
 
-        An iteration costs more than a small request does by itself. It is left out where nobody is kept waiting: no task
+        An iteration costs more than a small request does by itself. It is left out where no other work is due: no task
         can run, no other connection has sent anything, and the iteration is young.
         """
         pace, budget = self._pace, self._parts.budget

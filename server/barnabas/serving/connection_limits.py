@@ -98,7 +98,7 @@ class ConnectionLimits:
         self._is_rated = min(self._rate, *self._rate_on.values(), INT_MAX) < INT_MAX
 
     def settings_changed(self) -> None:
-        """Obey the settings as they are now; those who wait look again."""
+        """Apply the settings as they are now; waiting tasks check again."""
         self._limits_changed()
         self._wake()
 

@@ -1,4 +1,4 @@
-"""The context of a request: who asks, in which version, on which connection."""
+"""The context of a request: its sender, its version, its connection."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def shown_client(client_id: str | None) -> str:
 
 
 class ConnectionInfo:
-    """One accepted connection: who is at the other end, and which address they dialled.
+    """One accepted connection: its peer, and the address that the peer dialled.
 
     `client_software_name` and `client_software_version` come with ApiVersions v3+ (KIP-511) and are empty before.
     """
@@ -134,7 +134,7 @@ class ConnectionInfo:
 
 
 class Shared:
-    """Services that all requests of a broker share; without `quotas` nobody is throttled, whatever the quotas are."""
+    """Services that all requests of a broker share; without `quotas` no client is throttled, whatever the quotas are."""
 
     __slots__ = ("asks_authorizer", "authorizer", "log_limit", "memory", "quotas")
 
@@ -189,10 +189,10 @@ class RequestContext:
         self.client_id = client_id
         self.now_ms = now_ms
         self.close_after_response = False
-        """Set by a handler whose answer must be the connection's last."""
+        """Set by a handler to make its answer the connection's last."""
         self.reservation: Reservation | None = None
         self.quotas: RequestQuotas | None = None
-        """Quotas that the request is charged to; None where nobody has a quota."""
+        """Quotas that the request is charged to; None where no quota is set."""
         self.last_response: Any = None
         """Response to the same request before, where a connection repeats it: a handler may give it again."""
         self.delivery: object = None

@@ -1,7 +1,7 @@
 """Results that are not always there yet: most are, and are returned as they are.
 
-The rule: whoever can answer without waiting is a plain function that returns the result; only where it cannot does it
-return a `Deferred`, which its caller awaits in whatever task that may be. A `Future` can also be waited for without a task.
+The rule: code that can answer without waiting is a plain function that returns the result; only where it cannot does
+it return a `Deferred`, which its caller awaits, in any task. A `Future` can also be waited for without a task.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Deferred(Generic[T]):
-    """A result that takes waiting, which begins when somebody waits."""
+    """A result that takes waiting; its work begins with the first `wait`."""
 
     def __init__(self, begin: Callable[[], Awaitable[T]]) -> None:
         """`begin` returns what is awaited for the result: nothing begins for a client that goes away before."""

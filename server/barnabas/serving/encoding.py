@@ -1,7 +1,7 @@
 """Decoding requests and encoding responses that have very many entries, in a thread beside the event loop.
 
-The rule: what is small is done at once by whoever asks; what is large is done here, one after the other, and its memory
-is reserved before. The interpreter switches between the thread and the loop, so the loop is slowed but not held up.
+The rule: small messages are processed at once by the caller; large ones are processed here, one after the other, and their
+memory is reserved before. The interpreter switches between the thread and the loop, so the loop is slowed but not held up.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ class CodecWorker:
         is_produce = api.key == PRODUCE
         reserved = min(len(frame) * DECODED_FACTOR, UNDECODED_RESERVED_MAX)
         await context.reserve(reserved)
-        left = NO_LIMIT if _is_of_brokers(api, context) else self.entries_max
+        entries_max = NO_LIMIT if _is_of_brokers(api, context) else self.entries_max
 
         def decoded() -> tuple[Any, int]:
             # Single bytes of these are read in two thirds of the time. Only what is produced stays where it lies.
-            request = decode(frame if is_produce else bytes(frame), position, left)[0]
+            request = decode(frame if is_produce else bytes(frame), position, entries_max)[0]
             return request, entries_of(request)
 
         request, entries = await self._threads.run(decoded, limiter=self._limiter)
@@ -145,7 +145,7 @@ def _encode_joined(key: int, version: int, correlation_id: int, response: Any) -
 
 
 def _is_of_brokers(api: Api, context: RequestContext) -> bool:
-    """Return whether a request is one that only brokers send each other, from one who may."""
+    """Return whether a request is one that only brokers send each other, from a sender with CLUSTER_ACTION."""
     return api.member_only and context.authorizes(
         Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
     )

@@ -147,17 +147,17 @@ _ECHOES_UNTIL: dict[int, tuple[int, Echo]] = {
              _partitions("AddPartitionsToTxnPartitionResult", answered="results_by_partition")),
     ),
 }  # fmt: skip
-"""APIs whose first versions are answered in another list than later ones, with the last version that is."""
+"""APIs with another list of answers in their first versions, and the last of these versions."""
 _WITHIN = {34: "dirs"}
-"""APIs whose requests have what is answered in one list in several, within the entries of this one."""
+"""APIs with one list of answers for several lists of a request, which are within the entries of this one."""
 _ALSO_TOP_LEVEL = frozenset((43, 45, 46, 50))
-"""APIs whose entries are answered beside the top-level error code, with it where they have room for one."""
+"""APIs with entries beside the top-level error code, each with the code where it has a field for it."""
 _TOP_LEVEL_SINCE = {1: 7, 3: 13, 9: 2, 24: 4, 35: 3, 43: 1}
-"""APIs whose top-level error code came later than their first version."""
+"""APIs that got a top-level error code later than in their first version."""
 _EMPTY_WITHOUT_ROOM = 35
 """DescribeLogDirs lists nothing in the versions that have no room for the error, as Kafka does."""
 _TOP_LEVEL_UNTIL = {9: 7, 10: 3}
-"""APIs whose top-level error code has given way to one per entry."""
+"""APIs that have one error code per entry, rather than at the top level, since a later version."""
 
 
 _NONE_OF_IT: dict[int, tuple[str, ...]] = {10: ("node_id", "port"), 22: ("producer_epoch",)}
@@ -165,7 +165,7 @@ _NONE_OF_IT: dict[int, tuple[str, ...]] = {10: ("node_id", "port"), 22: ("produc
 _NO_OFFSETS = ("base_offset", "committed_offset", "high_watermark")
 """Fields of partitions that are -1 beside an error, though the schema gives them no such default."""
 _MESSAGE_SINCE = {15: 6}
-"""APIs whose entries have had words for people only since a later version than the first."""
+"""APIs with an error message per entry only since a later version than the first."""
 _JOIN_GROUP, _NULL_PROTOCOL_SINCE = 11, 7
 _ELECT_LEADERS = 43
 _DESCRIBE_CLIENT_QUOTAS = 48

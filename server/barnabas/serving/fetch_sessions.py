@@ -34,7 +34,7 @@ class Watch(Protocol):
 
 
 class Reader(Protocol):
-    """Whoever serves a request of a session."""
+    """The server of a request of a session."""
 
     def partition_changed(self, watch: Watch) -> None:
         """Take note that a watched partition has changed, and is no longer watched."""
@@ -174,22 +174,22 @@ class Session:
 
     def update(
         self,
-        wanted: Iterable[SessionPartition],
+        requested: Iterable[SessionPartition],
         forgotten: Iterable[tuple[TopicKey, int]],
     ) -> None:
         """Apply what an incremental request changes."""
-        for partition in wanted:
-            known = self.partitions.get((partition.topic, partition.index))
-            if known is None:
+        for partition in requested:
+            partition_before = self.partitions.get((partition.topic, partition.index))
+            if partition_before is None:
                 self.partitions[(partition.topic, partition.index)] = partition
                 self.changed[(partition.topic, partition.index)] = partition
             else:
-                known.fetch_offset = partition.fetch_offset
-                known.max_bytes = partition.max_bytes
-                known.current_leader_epoch = partition.current_leader_epoch
-                known.last_fetched_epoch = partition.last_fetched_epoch
-                known.log_start_offset = partition.log_start_offset
-                self.note_change(known)
+                partition_before.fetch_offset = partition.fetch_offset
+                partition_before.max_bytes = partition.max_bytes
+                partition_before.current_leader_epoch = partition.current_leader_epoch
+                partition_before.last_fetched_epoch = partition.last_fetched_epoch
+                partition_before.log_start_offset = partition.log_start_offset
+                self.note_change(partition_before)
         for key in forgotten:
             gone = self.partitions.pop(key, None)
             if gone is not None:
@@ -218,10 +218,10 @@ class FetchSessions:
         return len(self._sessions)
 
     def create(
-        self, wanted: Iterable[SessionPartition], *, uses_topic_ids: bool, now_ms: int
+        self, requested: Iterable[SessionPartition], *, uses_topic_ids: bool, now_ms: int
     ) -> Session | None:
         """A new session for these partitions, or None when the cache is full of sessions in use."""
-        partitions = {(partition.topic, partition.index): partition for partition in wanted}
+        partitions = {(partition.topic, partition.index): partition for partition in requested}
         if self._slots_max <= 0:
             return None
         if len(self._sessions) >= self._slots_max and not self._evict(len(partitions), now_ms):

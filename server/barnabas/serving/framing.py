@@ -1,4 +1,4 @@
-"""Frames out of the bytes of a connection. Pure: whoever reads the socket passes the bytes in.
+"""Frames out of the bytes of a connection. Pure: the reader of the socket passes the bytes in.
 
 The rule: an idle connection holds no buffer at all, and memory is taken only for bytes that have arrived. A frame that
 merely *claims* to be large costs nothing until its bytes come.
@@ -136,7 +136,7 @@ class PartialFrame:
 
     @property
     def _is_little(self) -> bool:
-        """Few bytes come by way of the scratch buffer: for a few more nobody makes room."""
+        """Few bytes come by way of the scratch buffer, which is not enlarged for a few more."""
         return self.used < SCRATCH_BYTES // 2
 
     @property
@@ -170,8 +170,8 @@ class Frames:
 
     def feed(self, data: bytes) -> None:
         """Add what has come."""
-        left = self._data[self._position :]
-        self._data = left + data if left else data
+        rest = self._data[self._position :]
+        self._data = rest + data if rest else data
         self._position = 0
 
     def next(self, bytes_max: int) -> memoryview | None:

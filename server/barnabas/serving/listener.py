@@ -134,7 +134,8 @@ class Connections:
         unauthenticated: UnauthenticatedConnections | None = None,
         doorkeeper: Doorkeeper | None = None,
     ) -> None:
-        """`count_max` is what the system allows, None for any number; `unauthenticated` bounds who has not authenticated.
+        """`count_max` is what the system allows, None for any number; `unauthenticated` bounds the peers that
+        have not authenticated.
 
         `doorkeeper` is as in `Seams`.
         """
@@ -175,7 +176,7 @@ class Connections:
             self.start(listener, transport)
 
     async def _let_take(self, taker: Taker, listener: Listener, transport: Transport) -> None:
-        """Have a connection taken by who asked for it, and serve it if it is given back."""
+        """Pass a connection to the taker that asked for it, and serve it if it is given back."""
         is_ours = False
         try:
             is_ours = await taker(transport)
@@ -245,7 +246,7 @@ class Connections:
         self._nursery.start_soon(self._serve, connection)
 
     def _greet(self, connection: Connection) -> None:
-        """Count a connection whose peer has not said who it is; too many of them push out one another."""
+        """Count a connection that has not authenticated; too many of them evict one another."""
         pushed_out = self._unauthenticated.add(connection, self.parts.now_s())
         if pushed_out is not None:
             host = pushed_out.info.peer_address[0]
@@ -269,11 +270,11 @@ class Connections:
         limits = self.limits
         while True:
             if limits.excess > 0:
-                leaving = sum(one.scope.cancel_called for one in self._open)
+                leaving = sum(connection.scope.cancel_called for connection in self._open)
                 others = (
-                    one
-                    for one in self._open
-                    if limits.may_go(one.info.listener) and not one.scope.cancel_called
+                    connection
+                    for connection in self._open
+                    if limits.may_go(connection.info.listener) and not connection.scope.cancel_called
                 )
                 count = limits.excess - leaving
                 for connection in nsmallest(count, others, key=_idle_first):
@@ -306,11 +307,11 @@ class Connections:
                 await trio.lowlevel.checkpoint()
             await self.parts.budget.checkpoint()
 
-    async def _close_some(self, wanted: Callable[[Connection], bool], reason: str) -> None:
-        """Close the connections that are `wanted`, only so many in one turn of the event loop."""
+    async def _close_some(self, is_leaving: Callable[[Connection], bool], reason: str) -> None:
+        """Close the connections for which `is_leaving` is true, only so many in one turn of the event loop."""
         closed = 0
         for connection in tuple(self._open):
-            if wanted(connection):  # as it is now: others have run since the last one
+            if is_leaving(connection):  # as it is now: others have run since the last one
                 log.debug("closing %s: %s", connection.info, reason)
                 connection.scope.cancel()
                 closed += 1

@@ -54,7 +54,7 @@ async def token_answered(
 async def answer_token(
     connection: ConnectionInfo, token: bytes, clock_ms: Callable[[], int], log_limit: LogLimit
 ) -> tuple[bytes | None, bool]:
-    """Return the answer to a bare token, None for none, and whether the connection goes on after it."""
+    """Return the answer to a bare token, None for none, and whether the connection continues after it."""
     failure: LoginFailedError | None = None
     answer: bytes | None = None
     try:
@@ -83,7 +83,7 @@ def out_of_turn(login: SaslServer, header: RequestHeader) -> RequestError | None
 
 
 async def wait_after_failure(connection: ConnectionInfo) -> None:
-    """Keep a client whose login has failed waiting, so that guessing is slow."""
+    """Delay a client after a failed login, so that guessing is slow."""
     login = connection.login
     if login is not None and login.has_failed and login.offer.failure_delay_ms > 0:
         await trio.sleep(login.offer.failure_delay_ms / 1000)

@@ -1,18 +1,18 @@
-"""The time that one turn of the event loop may take, and who must give way when it is used up.
+"""The time that one turn of the event loop may take, and the tasks that must yield when it is used up.
 
-The rule: a turn is everything that runs between two waits for input or output, whoever runs it. Work whose length a
+The rule: a turn is everything that runs between two waits for input or output, in any task. Work of a length that a
 client or the broker's state decides is done in small pieces with `LoopBudget.checkpoint()` between them: while the
-turn is young that costs one look at the clock, and once its budget is used up everybody who comes by gives way. So
+turn is young that costs one look at the clock, and once its budget is used up every task at a checkpoint yields. So
 the wait of a client that sends little does not grow with the number of those that ask for much.
 
-Who has given way waits in one of three queues, each first come first served, and some of each are let through in
+A task that has yielded waits in one of three queues, each first come first served, and some of each are resumed in
 every turn: requests on connections that have just been active, requests on all others, and long work. So a crowd of
-one kind cannot hold up the other kinds, and nobody waits for ever. Long work is what has had two steps of more than a
+one kind cannot hold up the other kinds, and no task waits for ever. Long work is a task with two steps of more than a
 millisecond, and the next request of the same task. It may have the first half of a turn, and steps of a millisecond
 while requests on active connections wait; these may have all of it. Of the other two queues only one each runs in a
-turn that is used up; who was let through and comes too late is first in the next turn.
+turn that is used up; a task that was resumed and comes too late is first in the next turn.
 
-Turns that are too long all the same are counted, with the task whose step was the longest of the turn.
+Turns that are too long all the same are counted, with the task that had the longest step of the turn.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from weakref import WeakKeyDictionary
 import trio
 
 BUDGET_SECONDS: Final = 0.002
-"""Whoever sends little waits for a turn or two. A turn by itself costs a twentieth of it."""
+"""A client that sends little waits for a turn or two. A turn by itself costs a twentieth of it."""
 LONG_WORK_SHARE: Final = 0.5
-"""Share of the budget that long work may use up before it gives way."""
+"""Share of the budget that long work may use up before it yields."""
 LONG_SECONDS: Final = 0.001
 SCORE_OF_LONG_STEP: Final = 2
 SCORE_OF_LONG_WORK: Final = 3
 SCORE_MAX: Final = 4
-"""A step that took longer counts 2, a request takes 1 away, and who has 3 is long work: a single long step says little,
+"""A step that took longer counts 2, a request takes 1 away, and a task with 3 is long work: a single long step says little,
 since the system may have run another process."""
 AT_ONCE_SECONDS = 0.000_5
-"""For how long after the beginning of a turn a task may go on with its next request without another turn."""
+"""For how long after the beginning of a turn a task may begin its next request without another turn."""
 CROWD: Final = 8
 CROWD_SECONDS: Final = 0.5
 """So many active connections that have found a turn used up are a crowd; it is over when none has for so long."""
@@ -140,7 +140,7 @@ class LoopBudget:
         self._active: _Queue = OrderedDict()
         self._inactive: _Queue = OrderedDict()
         self._long_work: _Queue = OrderedDict()
-        self._has_run: list[_Queue] = []  # of these two, which have had somebody run in this turn
+        self._has_run: list[_Queue] = []  # of these two, those with a task that has run in this turn
         self._lets_through = False
         self._scores: WeakKeyDictionary[trio.lowlevel.Task, int] = WeakKeyDictionary()
         """Scores for the recent steps of each task: one grows with each long step, and shrinks with each request."""
@@ -152,7 +152,7 @@ class LoopBudget:
         if not self._measures:
             return self
         self._begin_turn()
-        self._task, self._steps = trio.lowlevel.current_task(), 1  # whose step goes on
+        self._task, self._steps = trio.lowlevel.current_task(), 1  # the task of the current step
         self._runnable = UNKNOWN  # until the loop has nothing to do
         trio.lowlevel.add_instrument(cast("trio.abc.Instrument", self))
         self._is_measured = True
@@ -254,7 +254,7 @@ class LoopBudget:
 
     @property
     def is_used_up(self) -> bool:
-        """True if this turn has taken so long that whoever has more to do must give way."""
+        """True if this turn has taken so long that a task with more to do must yield."""
         return self._clock() >= self._ends
 
     @property
@@ -269,7 +269,7 @@ class LoopBudget:
 
     @property
     def may_go_on_after_a_turn(self) -> bool:
-        """True if the running task may go on after one more turn: no other can run, but this turn is not young any more."""
+        """True if the running task may resume after one more turn: no other can run, but this turn is no longer young."""
         return self._runnable == 0 and self._clock() - self._turn_began >= AT_ONCE_SECONDS
 
     def begin_next(self, task: trio.lowlevel.Task | None = None) -> None:

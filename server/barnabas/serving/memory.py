@@ -1,11 +1,11 @@
-"""Memory that requests and responses may hold, all connections together, and who waits when it is used up.
+"""Memory that requests and responses may hold, all connections together, and the order of waiting when it is used up.
 
 Requests are counted by the bytes that have arrived (`IncomingMemory`), answers by what their handlers reserve before they
 make them (`MemoryPool`) and by what their readers leave unread (`UnsentMemory`).
 
-The rule: whoever is about to hold much reserves it first, and waits in line while there is not enough. What waits holds
+The rule: a task that is about to hold much reserves it first, and queues while there is not enough. A waiting task holds
 nothing in the same pool, so no two can wait for each other; and a request that is larger than the whole pool is let in
-when it is alone. Small amounts have a pool of their own: those who hold much never keep out those who need little.
+when it is alone. Small amounts have a pool of their own: large reservations never delay small ones.
 
 For handlers: `await context.reserve(size)` before records are converted or decompressed or a long answer is built,
 `context.unreserve(size)` for what has been dropped. What is still reserved is released when the response has been sent.
@@ -46,7 +46,7 @@ class MemoryPool:
     """A number of bytes to share, given out in the order of asking.
 
     `held` is what is reserved now; it is above `bytes_max` only by one reservation that was alone, or by `charge`.
-    `held_most` is the most since somebody last looked and reset it.
+    `held_most` is the most since it was last read and reset.
     """
 
     __slots__ = ("_waiting", "bytes_max", "held", "held_most")
@@ -62,14 +62,14 @@ class MemoryPool:
         return len(self._waiting)
 
     def try_acquire(self, size: int) -> bool:
-        """Reserve `size` bytes if they are free and nobody waits for them."""
+        """Reserve `size` bytes if they are free and no task waits for them."""
         if self._waiting or not self._fits(size):
             return False
         self.charge(size)
         return True
 
     async def acquire(self, size: int) -> None:
-        """Reserve `size` bytes, after those who asked earlier. No checkpoint if they are free."""
+        """Reserve `size` bytes, after those that were asked for earlier. No checkpoint if they are free."""
         if self.try_acquire(size):
             return
         waiter = (size, trio.Event())
@@ -123,8 +123,8 @@ class Held:
 class IncomingMemory:
     """Bytes of requests: those that are still on their way in, and those that are being answered.
 
-    Whoever needs more than there is waits, and its socket is not read meanwhile. The request that began to arrive before
-    all others never waits, so one of them always gets on; if its sender is what stops, `shed` closes it.
+    A request that needs more than is free waits, and its socket is not read meanwhile. The request that began to arrive
+    before all others never waits, so one of them always proceeds; if its sender stops, `shed` closes it.
     """
 
     __slots__ = ("_arriving", "_clock", "_waiting", "bytes_max", "held", "held_most")
@@ -133,7 +133,7 @@ class IncomingMemory:
         self.bytes_max = bytes_max
         self.held = 0
         self.held_most = 0
-        """The most that requests which came in parts have held, since somebody last looked and reset it."""
+        """The most that requests which came in parts have held, since it was last read and reset."""
         self._arriving: dict[Held, None] = {}
         self._waiting: dict[Held, tuple[int, trio.Event]] = {}
         self._clock = clock
@@ -197,7 +197,7 @@ class IncomingMemory:
             self._let_in()
 
     def shed(self) -> None:
-        """Close those whose requests have stopped coming, if others wait for the memory that they hold."""
+        """Close connections with requests that have stopped arriving, if others wait for the memory that they hold."""
         if not self._waiting:
             return
         limit = self._clock() - RECEIVE_STALLED_SECONDS
@@ -283,12 +283,12 @@ class UnsentMemory:
         """Close the slowest readers, if there is too little memory."""
         limit = self._clock() - SEND_STALLED_SECONDS
         freed = 0
-        wanted = self._wanted()
+        is_short = self._wanted()
         closing = []
         for held in self._stuck:
-            left = self.held - freed
+            remaining = self.held - freed
             stalled = held.moved_s <= limit
-            if not (left > 2 * self.bytes_max or (stalled and (wanted or left > self.bytes_max))):
+            if not (remaining > 2 * self.bytes_max or (stalled and (is_short or remaining > self.bytes_max))):
                 break
             freed += held.size
             closing.append(held)
@@ -340,7 +340,7 @@ class Memory:
         return requests + self.large_responses.held + self.small_responses.held + self.unsent.held
 
     async def run(self) -> None:
-        """Close those who hold memory up for others, and give back what they held, until cancelled."""
+        """Close the connections that block memory for others, and release what they held, until cancelled."""
         while True:
             await trio.sleep(SHED_INTERVAL_SECONDS)
             self.large_requests.shed()
@@ -376,8 +376,8 @@ class Memory:
 class Reservation:
     """Bytes that one request has reserved for its response, in one pool.
 
-    The first part may have to wait. Further parts never wait, since whoever waits must hold nothing: they are counted
-    at once.
+    The first part may have to wait. Further parts never wait, since a waiting request must hold nothing: they are
+    counted at once.
     """
 
     __slots__ = ("_memory", "_pool", "size")

@@ -1,4 +1,4 @@
-"""Counts of requests, their errors, their bytes and their time. Pure: whoever measures passes the seconds in.
+"""Counts of requests, their errors, their bytes and their time. Pure: the caller passes the seconds in.
 
 The rule: what is counted is bounded by what the broker serves: APIs, versions, error codes, listeners, and the topics
 that there are.
@@ -73,9 +73,9 @@ class RequestMeter:
             if number % TOPICS_AT_ONCE == 0:
                 yield
 
-    def forget_topics(self, known: Callable[[str], bool]) -> None:
+    def forget_topics(self, exists: Callable[[str], bool]) -> None:
         """Forget what was fetched of topics that are no longer there."""
-        for name in [name for name in self.fetched_bytes if not known(name)]:
+        for name in [name for name in self.fetched_bytes if not exists(name)]:
             del self.fetched_bytes[name]
 
 
@@ -98,15 +98,15 @@ def _count_codes(value: Any, places: Places, counts: dict[int, int]) -> None:
         code = value.error_code
         counts[code] = counts.get(code, 0) + 1
     for name, inner in places.inside:
-        found = getattr(value, name)
-        if not isinstance(found, list):
-            if found is not None:
-                _count_codes(found, inner, counts)
+        inner_value = getattr(value, name)
+        if not isinstance(inner_value, list):
+            if inner_value is not None:
+                _count_codes(inner_value, inner, counts)
         elif inner.inside:
-            for item in found:
+            for item in inner_value:
                 _count_codes(item, inner, counts)
         else:
-            for code in map(_error_code_of, found):
+            for code in map(_error_code_of, inner_value):
                 counts[code] = counts.get(code, 0) + 1
 
 
@@ -116,10 +116,10 @@ _known: dict[type[Any], Places] = {}
 
 def places_of(struct: type[Any]) -> Places:
     """The places of error codes in a generated struct, read off its declaration once."""
-    known = _known.get(struct)
-    if known is None:
-        known = _known[struct] = _look_for_places(struct)
-    return known
+    places = _known.get(struct)
+    if places is None:
+        places = _known[struct] = _look_for_places(struct)
+    return places
 
 
 def _look_for_places(struct: type[Any]) -> Places:

@@ -45,7 +45,7 @@ class ReleaseProfile(NamedTuple):
     """True if clients are told of the APIs between brokers, as by releases that may run on ZooKeeper."""
 
     def has(self, feature: str) -> bool:
-        """Say whether a feature is on, as long as nobody has switched it."""
+        """Return whether a feature is on by default, before any switch of it."""
         return any(one.name == feature and one.finalized_level for one in self.features)
 
     def served_by(self, config: BrokerConfig) -> dict[int, Api]:

@@ -1,7 +1,7 @@
 """One request, from its frame to the answer that is sent: an object that runs until it must wait.
 
-`advance` runs its stages (`serving/stages.py`) until one must wait, and says for what. Whoever drives the request awaits
-that with `finish`, or has a `Future` call back and goes on with `resume`.
+`advance` runs its stages (`serving/stages.py`) until one must wait, and says for what. The driver of the request awaits
+that with `finish`, or has a `Future` call back and continues with `resume`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NO_CHUNKS: Final[list[Chunk]] = []
 NO_FRAME: Final = memoryview(b"")
 NOT_READ: Final = -1
 NO_API: Final = apis.Api(NOT_READ, 0, 0)
-"""Stands for the API of a request whose header is not read."""
+"""Stands for the API of a request before its header is read."""
 NO_HEADER: Final = RequestHeader(NOT_READ, NOT_READ, 0, None, 0, None)
 
 Stage = Callable[["Request"], "Deferred[Any] | None"]
@@ -46,7 +46,7 @@ class Request(RequestContext):
 
     `message` is the decoded request, `response` its answer, `chunks` that answer encoded: none where nothing is answered.
     `refusal` is the error with which it is refused once it is decoded. `last_heartbeat` is its connection's, if it is a
-    heartbeat. `is_alive` says whether the connection goes on after it. `future` is what it is parked on, if that calls
+    heartbeat. `is_alive` says whether the connection continues after it. `future` is what it is parked on, if that calls
     back.
     """
 
@@ -121,7 +121,7 @@ class Request(RequestContext):
         return None
 
     def resume(self) -> Deferred[Any] | None:
-        """Take the result of the future that has called back, and go on. As `advance`."""
+        """Take the result of the future that has called back, and resume. As `advance`."""
         future, self.future = self.future, None
         assert future is not None, "parked on a future"
         wait: Deferred[Any] | None = None

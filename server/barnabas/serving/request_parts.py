@@ -79,7 +79,7 @@ class RequestParts:
         interceptor: Interceptor | None = None,
         sender: Sender | None = None,
     ) -> None:
-        """`meter` counts requests, where somebody reads the counts; `sender` stands in for transports."""
+        """`meter` counts requests, where the counts are read; `sender` stands in for transports."""
         self.served = served
         self.handlers = handlers
         self.shared = shared

@@ -2,7 +2,7 @@
 
 The rule: a client that is over a quota is answered at once, told for how long it is throttled, and not read from for that
 long (KIP-219); of several throttle times the longest counts. Only a Fetch is answered with nothing instead, and only
-changes of the cluster are refused (KIP-599). What brokers say to each other is counted against nobody.
+changes of the cluster are refused (KIP-599). Requests between brokers count against no quota.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class RequestQuotas:
         self._stop_time()
 
     def empties_fetch(self, response_bytes: int) -> bool:
-        """Charge a Fetch whose response has about so many bytes; return whether it must be answered with nothing.
+        """Charge a Fetch for a response of about so many bytes; return whether it must be answered with nothing.
 
         Then it is not charged for the bytes. A response that is over the quota all by itself, since its first batch is
         larger, is sent nevertheless if nothing was fetched before it: it would never be.
@@ -205,7 +205,7 @@ class RequestQuotas:
             self._time = None
 
     def end(self) -> None:
-        """Count what the response has taken of the event loop; nobody is throttled for that any more."""
+        """Count what the response has taken of the event loop; no client is throttled for that any more."""
         if self._time is not None:
             now_ms = self._now_ms()
             meter = self._clients.request.of(*self._client, now_ms)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Taker = Callable[["Transport"], Awaitable[bool]]
 """Takes an accepted connection first; true when the broker is to serve it then, otherwise it is closed."""
 Doorkeeper = Callable[[str, "Transport"], "Taker | None"]
-"""Asked for each accepted connection on the listener of this name: who takes it first, None for the broker at once."""
+"""Asked for each accepted connection on the listener of this name: its first taker, None for the broker at once."""
 
 
 class Seams(NamedTuple):

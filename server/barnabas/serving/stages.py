@@ -8,7 +8,7 @@ A stage before `intercept` refuses by setting `refusal`: the request is decoded,
 where there is an interceptor. A response that the stage made itself would be replaced by that of the interceptor.
 
 The table in `apis` decides what is served: a request for anything else closes the connection, as Kafka does, except
-ApiVersions, whose unsupported versions are answered with the supported ones (KIP-511).
+ApiVersions: unsupported versions of it are answered with the supported ones (KIP-511).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read_header(request: Request) -> None:
     if last is not None and last.is_repeated_by(request.frame):
         request.last_heartbeat, request.message, header = last, last.message, last.header
         if parts.interceptor is None and not (request.shared.quotas and request.shared.quotas.is_set):
-            request.last_response = last.response  # which nobody changes on its way
+            request.last_response = last.response  # which no stage changes
     else:
         header = parse_request_header(request.frame)
     if connection.login is not None:
@@ -346,7 +346,7 @@ async def send_slowly(request: Request) -> None:
 
 
 def count(request: Request) -> None:
-    """Count the request, where somebody reads the counts."""
+    """Count the request, where the counts are read."""
     if request.parts.meter is not None and request.api_key != NOT_READ:
         request.parts.meter.answered(
             request.api.name,

@@ -1,6 +1,6 @@
 """Turns of the event loop that are too long: which request held it, counted by API and written to the log.
 
-The rule: a turn is laid at the door of the task whose step was the longest in it, unless the loop did not have a processor
+The rule: a turn is attributed to the task with the longest step in it, unless the loop did not have a processor
 for most of it: then it waited for the machine, and no request is to blame.
 """
 
@@ -36,7 +36,7 @@ KIND, SOURCE = "stalls of the event loop", "all clients"
 class StallMeter:
     """Counts long turns by API. Connections enter their tasks in `connections`.
 
-    Before the first of them there is nobody whom a turn could hold up: a start is one long turn.
+    Before the first of them there is no client that a turn could delay: a start is one long turn.
     """
 
     def __init__(self, log_limit: LogLimit) -> None:

@@ -1,4 +1,4 @@
-"""Steps of long work, done in turns with everybody else's.
+"""Steps of long work, done in turns with other work.
 
 The rule: what is short is done at once and costs nothing more; what takes several steps looks at the loop's budget
 after each; what is in libraries runs in a thread. Bytes that such work makes are counted by lanes: so much work of each
@@ -42,7 +42,7 @@ class StepRunner:
         return await self.resume(steps, step)
 
     async def resume(self, steps: Steps[T], step: Step) -> T:
-        """Go through all steps after `step`, which was the first: for who has looked whether there is more than one."""
+        """Run all steps after `step`, the first one, which the caller has run to see whether there are more."""
         lane: trio.Semaphore | None = None
         large: Large | None = None
         try:
@@ -77,8 +77,8 @@ class StepRunner:
                 if lane is not None:
                     lane.release()
 
-    async def _enter(self, wanted: Reserve) -> trio.Semaphore:
-        lane = next(lane for bytes_max, lane in self._lanes if wanted.bytes_max <= bytes_max)
+    async def _enter(self, reserve: Reserve) -> trio.Semaphore:
+        lane = next(lane for bytes_max, lane in self._lanes if reserve.bytes_max <= bytes_max)
         try:
             lane.acquire_nowait()
         except trio.WouldBlock:

@@ -1,7 +1,7 @@
-"""Connections whose peers have not said who they are: bounded in number and time.
+"""Connections that have not authenticated: bounded in number and time.
 
-The rule: whoever opens many of them pushes out its own. Another one is let in even when there are as many as may be: the
-oldest one of the address that has most of them goes.
+The rule: an address that opens many of them evicts its own. Another one is accepted even at the limit: the oldest one of
+the address that has most of them is evicted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class UnauthenticatedConnections:
         return gone
 
     def discard(self, connection: Connection) -> None:
-        """Count a connection no longer: it has said who it is, or is closed."""
+        """Count a connection no longer: it has authenticated, or is closed."""
         host = connection.info.peer_address[0]
         of_host = self._by_host.get(host, {})
         if of_host.pop(connection, None) is not None:

@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class Put(Protocol):
-    """Adds an event; one whose key waits already is not added."""
+    """Adds an event, unless one with its key waits already."""
 
     def __call__(self, name: str, act: Callable[[], Awaitable[None]], key: str = "") -> None:
         """Add it."""
@@ -156,9 +156,9 @@ class ActiveController:
             state.add_topic(name, topic_id, assignments)
             await self._budget.checkpoint()
         state.states = await znodes.states([partition for partition, _ in state.partitions()])
-        wanted = await self._wanted_deletions()
+        requested = await self._wanted_deletions()
         if self.core.settings.delete_topic_enable:
-            state.deletions = {one: Deletion() for one in wanted if one in state.assignments}
+            state.deletions = {one: Deletion() for one in requested if one in state.assignments}
         log.info(
             "the controller has read %d brokers, %d topics, %d partitions",
             len(state.brokers), len(state.assignments), len(state.states),
@@ -167,7 +167,7 @@ class ActiveController:
         await self.run(brokers.start(self.core))
         await self.reassigned()
         await self.run(reassignment.resume(self.core))
-        await self.run(deletion.wanted(self.core, wanted))
+        await self.run(deletion.wanted(self.core, requested))
         await self.preferred_wanted()
 
     def _notified(self, parent: str) -> tuple[str, Callable[[], Awaitable[None]]]:
@@ -178,12 +178,16 @@ class ActiveController:
     # --- brokers --------------------------------------------------------------------------------------------
 
     async def brokers_changed(self) -> None:
-        """Look who is registered, and with which epoch and endpoints."""
+        """Read the registered brokers, with their epochs and endpoints."""
         registered = await self.znodes.brokers(self._watch("brokers", self.brokers_changed))
-        known = dict(self.core.state.brokers)
-        new = [one for one in registered.values() if one.id not in known]
-        back = [one for one in registered.values() if one.id in known and one.epoch > known[one.id].epoch]
-        gone = sorted(known.keys() - registered.keys())
+        brokers_before = dict(self.core.state.brokers)
+        new = [broker for broker in registered.values() if broker.id not in brokers_before]
+        back = [
+            broker
+            for broker in registered.values()
+            if broker.id in brokers_before and broker.epoch > brokers_before[broker.id].epoch
+        ]
+        gone = sorted(brokers_before.keys() - registered.keys())
         if new or back or gone:
             log.info(
                 "brokers that have come: %s, come back: %s, gone: %s",
@@ -199,7 +203,7 @@ class ActiveController:
         await self._name(topics.known_to_nobody(self.core, list(self.core.state.unnamed)))
 
     async def broker_refuses(self, broker: Broker) -> None:
-        """Do without a broker whose process has ended, before its session does."""
+        """Do without a broker after its process has ended, before its session does."""
         log.warning(
             "broker %d refuses connections, and is registered: its process has ended, others take over",
             broker.id,
@@ -214,9 +218,9 @@ class ActiveController:
     async def log_dirs_failed(self) -> None:
         """Ask the brokers that have lost a log dir what they have lost."""
         key, act = self._notified(paths.LOG_DIR_EVENTS)
-        found = await self.znodes.notifications(paths.LOG_DIR_EVENTS, self._watch(key, act))
+        notifications = await self.znodes.notifications(paths.LOG_DIR_EVENTS, self._watch(key, act))
         failed = set()
-        for path, data in found.items():
+        for path, data in notifications.items():
             try:
                 failed.add(paths.decode_log_dir_event(path.rpartition("/")[2], data))
             except ZnodeError as error:
@@ -224,7 +228,7 @@ class ActiveController:
         if failed:
             log.warning("a log dir of these brokers has failed: %s", sorted(failed))
             await self.run(brokers.log_dirs_failed(self.core, failed))
-        await self.znodes.remove(list(found))
+        await self.znodes.remove(list(notifications))
 
     # --- topics ---------------------------------------------------------------------------------------------
 
@@ -234,25 +238,27 @@ class ActiveController:
         A topic that has states was there before: its id was lost, and the logs of its replicas have it. It is the one that
         this broker was told, or has to be found out by `_told_without_id`.
         """
-        found = await self.znodes.topics(names, self._topic_watch)
+        topics_read = await self.znodes.topics(names, self._topic_watch)
         if not self.core.settings.uses_topic_ids:
-            return found
-        without = {name: assignments for name, (topic_id, assignments) in found.items() if topic_id is None}
+            return topics_read
+        without = {
+            name: assignments for name, (topic_id, assignments) in topics_read.items() if topic_id is None
+        }
         states = await self.znodes.states([(name, index) for name in without for index in without[name]])
         were_there = {name for name, _ in states}
         for name, assignments in without.items():
-            known = self._known_topic_id(name) if name in were_there else new_uuid(self._entropy)
-            if known is None:
+            id_to_write = self._known_topic_id(name) if name in were_there else new_uuid(self._entropy)
+            if id_to_write is None:
                 self.core.state.unnamed[name] = set()
                 continue
-            topic_id = await self.znodes.give_topic_id(name, known)
+            topic_id = await self.znodes.give_topic_id(name, id_to_write)
             if topic_id is None:
-                del found[name]
+                del topics_read[name]
             else:
-                found[name] = (topic_id, assignments)
-                if name in were_there and topic_id == known:
-                    tell_restored(name, known)
-        return found
+                topics_read[name] = (topic_id, assignments)
+                if name in were_there and topic_id == id_to_write:
+                    tell_restored(name, id_to_write)
+        return topics_read
 
     async def _told_without_id(self, sent: Outgoing, names: Collection[str]) -> None:
         """Give ids to topics of which no replica has written one back, as each does that knows it."""
@@ -273,46 +279,52 @@ class ActiveController:
     async def topics_changed(self) -> None:
         """Look which topics there are."""
         names = await self.znodes.children(paths.TOPICS, self._watch("topics", self.topics_changed))
-        known = self.core.state.assignments
-        for gone in known.keys() - set(names):
+        assignments = self.core.state.assignments
+        for gone in assignments.keys() - set(names):
             self._watches.pop(f"topic {gone}", None)
-        found = await self._read_topics([one for one in names if one not in known])
-        if found:
-            log.info("new topics: %s%s", ", ".join(list(found)[:20]), ", ..." if len(found) > 20 else "")
-        await self.run(topics.changed(self.core, set(names), found))
+        topics_read = await self._read_topics([one for one in names if one not in assignments])
+        if topics_read:
+            log.info(
+                "new topics: %s%s",
+                ", ".join(list(topics_read)[:20]),
+                ", ..." if len(topics_read) > 20 else "",
+            )
+        await self.run(topics.changed(self.core, set(names), topics_read))
 
     async def partitions_changed(self, topic: str) -> None:
         """Look which partitions a topic has."""
         if topic not in self.core.state.assignments:
             return
-        found = (await self.znodes.topics([topic], self._topic_watch)).get(topic)
-        if found is None:
+        topic_read = (await self.znodes.topics([topic], self._topic_watch)).get(topic)
+        if topic_read is None:
             return
-        topic_id, known = found[0], self.core.state.topic_ids.get(topic)
-        if topic_id is not None and known is None:
+        topic_id, id_before = topic_read[0], self.core.state.topic_ids.get(topic)
+        if topic_id is not None and id_before is None:
             await self.run(topics.named(self.core, topic, topic_id))
-        elif topic_id != known and await self.znodes.states(self.core.state.partitions_of(topic)):
-            await self._keep_topic_id(topic, found)
-        elif topic_id is not None and topic_id != known:
-            # Deleted and made again by somebody else: the list of topics alone does not show that.
+        elif topic_id != id_before and await self.znodes.states(self.core.state.partitions_of(topic)):
+            await self._keep_topic_id(topic, topic_read)
+        elif topic_id is not None and topic_id != id_before:
+            # Deleted and made again by another program: the list of topics alone does not show that.
             log.warning("topic %s was made again with another id", topic)
             self.core.state.remove_topic(topic)
-            await self.run(topics.changed(self.core, {topic, *self.core.state.assignments}, {topic: found}))
+            await self.run(
+                topics.changed(self.core, {topic, *self.core.state.assignments}, {topic: topic_read})
+            )
             return
-        await self.run(topics.partitions_changed(self.core, topic, found[1]))
+        await self.run(topics.partitions_changed(self.core, topic, topic_read[1]))
 
-    async def _keep_topic_id(self, topic: str, found: TopicFound) -> None:
-        """Write back the id of a topic whose partitions are those that were there, and whose znode has lost it."""
-        known = self.core.state.topic_ids[topic]
-        if not await self.znodes.write_topic(topic, known, found[1]):
+    async def _keep_topic_id(self, topic: str, topic_read: TopicFound) -> None:
+        """Write back the id of a topic that has the partitions that it had, and lost the id in its znode."""
+        topic_id = self.core.state.topic_ids[topic]
+        if not await self.znodes.write_topic(topic, topic_id, topic_read[1]):
             return
-        if found[0] is None:
-            tell_restored(topic, known)
+        if topic_read[0] is None:
+            tell_restored(topic, topic_id)
         else:
             log.error(
-                "somebody has written the topic_id %s into the znode of topic %s, which has the id %s and was not deleted: "
+                "the topic_id %s was written into the znode of topic %s, which has the id %s and was not deleted: "
                 "its own was written back",
-                uuid_text(found[0]), topic, uuid_text(known),
+                uuid_text(topic_read[0]), topic, uuid_text(topic_id),
             )  # fmt: skip
 
     async def _wanted_deletions(self) -> list[str]:
@@ -322,11 +334,11 @@ class ActiveController:
 
     async def deletions_wanted(self) -> None:
         """Look which topics are to be deleted."""
-        wanted = await self._wanted_deletions()
-        new = [one for one in wanted if one not in self.core.state.deletions]
+        requested = await self._wanted_deletions()
+        new = [one for one in requested if one not in self.core.state.deletions]
         unknown = [one for one in new if one not in self.core.state.assignments]
         if unknown:
-            await self.topics_changed()  # a topic made just before, whose watch comes later
+            await self.topics_changed()  # a topic made just before: its watch comes later
         if new:
             await self.run(deletion.wanted(self.core, new))
 
@@ -352,10 +364,10 @@ class ActiveController:
 
     async def preferred_wanted(self) -> None:
         """Look whether /admin/preferred_replica_election asks for something."""
-        wanted = await self.znodes.preferred_election(self._watch("elections", self.preferred_wanted))
-        if wanted is None:
+        requested = await self.znodes.preferred_election(self._watch("elections", self.preferred_wanted))
+        if requested is None:
             return
-        results = await self.run(leaders.elect(self.core, ElectionType.PREFERRED, wanted))
+        results = await self.run(leaders.elect(self.core, ElectionType.PREFERRED, requested))
         failed = [f"{topic}-{index}" for (topic, index), error in results.items() if error is not None]
         log.info(
             "preferred leaders of %d partitions were asked for; not elected: %s", len(results), failed[:20]
@@ -366,20 +378,20 @@ class ActiveController:
     async def isrs_changed(self) -> None:
         """Read the states that leaders have changed by themselves, as brokers before Kafka 2.7 do."""
         key, act = self._notified(paths.ISR_CHANGES)
-        found = await self.znodes.notifications(paths.ISR_CHANGES, self._watch(key, act))
+        notifications = await self.znodes.notifications(paths.ISR_CHANGES, self._watch(key, act))
         changed: dict[TopicPartition, None] = {}
-        for path, data in found.items():
+        for path, data in notifications.items():
             try:
                 changed.update(dict.fromkeys(paths.decode_isr_change(path.rpartition("/")[2], data)))
             except ZnodeError as error:
                 log.error("a notification of ISR changes is left out: %s", error)
-        known = [one for one in changed if one in self.core.state.states]
-        if known:
-            await self.run(partitions.refresh(self.core, known))
-            self.core.batch.update_metadata(self.core.state.brokers, known)
+        known_partitions = [one for one in changed if one in self.core.state.states]
+        if known_partitions:
+            await self.run(partitions.refresh(self.core, known_partitions))
+            self.core.batch.update_metadata(self.core.state.brokers, known_partitions)
             await self.run(self.core.send())
-            await self.run(reassignment.isr_changed(self.core, known))
-        await self.znodes.remove(list(found))
+            await self.run(reassignment.isr_changed(self.core, known_partitions))
+        await self.znodes.remove(list(notifications))
 
     async def rebalance(self) -> None:
         """Put leaders back to their preferred replicas where too many are elsewhere."""
@@ -391,7 +403,7 @@ class ActiveController:
 
     def _answered(self, sent: Outgoing, response: Any) -> None:
         if response.error_code:
-            # A process that has replaced another one, whose session still lasts, is told everything once it registers.
+            # A process that has replaced another one, while that one's session lasts, is told everything once it registers.
             is_expected = response.error_code == ErrorCode.STALE_BROKER_EPOCH
             log.log(
                 logging.INFO if is_expected else logging.ERROR,
@@ -409,12 +421,13 @@ class ActiveController:
                 self._put("replicas of a broker", lambda: self._replicas_answered(sent, errors))
         elif isinstance(response, StopReplicaResponse) and sent.deleting:
             codes = {
-                (one.topic_name, one.partition_index): one.error_code for one in response.partition_errors
+                (error.topic_name, error.partition_index): error.error_code
+                for error in response.partition_errors
             }
             deleted = {
-                one: response.error_code or codes.get(one, ErrorCode.NONE)
-                for one in sent.deleting
-                if one[0] in self.core.state.deletions
+                partition: response.error_code or codes.get(partition, ErrorCode.NONE)
+                for partition in sent.deleting
+                if partition[0] in self.core.state.deletions
             }
             if deleted:
                 self._put("deleted replicas", lambda: self._deletions_answered(sent, deleted))
@@ -424,9 +437,9 @@ class ActiveController:
     ) -> dict[TopicPartition, int]:
         names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
         errors = {
-            (names.get(topic.topic_id, ""), one.partition_index): one.error_code
+            (names.get(topic.topic_id, ""), error.partition_index): error.error_code
             for topic in response.topics
-            for one in topic.partition_errors
+            for error in topic.partition_errors
         }
         errors.update(
             {(one.topic_name, one.partition_index): one.error_code for one in response.partition_errors}

@@ -98,7 +98,7 @@ class Batch:
             partitions[partition] = new or partitions.get(partition, False)
 
     def update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition] = ()) -> None:
-        """Send who lives, and these partitions, to these brokers."""
+        """Send the live brokers, and these partitions, to these brokers."""
         self._metadata_brokers.update(brokers)
         self._metadata.update(dict.fromkeys(partitions))
 
@@ -109,8 +109,8 @@ class Batch:
         if state.is_deleting(partition[0]):
             epoch = EPOCH_DURING_DELETE
         else:
-            known = state.states.get(partition)
-            epoch = known.leader_epoch if known is not None else NO_EPOCH
+            partition_state = state.states.get(partition)
+            epoch = partition_state.leader_epoch if partition_state is not None else NO_EPOCH
         before = self._stop.setdefault(broker, {}).get(partition)
         self._stop[broker][partition] = _Stop(epoch, delete or (before is not None and before.delete))
 
@@ -132,12 +132,12 @@ class Batch:
             yield Send(requests)
 
     def _leader_and_isr_requests(
-        self, state: ControllerState, wanted: dict[int, dict[TopicPartition, bool]]
+        self, state: ControllerState, by_broker: dict[int, dict[TopicPartition, bool]]
     ) -> Steps[list[Outgoing]]:
         newest = RequestVersions.of(self.protocol).leader_and_isr
         built: dict[tuple[TopicPartition, bool], LeaderAndIsrState] = {}
         requests = []
-        for broker, partitions in sorted(wanted.items()):
+        for broker, partitions in sorted(by_broker.items()):
             if broker not in state.brokers:
                 continue
             items: list[LeaderAndIsrState] = []
@@ -197,16 +197,16 @@ class Batch:
     def _live_leaders(
         self, state: ControllerState, leaders: set[int]
     ) -> list[LeaderAndIsrRequest.LeaderAndIsrLiveLeader]:
-        found = []
+        live_leaders = []
         for broker_id in sorted(leaders & state.brokers.keys()):
             endpoint = state.brokers[broker_id].endpoint(self.listener)
             if endpoint is not None:
-                found.append(
+                live_leaders.append(
                     LeaderAndIsrRequest.LeaderAndIsrLiveLeader(
                         broker_id=broker_id, host_name=endpoint.host, port=endpoint.port
                     )
                 )
-        return found
+        return live_leaders
 
     def _update_metadata_requests(
         self, state: ControllerState, brokers: set[int], partitions: list[TopicPartition]
@@ -277,12 +277,12 @@ class Batch:
             return item
         item.endpoints = [
             UpdateMetadataRequest.UpdateMetadataEndpoint(
-                port=one.port,
-                host=one.host,
-                listener=one.listener,
-                security_protocol=one.security_protocol,
+                port=endpoint.port,
+                host=endpoint.host,
+                listener=endpoint.listener,
+                security_protocol=endpoint.security_protocol,
             )
-            for one in broker.endpoints
+            for endpoint in broker.endpoints
         ]
         return item
 
@@ -326,9 +326,9 @@ def _requests(
     From v5 on a broker answers by topic id: of a topic that has none it is asked in a version that answers by name.
     """
     groups: defaultdict[int, list[LeaderAndIsrState]] = defaultdict(list)
-    for one in items:
-        has_id = one.topic_name in state.topic_ids
-        groups[newest if has_id else min(newest, ANSWERED_BY_ID_SINCE - 1)].append(one)
+    for item in items:
+        has_id = item.topic_name in state.topic_ids
+        groups[newest if has_id else min(newest, ANSWERED_BY_ID_SINCE - 1)].append(item)
     for version, group in sorted(groups.items(), reverse=True):
         for start in range(0, len(group), PARTITIONS_PER_REQUEST):
             yield version, group[start : start + PARTITIONS_PER_REQUEST]

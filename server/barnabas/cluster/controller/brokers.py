@@ -1,7 +1,7 @@
 """Brokers that come, go, come back, lose a log dir or are about to stop. Pure.
 
-The rule: who has gone leads nothing and is in no ISR where another one is; who has come is sent everything that it should
-know, then takes part in elections. A broker with a newer epoch has gone and come.
+The rule: a broker that has gone leads nothing and is in no ISR where another one is; one that has come is sent everything
+that it should know, then takes part in elections. A broker with a newer epoch has gone and come.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNKNOWN_EPOCH = -1
 def start(core: Core) -> Steps[None]:
     """Begin to be the controller, once everything has been read: repair what happened meanwhile, and tell all brokers.
 
-    Brokers get to know who lives before they get to know of leaders.
+    Brokers get to know of live brokers before they get to know of leaders.
     """
     state = core.state
     core.batch.update_metadata(state.brokers)
@@ -35,17 +35,17 @@ def start(core: Core) -> Steps[None]:
 
 
 def _with_replicas_lost(core: Core) -> Steps[list[TopicPartition]]:
-    state, found = core.state, []
+    state, lost = core.state, []
     for number, (partition, now) in enumerate(list(state.states.items())):
         if number % SCANNED == SCANNED - 1:
             yield GIVE_WAY
         if state.assignment(partition) is None or state.is_deleting(partition[0]):
             continue
         if not all(
-            state.is_online(one, partition, also_shutting_down=True) for one in (now.leader, *now.isr)
+            state.is_online(replica, partition, also_shutting_down=True) for replica in (now.leader, *now.isr)
         ):
-            found.append(partition)
-    return found
+            lost.append(partition)
+    return lost
 
 
 def _announce(core: Core, broker_ids: Collection[int]) -> Steps[None]:
@@ -80,19 +80,19 @@ def changed(core: Core, registered: Mapping[int, Broker]) -> Steps[None]:
 
 def _failed(core: Core, broker_ids: Collection[int], returning: Collection[int]) -> Steps[None]:
     state = core.state
-    for one in broker_ids:
-        state.brokers.pop(one)
-        state.shutting_down.discard(one)
-        state.refusing.discard(one)
-        state.offline_dirs.pop(one, None)
+    for broker_id in broker_ids:
+        state.brokers.pop(broker_id)
+        state.shutting_down.discard(broker_id)
+        state.refusing.discard(broker_id)
+        state.offline_dirs.pop(broker_id, None)
     deletion.brokers_changed(core, broker_ids)
     yield from _replicas_lost(core, returning)
 
 
 def _replicas_lost(core: Core, returning: Collection[int] = ()) -> Steps[None]:
-    """Elect where the leader was lost, then take those who are lost out of the other ISRs; tell everybody who lives.
+    """Elect where the leader was lost, then take the lost brokers out of the other ISRs; tell all live brokers.
 
-    What those who are back already have is not given up by an unclean election.
+    Records of brokers that are back already are not given up by an unclean election.
     """
     yield from partitions.elect_offline(core, returning=returning)
     yield from partitions.shrink_isr(core, (yield from _with_replicas_lost(core)))
@@ -101,11 +101,11 @@ def _replicas_lost(core: Core, returning: Collection[int] = ()) -> Steps[None]:
 
 
 def _started(core: Core, brokers: Mapping[int, Broker]) -> Steps[None]:
-    """Tell everybody who lives, the new ones first of all: a broker of Kafka follows no leader that it does not know."""
+    """Tell all live brokers, the new ones first: a broker of Kafka follows no leader that it does not know."""
     state = core.state
     state.brokers.update(brokers)
-    for one in brokers:
-        state.offline_dirs.pop(one, None)
+    for broker_id in brokers:
+        state.offline_dirs.pop(broker_id, None)
     deletion.brokers_changed(core, brokers)
     core.batch.update_metadata(state.brokers)
     yield from core.send()
@@ -120,9 +120,9 @@ def _started(core: Core, brokers: Mapping[int, Broker]) -> Steps[None]:
 
 
 def updated(core: Core, broker: Broker) -> Steps[None]:
-    """Tell everybody that a broker listens elsewhere."""
-    known = core.state.brokers.get(broker.id)
-    if known is None or known.epoch != broker.epoch or known == broker:
+    """Tell all brokers that a broker listens elsewhere."""
+    registered = core.state.brokers.get(broker.id)
+    if registered is None or registered.epoch != broker.epoch or registered == broker:
         return
     core.state.brokers[broker.id] = broker
     core.batch.update_metadata(core.state.brokers)
@@ -134,9 +134,9 @@ def updated(core: Core, broker: Broker) -> Steps[None]:
 
 def log_dirs_failed(core: Core, broker_ids: Iterable[int]) -> Steps[None]:
     """Ask brokers which of their replicas are offline: they answer LeaderAndIsr with KAFKA_STORAGE_ERROR for these."""
-    wanted = set(broker_ids) & core.state.brokers.keys()
-    if wanted:
-        yield from _announce(core, wanted)
+    asked = set(broker_ids) & core.state.brokers.keys()
+    if asked:
+        yield from _announce(core, asked)
         yield from core.send()
 
 
@@ -145,12 +145,12 @@ def replicas_answered(core: Core, broker: Broker, errors: Mapping[TopicPartition
     state = core.state
     if state.brokers.get(broker.id) is None or state.brokers[broker.id].epoch != broker.epoch:
         return
-    known = state.offline_dirs.setdefault(broker.id, set())
-    lost = {one for one, code in errors.items() if code == ErrorCode.KAFKA_STORAGE_ERROR} - known
-    known.difference_update([one for one, code in errors.items() if code == ErrorCode.NONE])
+    offline_replicas = state.offline_dirs.setdefault(broker.id, set())
+    lost = {one for one, code in errors.items() if code == ErrorCode.KAFKA_STORAGE_ERROR} - offline_replicas
+    offline_replicas.difference_update([one for one, code in errors.items() if code == ErrorCode.NONE])
     if not lost:
         return
-    known |= lost
+    offline_replicas |= lost
     deletion.replicas_lost(core, broker.id, lost)
     for partition in lost:
         if not state.is_deleting(partition[0]):
@@ -169,23 +169,23 @@ def shut_down(core: Core, broker_id: int, broker_epoch: int) -> Steps[list[Topic
     state = core.state
     if broker_id not in state.brokers:
         raise RequestError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id}")
-    known = state.brokers[broker_id].epoch
-    if broker_epoch != UNKNOWN_EPOCH and broker_epoch < known:
+    epoch = state.brokers[broker_id].epoch
+    if broker_epoch != UNKNOWN_EPOCH and broker_epoch < epoch:
         raise RequestError(
-            ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {known}, not {broker_epoch}"
+            ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {epoch}, not {broker_epoch}"
         )
     state.refusing.discard(broker_id)
     return (yield from _leave(core, broker_id, stops=True))
 
 
 def refused(core: Core, broker: Broker) -> Steps[None]:
-    """Move leaders away from a broker whose port refuses connections: its process has ended, its session not yet.
+    """Move leaders away from a broker after its port has refused connections: its process has ended, its session not yet.
 
     Should it live all the same, it is fenced by the leader epochs, as one that shuts down.
     """
     state = core.state
-    known = state.brokers.get(broker.id)
-    if known is not None and known.epoch == broker.epoch and broker.id not in state.shutting_down:
+    registered = state.brokers.get(broker.id)
+    if registered is not None and registered.epoch == broker.epoch and broker.id not in state.shutting_down:
         state.refusing.add(broker.id)
         yield from _leave(core, broker.id, stops=False)
 
@@ -193,8 +193,8 @@ def refused(core: Core, broker: Broker) -> Steps[None]:
 def reached(core: Core, broker: Broker) -> Steps[None]:
     """Take back a broker that was taken for gone, and answers in the same registration."""
     state = core.state
-    known = state.brokers.get(broker.id)
-    if known is not None and known.epoch == broker.epoch and broker.id in state.refusing:
+    registered = state.brokers.get(broker.id)
+    if registered is not None and registered.epoch == broker.epoch and broker.id in state.refusing:
         state.refusing.discard(broker.id)
         state.shutting_down.discard(broker.id)
         yield from _announce(core, {broker.id})
@@ -228,7 +228,7 @@ def _leave(core: Core, broker_id: int, *, stops: bool) -> Steps[list[TopicPartit
         return elections.controlled_shutdown(
             assignment.replicas,
             now,
-            lambda one: state.is_online(one, partition, also_shutting_down=True),
+            lambda replica: state.is_online(replica, partition, also_shutting_down=True),
             state.shutting_down,
         )
 
@@ -238,7 +238,10 @@ def _leave(core: Core, broker_id: int, *, stops: bool) -> Steps[list[TopicPartit
 
     yield from partitions.update(core, leads, choose)
     yield from partitions.update(
-        core, follows, leave, lambda one: [other for other in state.replicas(one) if other != broker_id]
+        core,
+        follows,
+        leave,
+        lambda partition: [other for other in state.replicas(partition) if other != broker_id],
     )
     if stops:
         for partition in follows:

@@ -33,7 +33,7 @@ FAILURES_PER_WARNING = 100
 Answered = Callable[["Outgoing", Any], None]
 """Called with a request and its response; it must not block."""
 Contact = Callable[["Broker", bool], None]
-"""Called with False when nobody listens where a broker is registered, with True when it answers after all."""
+"""Called with False when a broker's port refuses connections, with True when the broker answers after all."""
 
 
 class ControlChannels(Protocol):
@@ -63,7 +63,7 @@ class _Channel:
         self.waiting: deque[tuple[Outgoing, Answered]] = deque()
         self.scope = trio.CancelScope()
         self.is_refused = False
-        """True while nobody listens at the broker's address."""
+        """True while the broker's address refuses connections."""
         self._wake = trio.Event()
 
     @property
@@ -185,7 +185,7 @@ class ConnectedChannels:
         await self._look(channel)
 
     async def _look(self, channel: _Channel) -> None:
-        """Say so if nobody listens any more where the broker is registered."""
+        """Report a broker if its registered address refuses connections."""
         endpoint = channel.broker.endpoint(self._listener)
         if channel.is_refused or endpoint is None:
             return

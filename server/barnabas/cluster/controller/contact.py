@@ -1,8 +1,8 @@
-"""Processes that have ended while their sessions with ZooKeeper go on: what tells them from those that are only silent.
+"""Processes that have ended before their sessions with ZooKeeper: what tells them from those that are only silent.
 
-The rule: a connection that breaks and a port that then refuses connections, several times in a row, mean that nobody
+The rule: a connection that breaks and a port that then refuses connections, several times in a row, mean that no process
 listens there. Silence, and any other error, mean nothing: then the session's end decides, as in Apache Kafka. What is done
-about it is safe where it was a mistake: who is wrongly taken for gone is fenced by epochs, as any old leader or controller.
+about it is safe where it was a mistake: a broker wrongly taken for gone is fenced by epochs, as any old leader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RETRY_SECONDS = 1.0
 
 
 async def is_refused(network: Network, host: str, port: int) -> bool:
-    """Say whether nobody listens at an address."""
+    """Return whether an address refuses connections, several times in a row."""
     for number in range(REFUSALS):
         if number:
             await trio.sleep(REFUSAL_SECONDS)
@@ -63,7 +63,7 @@ class ControllerContact:
         *,
         gone: Callable[[int], None],
     ) -> None:
-        """`gone` is called with the id of a controller whose port refuses connections."""
+        """`gone` is called with the id of a controller after its port has refused connections."""
         self._broker_id = broker_id
         self._image = image
         self._listener = listener
@@ -73,7 +73,7 @@ class ControllerContact:
         self._changed = trio.Event()
 
     async def run(self) -> None:
-        """Watch whoever is the controller, until cancelled."""
+        """Watch the current controller, until cancelled."""
         while True:
             changed = self._changed
             controller_id, address = self._controller()

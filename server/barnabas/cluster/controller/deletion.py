@@ -1,8 +1,8 @@
 """Deleting topics. Pure.
 
-The rule: a topic is gone when every replica is deleted; only then its znodes go. First all brokers are sent that nobody
-leads it. A replica that cannot be deleted waits until its broker, or log dir, is back; nothing is deleted while one of
-the topic's partitions is being reassigned.
+The rule: a topic is gone when every replica is deleted; only then its znodes go. First all brokers are sent that it
+has no leaders. A replica that cannot be deleted waits until its broker, or log dir, is back; nothing is deleted while one
+of the topic's partitions is being reassigned.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def brokers_changed(core: Core, broker_ids: Collection[int]) -> None:
 
 
 def replicas_lost(core: Core, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
-    """Note that a broker cannot delete replicas whose log dir is offline."""
+    """Note that a broker cannot delete replicas in a log dir that is offline."""
     for topic, index in partitions:
         deletion = core.state.deletions.get(topic)
         if deletion is not None and (index, broker_id) in deletion.asked:

@@ -1,7 +1,7 @@
 """Election of the controller: the znode /controller, and the epoch that grows with each election.
 
 The rule: /controller is made and the epoch raised in one transaction, so that there is one winner for each epoch. The
-znode belongs to a session; whose session made it is the controller, also when the answer to that was lost.
+znode belongs to a session; the owner of that session is the controller, also when the answer to it was lost.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Elections:
             try:
                 if await self._zookeeper.exists(znodes.CONTROLLER, watch) is None:
                     await self._try()
-                found = await self._current()
+                elected = await self._current()
             except ConnectionLostError:
                 await self._zookeeper.wait_connected()
             else:
-                if found.controller_id != NOBODY:
-                    return found
+                if elected.controller_id != NOBODY:
+                    return elected
 
     async def _try(self) -> None:
         epoch, version = await self._epoch()
@@ -96,16 +96,16 @@ class Elections:
         try:
             controller_id = znodes.decode_controller(data).broker_id
         except ZnodeError as error:
-            log.error("who is the controller cannot be read: %s", error)
+            log.error("the id of the controller cannot be read: %s", error)
             return Elected(NOBODY - 1)
         if stat.ephemeral_owner != self._zookeeper.session_id:
             return Elected(controller_id)
-        # Only who makes /controller raises the epoch: while it is ours, so is the epoch.
+        # Only the maker of /controller raises the epoch: while it is ours, so is the epoch.
         epoch, version = await self._epoch()
         return Elected(controller_id, epoch, version, is_here=True)
 
     async def depose(self, controller_id: int) -> None:
-        """Remove /controller of a broker whose process has ended, unless another controller has been elected since."""
+        """Remove /controller of a broker after its process has ended, unless another controller has been elected since."""
         try:
             _, version = await self._epoch()
             if (await self._current()).controller_id == controller_id:

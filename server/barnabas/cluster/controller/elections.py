@@ -1,7 +1,7 @@
 """Choice of the next leader of a partition. Pure.
 
 The rule: only an in-sync replica that can be used becomes leader, the first in the order of the assignment; out of sync
-only where that is allowed and nobody in sync is left. None means that nobody can be elected. Each election is a new
+only where that is allowed and none in sync is left. None means that no replica can be elected. Each election is a new
 leader epoch.
 """
 
@@ -24,7 +24,7 @@ def first_state(online: Sequence[int], controller_epoch: int) -> PartitionState 
 def after_loss(
     replicas: Sequence[int], now: PartitionState, online: Online, *, unclean: bool, marks_recovery: bool
 ) -> PartitionState | None:
-    """Elect a leader after the last one was lost; those who are not online leave the ISR.
+    """Elect a leader after the last one was lost; replicas that are not online leave the ISR.
 
     An unclean election puts the new leader alone in sync, recovering if brokers know of that (`marks_recovery`, KIP-704).
     """
@@ -42,9 +42,9 @@ def after_loss(
 def after_absence(
     replicas: Sequence[int], now: PartitionState, online: Online, stayed: Online
 ) -> PartitionState:
-    """Take those who were away out of the ISR, as if they had been missed.
+    """Take replicas that were away out of the ISR, as if they had been missed.
 
-    Where nobody has stayed, the leader leads again if it can, in a new epoch: it may have lost what it had.
+    Where none has stayed, the leader leads again if it can, in a new epoch: it may have lost what it had.
     """
     able = stayed if any(map(stayed, now.isr)) else online
     order = (now.leader, *replicas)
@@ -61,7 +61,7 @@ def preferred(replicas: Sequence[int], now: PartitionState, online: Online) -> P
 def restricted(replicas: Sequence[int], now: PartitionState, online: Online) -> PartitionState | None:
     """Let only these replicas be in sync and lead; the leader stays if it is one of them.
 
-    With one of them in sync, but none online, nobody leads until it is back. None if none of them is in sync.
+    With one of them in sync, but none online, there is no leader until it is back. None if none of them is in sync.
     """
     isr = tuple(one for one in now.isr if one in replicas)
     if not isr:
@@ -74,17 +74,17 @@ def restricted(replicas: Sequence[int], now: PartitionState, online: Online) -> 
 def controlled_shutdown(
     replicas: Sequence[int], now: PartitionState, online: Online, shutting_down: Container[int]
 ) -> PartitionState | None:
-    """Elect one who is not shutting down; those who are leave the ISR. `online` counts them still."""
-    for one in replicas:
-        if online(one) and one in now.isr and one not in shutting_down:
-            return now.next_epoch(one, (other for other in now.isr if other not in shutting_down))
+    """Elect a replica that is not shutting down; those that are leave the ISR. `online` counts them still."""
+    for replica in replicas:
+        if online(replica) and replica in now.isr and replica not in shutting_down:
+            return now.next_epoch(replica, (other for other in now.isr if other not in shutting_down))
     return None
 
 
 def without_replicas(now: PartitionState, online: Online) -> PartitionState:
-    """Take those who are not online out of the ISR; who is left alone in it stays, since nobody else has everything.
+    """Take replicas that are not online out of the ISR; the last one stays, since no other has everything.
 
-    Nobody in sync is online: the ISR stays, and any of them may lead when it is back.
+    With none in sync online the ISR stays, and any of them may lead when it is back.
     """
     isr = tuple(filter(online, now.isr)) or now.isr
     leader = now.leader if now.leader != NO_LEADER and online(now.leader) else NO_LEADER

@@ -1,7 +1,7 @@
 """The controller's events: dealt with one at a time, in order.
 
-The rule: an event that is waiting already is not added once more, since it reads everything when its turn comes. Whoever
-asks the controller waits for the turn of the question, and gets NOT_CONTROLLER when the controller ends meanwhile.
+The rule: an event that is waiting already is not added once more, since it reads everything when its turn comes. A caller
+of the controller waits for the turn of the question, and gets NOT_CONTROLLER when the controller ends meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A question to the controller, and who waits for the answer."""
+    """A question to the controller, and the event that its caller waits for."""
 
     answer: Any = None
     error: Exception | None = None
@@ -46,7 +46,7 @@ class Event:
 
 
 def not_controller() -> RequestError:
-    """The error for whoever asks a broker that is not the controller."""
+    """The error for callers that ask a broker which is not the controller."""
     return RequestError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
 
 
@@ -80,7 +80,7 @@ class EventQueue:
         return event
 
     def drop(self) -> None:
-        """Leave out what is about the controller that has ended; who asked it is told."""
+        """Drop the events of the controller that has ended; its callers are told."""
         waiting, self._waiting, self._keys = self._waiting, deque(), set()
         for event in waiting:
             if not event.needs_controller:

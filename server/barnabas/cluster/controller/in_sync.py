@@ -39,7 +39,7 @@ def alter(
     check_broker(core, broker_id, broker_epoch, ErrorCode.STALE_BROKER_EPOCH)
     state = core.state
     answers: list[Answer | None] = []
-    wanted: dict[TopicPartition, PartitionState] = {}
+    new_states: dict[TopicPartition, PartitionState] = {}
     named: dict[TopicPartition, int] = {}
     for number, proposal in enumerate(proposals):
         try:
@@ -49,7 +49,7 @@ def alter(
                 raise RequestError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
             if isinstance(decided, PartitionState):
                 named[partition] = number
-                wanted[partition] = decided
+                new_states[partition] = decided
                 answers.append(None)
             else:
                 answers.append(decided)
@@ -57,23 +57,23 @@ def alter(
             answers.append(detached(error))
         if number % PIECE == PIECE - 1:
             yield GIVE_WAY
-    if wanted:
-        written: Written = yield WriteStates(wanted)
+    if new_states:
+        written: Written = yield WriteStates(new_states)
         for partition, new in written.done.items():
             state.states[partition] = new
             answers[named[partition]] = _accepted(new)
         for partition in (*written.conflicts, *written.failed):
             answers[named[partition]] = RequestError(
-                ErrorCode.INVALID_UPDATE_VERSION, "the state has been changed by somebody else"
+                ErrorCode.INVALID_UPDATE_VERSION, "the state has been changed by another broker"
             )
         if written.conflicts:
             yield from partitions.refresh(core, written.conflicts)
-            # It may have been a write of ours whose answer was lost: the leader would propose to an old version for ever.
+            # It may be a write of ours with an answer that was lost: the leader would propose to an old version for ever.
             for partition in written.conflicts:
                 now = state.states.get(partition)
                 if now is not None and now.leader == broker_id and not state.is_deleting(partition[0]):
                     core.batch.tell_replicas([broker_id], partition)
-        core.batch.update_metadata(state.brokers, wanted)
+        core.batch.update_metadata(state.brokers, new_states)
         yield from core.send()
     return [one for one in answers if one is not None]
 
@@ -137,11 +137,13 @@ def _check_eligible(
 ) -> None:
     """Raise INELIGIBLE_REPLICA for a broker that is gone, shuts down, or has been started again since it caught up."""
     state = core.state
-    for one, epoch in proposal.isr:
-        restarted = epoch not in (ANY_EPOCH, state.brokers[one].epoch) if one in state.brokers else True
-        joins = one not in now.isr
-        if restarted or not state.is_live(one) or (joins and not state.is_online(one, partition)):
-            raise RequestError(ErrorCode.INELIGIBLE_REPLICA, f"broker {one} cannot be in sync now")
+    for replica, epoch in proposal.isr:
+        restarted = (
+            epoch not in (ANY_EPOCH, state.brokers[replica].epoch) if replica in state.brokers else True
+        )
+        joins = replica not in now.isr
+        if restarted or not state.is_live(replica) or (joins and not state.is_online(replica, partition)):
+            raise RequestError(ErrorCode.INELIGIBLE_REPLICA, f"broker {replica} cannot be in sync now")
 
 
 def _accepted(state: PartitionState) -> AcceptedState:

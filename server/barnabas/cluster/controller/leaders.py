@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and those that put leaders back to where they should be. Pure."""
+"""Elections that are asked for, and those that put leaders back to where they should be. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _refusal(core: Core, election_type: ElectionType, partition: TopicPartition)
 
 
 def rebalance(core: Core) -> Steps[int]:
-    """Put leaders back to preferred replicas, for brokers of whose partitions too many are led by others.
+    """Put leaders back to preferred replicas, for brokers with too many partitions that are led by others.
 
     Counts as Kafka does: `leader.imbalance.per.broker.percentage` of the partitions that prefer the broker. Returns how
     many leaders have moved.
@@ -79,7 +79,9 @@ def rebalance(core: Core) -> Steps[int]:
     for broker, wanting in elsewhere.items():
         if len(wanting) * 100 > prefer[broker] * core.settings.leader_imbalance_per_broker_percentage:
             able = [
-                one for one in wanting if broker in state.states[one].isr and state.is_online(broker, one)
+                candidate
+                for candidate in wanting
+                if broker in state.states[candidate].isr and state.is_online(broker, candidate)
             ]
             outcome = yield from partitions.elect_preferred(core, able)
             moved += sum(not why for why in outcome.values())
@@ -89,6 +91,6 @@ def rebalance(core: Core) -> Steps[int]:
 
 def unclean_enabled(core: Core, topic: str | None) -> Steps[None]:
     """Elect leaders where unclean elections are allowed from now on: in a topic, or in all (None)."""
-    wanted = None if topic is None else core.state.partitions_of(topic)
-    yield from partitions.elect_offline(core, wanted)
+    affected = None if topic is None else core.state.partitions_of(topic)
+    yield from partitions.elect_offline(core, affected)
     yield from core.send()

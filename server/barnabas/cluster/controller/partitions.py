@@ -1,6 +1,6 @@
 """Partitions: first states, elections, and replicas that leave the ISR. Pure.
 
-The rule: decide, write, and if somebody else was quicker read, decide and write once more; what was written goes to the
+The rule: decide, write, and after a conflict read, decide and write once more; what was written goes to the
 brokers with the next `Core.send`.
 """
 
@@ -45,7 +45,7 @@ def update(
 ) -> Steps[Outcome]:
     """Give partitions the states that `choose` returns, and send them to `receivers` (all their replicas).
 
-    Where an election finds nobody, the state is read once more: before 2.7 leaders write the ISR, and the controller
+    Where an election finds no replica, the state is read once more: before 2.7 leaders write the ISR, and the controller
     hears of it late.
     """
     state = core.state
@@ -58,7 +58,7 @@ def update(
         )
 
     while remaining:
-        wanted: dict[TopicPartition, PartitionState] = {}
+        new_states: dict[TopicPartition, PartitionState] = {}
         unread = []
         for number, partition in enumerate(remaining):
             if number % PIECE == PIECE - 1:
@@ -72,12 +72,12 @@ def update(
             if chosen is None and elects and not is_retry:
                 unread.append(partition)
             elif chosen is not None and chosen is not now:
-                wanted[partition] = replace(chosen, controller_epoch=state.epoch)
+                new_states[partition] = replace(chosen, controller_epoch=state.epoch)
             elif is_retry:
-                tell(partition)  # what was read may be a write of ours whose answer was lost
+                tell(partition)  # what was read may be a write of ours with an answer that was lost
         remaining = unread
-        if wanted:
-            written: Written = yield WriteStates(wanted)
+        if new_states:
+            written: Written = yield WriteStates(new_states)
             for number, (partition, new) in enumerate(written.done.items()):
                 state.states[partition] = new
                 tell(partition)
@@ -92,35 +92,35 @@ def update(
 
 
 def refresh(core: Core, partitions: Collection[TopicPartition]) -> Steps[None]:
-    """Read the states of partitions that somebody else may have changed."""
-    found: dict[TopicPartition, PartitionState] = yield ReadStates(partitions)
+    """Read the states of partitions that their leaders or another controller may have changed."""
+    states: dict[TopicPartition, PartitionState] = yield ReadStates(partitions)
     for partition in partitions:
-        if partition in found:
-            core.state.states[partition] = found[partition]
+        if partition in states:
+            core.state.states[partition] = states[partition]
         else:
             core.state.states.pop(partition, None)
 
 
 def begin(core: Core, partitions: Iterable[TopicPartition]) -> Steps[None]:
     """Give partitions their first states; those without a replica that lives wait for one."""
-    state, wanted = core.state, {}
+    state, first_states = core.state, {}
     for number, partition in enumerate(partitions):
         online = state.online(state.replicas(partition), partition)
         first = elections.first_state(online, state.epoch)
         if first is not None:
-            wanted[partition] = first
+            first_states[partition] = first
         if number % PIECE == PIECE - 1:
             yield GIVE_WAY
-    if not wanted:
+    if not first_states:
         return
-    written: Written = yield CreateStates(wanted)
+    written: Written = yield CreateStates(first_states)
     for number, (partition, new) in enumerate(written.done.items()):
         state.states[partition] = new
         core.batch.lead_or_follow(state, new.isr, partition, new=True)
         if number % PIECE == PIECE - 1:
             yield GIVE_WAY
     if written.conflicts:
-        # Made by a write of ours whose answer was lost, or by the controller before us.
+        # Made by a write of ours with an answer that was lost, or by the controller before us.
         yield from refresh(core, written.conflicts)
         for partition in written.conflicts:
             if partition in state.states:
@@ -164,8 +164,8 @@ def elect_after_absence(core: Core) -> Steps[None]:
         return elections.after_absence(
             assignment.replicas,
             now,
-            online=lambda one: state.is_online(one, partition),
-            stayed=lambda one: state.is_online(one, partition) and not state.was_away(one, now),
+            online=lambda replica: state.is_online(replica, partition),
+            stayed=lambda replica: state.is_online(replica, partition) and not state.was_away(replica, now),
         )
 
     yield from update(core, wanting, choose)
@@ -177,7 +177,9 @@ def elect_after_loss(
     """Elect leaders for these partitions; `unclean` allows one out of sync, as the topic's own setting does."""
     state = core.state
     without = {
-        one[0] for one in partitions if one in state.states and not state.online(state.states[one].isr, one)
+        partition[0]
+        for partition in partitions
+        if partition in state.states and not state.online(state.states[partition].isr, partition)
     }
     allowed: Collection[str] = without
     if without and not unclean:
@@ -189,14 +191,18 @@ def elect_after_loss(
         return elections.after_loss(
             assignment.replicas,
             now,
-            lambda one: state.is_online(one, partition),
+            lambda replica: state.is_online(replica, partition),
             unclean=partition[0] in allowed and not any(one in returning for one in now.isr),
             marks_recovery=core.settings.marks_recovery,
         )
 
     return (
         yield from update(
-            core, partitions, choose, lambda one: state.online(state.replicas(one), one), elects=True
+            core,
+            partitions,
+            choose,
+            lambda partition: state.online(state.replicas(partition), partition),
+            elects=True,
         )
     )
 
@@ -209,10 +215,14 @@ def shrink_isr(core: Core, partitions: Iterable[TopicPartition]) -> Steps[Outcom
         partition: TopicPartition, _assignment: Assignment, now: PartitionState
     ) -> PartitionState | None:
         return elections.without_replicas(
-            now, lambda one: state.is_online(one, partition, also_shutting_down=True)
+            now, lambda replica: state.is_online(replica, partition, also_shutting_down=True)
         )
 
-    return (yield from update(core, partitions, choose, lambda one: state.online(state.replicas(one), one)))
+    return (
+        yield from update(
+            core, partitions, choose, lambda partition: state.online(state.replicas(partition), partition)
+        )
+    )
 
 
 def elect_preferred(core: Core, partitions: Iterable[TopicPartition]) -> Steps[Outcome]:
@@ -222,13 +232,15 @@ def elect_preferred(core: Core, partitions: Iterable[TopicPartition]) -> Steps[O
     def choose(
         partition: TopicPartition, assignment: Assignment, now: PartitionState
     ) -> PartitionState | None:
-        return elections.preferred(assignment.replicas, now, lambda one: state.is_online(one, partition))
+        return elections.preferred(
+            assignment.replicas, now, lambda replica: state.is_online(replica, partition)
+        )
 
     return (yield from update(core, partitions, choose, elects=True))
 
 
 def next_epoch(core: Core, partition: TopicPartition) -> Steps[bool]:
-    """Begin a new leader epoch with the same leader, so that it sees other replicas; send it to nobody yet."""
+    """Begin a new leader epoch with the same leader, so that it sees other replicas; nothing is sent yet."""
     outcome = yield from update(
         core, [partition], lambda _, __, now: now.next_epoch(now.leader, now.isr), lambda _: ()
     )

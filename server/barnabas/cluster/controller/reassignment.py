@@ -1,8 +1,8 @@
 """Reassignments of partitions to other brokers (KIP-455), by AlterPartitionReassignments and the znode before it. Pure.
 
-The rule: the znode of the topic says what goes on, so that the next controller can go on with it. A reassignment ends
+The rule: the znode of the topic has the reassignment in progress, so that the next controller can resume it. One ends
 when all replicas of its target are in sync: then those that go leave the ISR, the leader moves if it is one of them,
-they are deleted, and last the znode is written. A later reassignment takes the place of one that goes on.
+they are deleted, and last the znode is written. A later reassignment replaces one in progress.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def _checked(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"{name} cannot have these {len(target)} replicas: at least one, none of them twice",
         )
-    wanted = now.reassigned_to(target)
-    dead = [one for one in wanted.adding if not core.state.is_live(one)]
+    reassigned = now.reassigned_to(target)
+    dead = [one for one in reassigned.adding if not core.state.is_live(one)]
     if dead:
         raise RequestError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -79,16 +79,16 @@ def _checked(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"{name} has {len(now.target)} replicas; {len(target)} are asked for, and their number may not change",
         )
-    return wanted
+    return reassigned
 
 
 # --- one partition ------------------------------------------------------------------------------------------
 
 
-def reassign(core: Core, partition: TopicPartition, wanted: Assignment) -> Steps[RequestError | None]:
-    """Begin a reassignment, go on with it, or end it if the target is in sync; returns why it cannot begin.
+def reassign(core: Core, partition: TopicPartition, reassigned: Assignment) -> Steps[RequestError | None]:
+    """Begin a reassignment, resume it, or end it if the target is in sync; returns why it cannot begin.
 
-    Who is not wanted any more leaves the ISR before the assignment says so: a controller that ends in between leaves a
+    Replicas that are dropped leave the ISR before the assignment says so: a controller that ends in between leaves a
     smaller ISR, not one of replicas that are none.
     """
     state = core.state
@@ -97,35 +97,35 @@ def reassign(core: Core, partition: TopicPartition, wanted: Assignment) -> Steps
         return _unknown(partition)
     if partition not in state.states:
         yield from partitions.begin(core, [partition])
-    dropped = [one for one in now.replicas if one not in wanted.replicas]
+    dropped = [one for one in now.replicas if one not in reassigned.replicas]
     state.reassigning[partition] = None
     if (
         core.settings.leaders_write_isrs
     ):  # and notify the controller seconds later, as brokers before Kafka 2.7 do
         yield WatchState(partition)
         yield from partitions.refresh(core, [partition])
-    if not wanted.is_reassigned or is_complete(core, partition, wanted):
-        if not (yield from _complete(core, partition, wanted, dropped)):
+    if not reassigned.is_reassigned or is_complete(core, partition, reassigned):
+        if not (yield from _complete(core, partition, reassigned, dropped)):
             return None
-        if not wanted.is_reassigned:
-            return _begun_by(core, partition, now, _would_lose(partition) if wanted != now else None)
-    # Those who are dropped were added by the reassignment before.
-    if dropped and partition in state.states and (yield from _restrict(core, partition, wanted.replicas)):
+        if not reassigned.is_reassigned:
+            return _begun_by(core, partition, now, _would_lose(partition) if reassigned != now else None)
+    # The dropped replicas were added by the reassignment before.
+    if dropped and partition in state.states and (yield from _restrict(core, partition, reassigned.replicas)):
         return _begun_by(core, partition, now, _would_lose(partition))
-    if wanted != now and not (yield from _write(core, partition, wanted)):
+    if reassigned != now and not (yield from _write(core, partition, reassigned)):
         return _begun_by(core, partition, now, _unknown(partition))
     if dropped or (yield from partitions.next_epoch(core, partition)):
-        core.batch.lead_or_follow(state, wanted.origin, partition)
-        core.batch.lead_or_follow(state, wanted.adding, partition, new=True)
-    for one in dropped:
-        core.batch.stop_replica(state, one, partition, delete=True)
+        core.batch.lead_or_follow(state, reassigned.origin, partition)
+        core.batch.lead_or_follow(state, reassigned.adding, partition, new=True)
+    for broker in dropped:
+        core.batch.stop_replica(state, broker, partition, delete=True)
     return None
 
 
 def _begun_by(
     core: Core, partition: TopicPartition, now: Assignment, refusal: RequestError | None
 ) -> RequestError | None:
-    """Forget a reassignment that was refused, unless another one goes on."""
+    """Forget a reassignment that was refused, unless another one is in progress."""
     if refusal is not None and not now.is_reassigned:
         core.state.reassigning.pop(partition, None)
     return refusal
@@ -146,7 +146,7 @@ def _restrict(
     def choose(_: TopicPartition, __: Assignment, now: PartitionState) -> PartitionState | None:
         if all_in_sync and not set(replicas) <= set(now.isr):
             return None
-        return elections.restricted(replicas, now, lambda one: core.state.is_online(one, partition))
+        return elections.restricted(replicas, now, lambda replica: core.state.is_online(replica, partition))
 
     outcome = yield from partitions.update(core, [partition], choose, lambda _: replicas)
     return outcome[partition]
@@ -173,12 +173,12 @@ def _complete(
         if why:
             state.assignments[partition[0]][partition[1]] = before
             return why
-    for one in (*assignment.removing, *dropped):
-        core.batch.stop_replica(state, one, partition, delete=True)
+    for broker in (*assignment.removing, *dropped):
+        core.batch.stop_replica(state, broker, partition, delete=True)
     yield from core.send()
     if before != Assignment(target) and not (yield from _write(core, partition, Assignment(target))):
         return ""
-    yield from _leave_znode(lambda one, replicas: one == partition and replicas == target)
+    yield from _leave_znode(lambda named, replicas: named == partition and replicas == target)
     state.reassigning.pop(partition, None)
     core.batch.update_metadata(state.brokers, [partition])
     if partition[0] in state.deletions:
@@ -196,7 +196,7 @@ def _write(core: Core, partition: TopicPartition, assignment: Assignment) -> Ste
 
 
 def isr_changed(core: Core, changed: Iterable[TopicPartition]) -> Steps[None]:
-    """End the reassignments whose targets are in sync now."""
+    """End the reassignments with targets that are in sync now."""
     for partition in changed:
         assignment = core.state.assignment(partition)
         if (
@@ -211,7 +211,7 @@ def isr_changed(core: Core, changed: Iterable[TopicPartition]) -> Steps[None]:
 def resume(
     core: Core, which: Callable[[TopicPartition, Assignment], bool] = lambda _, __: True
 ) -> Steps[None]:
-    """Go on with reassignments that a new controller finds, or whose replicas have come back."""
+    """Resume reassignments that a new controller finds, or that have replicas which have come back."""
     for partition in list(core.state.reassigning):
         assignment = core.state.assignment(partition)
         if assignment is not None and which(partition, assignment):
@@ -233,11 +233,11 @@ def from_znode(core: Core) -> Steps[list[TopicPartition]]:
         if now is None or partition[0] in core.state.deletions or not target:
             refused.add(partition)
             continue
-        wanted = now.reassigned_to(target)
-        if now.is_reassigned and wanted == now:
+        reassigned = now.reassigned_to(target)
+        if now.is_reassigned and reassigned == now:
             begun.append(partition)  # seen before
             continue
-        if (yield from reassign(core, partition, wanted)) is None:
+        if (yield from reassign(core, partition, reassigned)) is None:
             begun.append(partition)
         else:
             refused.add(partition)
@@ -251,6 +251,6 @@ def _leave_znode(leaves: Callable[[TopicPartition, tuple[int, ...]], bool]) -> S
     targets: dict[TopicPartition, tuple[int, ...]] | None = yield ReadReassignments()
     if targets is None:
         return
-    left = {partition: target for partition, target in targets.items() if not leaves(partition, target)}
-    if len(left) < len(targets) or not left:
-        yield WriteReassignments(left)
+    remaining = {partition: target for partition, target in targets.items() if not leaves(partition, target)}
+    if len(remaining) < len(targets) or not remaining:
+        yield WriteReassignments(remaining)

@@ -47,7 +47,7 @@ REBALANCE_FIRST_SECONDS = 5.0
 """After so long a new controller looks for leaders that are not where they should be."""
 PRODUCER_IDS_PER_BLOCK = 1_000
 IMAGE_SECONDS = 0.01
-"""Time between two looks whether this broker knows of new leaders, while somebody waits for that."""
+"""Time between two looks whether this broker knows of new leaders, while a caller waits for that."""
 RETRY_SECONDS = 1.0
 """The wait before this broker stands for election once more, after ZooKeeper has refused something."""
 
@@ -183,7 +183,7 @@ class ControllerRuntime:
         self._begin(elected)
 
     def controller_gone(self, controller_id: int) -> None:
-        """Have another controller elected: the process of this one has ended, its session goes on for a while."""
+        """Have another controller elected: the process of this one has ended, its session lasts for a while."""
         if self._active is None and controller_id != self._settings.broker_id:
             self._events.put(
                 Event(
@@ -247,7 +247,7 @@ class ControllerRuntime:
         steps: Callable[[Core], Steps[T]],
         then: Callable[[Core, T], Steps[None]] | None = None,
     ) -> T:
-        """Have the core answer when its turn comes; `then` follows after whoever waits has the answer."""
+        """Run the core's steps when their turn comes, and return their answer; `then` follows after the caller has it."""
         return await self._call(name, lambda active: active.run(steps(active.core)), then)
 
     async def _call(
@@ -263,13 +263,13 @@ class ControllerRuntime:
 
         async def answer() -> None:
             try:
-                found = await act(active)
+                answered = await act(active)
             except RequestError as error:
                 call.settle(error=error)
                 return
-            call.settle(found)
+            call.settle(answered)
             if then is not None:
-                await active.run(then(active.core, found))
+                await active.run(then(active.core, answered))
 
         self._events.put(Event(name, answer, call=call))
         try:
@@ -313,8 +313,8 @@ class ControllerRuntime:
             image = self._image()
             for (topic, index), epoch in list(waiting.items()):
                 info = image.topics.get(topic)
-                known = info.partitions[index : index + 1] if info is not None else ()
-                if known and known[0].leader_epoch >= epoch:
+                partition_infos = info.partitions[index : index + 1] if info is not None else ()
+                if partition_infos and partition_infos[0].leader_epoch >= epoch:
                     del waiting[topic, index]
                 await self._budget.checkpoint()
             if not waiting or trio.current_time() >= deadline:

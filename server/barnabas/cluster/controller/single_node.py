@@ -1,6 +1,6 @@
 """The controller of a broker that is a cluster by itself.
 
-The rule: with one replica of each partition there is nobody to elect, and nobody to give a partition to. A partition has
+The rule: with one replica of each partition there is no other one to elect, or to reassign a partition to. A partition has
 the leader that it should have unless its log is offline; only of a log dir that is gone for good it is believed that
 what was in it is given up.
 """

@@ -61,11 +61,11 @@ class Assignment:
 
     @property
     def is_reassigned(self) -> bool:
-        """True while a reassignment goes on."""
+        """True while a reassignment is in progress."""
         return bool(self.adding or self.removing)
 
     def reassigned_to(self, target: Sequence[int]) -> Assignment:
-        """Return the assignment with which a reassignment to these replicas begins, whatever goes on now."""
+        """Return the assignment with which a reassignment to these replicas begins, whatever is in progress now."""
         replicas = tuple(dict.fromkeys((*target, *self.origin)))
         return Assignment(replicas, _without(replicas, self.origin), _without(replicas, target))
 
@@ -107,9 +107,9 @@ class Deletion:
     """Progress of the deletion of a topic; replicas are (partition, broker)."""
 
     begun: bool = False
-    """All brokers have been sent that nobody leads the topic."""
+    """All brokers have been sent that the topic has no leaders."""
     asked: set[tuple[int, int]] = field(default_factory=set)
-    """Replicas whose brokers are asked to delete them."""
+    """Replicas that their brokers are asked to delete."""
     deleted: set[tuple[int, int]] = field(default_factory=set)
     failed: set[tuple[int, int]] = field(default_factory=set)
     """Replicas that could not be deleted; tried again when their broker comes back."""
@@ -127,7 +127,7 @@ class ControllerState:
         self.shutting_down: set[int] = set()
         """Those that stop, and those that are gone before their sessions are: they are not elected."""
         self.refusing: set[int] = set()
-        """Those of them where nobody listens, and which have not asked for it."""
+        """Those of them that refuse connections, and have not asked to shut down."""
         self.topic_ids: dict[str, bytes] = {}
         self.topic_names: dict[bytes, str] = {}
         self.unnamed: dict[str, set[int]] = {}
@@ -135,9 +135,9 @@ class ControllerState:
         self.assignments: dict[str, dict[int, Assignment]] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         self.reassigning: dict[TopicPartition, None] = {}
-        """Partitions with a reassignment that goes on, in the order of their beginnings."""
+        """Partitions with a reassignment in progress, in the order of their beginnings."""
         self.offline_dirs: dict[int, set[TopicPartition]] = {}
-        """Replicas whose log dir is offline, by broker."""
+        """Replicas in log dirs that are offline, by broker."""
         self.deletions: dict[str, Deletion] = {}
         """Topics that are to be deleted."""
 
@@ -160,7 +160,7 @@ class ControllerState:
         return partition not in self.offline_dirs.get(broker_id, ())
 
     def was_away(self, broker_id: int, state: PartitionState) -> bool:
-        """Say whether a broker has registered since the state was written, so that whoever wrote it has not seen it go."""
+        """Return whether a broker has registered since the state was written, so that the writer has not seen it go."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.epoch > state.written > 0
 
@@ -169,7 +169,9 @@ class ControllerState:
     ) -> tuple[int, ...]:
         """Return those of these replicas that can be used, in order."""
         return tuple(
-            one for one in replicas if self.is_online(one, partition, also_shutting_down=also_shutting_down)
+            replica
+            for replica in replicas
+            if self.is_online(replica, partition, also_shutting_down=also_shutting_down)
         )
 
     # --- topics ---------------------------------------------------------------------------------------------
@@ -180,8 +182,8 @@ class ControllerState:
 
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         """Return a partition's replicas, none if there is no such partition."""
-        found = self.assignment(partition)
-        return found.replicas if found is not None else ()
+        assignment = self.assignment(partition)
+        return assignment.replicas if assignment is not None else ()
 
     def partitions(self) -> Iterator[tuple[TopicPartition, Assignment]]:
         """All partitions with their replicas."""

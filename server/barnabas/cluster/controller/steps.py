@@ -45,7 +45,7 @@ class Written:
     done: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     """With the versions that the znodes have now."""
     conflicts: list[TopicPartition] = field(default_factory=list)
-    """Somebody else was quicker: read, decide and write once more."""
+    """Another writer was quicker: read, decide and write once more."""
     failed: dict[TopicPartition, str] = field(default_factory=dict)
 
 

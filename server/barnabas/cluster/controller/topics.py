@@ -13,14 +13,14 @@ TopicFound = tuple[bytes | None, dict[int, Assignment]]
 """A topic's id, None if it has none yet, and its partitions."""
 
 
-def changed(core: Core, names: Collection[str], found: Mapping[str, TopicFound]) -> Steps[None]:
-    """Take over which topics there are: `names` are all, `found` has those that are not known yet."""
+def changed(core: Core, names: Collection[str], topics_read: Mapping[str, TopicFound]) -> Steps[None]:
+    """Take over which topics there are: `names` are all, `topics_read` has those that are not known yet."""
     for topic in [one for one in core.state.assignments if one not in names]:
         core.state.remove_topic(topic)
-    for topic, (topic_id, assignments) in found.items():
+    for topic, (topic_id, assignments) in topics_read.items():
         core.state.add_topic(topic, topic_id, assignments)
-    new = [partition for topic in found for partition in core.state.partitions_of(topic)]
-    # A state may be there: of a write of ours whose answer was lost, or of a topic made by hand.
+    new = [partition for topic in topics_read for partition in core.state.partitions_of(topic)]
+    # A state may be there: of a write of ours with an answer that was lost, or of a topic made by hand.
     yield from partitions.elect_offline(core, new)
     yield from core.send()
 
@@ -42,7 +42,7 @@ def known_to_nobody(core: Core, topics: Collection[str], broker_id: int | None =
 
     `broker_id` was told of them without an id, and has written none: it does not know one.
     """
-    state, found = core.state, []
+    state, unknown_topics = core.state, []
     for topic in topics:
         asked = state.unnamed.get(topic)
         if asked is None:
@@ -52,21 +52,21 @@ def known_to_nobody(core: Core, topics: Collection[str], broker_id: int | None =
         replicas = {one for parts in state.assignments[topic].values() for one in parts.replicas}
         living = replicas & state.brokers.keys()
         if living and living <= asked:
-            found.append(topic)
-    return found
+            unknown_topics.append(topic)
+    return unknown_topics
 
 
 def partitions_changed(core: Core, topic: str, assignments: Mapping[int, Assignment]) -> Steps[None]:
     """Take over partitions that a topic has got; while it is being deleted it gets none."""
-    known = core.state.assignments.get(topic)
-    if known is None:
+    assignments_before = core.state.assignments.get(topic)
+    if assignments_before is None:
         return
-    new = {index: assignment for index, assignment in assignments.items() if index not in known}
+    new = {index: assignment for index, assignment in assignments.items() if index not in assignments_before}
     if not new:
         return
     if topic in core.state.deletions:
-        yield WriteAssignment(topic, core.state.topic_ids.get(topic), dict(known))
+        yield WriteAssignment(topic, core.state.topic_ids.get(topic), dict(assignments_before))
         return
-    known.update(new)
+    assignments_before.update(new)
     yield from partitions.elect_offline(core, [(topic, index) for index in sorted(new)])
     yield from core.send()

@@ -14,22 +14,24 @@ def broker_of(broker_id: int, data: bytes, stat: Stat) -> Broker:
     """Return a registered broker; its epoch is the zxid that made the znode. Raises ZnodeError."""
     registration = znodes.decode_broker(broker_id, data)
     endpoints = tuple(
-        Endpoint(one.listener, one.host, one.port, SECURITY_PROTOCOLS.get(one.protocol, 0))
-        for one in registration.endpoints
+        Endpoint(
+            endpoint.listener, endpoint.host, endpoint.port, SECURITY_PROTOCOLS.get(endpoint.protocol, 0)
+        )
+        for endpoint in registration.endpoints
     )
     return Broker(broker_id, stat.created, endpoints, registration.rack)
 
 
 def state_of(partition: TopicPartition, data: bytes, stat: Stat) -> PartitionState:
     """Return the state of a partition, with the version of its znode. Raises ZnodeError."""
-    found = znodes.decode_state(*partition, data)
+    partition_state = znodes.decode_state(*partition, data)
     return PartitionState(
-        found.leader,
-        found.isr,
-        found.leader_epoch,
-        found.controller_epoch,
+        partition_state.leader,
+        partition_state.isr,
+        partition_state.leader_epoch,
+        partition_state.controller_epoch,
         stat.version,
-        found.is_recovering,
+        partition_state.is_recovering,
         stat.modified,
     )
 

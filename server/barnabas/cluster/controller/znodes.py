@@ -1,7 +1,7 @@
 """Reads from ZooKeeper and writes to it by one controller, in one epoch.
 
 The rule: every write is a transaction that begins with a check of the znode of the controller's epoch, so that a
-controller that does not know yet that there is a newer one changes nothing. A request whose answer was lost is made
+controller that does not know yet that there is a newer one changes nothing. A request without an answer is made
 once more in the same session; what it may have done already shows as a conflict. A lost session is the end.
 """
 
@@ -97,12 +97,12 @@ class ControllerZnodes:
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Read many znodes, None for those that are not there."""
-        found: list[tuple[bytes, Stat] | None] = []
+        nodes: list[tuple[bytes, Stat] | None] = []
         for start in range(0, len(paths), READS_AT_ONCE):
             part = paths[start : start + READS_AT_ONCE]
-            found += await self.ask(lambda part=part: self._zookeeper.get_many(part))  # type: ignore[misc]
+            nodes += await self.ask(lambda part=part: self._zookeeper.get_many(part))  # type: ignore[misc]
             await self._budget.checkpoint()
-        return found
+        return nodes
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return a znode's children, none if it is not there."""
@@ -125,17 +125,17 @@ class ControllerZnodes:
         self, paths: Sequence[str], watch: Callable[[str], Watch]
     ) -> list[tuple[bytes, Stat] | None]:
         """Read many znodes and watch each that is there."""
-        found: list[tuple[bytes, Stat] | None] = [None] * len(paths)
+        nodes: list[tuple[bytes, Stat] | None] = [None] * len(paths)
 
         async def read(number: int) -> None:
             path = paths[number]
             try:
-                found[number] = await self.ask(lambda: self._zookeeper.get(path, watch(path)))
+                nodes[number] = await self.ask(lambda: self._zookeeper.get(path, watch(path)))
             except NoNodeError:
-                found[number] = None
+                nodes[number] = None
 
         await self._in_parallel(read, range(len(paths)), WATCHED_READS_AT_ONCE)
-        return found
+        return nodes
 
     async def _in_parallel(
         self, do: Callable[[T], Awaitable[None]], items: Sequence[T], at_once: int
@@ -163,11 +163,11 @@ class ControllerZnodes:
     # --- brokers and topics ---------------------------------------------------------------------------------
 
     async def brokers(self, watch: Watch) -> dict[int, Broker]:
-        """Read who is registered; the watch is called when one comes, goes or changes."""
+        """Read the registered brokers; the watch is called when one comes, goes or changes."""
         names = [one for one in await self.children(znodes.BROKER_IDS, watch) if one.isdecimal()]
-        found = await self.get_watched([znodes.broker_path(int(one)) for one in names], lambda _: watch)
+        nodes = await self.get_watched([znodes.broker_path(int(one)) for one in names], lambda _: watch)
         brokers = {}
-        for name, node in zip(names, found, strict=True):
+        for name, node in zip(names, nodes, strict=True):
             if node is not None:
                 try:
                     brokers[int(name)] = broker_of(int(name), *node)
@@ -178,7 +178,7 @@ class ControllerZnodes:
     async def topics(self, names: Sequence[str], watch: Callable[[str], Watch]) -> dict[str, TopicFound]:
         """Read topics; `watch` gives the watch for a path."""
         nodes = await self.get_watched([znodes.topic_path(one) for one in names], watch)
-        found = {}
+        topics = {}
         for name, node in zip(names, nodes, strict=True):
             if node is None:
                 continue
@@ -187,34 +187,35 @@ class ControllerZnodes:
             except ZnodeError as error:
                 log.error("topic %s is left out, its znode cannot be read: %s", name, error)
                 continue
-            found[name] = (
+            topics[name] = (
                 topic.topic_id,
                 {
-                    index: Assignment(one.replicas, one.adding, one.removing)
-                    for index, one in topic.partitions.items()
-                    if one.replicas
+                    index: Assignment(replicas.replicas, replicas.adding, replicas.removing)
+                    for index, replicas in topic.partitions.items()
+                    if replicas.replicas
                 },
             )
             await self._budget.checkpoint()
-        return found
+        return topics
 
     async def write_topic(
         self, topic: str, topic_id: bytes | None, assignments: Mapping[int, Assignment]
     ) -> bool:
         """Write a topic's replicas, and its id or None for the one it has; False if there is no such topic any more."""
         parts = {
-            index: znodes.ReplicaAssignment(one.replicas, one.adding, one.removing)
-            for index, one in sorted(assignments.items())
+            index: znodes.ReplicaAssignment(assignment.replicas, assignment.adding, assignment.removing)
+            for index, assignment in sorted(assignments.items())
         }
         written = await self._rewrite_topic(
-            topic, lambda found: znodes.TopicAssignment(parts, topic_id or found.topic_id)
+            topic, lambda current: znodes.TopicAssignment(parts, topic_id or current.topic_id)
         )
         return written is not None
 
     async def give_topic_id(self, topic: str, topic_id: bytes) -> bytes | None:
         """Write a topic's id if it has none; return the one that it has then, None if there is no such topic."""
         written = await self._rewrite_topic(
-            topic, lambda found: replace(found, topic_id=topic_id) if found.topic_id is None else found
+            topic,
+            lambda current: replace(current, topic_id=topic_id) if current.topic_id is None else current,
         )
         return written.topic_id if written is not None else None
 
@@ -227,17 +228,17 @@ class ControllerZnodes:
             node = await self.get(path)
             if node is None:
                 return None
-            found = znodes.decode_topic(topic, node[0])
-            wanted = change(found)
-            if wanted == found:
-                return found
+            current = znodes.decode_topic(topic, node[0])
+            changed = change(current)
+            if changed == current:
+                return current
             try:
-                await self.write([SetData(path, znodes.encode_topic(wanted), node[1].version)])
+                await self.write([SetData(path, znodes.encode_topic(changed), node[1].version)])
             except BadVersionError:
                 continue
             except NoNodeError:
                 return None
-            return wanted
+            return changed
 
     async def delete_topic(self, topic: str) -> None:
         """Remove a topic: its partitions first, then at once its znode, its settings and its deletion request."""
@@ -260,14 +261,14 @@ class ControllerZnodes:
     async def _delete_present(self, paths: Sequence[str]) -> None:
         """Remove those of these znodes that are there, in one transaction."""
         while True:
-            found = await self.get_many(paths)
-            there = [path for path, node in zip(paths, found, strict=True) if node is not None]
+            nodes = await self.get_many(paths)
+            there = [path for path, node in zip(paths, nodes, strict=True) if node is not None]
             if not there:
                 return
             try:
                 await self.write([Delete(path) for path in there])
             except NoNodeError:
-                continue  # somebody was quicker, or it was this request, whose answer was lost
+                continue  # another writer was quicker, or it was this request, and its answer was lost
             except NotEmptyError as error:
                 await self._delete_below(there[error.operation_index])  # type: ignore[attr-defined]
                 continue
@@ -286,25 +287,25 @@ class ControllerZnodes:
     async def topic_settings(self, topics: Sequence[str]) -> list[dict[str, str]]:
         """Read the settings of topics."""
         paths = [resource_znodes.config_path(resource_znodes.TOPICS, one) for one in topics]
-        found = []
+        settings = []
         for path, node in zip(paths, await self.get_many(paths), strict=True):
             try:
-                found.append(resource_znodes.decode_config(path, node[0]) if node is not None else {})
+                settings.append(resource_znodes.decode_config(path, node[0]) if node is not None else {})
             except ZnodeError as error:
                 log.error("the settings of a topic cannot be read: %s", error)
-                found.append({})
-        return found
+                settings.append({})
+        return settings
 
     # --- states ---------------------------------------------------------------------------------------------
 
     async def states(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionState]:
         """Read the states of partitions, those that there are."""
-        wanted = list(partitions)
+        asked = list(partitions)
         states = {}
-        for start in range(0, len(wanted), READS_AT_ONCE):
-            part = wanted[start : start + READS_AT_ONCE]
-            found = await self.get_many([znodes.state_path(*one) for one in part])
-            for partition, node in zip(part, found, strict=True):
+        for start in range(0, len(asked), READS_AT_ONCE):
+            part = asked[start : start + READS_AT_ONCE]
+            nodes = await self.get_many([znodes.state_path(*one) for one in part])
+            for partition, node in zip(part, nodes, strict=True):
                 if node is None:
                     continue
                 try:
@@ -352,8 +353,8 @@ class ControllerZnodes:
                     ]
                 )
             except (BadVersionError, NoNodeError):
-                found = await self.get_many([znodes.state_path(*one) for one in states])
-                for (partition, state), node in zip(list(states.items()), found, strict=True):
+                nodes = await self.get_many([znodes.state_path(*one) for one in states])
+                for (partition, state), node in zip(list(states.items()), nodes, strict=True):
                     if node is None:
                         written.failed[partition] = "the partition is gone"
                         del states[partition]
@@ -405,8 +406,8 @@ class ControllerZnodes:
                 return
 
     async def _present(self, paths: Collection[str]) -> set[str]:
-        found = await self.get_many(list(paths))
-        return {path for path, node in zip(paths, found, strict=True) if node is not None}
+        nodes = await self.get_many(list(paths))
+        return {path for path, node in zip(paths, nodes, strict=True) if node is not None}
 
     async def _missing(self, paths: Collection[str]) -> set[str]:
         return set(paths) - await self._present(paths)
@@ -432,7 +433,7 @@ class ControllerZnodes:
         try:
             await self.write([SetData(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignment(targets))])
         except NoNodeError:
-            log.info("the reassignment was removed by somebody else")
+            log.info("the reassignment was removed by another program")
 
     async def preferred_election(self, watch: Watch) -> list[TopicPartition] | None:
         """Read /admin/preferred_replica_election, None if it is not there."""
@@ -453,8 +454,8 @@ class ControllerZnodes:
     async def notifications(self, parent: str, watch: Watch) -> dict[str, bytes]:
         """Read what is below a znode of notifications, by path."""
         paths = [f"{parent}/{name}" for name in await self.children(parent, watch)]
-        found = await self.get_many(paths)
-        return {path: node[0] for path, node in zip(paths, found, strict=True) if node is not None}
+        nodes = await self.get_many(paths)
+        return {path: node[0] for path, node in zip(paths, nodes, strict=True) if node is not None}
 
     async def make_features(self, protocol: ProtocolVersion) -> None:
         """Make the znode of finalized features, if there is none; brokers on ZooKeeper finalize no feature (KIP-584)."""

@@ -1,4 +1,4 @@
-"""Kinds of change about who may do what, and how much of it: credentials, delegation tokens, quotas, ACLs. Pure.
+"""Kinds of change about access and its limits: credentials, delegation tokens, quotas, ACLs. Pure.
 
 The rule: as of `changes`; a broker that has nothing of it does not import this.
 """

@@ -40,9 +40,9 @@ class TopicCreated(Change):
             draft.names.put(self.topic.id, name)
         if has_similar(name):
             key = comparable(name)
-            known = draft.similar.now.get(key, ())
-            if name not in known:  # it is there already where a topic gets its id later
-                draft.similar.put(key, (*known, name))
+            similar_names = draft.similar.now.get(key, ())
+            if name not in similar_names:  # it is there already where a topic gets its id later
+                draft.similar.put(key, (*similar_names, name))
 
     def mark(self, subjects: Subjects) -> None:
         """Mark the topic."""

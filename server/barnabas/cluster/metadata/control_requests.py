@@ -78,16 +78,16 @@ def of_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest, broker_
     """
     learned = Learned(_controller(image, request.controller_id, request.controller_epoch))
     for topic in _topics(request):
-        known = image.topics.get(topic.name)
+        topic_before = image.topics.get(topic.name)
         if topic.id == NO_TOPIC_ID:
             learned.unnamed.append(topic.name)
-        elif _is_another(known, topic.id) and any(state.is_new for state in topic.states):
-            known = None
+        elif _is_another(topic_before, topic.id) and any(state.is_new for state in topic.states):
+            topic_before = None
         infos: dict[int, PartitionInfo] = {}
         for state in topic.states:
             key = (topic.name, state.partition_index)
-            before = _partition(known, state.partition_index)
-            error = _refusal(known, topic.id, before, state, broker_id)
+            before = _partition(topic_before, state.partition_index)
+            error = _refusal(topic_before, topic.id, before, state, broker_id)
             if error is not None:
                 learned.errors[key] = error
             elif not _is_older(state.leader_epoch, state.partition_epoch, before):
@@ -103,14 +103,14 @@ def of_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest, broker_
                     tuple(state.removing_replicas),
                     before.offline if before is not None else (),
                 )
-        learned.changes += _of_topic(known, topic.name, topic.id, infos)
+        learned.changes += _of_topic(topic_before, topic.name, topic.id, infos)
     return learned
 
 
 def _refusal(
-    known: TopicInfo | None, topic_id: bytes, before: PartitionInfo | None, state: Any, broker_id: int
+    topic_before: TopicInfo | None, topic_id: bytes, before: PartitionInfo | None, state: Any, broker_id: int
 ) -> ErrorCode | None:
-    if _is_another(known, topic_id):
+    if _is_another(topic_before, topic_id):
         return ErrorCode.INCONSISTENT_TOPIC_ID
     if broker_id not in state.replicas:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -124,24 +124,24 @@ def of_update_metadata(
 ) -> Learned:
     """Translate UpdateMetadata: the controller, the brokers that live, and states of partitions of all brokers.
 
-    `broker_id` and `broker_epoch` are those of this broker, whose epoch alone is known here. A topic that has another id
+    `broker_id` and `broker_epoch` are those of this broker; no other epoch is known here. A topic that has another id
     now takes the place of the one that is known; that it was deleted is said by a leader of -2 alone.
     """
     deleted: list[tuple[TopicPartition, bytes]] = []
     changes = _controller(image, request.controller_id, request.controller_epoch)
     changes += _of_brokers(image, request.live_brokers, broker_id, broker_epoch)
     for topic in _topics(request):
-        known = image.topics.get(topic.name)
+        topic_before = image.topics.get(topic.name)
         if any(state.leader == LEADER_DURING_DELETE for state in topic.states):
             deleted += [((topic.name, state.partition_index), topic.id) for state in topic.states]
-            if known is not None and not _is_another(known, topic.id):
+            if topic_before is not None and not _is_another(topic_before, topic.id):
                 changes.append(TopicDeleted(topic.name))
             continue
-        if _is_another(known, topic.id):
-            known = None
+        if _is_another(topic_before, topic.id):
+            topic_before = None
         infos: dict[int, PartitionInfo] = {}
         for state in topic.states:
-            before = _partition(known, state.partition_index)
+            before = _partition(topic_before, state.partition_index)
             if _is_older(state.leader_epoch, state.zk_version, before):
                 continue
             replicas = tuple(state.replicas)
@@ -156,7 +156,7 @@ def of_update_metadata(
                 before.removing if before is not None and is_same_move else (),
                 tuple(state.offline_replicas),
             )
-        changes += _of_topic(known, topic.name, topic.id, infos)
+        changes += _of_topic(topic_before, topic.name, topic.id, infos)
     return Learned(changes, deleted=deleted)
 
 
@@ -187,8 +187,8 @@ def stopped_replicas(request: StopReplicaRequest) -> Iterator[StoppedReplica]:
 def of_stop_replica(image: ClusterImage, request: StopReplicaRequest, broker_id: int) -> Learned:
     """Translate StopReplica: the replicas that this broker has no longer.
 
-    A replica that only stops changes nothing: it may fetch for as long as the broker lives, and who leads is told by
-    the others. The error: FENCED_LEADER_EPOCH for an older leader epoch.
+    A replica that only stops changes nothing: it may fetch for as long as the broker lives, and the leader is
+    told by the others. The error: FENCED_LEADER_EPOCH for an older leader epoch.
     """
     learned = Learned(_controller(image, request.controller_id, request.controller_epoch))
     for stopped in stopped_replicas(request):
@@ -199,10 +199,10 @@ def of_stop_replica(image: ClusterImage, request: StopReplicaRequest, broker_id:
         if stopped.leader_epoch >= 0 and stopped.leader_epoch < info.leader_epoch:
             learned.errors[stopped.key] = ErrorCode.FENCED_LEADER_EPOCH
         elif stopped.deletes:
-            left = tuple(other for other in info.replicas if other != broker_id)
+            remaining = tuple(other for other in info.replicas if other != broker_id)
             gone = info._replace(
                 leader=-1 if info.leader == broker_id else info.leader,
-                replicas=left,
+                replicas=remaining,
                 isr=tuple(other for other in info.isr if other != broker_id),
             )
             learned.changes.append(PartitionChanged(name, index, gone))
@@ -238,37 +238,41 @@ def _partition(topic: TopicInfo | None, index: int) -> PartitionInfo | None:
     return topic.partitions[index] if topic is not None and index < len(topic.partitions) else None
 
 
-def _is_another(known: TopicInfo | None, topic_id: bytes) -> bool:
+def _is_another(topic_before: TopicInfo | None, topic_id: bytes) -> bool:
     """Say whether the topic that is known by a name has another id than this one."""
-    return known is not None and known.id != topic_id and NO_TOPIC_ID not in (known.id, topic_id)
+    return (
+        topic_before is not None
+        and topic_before.id != topic_id
+        and NO_TOPIC_ID not in (topic_before.id, topic_id)
+    )
 
 
-def _is_older(leader_epoch: int, partition_epoch: int, known: PartitionInfo | None) -> bool:
-    return known is not None and (leader_epoch, partition_epoch) < (
-        known.leader_epoch,
-        known.partition_epoch,
+def _is_older(leader_epoch: int, partition_epoch: int, partition_before: PartitionInfo | None) -> bool:
+    return partition_before is not None and (leader_epoch, partition_epoch) < (
+        partition_before.leader_epoch,
+        partition_before.partition_epoch,
     )
 
 
 def _of_topic(
-    known: TopicInfo | None, name: str, topic_id: bytes, infos: Mapping[int, PartitionInfo]
+    topic_before: TopicInfo | None, name: str, topic_id: bytes, infos: Mapping[int, PartitionInfo]
 ) -> Iterable[Change]:
     """The changes that bring these partitions into the image."""
     if not infos:
         return
     count = 1 + max(infos)
-    if known is None:
+    if topic_before is None:
         yield TopicCreated(
             TopicInfo(name, topic_id, tuple([infos.get(index, UNKNOWN) for index in range(count)]))
         )
         return
-    if topic_id not in (NO_TOPIC_ID, known.id):
+    if topic_id not in (NO_TOPIC_ID, topic_before.id):
         # The same topic: controllers before 2.8 told no ids (KIP-516).
-        known = known._replace(id=topic_id)
-        yield TopicCreated(known)
-    before = len(known.partitions)
+        topic_before = topic_before._replace(id=topic_id)
+        yield TopicCreated(topic_before)
+    before = len(topic_before.partitions)
     for index, info in infos.items():
-        if index < before and known.partitions[index] != info:
+        if index < before and topic_before.partitions[index] != info:
             yield PartitionChanged(name, index, info)
     if count > before:
         yield PartitionsAdded(name, tuple([infos.get(index, UNKNOWN) for index in range(before, count)]))

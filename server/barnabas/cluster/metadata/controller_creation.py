@@ -1,7 +1,7 @@
-"""Topics that a broker of a cluster makes because somebody asks for them: at the controller, be it this broker or another.
+"""Topics that a broker of a cluster makes on request: at the controller, be it this broker or another.
 
-The rule: a topic is asked for once at a time, however many requests want it. Who wants it waits a little, and is told
-LEADER_NOT_AVAILABLE after that, upon which clients ask again; so a controller that is away holds up nobody for long.
+The rule: a topic is asked for once at a time, however many requests want it. A request waits a little, and is answered
+LEADER_NOT_AVAILABLE after that, upon which clients retry; so a controller that is away delays no request for long.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class ControllerTopicCreation:
         """Do nothing."""
 
     def publish(self, delta: Delta) -> None:
-        """Wake those who wait for topics."""
+        """Wake the requests that wait for topics."""
         if delta.topics and self._in_progress:
             self._changed.set()
             self._changed = trio.Event()

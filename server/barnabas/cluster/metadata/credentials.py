@@ -58,27 +58,27 @@ class ClusterCredentials:
 
     def token(self, token_id: str) -> Token | None:
         """See Credentials.token."""
-        found = self._metadata.image.tokens.get(token_id) if self._secret_key is not None else None
-        return found if found is not None and not found.is_expired(self._clock_ms()) else None
+        token = self._metadata.image.tokens.get(token_id) if self._secret_key is not None else None
+        return token if token is not None and not token.is_expired(self._clock_ms()) else None
 
     async def token_scram(self, mechanism: str, token_id: str) -> ScramCredential | None:
         """See Credentials.token_scram."""
-        known = scram.MECHANISMS.get(mechanism)
-        if known is None or self.token(token_id) is None:
+        scram_mechanism = scram.MECHANISMS.get(mechanism)
+        if scram_mechanism is None or self.token(token_id) is None:
             return None
         key = mechanism, token_id
-        made = self._token_credentials.get(key)
-        if made is None:
+        credential = self._token_credentials.get(key)
+        if credential is None:
             salt = self._entropy.token_bytes(SALT_BYTES)
             password = tokens.token_password(self.mac_of(token_id))
-            made = await self._threads.run(
-                lambda: scram.credential(known, password, salt, known.iterations_min)
+            credential = await self._threads.run(
+                lambda: scram.credential(scram_mechanism, password, salt, scram_mechanism.iterations_min)
             )
             there = self._metadata.image.tokens
             for other in [one for one in self._token_credentials if one[1] not in there]:
                 del self._token_credentials[other]
-            self._token_credentials[key] = made
-        return made if self.token(token_id) is not None else None
+            self._token_credentials[key] = credential
+        return credential if self.token(token_id) is not None else None
 
     def mac_of(self, token_id: str) -> bytes:
         """Return the HMAC of a token. Raises ValueError without a secret key."""
@@ -89,7 +89,7 @@ class ClusterCredentials:
     async def token_with(self, mac: bytes) -> Token | None:
         """Return the token that has this HMAC, also one that has expired; None if there is none.
 
-        The HMACs of all tokens are kept once somebody has asked.
+        The HMACs of all tokens are kept after the first call.
         """
         image = self._metadata.image
         if image.tokens is not self._indexed:
@@ -100,8 +100,8 @@ class ClusterCredentials:
     async def _index(self, there: Mapping[str, Token]) -> None:
         for token_id in list(there):
             if token_id not in self._macs_by_id:
-                made = self.mac_of(token_id)
-                self._macs_by_id[token_id], self._ids_by_mac[made] = made, token_id
+                token_mac = self.mac_of(token_id)
+                self._macs_by_id[token_id], self._ids_by_mac[token_mac] = token_mac, token_id
                 await self._budget.checkpoint()
         for token_id in [one for one in self._macs_by_id if one not in there]:
             mac = self._macs_by_id.pop(token_id, None)

@@ -88,8 +88,8 @@ class DelegationTokens:
 
         def decide(image: ClusterImage) -> Iterator[Change | None]:
             held = 0
-            for one in image.tokens.values():
-                held += one.owner == owner and not one.is_expired(now_ms)
+            for other in image.tokens.values():
+                held += other.owner == owner and not other.is_expired(now_ms)
                 yield None
             if held >= self.per_owner_max:
                 raise RequestError(

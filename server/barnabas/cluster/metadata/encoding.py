@@ -5,7 +5,7 @@ together goes on in the next line. The checksum is over what follows it and its 
 without a checksum, as they were written first, begin with `{"change":`.
 
 The rule: what an older version could not do without is a kind of its own, not a field more of one that it knows. A line
-whose checksum is right is as it was written: if it cannot be read, a newer version has written it.
+with the right checksum is as it was written: if it cannot be read, a newer version has written it.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def decode_line(data: bytes) -> Line:
             raise ValueError("a line that does not match its checksum")
         text = b"{" + body
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
         whole = data[:-1] + b"\n"
-        return Line(found.get("n", -1), _change(found), found.get("more", False), whole)
+        return Line(fields.get("n", -1), _change(fields), fields.get("more", False), whole)
     except (KeyError, TypeError, AttributeError, ValueError, RequestError) as error:
         if is_old:
-            raise ValueError(f"a line that nobody wrote: {error!r}") from error
+            raise ValueError(f"a line that no version wrote: {error!r}") from error
         raise NewerLineError(_kind_in(text)) from error
 
 

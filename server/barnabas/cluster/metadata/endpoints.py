@@ -38,10 +38,10 @@ def advertised_node(image: ClusterImage, broker_id: int, connection: ConnectionI
 def advertised_nodes(
     image: ClusterImage, connection: ConnectionInfo, broker_ids: Iterable[int] | None = None
 ) -> list[Node]:
-    """Return where the client reaches these brokers, or all of them, each once; who cannot be reached is left out."""
-    wanted = image.brokers if broker_ids is None else image.brokers.keys() & broker_ids
-    found = (_node(image, image.brokers[broker_id], connection) for broker_id in sorted(wanted))
-    return [node for node in found if node is not None]
+    """Return where the client reaches these brokers, or all of them, each once; unreachable ones are left out."""
+    asked = image.brokers if broker_ids is None else image.brokers.keys() & broker_ids
+    nodes = (_node(image, image.brokers[broker_id], connection) for broker_id in sorted(asked))
+    return [node for node in nodes if node is not None]
 
 
 def _node(image: ClusterImage, broker: BrokerInfo, connection: ConnectionInfo) -> Node | None:

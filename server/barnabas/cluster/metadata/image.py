@@ -32,14 +32,14 @@ CLIENT_METRICS = 16
 GROUP = 32
 
 NO_TOPIC_ID = bytes(16)
-"""The id of a topic without one: those of clusters whose controller is older than Kafka 2.8."""
+"""The id of a topic without one: those of clusters with a controller older than Kafka 2.8."""
 
 _NONE: Settings = MappingProxyType({})
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class PartitionInfo(NamedTuple):
-    """Replicas of a partition: broker ids, and the epochs that fence out those who believe something older."""
+    """Replicas of a partition: broker ids, and the epochs that fence out brokers with an older view."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -51,7 +51,7 @@ class PartitionInfo(NamedTuple):
     removing: tuple[int, ...] = ()
     """Those of `replicas` that go when the reassignment is done."""
     offline: tuple[int, ...] = ()
-    """Those of `replicas` that cannot be reached, or whose log dir has failed."""
+    """Those of `replicas` that cannot be reached, or have a log dir that has failed."""
 
     def with_sole_leader(self, leader: int) -> PartitionInfo:
         """Return the same with this leader alone in sync, in a new epoch: what only others had is given up."""
@@ -96,7 +96,7 @@ class BrokerInfo(NamedTuple):
 
 
 class ImageSource(Protocol):
-    """Whoever has the newest image."""
+    """The holder of the newest image."""
 
     @property
     def image(self) -> ClusterImage:
@@ -162,7 +162,7 @@ class ClusterImage(NamedTuple):
         return self.configs.get((resource_type, name), _NONE)
 
     def similar_topic(self, name: str) -> str | None:
-        """Return another topic whose name differs only in "." and "_", None if there is none (metrics mix them up)."""
+        """Return another topic with the same name but for "." and "_", None if there is none (metrics mix them up)."""
         if not has_similar(name):
             return None
         return next((other for other in self.similar.get(comparable(name), ()) if other != name), None)
@@ -278,7 +278,7 @@ class Draft:
         self._count = 0
         self._acls: AclsDraft | None = None
         self.partitions: dict[str, list[PartitionInfo]] = {}
-        """Those of topics whose partitions have changed; use `partitions_of`."""
+        """Those of topics with changed partitions; use `partitions_of`."""
         self._begins = self._begun_epoch = 0
         """Number of epochs that all partitions have begun, and the last of them."""
         self._begins_of: dict[str, int] = {}
@@ -312,20 +312,20 @@ class Draft:
 
     def partitions_of(self, name: str) -> list[PartitionInfo]:
         """Return the partitions of a topic after the changes so far, to be changed. Raises KeyError."""
-        found = self.partitions.get(name)
-        if found is None:
-            found = self.partitions[name] = list(self.topics.now[name].partitions)
+        infos = self.partitions.get(name)
+        if infos is None:
+            infos = self.partitions[name] = list(self.topics.now[name].partitions)
         if self._begins:
             missed = self._begins - self._begins_of.get(name, 0)
             if missed:
                 self._begins_of[name] = self._begins
-                found[:] = [
+                infos[:] = [
                     info._replace(
                         leader_epoch=self._begun_epoch, partition_epoch=info.partition_epoch + missed
                     )
-                    for info in found
+                    for info in infos
                 ]
-        return found
+        return infos
 
     def begin_epoch(self, epoch: int) -> None:
         """Have all partitions that there are begin a leader epoch; of many in a row each is gone through once."""
@@ -380,7 +380,7 @@ def comparable(name: str) -> str:
 class Delta(NamedTuple):
     """A step from one image to a later one: topics, keys of settings, and entities with quotas that it concerns.
 
-    `deleted` are those of the topics that were deleted: somebody has asked for that.
+    `deleted` are those of the topics that were deleted on request.
     """
 
     old: ClusterImage
@@ -408,7 +408,7 @@ class Delta(NamedTuple):
     def replaced(self, name: str) -> bool:
         """Say whether the topic that had this name is gone, and another one has it now or none.
 
-        A topic whose id was not known, or is not said any more, is the same one. Only `deleted` says that it was deleted.
+        A topic with an id that was unknown, or is no longer sent, is the same one. Only `deleted` says that it was deleted.
         """
         before, after = self.old.topics.get(name), self.new.topics.get(name)
         if before is None:

@@ -31,10 +31,10 @@ class Shape(NamedTuple):
 
     def settings(self, config: BrokerConfig) -> dict[str, str]:
         """The topic's own settings."""
-        made = {**self.overrides, "segment.bytes": str(config.get(self.segment_bytes))}
+        texts = {**self.overrides, "segment.bytes": str(config.get(self.segment_bytes))}
         if self.min_isr is not None and is_clustered(config):
-            made["min.insync.replicas"] = str(config.get(self.min_isr))
-        return made
+            texts["min.insync.replicas"] = str(config.get(self.min_isr))
+        return texts
 
 
 SHAPES = {

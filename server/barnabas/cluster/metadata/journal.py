@@ -72,7 +72,7 @@ class _Copy:
 
     def between(self, start: int, end: int, first: int) -> list[encoding.Line] | None:
         """Return the lines of just these bytes, numbered from `first` on; None if they are not there or not sound."""
-        found: list[encoding.Line] = []
+        lines: list[encoding.Line] = []
         at = start
         while at < min(end, len(self.data)):
             after = self.data.find(b"\n", at) + 1 or len(self.data)
@@ -80,11 +80,11 @@ class _Copy:
                 line = encoding.decode_line(self.data[at:after])
             except ValueError:
                 return None
-            if line.number != first + len(found):
+            if line.number != first + len(lines):
                 return None
-            found.append(line)
+            lines.append(line)
             at = after
-        return found if at == end else None
+        return lines if at == end else None
 
 
 def merge(copies: Sequence[tuple[str, bytes]]) -> Content:
@@ -113,20 +113,20 @@ def merge(copies: Sequence[tuple[str, bytes]]) -> Content:
             log.warning("%s ends in a line that was not written whole: cut off", best.path)
         else:
             content.lost.append(f"{best.path}, bytes {start} to {end}")
-    found = [line for _, part in sorted(parts, key=lambda part: part[0]) for line in part]
+    merged = [line for _, part in sorted(parts, key=lambda part: part[0]) for line in part]
     while (
-        found and found[-1].has_more
+        merged and merged[-1].has_more
     ):  # a crash cut off what belongs together, before anybody was told of it
-        found.pop()
-    content.changes = [line.change for line in found]
-    content.version = max(found[-1].number, len(found)) if found else 0
-    is_whole = not content.lost and all(line.number >= 0 for line in found)
-    content.data = b"".join([line.data for line in found]) if is_whole else None
+        merged.pop()
+    content.changes = [line.change for line in merged]
+    content.version = max(merged[-1].number, len(merged)) if merged else 0
+    is_whole = not content.lost and all(line.number >= 0 for line in merged)
+    content.data = b"".join([line.data for line in merged]) if is_whole else None
     return content
 
 
 def _repaired(best: _Copy, start: int, end: int, read: Sequence[_Copy]) -> list[encoding.Line]:
-    """Return the lines that should be in these bytes of a copy, from another one; none if nobody has them."""
+    """Return the lines that should be in these bytes of a copy, from another one; none if no copy has them."""
     before = max((line.number for at, line in best.lines if at < start), default=0)
     for other in read:
         lines = other.between(start, end, before + 1) if other is not best else None
@@ -160,20 +160,20 @@ class Journal:
 
         Raises StorageError also where a newer version has written what this one cannot read.
         """
-        found = {}
+        copies = {}
         for directory in self._dirs:
             for name in (JOURNAL, COPY):
                 path = f"{directory}/{name}"
                 try:
-                    found[path] = self._disk.read(path)
+                    copies[path] = self._disk.read(path)
                 except FileNotFoundError:
                     continue
                 except OSError as error:
                     if directory == self._dirs[0]:
                         raise StorageError(directory, error) from error
                     log.warning("%s cannot be read: %s", path, error)
-        self._found = found
-        content = merge(list(found.items()))
+        self._found = copies
+        content = merge(list(copies.items()))
         if content.newer:
             more = f" and {len(content.newer) - 1} more" if len(content.newer) > 1 else ""
             raise StorageError(
@@ -249,7 +249,7 @@ class Journal:
     def _make_private(self, path: str) -> None:
         try:
             self._disk.make_private(path)
-        except PermissionError as error:  # it is somebody else's file, or the file system knows no owners
+        except PermissionError as error:  # the file is another user's, or the file system knows no owners
             log.warning("%s may be readable by others, and holds credentials: %s", path, error)
 
     def _give_up(self, path: str, error: Exception) -> None:
@@ -274,7 +274,7 @@ def encode_lines(groups: Sequence[Sequence[Change]], first: int) -> bytes:
     lines = []
     number = first
     for group in groups:
-        for left, change in enumerate(group, 1 - len(group)):
-            lines.append(encoding.encode_line(number, change, has_more=left != 0))
+        for lines_after, change in enumerate(group, 1 - len(group)):
+            lines.append(encoding.encode_line(number, change, has_more=lines_after != 0))
             number += 1
     return b"".join(lines)

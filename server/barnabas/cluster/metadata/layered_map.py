@@ -49,23 +49,23 @@ class LayeredMap(MutableMapping[K, V]):
         return LayeredMap(self._base, dict(self._changes), self._size)
 
     def __getitem__(self, key: K) -> V:
-        found = self._changes.get(key)
-        if found is None:
+        changed = self._changes.get(key)
+        if changed is None:
             return self._base[key]
-        if found is _GONE:
+        if changed is _GONE:
             raise KeyError(key)
-        return found
+        return changed
 
     def get(self, key: K, default: Any = None) -> Any:
         """Return the value of a key, `default` if there is none."""
-        found = self._changes.get(key)
-        if found is None:
+        changed = self._changes.get(key)
+        if changed is None:
             return self._base.get(key, default)
-        return default if found is _GONE else found
+        return default if changed is _GONE else changed
 
     def __contains__(self, key: object) -> bool:
-        found = self._changes.get(key)  # type: ignore[arg-type]
-        return key in self._base if found is None else found is not _GONE
+        changed = self._changes.get(key)  # type: ignore[arg-type]
+        return key in self._base if changed is None else changed is not _GONE
 
     def __setitem__(self, key: K, value: V) -> None:
         if key not in self:

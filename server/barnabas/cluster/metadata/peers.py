@@ -1,7 +1,7 @@
 """Connections to the brokers of the cluster by broker id, this one included.
 
-The rule: a request is sent once. When its connection is lost nobody knows whether it had an effect, so that only whoever
-sends it can say whether to send it again; what goes to the controller is repeated here, since such requests may be.
+The rule: a request is sent once. When its connection is lost it is unknown whether it had an effect, so that only the
+sender can decide whether to send it again; what goes to the controller is repeated here, since such requests may be.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BACKOFF_MS_MIN = 50
 """The first wait after a failed connection, twice as long after each further one (Kafka's reconnect.backoff.ms)."""
 BACKOFF_MS_MAX = 1_000
 IDLE_MS_MAX = 540_000
-"""A connection that nobody uses for so long is closed: just before the other broker does it (connections.max.idle.ms)."""
+"""A connection that is unused for so long is closed: just before the other broker does it (connections.max.idle.ms)."""
 SWEEP_SECONDS = 30.0
 CONTROLLER_RETRY_SECONDS = 0.1
 TIMEOUT_SECONDS = 30.0
@@ -70,9 +70,9 @@ class _Link:
 
 
 class Peers:
-    """Asks other brokers. Lifecycle: `run` in a task; who asks before it runs waits for it.
+    """Asks other brokers. Lifecycle: `run` in a task; requests before it runs wait for it.
 
-    Requests on one connection are answered in their order, so whoever sends what the other broker answers late (a fetch
+    Requests on one connection are answered in their order, so a sender of requests with late answers (a fetch
     that waits for records) names a `channel` of its own, and gets a connection of its own. Implements
     `cluster.store.Subscriber`: connections to brokers that go, move or register again are closed.
     """
@@ -94,7 +94,7 @@ class Peers:
         self._has_begun = trio.Event()
 
     async def run(self) -> None:
-        """Keep connections until cancelled, and close those that nobody uses."""
+        """Keep connections until cancelled, and close unused ones."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             self._has_begun.set()
@@ -123,7 +123,7 @@ class Peers:
         """Return a broker's response to a message, or to a `VersionedRequest`.
 
         The version is the newest that both know, `version_max` at most, or the one that is given. The time-out counts for
-        connecting and answering together; it ends the connection, for whoever shares it too. Raises PeerUnavailableError.
+        connecting and answering together; it ends the connection, for all that share it. Raises PeerUnavailableError.
         """
         deadline = trio.current_time() + timeout_s
         connection = await self._connection(broker_id, channel, deadline)
@@ -211,7 +211,7 @@ class Peers:
         if link.connection is not None and link.connection.is_open:
             return link.connection
         with trio.move_on_at(deadline):
-            async with link.lock:  # whoever waits for it finds the connection that the first has opened
+            async with link.lock:  # tasks that wait for it get the connection that the first has opened
                 if link.connection is not None and link.connection.is_open:
                     return link.connection
                 await self._has_begun.wait()
@@ -234,7 +234,7 @@ class Peers:
         except ClientError as error:
             self._delay(link)
             raise _unavailable(broker_id, error) from error
-        except trio.Cancelled:  # it took too long, or nobody wants it any more
+        except trio.Cancelled:  # it took too long, or is no longer needed
             self._delay(link)
             raise
         if not self._is_same(broker_id, target):
@@ -254,15 +254,15 @@ class Peers:
 
     def _is_same(self, broker_id: int, target: BrokerInfo) -> bool:
         """Say whether a broker is still where it was, in the same registration."""
-        known = self._image().brokers.get(broker_id)
+        broker = self._image().brokers.get(broker_id)
         return (
-            known is not None
-            and known.epoch == target.epoch
-            and known.endpoints.get(self._listener) == target.endpoints.get(self._listener)
+            broker is not None
+            and broker.epoch == target.epoch
+            and broker.endpoints.get(self._listener) == target.endpoints.get(self._listener)
         )
 
     def close(self, broker_id: int, channel: str = "") -> None:
-        """Close a connection; whoever waits for an answer on it gets PeerUnavailableError."""
+        """Close a connection; waiting requests on it get PeerUnavailableError."""
         link = self._links.get((broker_id, channel))
         if link is not None:
             if link.connection is not None:

@@ -114,7 +114,7 @@ class Member(Protocol):
         """
 
     async def follow(self, decide: Decide) -> ClusterImage:
-        """Ask `decide` what a request changes in the newest image, and return when everybody has followed.
+        """Ask `decide` what a request changes in the newest image, and return when all subscribers have followed.
 
         Nothing is written to ZooKeeper. Whatever `decide` raises is raised here.
         """
@@ -146,7 +146,7 @@ class Controller(Protocol):
     async def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool
     ) -> Results:
-        """Begin to give each partition to these replicas, or cancel what goes on (None).
+        """Begin to give each partition to these replicas, or cancel the reassignment in progress (None).
 
         `keeps_factor` refuses another number of replicas (KIP-860). The errors: UNKNOWN_TOPIC_OR_PARTITION,
         NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
@@ -155,7 +155,7 @@ class Controller(Protocol):
     async def reassignments(
         self, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, Reassignment]:
-        """Return the reassignments that go on, of these partitions or of all."""
+        """Return the reassignments in progress, of these partitions or of all."""
 
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, proposals: Sequence[ProposedState]
@@ -167,7 +167,7 @@ class Controller(Protocol):
         """
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
-        """Return the first and the number of producer ids that nobody else gets.
+        """Return the first and the number of producer ids that no other broker gets.
 
         Raises BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
         """

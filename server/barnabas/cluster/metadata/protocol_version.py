@@ -29,10 +29,10 @@ class ProtocolVersion(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> ProtocolVersion:
         """Read a version as Kafka writes it; what follows the release of 1.0 and later is left out. Raises ValueError."""
-        found = _TEXT.fullmatch(text.strip())
-        if found is None:
+        match = _TEXT.fullmatch(text.strip())
+        if match is None:
             raise ValueError(f"{text!r} is no version of Kafka, as 3.9-IV0 is one")
-        major, minor, patch, revision = found.groups()
+        major, minor, patch, revision = match.groups()
         if major != "0":
             patch = None
         return cls(
@@ -41,7 +41,7 @@ class ProtocolVersion(NamedTuple):
 
 
 def protocol_of(config: BrokerConfig) -> ProtocolVersion:
-    """Return the version of Kafka whose requests and znodes all brokers of the cluster know."""
+    """Return the version of Kafka with the requests and znodes that all brokers of the cluster know."""
     return ProtocolVersion.parse(config.get(INTER_BROKER_PROTOCOL_VERSION))
 
 

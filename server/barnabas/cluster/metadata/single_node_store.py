@@ -43,7 +43,7 @@ def latest_epoch(dirs: Sequence[str], disk: Disk) -> int:
 
 
 def keep_epoch(dirs: Sequence[str], disk: Disk, epoch: int) -> None:
-    """Have a broker that nobody has started begin a leader epoch after this one. Raises StorageError."""
+    """Make a stopped broker's next start begin a leader epoch after this one. Raises StorageError."""
     journal = Journal(dirs, disk)
     content = journal.read()
     content.version = max(content.version, len(content.changes))
@@ -58,7 +58,7 @@ def _latest_epoch(content: Content) -> int:
 
 
 class _PendingChange:
-    """A change that somebody waits for: `image` is the one just after it."""
+    """A change that a caller waits for: `image` is the one just after it."""
 
     __slots__ = ("decide", "done", "failure", "image")
 
@@ -74,8 +74,8 @@ class EmbeddedStore:
 
     Lifecycle: `read` (nothing is written, and there are no brokers yet), `open`, changes, `close`. Only one broker may
     have it open, which the locks of the log dirs see to. Changes that come while another one is being kept are kept
-    together, with one sync of the journal. They are carried out in a task of their own, so that whoever asks for one may
-    give up waiting for it; `close` breaks off what makes a new image ready, which the next start does again.
+    together, with one sync of the journal. They are carried out in a task of their own, so that a caller may
+    give up waiting for one; `close` breaks off what makes a new image ready, which the next start does again.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class EmbeddedStore:
         self._threads = threads
         self._budget = budget or LoopBudget()
         self.image = ClusterImage("")
-        """The newest image whose subscribers are ready for it."""
+        """The newest image for which the subscribers are ready."""
         self._subscribers: list[Subscriber] = []
         self.patience_ms = PATIENCE_MS
         self._waiting: list[_PendingChange] = []
@@ -137,22 +137,22 @@ class EmbeddedStore:
         self._subscribers.append(subscriber)
 
     async def change(self, decide: Decide) -> ClusterImage:
-        """See MetadataStore.change; there is nobody else here who could be quicker."""
-        one = _PendingChange(decide)
-        self._waiting.append(one)
+        """See MetadataStore.change; no other writer could be quicker here."""
+        pending_change = _PendingChange(decide)
+        self._waiting.append(pending_change)
         if self._carrying_out is None:
             self._carrying_out = trio.Event()
             trio.lowlevel.spawn_system_task(self._carry_out_all, self._carrying_out)
         try:
-            await one.done.wait()
+            await pending_change.done.wait()
         except trio.Cancelled:
-            if one in self._waiting:
-                self._waiting.remove(one)
+            if pending_change in self._waiting:
+                self._waiting.remove(pending_change)
             raise
-        if one.failure is not None:
-            raise one.failure
-        assert one.image is not None
-        return one.image
+        if pending_change.failure is not None:
+            raise pending_change.failure
+        assert pending_change.image is not None
+        return pending_change.image
 
     async def change_even_if_full(self, decide: Decide) -> None:
         """Make a change that the start cannot do without, before anybody follows.
@@ -173,11 +173,11 @@ class EmbeddedStore:
                 pending, self._waiting = self._waiting, []
                 try:
                     await self._carry_out(pending)
-                except Exception as error:  # a defect: whoever has asked is told, and the next change is made
-                    for one in pending:
-                        one.failure = one.failure or error
-                for one in pending:
-                    one.done.set()
+                except Exception as error:  # a defect: the callers are told, and the next change is made
+                    for pending_change in pending:
+                        pending_change.failure = pending_change.failure or error
+                for pending_change in pending:
+                    pending_change.done.set()
         self._carrying_out = None
         done.set()
 
@@ -188,13 +188,13 @@ class EmbeddedStore:
         """
         old = new = self.image
         groups: list[list[Change]] = []
-        for one in pending:
+        for pending_change in pending:
             try:
-                changes, new = await self._decided(one.decide, new)
+                changes, new = await self._decided(pending_change.decide, new)
             except Exception as error:
-                one.failure = error
+                pending_change.failure = error
                 continue
-            one.image = new
+            pending_change.image = new
             if changes:
                 groups.append(changes)
         if not groups:

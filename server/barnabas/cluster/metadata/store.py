@@ -1,4 +1,4 @@
-"""Store of the cluster's state, as everybody else sees it."""
+"""Store of the cluster's state, as its users see it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Decide = Callable[[ClusterImage], Iterable[Change | None]]
 
 
 class Subscriber(Protocol):
-    """Somebody who follows the image. None of its methods raises for what a disk or a client does."""
+    """A follower of the image. None of its methods raises for what a disk or a client does."""
 
     async def prepare(self, delta: Delta) -> None:
-        """Make what the new image needs; everybody else still sees the old one."""
+        """Make what the new image needs; other code still sees the old one."""
 
     def publish(self, delta: Delta) -> None:
-        """Follow the new image, which everybody sees from now on."""
+        """Follow the new image, which all code sees from now on."""
 
     async def clean_up(self, delta: Delta) -> None:
         """Remove what only the old image needed."""
@@ -27,7 +27,7 @@ class Subscriber(Protocol):
 class MetadataStore(Protocol):
     """The one place where the cluster's state changes.
 
-    Lifecycle: made and opened by whoever knows which store it is, `subscribe` and `change` while it is open, `close`.
+    Lifecycle: made and opened where the broker is assembled, `subscribe` and `change` while it is open, `close`.
     """
 
     patience_ms: int
@@ -35,7 +35,7 @@ class MetadataStore(Protocol):
 
     @property
     def image(self) -> ClusterImage:
-        """The newest image whose subscribers are ready for it."""
+        """The newest image for which the subscribers are ready."""
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Have `subscriber` follow each change, in order."""
@@ -43,9 +43,9 @@ class MetadataStore(Protocol):
     async def change(self, decide: Decide) -> ClusterImage:
         """Ask `decide` for changes to the newest image, make them last, and return the image just after them.
 
-        Changes are made one after the other, each seen by all subscribers before the next is published; so nobody may
-        call this from within a subscriber. `decide` may be a generator: others run between its changes, while the image
-        stays as it is. It is asked again when somebody else was quicker; whatever it raises is raised here, and nothing
+        Changes are made one after the other, each seen by all subscribers before the next is published; so a
+        subscriber must not call this. `decide` may be a generator: others run between its changes, while the image
+        stays as it is. It is asked again when another writer was quicker; whatever it raises is raised here, and nothing
         of it has changed then. A caller that is cancelled does not cancel what has been decided. Raises StorageError
         when the change cannot be kept: then the image is what it was.
         """

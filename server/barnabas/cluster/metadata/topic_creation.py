@@ -1,4 +1,4 @@
-"""Topics that are made because somebody asks for them: by Metadata, or by a coordinator for itself.
+"""Topics that are made on request: by Metadata, or by a coordinator for itself.
 
 The rule: all that one request asks for is made with one change of the metadata, and each name is refused on its own.
 """
@@ -30,7 +30,7 @@ PATIENCE_MS = 10_000
 
 
 class TopicShape(NamedTuple):
-    """Shape of a topic for which nobody has said it."""
+    """Shape of a topic that is made without one in the request."""
 
     partitions: int
     replication_factor: int
@@ -46,7 +46,7 @@ class TopicCreation(Protocol):
     async def ensure_all(self, names: Sequence[str]) -> dict[str, RequestError]:
         """Make the topics that are not there; returns why not, by name. Raises StorageError.
 
-        LEADER_NOT_AVAILABLE says that one is being made: whoever asks comes again.
+        LEADER_NOT_AVAILABLE says that one is being made: the client retries.
         """
 
 

@@ -43,7 +43,7 @@ def check_topic_name(name: str) -> None:
 
 
 def mixed_up(name: str, other: str) -> RequestError:
-    """The error for a topic whose metrics would have the same name as those of another topic."""
+    """The error for a topic with metrics of the same name as those of another topic."""
     return RequestError(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         f"topic {name!r} would be mixed up with {other!r} where '.' and '_' count as one",
@@ -61,9 +61,9 @@ def check_partition_count(count: int) -> None:
 
 def check_settings(settings: Mapping[str, str], config: BrokerConfig) -> None:
     """Raise INVALID_CONFIG for a topic setting that does not exist or cannot have its value."""
-    known = topic_settings.settings_of(config.release)
+    rows = topic_settings.settings_of(config.release)
     for name, text in settings.items():
-        row = known.get(name)
+        row = rows.get(name)
         if row is None:
             raise RequestError(ErrorCode.INVALID_CONFIG, f"unknown topic setting {name!r}")
         try:
@@ -225,7 +225,7 @@ def add_partitions(
         )
     else:
         width = len(topic.partitions[0].replicas)
-        # As in Apache Kafka, the new ones go on from where the first replica of the first partition is.
+        # As in Apache Kafka, the new ones continue from where the first replica of the first partition is.
         leader = topic.partitions[0].replicas[0]
         start = sum(broker_id < leader for broker_id in image.brokers) % (len(image.brokers) or 1)
         replicas = assign_replicas(image, total - now, width, start=start, shift=start, first=now)
@@ -234,8 +234,8 @@ def add_partitions(
 
 def _new_partitions(replicas: Sequence[tuple[int, ...]]) -> tuple[PartitionInfo, ...]:
     """Partitions with these replicas; those with the same ones share what describes them."""
-    known = {chosen: PartitionInfo(chosen[0], chosen, chosen) for chosen in set(replicas)}
-    return tuple([known[chosen] for chosen in replicas])
+    infos = {chosen: PartitionInfo(chosen[0], chosen, chosen) for chosen in set(replicas)}
+    return tuple([infos[chosen] for chosen in replicas])
 
 
 def check_reassignment(

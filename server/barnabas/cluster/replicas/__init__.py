@@ -1,1 +1,1 @@
-"""The partitions that this broker holds: their logs, who waits on them, and how they follow the metadata."""
+"""The partitions that this broker holds: their logs, their waiters, and how they follow the metadata."""

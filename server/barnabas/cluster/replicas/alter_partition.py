@@ -72,8 +72,8 @@ class RemoteAlterPartition:
             proposals = [one for one in self._waiting.values() if is_current(one)]
             self._waiting.clear()
             for at in range(0, len(proposals), CHANGES_AT_ONCE):
-                left = await self._carry_out(proposals[at : at + CHANGES_AT_ONCE])
-                for replica, change in left:
+                unwritten = await self._carry_out(proposals[at : at + CHANGES_AT_ONCE])
+                for replica, change in unwritten:
                     # A newer proposal of the same replica belongs to a newer epoch.
                     self._waiting.setdefault(replica, (replica, change))
             if self._waiting:
@@ -132,9 +132,10 @@ class RemoteAlterPartition:
             if version >= EPOCHS_SINCE:
                 partition.new_isr_with_epochs = [
                     AlterPartitionRequest.BrokerState(
-                        one, self._own_epoch() if one == self._broker_id else replica.follower_epoch(one)
+                        member,
+                        self._own_epoch() if member == self._broker_id else replica.follower_epoch(member),
                     )
-                    for one in sorted(change.isr)
+                    for member in sorted(change.isr)
                 ]
             else:
                 partition.new_isr = sorted(change.isr)

@@ -16,7 +16,7 @@ class ReplicaContext:
 
     `storage_failed` is called with every StorageError, and returns what the client must see; `clock_ms` is a
     monotonic time; `live_brokers` are the ids of those that may join an ISR; `is_member` says that the broker is one of a
-    cluster, whose controller says which replicas are new.
+    cluster, where the controller says which replicas are new.
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
 """Log dirs that fail: they go offline with their partitions, and the request that met the error is answered with it.
 
 The rule: a dir of which no more files can be opened stays online, and so does one that is only full where the broker is
-alone: what is in it can be read, and perhaps somebody makes room. In a cluster a full one goes offline, as in Kafka:
+alone: what is in it can be read, and room may be made. In a cluster a full one goes offline, as in Kafka:
 other replicas have room. What is missing takes offline only what is gone.
 """
 
@@ -47,7 +47,7 @@ class LogDirFailures:
         self._say_full_again_ms = 0
 
     def failed(self, error: StorageError) -> RequestError:
-        """Take the log dir that failed offline; returns the error for the client whose request met it."""
+        """Take the log dir that failed offline; returns the error for the request that met it."""
         logs = self._logs
         if error.is_full and not (self._has_other_replicas and lacks_room(error.cause)):
             self._say_full(error)

@@ -263,15 +263,15 @@ class Fetcher:
         """Return the partitions of a way that are in a stage and need not wait."""
         now = trio.current_time()
         return [
-            one
-            for one in self._open()
-            if one.stage is stage and one.is_aside is way.is_aside and one.again_at <= now
+            followed
+            for followed in self._open()
+            if followed.stage is stage and followed.is_aside is way.is_aside and followed.again_at <= now
         ]
 
     # --- truncating before the first fetch ------------------------------------------------------------------
 
     async def _truncate(self, way: Way) -> bool:
-        """Ask a leader that tells nobody of diverging epochs where the logs part (KIP-101, KIP-279)."""
+        """Ask a leader that does not report diverging epochs where the logs part (KIP-101, KIP-279)."""
         truncating = self._in_stage(Stage.TRUNCATING, way)
         if not truncating:
             return False
@@ -435,19 +435,19 @@ class Fetcher:
         asked = [(followed, followed.ask()) for followed in lost]
         answers = await way.leader.log_ends([ask for _, ask in asked])
         for followed, ask in asked:
-            found = answers.get((ask.topic, ask.partition))
+            offsets = answers.get((ask.topic, ask.partition))
             if not self._is_here(followed) or followed.follower is None:
                 continue
             code: int = ErrorCode.UNKNOWN_SERVER_ERROR
-            if found is not None:
-                code = found[0].error_code or found[1].error_code
-            if found is None or code:
+            if offsets is not None:
+                code = offsets[0].error_code or offsets[1].error_code
+            if offsets is None or code:
                 self._failed(followed, ask, code)
                 continue
             before = followed.follower.position
             try:
                 followed.follower.out_of_range(
-                    leader_start_offset=found[0].offset, leader_end_offset=found[1].offset
+                    leader_start_offset=offsets[0].offset, leader_end_offset=offsets[1].offset
                 )
             except StorageError as error:
                 self._storage_failed(followed, error)

@@ -1,4 +1,4 @@
-"""Forcing partitions to the medium as `flush.messages` asks, while the broker goes on.
+"""Forcing partitions to the medium as `flush.messages` asks, while the broker runs.
 
 The rule: the sync runs in a thread, one at a time for a partition. What is appended to it meanwhile waits for the
 next sync, all of it for the same one, so that many producers share what a disk can do per second.
@@ -27,7 +27,7 @@ FULL_RETRY_SECONDS = 1.0
 class Flusher:
     """Syncs the partitions that ask for it; `run` it in a task of its own.
 
-    A sync that fails takes the partition's log dir offline, which closes the partition and tells whoever waits.
+    A sync that fails takes the partition's log dir offline, which closes the partition and tells its waiters.
     """
 
     def __init__(self, now_ms: Callable[[], int], storage_failed: StorageFailed, threads: Threads) -> None:

@@ -1,7 +1,7 @@
 """Apply a leader's answers to the follower's log: append, truncate, move the high watermark.
 
 The rule: after each answer the log is a prefix of the leader's, or nearer to being one; leader epochs decide where it is
-cut, never the high watermark that the follower had (`replication.follower`). Who asks the leader: `fetching`.
+cut, never the high watermark that the follower had (`replication.follower`). The requests to the leader: `fetching`.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class FollowerLog:
             return True
         self._begin_with(answer.records)
         result = own.append_as_follower(answer.records, now_ms=self._now_ms())
-        known = own.high_watermark
+        high_watermark = own.high_watermark
         self.replica.replicated(
-            result, follower_high_watermark(answer.high_watermark, own.log_end_offset, known)
+            result, follower_high_watermark(answer.high_watermark, own.log_end_offset, high_watermark)
         )
         self._begin_at(answer.log_start_offset)
         return True

@@ -1,7 +1,7 @@
 """Counts of what was appended to a replica, and of its bytes that readers see: for waiting fetches, and for metrics.
 
 The rule: all counts are since the replica was made, and none goes back, but for the committed bytes where the role
-changes: nobody waits across that.
+changes: no waiter waits across that.
 """
 
 from __future__ import annotations

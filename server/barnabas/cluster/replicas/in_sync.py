@@ -1,4 +1,4 @@
-"""The in-sync replicas of what this broker leads: who asks for changes, and where they are decided by ourselves.
+"""The in-sync replicas of what this broker leads: the proposals of changes, and where they are decided by ourselves.
 
 The rule: a leader only proposes; the ISR is what the metadata say (KIP-497). A proposal that is refused, or fails, is
 made again if its reason still holds.

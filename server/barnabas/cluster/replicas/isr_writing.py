@@ -79,8 +79,8 @@ class WrittenIsrs:
         """Write the states of these partitions; those with an answer that was lost are read again first."""
         paths = [znodes.state_path(replica.topic, replica.index) for replica, _ in proposals]
         try:
-            found = await until_answered(self._zookeeper, lambda: self._zookeeper.get_many(paths))
-            for proposal, path, znode in zip(proposals, paths, found, strict=True):
+            nodes = await until_answered(self._zookeeper, lambda: self._zookeeper.get_many(paths))
+            for proposal, path, znode in zip(proposals, paths, nodes, strict=True):
                 if znode is not None and is_current(proposal):
                     await self._write(proposal, path, *znode)
                 await self._budget.checkpoint()
@@ -91,8 +91,8 @@ class WrittenIsrs:
                 "in-sync replicas cannot be written, trying again: %s: %s", type(error).__name__, error
             )
             await trio.sleep(RETRY_SECONDS)
-            for one in proposals:  # those that are written already change nothing
-                self._waiting.setdefault(one[0], one)
+            for proposal in proposals:  # those that are written already change nothing
+                self._waiting.setdefault(proposal[0], proposal)
             self._wake.set()
 
     async def _write(self, proposal: Proposal, path: str, data: bytes, stat: Stat) -> None:
@@ -107,23 +107,23 @@ class WrittenIsrs:
             if (state.leader, state.leader_epoch) != (self._broker_id, change.leader_epoch):
                 return  # newer metadata are on their way; until then the proposal may have been accepted
             if stat.version != change.partition_epoch:
-                # Within an epoch only the leader writes: this is an earlier write of ours, whose answer was lost.
+                # Within an epoch only the leader writes: this is an earlier write of ours; its answer was lost.
                 self._written(proposal, state, stat.version)
                 return
-            wanted = replace(state, isr=_ordered(state.isr, change.isr))
+            proposed = replace(state, isr=_ordered(state.isr, change.isr))
             try:
-                written = await self._zookeeper.set(path, znodes.encode_state(wanted), stat.version)
+                written = await self._zookeeper.set(path, znodes.encode_state(proposed), stat.version)
             except NoNodeError:
                 return
             except (BadVersionError, ConnectionLostError, SessionExpiredError):
                 if self._zookeeper.is_closed:
                     raise
-                (found,) = await until_answered(self._zookeeper, lambda: self._zookeeper.get_many([path]))
-                if found is None:
+                (node,) = await until_answered(self._zookeeper, lambda: self._zookeeper.get_many([path]))
+                if node is None:
                     return
-                data, stat = found
+                data, stat = node
             else:
-                self._written(proposal, wanted, written.version)
+                self._written(proposal, proposed, written.version)
                 return
 
     def _written(self, proposal: Proposal, state: PartitionState, version: int) -> None:
@@ -160,7 +160,7 @@ class WrittenIsrs:
                 self._changed = changed | self._changed
 
 
-def _ordered(known: Iterable[int], wanted: frozenset[int]) -> tuple[int, ...]:
+def _ordered(isr_before: Iterable[int], isr: frozenset[int]) -> tuple[int, ...]:
     """These replicas: those that stay in the order that they had, then the others."""
-    stay = [one for one in known if one in wanted]
-    return (*stay, *sorted(wanted.difference(stay)))
+    stay = [one for one in isr_before if one in isr]
+    return (*stay, *sorted(isr.difference(stay)))

@@ -46,21 +46,21 @@ class LostDirs:
 
     def register(self, image: ClusterImage) -> list[Change]:
         """Remember the log dirs that are there; those that are lost are forgotten once nothing is missing."""
-        known, present = image.log_dirs.get(self._broker_id, frozenset()), present_dirs(self._logs)
+        known_dirs, present = image.log_dirs.get(self._broker_id, frozenset()), present_dirs(self._logs)
         lost = self._replicas.own_logs.lost_dirs
         if lost or self._logs.offline:
             missing = self._offline_partitions(image)
             if missing:
                 _tell(lost, missing)
-                present |= known
+                present |= known_dirs
             else:
                 self._replicas.own_logs.lost_dirs = frozenset()
-        if present == known or (len(present) == 1 and not known):
+        if present == known_dirs or (len(present) == 1 and not known_dirs):
             return []  # nothing new, or only the dir in which this would be written
         return [LogDirsRegistered(self._broker_id, present)]
 
     def _offline_partitions(self, image: ClusterImage) -> list[tuple[str, int]]:
-        """Return the partitions whose log is not there."""
+        """Return the partitions without a log."""
         return [
             (topic.name, index)
             for topic in image.topics.values()
@@ -69,7 +69,7 @@ class LostDirs:
         ]
 
     async def begin_again(self, topic: str, index: int) -> bool:
-        """Give up what a partition had, whose log or log dir is lost: it is empty from now on, in a new leader epoch.
+        """Give up what a partition with a lost log or log dir had: it is empty from now on, in a new leader epoch.
 
         Says whether that was possible: not while a log dir is offline, in which the log may be. Raises RequestError,
         StorageError.

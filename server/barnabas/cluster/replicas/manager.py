@@ -38,7 +38,7 @@ LOGS_AT_ONCE: Final = 64
 class Replicas:
     """All replicas of this broker, kept in step with the metadata image.
 
-    Those whose log is not there are offline: of them only the image knows.
+    Those without a log are offline: of them only the image knows.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Replicas:
             if delta.replaced(name):
                 await self._let_go(name, delta, now_ms)
                 before = None
-            known = before.partitions if before is not None else ()
+            infos_before = before.partitions if before is not None else ()
             if before is not None and before.id == NO_TOPIC_ID != topic.id:
                 await self._take_topic_id(topic)
             config = config_for(name)
@@ -164,11 +164,14 @@ class Replicas:
                     and (name, index) not in self._replicas
                 ):
                     begins = self._begins(
-                        (name, index), info, known[index] if index < len(known) else None, is_start=is_start
+                        (name, index),
+                        info,
+                        infos_before[index] if index < len(infos_before) else None,
+                        is_start=is_start,
                     )
-                    found = self.own_logs.find(topic, index, info, begins=begins)
-                    if found is not None:
-                        self._add(found, info)
+                    own_log = self.own_logs.find(topic, index, info, begins=begins)
+                    if own_log is not None:
+                        self._add(own_log, info)
                     elif self.own_logs.may_be_made(topic, index, info, begins=begins):
                         topic_id = topic.id if topic.id != NO_TOPIC_ID else None
                         new.append((Wanted(name, index, topic_id, config), info))
@@ -180,7 +183,7 @@ class Replicas:
             await self._make(new, now_ms)
 
     def _add(self, partition_log: PartitionLog, info: PartitionInfo) -> None:
-        """Have a replica ready for `publish`; nobody finds it before."""
+        """Prepare a replica for `publish`; it is not served before."""
         from barnabas.cluster.replicas.replica import Replica  # `prepare` has imported it in a thread
 
         replica = Replica(partition_log.topic, partition_log.partition, partition_log, self._context)
@@ -190,13 +193,13 @@ class Replicas:
 
     async def _make(self, new: Sequence[tuple[Wanted, PartitionInfo]], now_ms: int) -> None:
         """Make the logs of these replicas, in a thread; where none can be made the partition is offline."""
-        wanted = [one for one, _ in new]
-        if self._logs.are_misleading(wanted):
+        new_logs = [one for one, _ in new]
+        if self._logs.are_misleading(new_logs):
             await self._write_checkpoints()
         creation: Creation | None = None
         try_again = False
         try:
-            creation = self._logs.begin_creation(wanted, now_ms)
+            creation = self._logs.begin_creation(new_logs, now_ms)
         except StorageError as error:
             self._storage_failed(error)
             try_again = error.log_dir not in self._logs.online and bool(self._logs.online)
@@ -206,13 +209,13 @@ class Replicas:
             return
         await self._threads.run(creation.run)
         again: list[tuple[Wanted, PartitionInfo]] = []
-        for (one, info), made in zip(new, creation.logs, strict=True):
+        for (new_log, info), created in zip(new, creation.logs, strict=True):
             try:
-                self._add(self._logs.finish_creation(made, now_ms), info)
+                self._add(self._logs.finish_creation(created, now_ms), info)
             except StorageError as error:
                 self._storage_failed(error)
                 if error.log_dir not in self._logs.online:  # otherwise the same would happen again
-                    again.append((one, info))
+                    again.append((new_log, info))
             await self._budget.checkpoint()
         if again and self._logs.online:
             await self._make(again, now_ms)
@@ -249,17 +252,17 @@ class Replicas:
         self._told_new.add((topic, index))
 
     def _begins(
-        self, key: tuple[str, int], info: PartitionInfo, known: PartitionInfo | None, *, is_start: bool
+        self, key: tuple[str, int], info: PartitionInfo, info_before: PartitionInfo | None, *, is_start: bool
     ) -> bool:
         """Say whether a replica may begin with an empty log: whatever it had before is not needed, or given up."""
         if self._context.is_member:
             return key in self._told_new
         if is_start:
             return False
-        if target_role(known, self._broker_id) is Role.NONE:
+        if target_role(info_before, self._broker_id) is Role.NONE:
             return True
-        assert known is not None
-        return info.leader == self._broker_id and info.leader_epoch > known.leader_epoch
+        assert info_before is not None
+        return info.leader == self._broker_id and info.leader_epoch > info_before.leader_epoch
 
     def publish(self, delta: Delta) -> None:
         """Give each replica the role that the new image says: those that `prepare` has made, and those that were here."""
@@ -278,24 +281,24 @@ class Replicas:
         for name in delta.topics:
             topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
             if topic is not None and before is not None and not delta.replaced(name):
-                for index, known in enumerate(before.partitions):
+                for index, info_before in enumerate(before.partitions):
                     info = topic.partitions[index]
-                    existing = self._replicas.get((name, index)) if info is not known else None
+                    existing = self._replicas.get((name, index)) if info is not info_before else None
                     if existing is not None and existing.role is not Role.OFFLINE:
-                        self._follow(existing, known, info)
+                        self._follow(existing, info_before, info)
 
-    def _follow(self, replica: Replica, known: PartitionInfo | None, info: PartitionInfo) -> None:
+    def _follow(self, replica: Replica, info_before: PartitionInfo | None, info: PartitionInfo) -> None:
         """Give a replica the role that `info` says, step by step."""
-        if known is not None and is_stale(known, info):
+        if info_before is not None and is_stale(info_before, info):
             log.error(
                 "%s-%d: metadata that are older than what is known are left out", replica.topic, replica.index
             )
             return
         self._note_replicas(replica, info)
-        self._take_role(replica, known, info)
+        self._take_role(replica, info_before, info)
 
-    def _take_role(self, replica: Replica, known: PartitionInfo | None, info: PartitionInfo) -> None:
-        for step in steps(replica.role, target_role(info, self._broker_id), known, info):
+    def _take_role(self, replica: Replica, info_before: PartitionInfo | None, info: PartitionInfo) -> None:
+        for step in steps(replica.role, target_role(info, self._broker_id), info_before, info):
             match step:
                 case Step.BEGIN_EPOCH:
                     replica.lead(info)
@@ -331,8 +334,8 @@ class Replicas:
                 await self._let_go(name, delta, now_ms)
             elif before is not None and not delta.replaced(name):
                 gone = []
-                for index, known in enumerate(before.partitions):
-                    if self._is_no_replica_now(known, topic.partitions[index]):
+                for index, info_before in enumerate(before.partitions):
+                    if self._is_no_replica_now(info_before, topic.partitions[index]):
                         gone.append((name, index))
                     await self._budget.checkpoint()
                 if self._context.is_member:
@@ -340,15 +343,15 @@ class Replicas:
                 else:
                     await self.delete_logs(gone, now_ms)
 
-    def _is_no_replica_now(self, known: PartitionInfo, info: PartitionInfo) -> bool:
+    def _is_no_replica_now(self, info_before: PartitionInfo, info: PartitionInfo) -> bool:
         return (
-            known is not info
+            info_before is not info
             and target_role(info, self._broker_id) is Role.NONE
-            and target_role(known, self._broker_id) is not Role.NONE
+            and target_role(info_before, self._broker_id) is not Role.NONE
         )
 
     async def _let_go(self, name: str, delta: Delta, now_ms: int) -> None:
-        """Stop the replicas of a topic that is gone, or has another id; delete its logs where nobody else says so."""
+        """Stop the replicas of a topic that is gone, or has another id; delete its logs where no controller does."""
         topic = delta.old.topics.get(name)
         if topic is None:
             return
@@ -369,8 +372,8 @@ class Replicas:
     ) -> dict[TopicPartition, ErrorCode]:
         """Stop replicas, and delete their logs, some at a time; returns the errors of those that could not be.
 
-        Somebody has asked for that. Logs of another topic than the one with this id, or with the one that is known to be
-        deleted, are set aside.
+        Logs are deleted on request only. Logs of another topic than the one with this id, or with the one that is known to
+        be deleted, are set aside.
         """
         errors: dict[TopicPartition, ErrorCode] = {}
         for at in range(0, len(keys), LOGS_AT_ONCE):
@@ -403,7 +406,7 @@ class Replicas:
         return None
 
     def why_offline(self, name: str, index: int) -> ErrorCode:
-        """Return the error of a replica whose log is not there."""
+        """Return the error of a replica without a log."""
         topic = self._image.topics.get(name) if self._image is not None else None
         if topic is not None and self.own_logs.has_other(topic, index):
             return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -420,13 +423,13 @@ class Replicas:
         self._context.storage_failed(error)
 
     def replace_log(self, partition_log: PartitionLog) -> None:
-        """Let a replica go on with a log that was moved."""
+        """Resume a replica with a log that was moved."""
         replica = self._replicas.get((partition_log.topic, partition_log.partition))
         if replica is not None:
             replica.replace_log(partition_log)
 
     def lose(self, logs: Iterable[PartitionLog]) -> None:
-        """Take replicas offline whose disk has failed: they answer KAFKA_STORAGE_ERROR from now on."""
+        """Take replicas on a failed disk offline: they answer KAFKA_STORAGE_ERROR from now on."""
         for partition_log in logs:
             self._close(partition_log.topic, partition_log.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 

@@ -1,7 +1,7 @@
 """Moving replicas between the broker's log dirs (AlterReplicaLogDirs, KIP-113).
 
 The rule: one move at a time, copied in a thread and no faster than is allowed; the last, short step is taken in the event
-loop, where nobody else changes the log meanwhile.
+loop, where no other task changes the log meanwhile.
 """
 
 from __future__ import annotations

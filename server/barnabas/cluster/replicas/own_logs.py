@@ -87,7 +87,7 @@ class OwnLogs:
         return info.leader >= 0 and info.leader != me and me not in info.isr
 
     def _restore_topic_id(self, partition_log: PartitionLog, topic_id: bytes) -> None:
-        """Keep a log whose `partition.metadata` is missing or damaged: its directory's name says whose it is."""
+        """Keep a log with a missing or damaged `partition.metadata`: its directory's name tells its topic."""
         was_damaged = partition_log.topic_id is not None or not self._context.is_member
         try:
             partition_log.save_topic_id(topic_id)
@@ -126,7 +126,7 @@ class OwnLogs:
             return
         self._told.add((key, topic.id))
         log.error(
-            "%s-%d is offline: topic %s has the id %s, its log in %s has the id %s, and nobody has deleted the topic. The "
+            "%s-%d is offline: topic %s has the id %s, its log in %s has the id %s, and the topic was not deleted. The "
             "log stays as it is. If it is the topic's, %s. If the topic was made anew, %s",
             *key, topic.name, uuid_text(topic.id), partition_log.dir, uuid_text(partition_log.topic_id),
             self._how(topic.name, partition_log.topic_id, partition_log.dir), self._how_to_give_up(partition_log.dir),
@@ -176,5 +176,9 @@ class OwnLogs:
 
 def is_another(partition_log: PartitionLog, topic_id: bytes) -> bool:
     """Say whether a log has the id of another topic than this one; damage of its id does not make it one."""
-    known = partition_log.topic_id
-    return known is not None and NO_TOPIC_ID != topic_id != known and not is_damaged_copy(known, topic_id)
+    log_topic_id = partition_log.topic_id
+    return (
+        log_topic_id is not None
+        and NO_TOPIC_ID != topic_id != log_topic_id
+        and not is_damaged_copy(log_topic_id, topic_id)
+    )

@@ -1,4 +1,4 @@
-"""Ports of a replica: to the controller, to fetchers, to quotas, to those who wait for it to grow.
+"""Ports of a replica: to the controller, to fetchers, to quotas, to waiters for its growth.
 
 The rule: an implementation is chosen where the broker is assembled; `Replica` is the type of what they are given.
 """
@@ -54,7 +54,7 @@ class NoFetchers:
     """The `Fetchers` of a broker that is alone."""
 
     def start(self, replica: object) -> None:
-        """Do nothing: there is nobody to fetch from."""
+        """Do nothing: there is no leader to fetch from."""
 
     def stop(self, replica: object) -> None:
         """Do nothing."""
@@ -64,7 +64,7 @@ class Throttle(Protocol[Replica]):
     """Limit on how fast records of throttled replicas may be sent, or fetched."""
 
     def holds(self, replica: Replica) -> bool:
-        """Say whether records of a replica must wait, unless whoever fetches them is in sync."""
+        """Return whether records of a replica must wait, unless the follower that fetches them is in sync."""
 
     def used(self, replica: Replica, size: int) -> None:
         """Take note of what was sent or fetched."""

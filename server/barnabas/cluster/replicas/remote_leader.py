@@ -93,12 +93,12 @@ class Selection:
             self._without_id = {one for one, ask in asks.items() if ask.topic_id == NO_TOPIC_ID}
         else:
             changed = tuple(changed)
-            for one in changed:
-                ask = asks.get(one)
+            for topic_partition in changed:
+                ask = asks.get(topic_partition)
                 if ask is not None and ask.topic_id == NO_TOPIC_ID:
-                    self._without_id.add(one)
+                    self._without_id.add(topic_partition)
                 else:
-                    self._without_id.discard(one)
+                    self._without_id.discard(topic_partition)
         uses_ids = version >= TOPIC_IDS_SINCE and not self._without_id
         form = uses_ids, version >= DIVERGING_EPOCH_SINCE, max_bytes
         if changed is None or form != self._form:
@@ -106,31 +106,31 @@ class Selection:
             self.by_key.clear()
             self.names.clear()
             self._keys.clear()
-            for count, (one, ask) in enumerate(asks.items(), 1):
-                self._put(one, ask)
+            for count, (topic_partition, ask) in enumerate(asks.items(), 1):
+                self._put(topic_partition, ask)
                 if not count % PARTITIONS_PER_STEP:
                     await budget.checkpoint()
             return None
         keys: list[PartitionKey] = []
-        for count, one in enumerate(changed, 1):
-            key = self._keys.pop(one, None)
+        for count, topic_partition in enumerate(changed, 1):
+            key = self._keys.pop(topic_partition, None)
             if key is not None:
                 del self.by_key[key], self.names[key]
                 keys.append(key)
-            ask = asks.get(one)
+            ask = asks.get(topic_partition)
             if ask is not None:
-                keys.append(self._put(one, ask))
+                keys.append(self._put(topic_partition, ask))
             if not count % PARTITIONS_PER_STEP:
                 await budget.checkpoint()
         return keys
 
-    def _put(self, one: TopicPartition, ask: Ask) -> PartitionKey:
+    def _put(self, topic_partition: TopicPartition, ask: Ask) -> PartitionKey:
         assert self._form is not None
         uses_ids, tells_epoch, max_bytes = self._form
         position = ask.position
         key: PartitionKey = (ask.topic_id if uses_ids else ask.topic, ask.partition)
-        self._keys[one] = key
-        self.names[key] = one
+        self._keys[topic_partition] = key
+        self.names[key] = topic_partition
         self.by_key[key] = Wanted(
             position.fetch_offset,
             position.log_start_offset,
@@ -184,21 +184,21 @@ class RemoteLeader:
 
         `changed` are those in which `asks` may differ from that of the call before; None where all may.
         """
-        wanted = self._wanted
-        changed_keys = await wanted.update(
+        asked = self._wanted
+        changed_keys = await asked.update(
             asks,
             changed,
             version=version,
             max_bytes=self.config.get(settings.REPLICA_FETCH_MAX_BYTES),
             budget=self.budget,
         )
-        uses_ids = wanted.uses_ids
+        uses_ids = asked.uses_ids
         if not uses_ids:
             version = min(version, TOPIC_IDS_SINCE - 1)
         if version < SESSIONS_SINCE:
             session.lost()
-        request = session.next_request(wanted.by_key, uses_ids=uses_ids, changed=changed_keys)
-        if not request.named and not request.forgotten and not wanted.by_key:
+        request = session.next_request(asked.by_key, uses_ids=uses_ids, changed=changed_keys)
+        if not request.named and not request.forgotten and not asked.by_key:
             return None
         message = await self._message(request, version=version, uses_ids=uses_ids, max_wait_ms=max_wait_ms)
         try:
@@ -212,7 +212,7 @@ class RemoteLeader:
         except BaseException:
             session.lost()
             raise
-        return self._read(request, response, session, wanted.names, uses_ids=uses_ids)
+        return self._read(request, response, session, asked.names, uses_ids=uses_ids)
 
     async def _message(
         self, request: SessionRequest, *, version: int, uses_ids: bool, max_wait_ms: int
@@ -268,19 +268,19 @@ class RemoteLeader:
         *,
         uses_ids: bool,
     ) -> FetchAnswer:
-        found: list[tuple[PartitionKey, PartitionData]] = []
+        answered: list[tuple[PartitionKey, PartitionData]] = []
         for topic in response.responses:
             name = topic.topic_id if uses_ids else topic.topic
-            found += [((name, data.partition_index), data) for data in topic.partitions]
+            answered += [((name, data.partition_index), data) for data in topic.partitions]
         failure = session.answered(
             request,
             error_code=response.error_code,
             session_id=response.session_id,
-            keys=[key for key, _ in found],
+            keys=[key for key, _ in answered],
         )
         if failure:
             return FetchAnswer([], failure)
-        return FetchAnswer([(names[key], data) for key, data in found if key in names])
+        return FetchAnswer([(names[key], data) for key, data in answered if key in names])
 
     # --- OffsetForLeaderEpoch -------------------------------------------------------------------------------
 

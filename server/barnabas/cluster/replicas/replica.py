@@ -1,7 +1,7 @@
-"""A topic-partition on this broker: its log, its role, and who waits for what on it.
+"""A topic-partition on this broker: its log, its role, and the waiters on it.
 
 The rule: every change of a replica's end or high watermark goes through `Replica`, which wakes exactly the waiters that
-the change concerns. Nobody polls a log.
+the change concerns. No code polls a log.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Replica:
     """A log, with its role, its leader epoch and its waiters.
 
     Lifecycle: made offline; `lead` and `follow` as the metadata say; `close` when the topic is deleted, the replica is
-    moved to another broker, or its disk has failed. Whoever waits on a leader that is one no longer meets the error that
-    a new request would meet.
+    moved to another broker, or its disk has failed. Waiters on a leader that is one no longer get the error that
+    a new request would get.
     """
 
     __slots__ = (
@@ -132,7 +132,7 @@ class Replica:
         self.growth.restart(log.log_end_offset, 0 if is_committed else log.size_bytes)
 
     def close_waiters(self, why: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Stop to lead: whoever waits meets `why`."""
+        """Stop leading: waiters get `why`."""
         self.closed = True
         self._state = None
         self._why_closed = why
@@ -148,7 +148,7 @@ class Replica:
     def replace_log(self, partition_log: PartitionLog) -> None:
         """Go on with a copy of the log in another log dir."""
         self.log = partition_log
-        self._context.request_flush(self)  # whoever waits for the old one's flush waits for this one's now
+        self._context.request_flush(self)  # waiters for the old one's flush wait for this one's now
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if a client believes in another epoch (KIP-320).
@@ -180,7 +180,7 @@ class Replica:
 
     @property
     def large_appends(self) -> trio.Lock:
-        """The lock of whoever appends what is written in the background: one after the other."""
+        """The lock of appends that are written in the background: one after the other."""
         if self._large_appends is None:
             self._large_appends = trio.Lock()
         return self._large_appends
@@ -316,7 +316,7 @@ class Replica:
         self._advanced()
 
     def _advanced(self) -> None:
-        """Wake those who wait for the high watermark, or for a last stable offset that a marker has moved."""
+        """Wake the waiters for the high watermark, or for a last stable offset that a marker has moved."""
         log = self.log
         reached = log.high_watermark
         assert log.log_start_offset <= log.last_stable_offset <= reached <= log.log_end_offset, log

@@ -1,4 +1,4 @@
-"""Subscribers to a replica's changes: those who wait for it to grow, and those who look at it after any change.
+"""Subscribers to a replica's changes: those that wait for it to grow, and those that look at it after any change.
 
 The rule: subscribers are called in the order in which they came, and may unsubscribe while they are called.
 """
@@ -41,7 +41,7 @@ class Subscribers:
         self._watches.pop(watch, None)
 
     def changed(self) -> None:
-        """Call those who wait for any change."""
+        """Call the subscribers to any change."""
         if self._watches:
             watches, self._watches = self._watches, {}
             for watch in watches:
@@ -54,13 +54,13 @@ class Subscribers:
         self.end_moved(replica)
 
     def high_watermark_moved(self, replica: Replica) -> None:
-        """Call those who wait for the high watermark, or for a last stable offset that a marker has moved."""
+        """Call the subscribers to the high watermark, or to a last stable offset that a marker has moved."""
         if self._of_high_watermark:
             for watcher in tuple(self._of_high_watermark):
                 watcher.partition_advanced(replica)
 
     def end_moved(self, replica: Replica) -> None:
-        """Call those who wait for the log end."""
+        """Call the subscribers to the log end."""
         if self._of_end:
             for watcher in tuple(self._of_end):
                 watcher.partition_advanced(replica)

@@ -41,7 +41,7 @@ class ReplicationThrottle:
         self._known: dict[str, tuple[Sequence[str], frozenset[int] | None]] = {}
 
     def holds(self, replica: Replica) -> bool:
-        """Say whether records of a replica must wait, unless whoever fetches them is in sync."""
+        """Return whether records of a replica must wait, unless the follower that fetches them is in sync."""
         if not self._is_throttled(replica):
             return False
         rate_max = self._rate_max()
@@ -56,7 +56,7 @@ class ReplicationThrottle:
         names = self._replicas_of(replica.log.config)
         if not names:
             return False
-        known = self._known.get(replica.topic)
-        if known is None or known[0] is not names:
-            known = self._known[replica.topic] = names, throttled_partitions(names, self._broker_id)
-        return known[1] is None or replica.index in known[1]
+        throttled = self._known.get(replica.topic)
+        if throttled is None or throttled[0] is not names:
+            throttled = self._known[replica.topic] = names, throttled_partitions(names, self._broker_id)
+        return throttled[1] is None or replica.index in throttled[1]

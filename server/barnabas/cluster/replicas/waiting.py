@@ -1,6 +1,6 @@
-"""Those who wait until something of a replica has reached an offset.
+"""Waiters until something of a replica has reached an offset.
 
-The rule: whoever moves the offset says so; nobody polls.
+The rule: the code that moves the offset says so; no code polls.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from barnabas.wire.generated.errors import ErrorCode
 
 
 class _Waiter:
-    """Somebody who waits for an offset; `error` is set where it will never be reached."""
+    """A waiter for an offset; `error` is set where it will never be reached."""
 
     __slots__ = ("error", "event", "offset")
 
@@ -32,7 +32,7 @@ class OffsetWaiters:
 
     @property
     def is_empty(self) -> bool:
-        """True if nobody waits."""
+        """True if there are no waiters."""
         return not self._waiters
 
     async def wait(self, offset: int) -> None:
@@ -47,13 +47,13 @@ class OffsetWaiters:
             raise RequestError(waiter.error)
 
     def reached(self, offset: int) -> None:
-        """Wake those who wait for this offset or one before it."""
+        """Wake the waiters for this offset or one before it."""
         for waiter in self._waiters:
             if waiter.offset <= offset:
                 waiter.event.set()
 
     def fail(self, why: ErrorCode) -> None:
-        """Wake everybody else with an error: the offset is not reached here any more."""
+        """Wake all waiters that are left with an error: the offset is not reached here any more."""
         for waiter in self._waiters:
             if not waiter.event.is_set():
                 waiter.error = why

@@ -1,1 +1,1 @@
-"""The rules of replication, as values in and values out: who leads, who follows, what is committed. Pure."""
+"""The rules of replication, as values in and values out: leaders, followers, what is committed. Pure."""

@@ -59,37 +59,39 @@ class FetcherSession:
 
     def next_request(
         self,
-        wanted: Mapping[PartitionKey, Wanted],
+        positions: Mapping[PartitionKey, Wanted],
         *,
         uses_ids: bool,
         changed: Iterable[PartitionKey] | None = None,
     ) -> SessionRequest:
-        """Return the request that fetches exactly `wanted`; its keys have topic ids if `uses_ids`, else names.
+        """Return the request that fetches exactly `positions`; its keys have topic ids if `uses_ids`, else names.
 
-        `changed` are the keys in which `wanted` may differ from that of the call before; None where all may.
+        `changed` are the keys in which `positions` may differ from that of the call before; None where all may.
         """
         if uses_ids is not self._uses_ids:
             self._uses_ids = uses_ids
             self._begin_again()
-        known = self._known
+        positions_before = self._known
         if self._epoch == EPOCH_INITIAL:
-            self._known = dict(wanted)
-            return SessionRequest(self._id, EPOCH_INITIAL if self._is_kept else EPOCH_NONE, dict(wanted), [])
+            self._known = dict(positions)
+            return SessionRequest(
+                self._id, EPOCH_INITIAL if self._is_kept else EPOCH_NONE, dict(positions), []
+            )
         if changed is None:
-            named = {key: want for key, want in wanted.items() if known.get(key) != want}
-            forgotten = [key for key in known if key not in wanted]
+            named = {key: want for key, want in positions.items() if positions_before.get(key) != want}
+            forgotten = [key for key in positions_before if key not in positions]
         else:
             named, forgotten = {}, []
             for key in dict.fromkeys(changed):
-                want = wanted.get(key)
+                want = positions.get(key)
                 if want is None:
-                    if key in known:
+                    if key in positions_before:
                         forgotten.append(key)
-                elif known.get(key) != want:
+                elif positions_before.get(key) != want:
                     named[key] = want
-        known.update(named)
+        positions_before.update(named)
         for key in forgotten:
-            del known[key]
+            del positions_before[key]
         return SessionRequest(self._id, self._epoch, named, forgotten)
 
     def answered(
@@ -120,7 +122,7 @@ class FetcherSession:
         return ""
 
     def lost(self) -> None:
-        """Take note that there was no answer: nobody knows what the leader knows."""
+        """Take note that there was no answer: it is unknown what the leader has."""
         self._begin_again()
 
     def _begin_again(self) -> None:

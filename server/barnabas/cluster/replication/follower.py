@@ -58,7 +58,7 @@ def truncation(
 
 
 class OutOfRange(NamedTuple):
-    """Next step of a follower whose fetch offset the leader does not have: where to go on, and what is lost."""
+    """Next step of a follower with a fetch offset that the leader does not have: where to resume, and what is lost."""
 
     fetch_offset: int
     truncates_to: int | None
@@ -68,7 +68,7 @@ class OutOfRange(NamedTuple):
 
 
 def out_of_range(*, log_end_offset: int, leader_start_offset: int, leader_end_offset: int) -> OutOfRange:
-    """Return how a follower goes on after OFFSET_OUT_OF_RANGE.
+    """Return how a follower resumes after OFFSET_OUT_OF_RANGE.
 
     Its log is longer than the leader's after an unclean election, or so old that the leader has deleted what comes next.
     """
@@ -79,6 +79,6 @@ def out_of_range(*, log_end_offset: int, leader_start_offset: int, leader_end_of
     return OutOfRange(log_end_offset, truncates_to=None, restarts_at=None)
 
 
-def follower_high_watermark(leader_high_watermark: int, log_end_offset: int, known: int) -> int:
+def follower_high_watermark(leader_high_watermark: int, log_end_offset: int, high_watermark: int) -> int:
     """Return the follower's high watermark after a fetch: the leader's, as far as the log goes; it never goes back."""
-    return max(known, min(leader_high_watermark, log_end_offset))
+    return max(high_watermark, min(leader_high_watermark, log_end_offset))

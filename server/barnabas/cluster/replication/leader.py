@@ -175,7 +175,7 @@ class LeaderState:
 
         It stays where it is while fewer than `min_isr` replicas are in sync (KIP-966), and while an in-sync follower has
         not fetched in this epoch. A `live` follower outside of the ISR that has caught up within `lag_max_ms` holds it
-        too: it could never join a leader that goes on without it.
+        too: it could never join a leader that continues without it.
         """
         if not self.has_enough_in_sync(min_isr):
             return False

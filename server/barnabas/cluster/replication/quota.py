@@ -50,9 +50,9 @@ def throttled_partitions(replicas: Sequence[str], broker_id: int) -> frozenset[i
     """
     if EVERY_REPLICA in replicas:
         return None
-    found = set()
+    partitions = set()
     for item in replicas:
         named = _REPLICA.fullmatch(item.strip())
         if named is not None and int(named[2]) == broker_id:
-            found.add(int(named[1]))
-    return frozenset(found)
+            partitions.add(int(named[1]))
+    return frozenset(partitions)

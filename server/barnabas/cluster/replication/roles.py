@@ -1,7 +1,7 @@
 """Roles of a broker for a partition, and the steps from one to another. Pure.
 
 The rule: the metadata image alone decides on the role; the table of transitions says everything that follows from a
-change of it, so that nobody has to remember a step.
+change of it, so that no step can be forgotten.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Step(Enum):
     """Fetch from the leader of the image, after truncating where the logs diverge."""
     STOP_FETCHING = auto()
     CLOSE_WAITERS = auto()
-    """Wake whoever waits on this replica, with the error that a new request would meet."""
+    """Wake the waiters on this replica, with the error that a new request would get."""
     DELETE_LOG = auto()
 
 
@@ -75,21 +75,21 @@ def target_role(info: PartitionInfo | None, broker_id: int, *, is_log_available:
 
 
 def steps(
-    role: Role, target: Role, known: PartitionInfo | None = None, info: PartitionInfo | None = None
+    role: Role, target: Role, info_before: PartitionInfo | None = None, info: PartitionInfo | None = None
 ) -> tuple[Step, ...]:
-    """Return what to do so that a replica in `role`, which follows the state `known`, has `target` as `info` says."""
+    """Return what to do so that a replica in `role`, which follows the state `info_before`, has `target` as `info` says."""
     if role is not target or role in (Role.NONE, Role.OFFLINE):
         return TRANSITIONS[role, target]
-    assert known is not None
+    assert info_before is not None
     assert info is not None
-    is_new_epoch = info.leader_epoch != known.leader_epoch
+    is_new_epoch = info.leader_epoch != info_before.leader_epoch
     if role is Role.LEADER:
         return (Step.BEGIN_EPOCH, Step.UPDATE_ISR) if is_new_epoch else (Step.UPDATE_ISR,)
-    if is_new_epoch or info.leader != known.leader:
+    if is_new_epoch or info.leader != info_before.leader:
         return (Step.STOP_FETCHING, Step.START_FETCHING)
     return ()
 
 
-def is_stale(known: PartitionInfo, info: PartitionInfo) -> bool:
+def is_stale(info_before: PartitionInfo, info: PartitionInfo) -> bool:
     """Say whether `info` is older than what is known: epochs never go back."""
-    return (info.leader_epoch, info.partition_epoch) < (known.leader_epoch, known.partition_epoch)
+    return (info.leader_epoch, info.partition_epoch) < (info_before.leader_epoch, info_before.partition_epoch)

@@ -41,15 +41,15 @@ def path_of(pattern: ResourcePattern) -> str:
 
 def entries_of(pattern: ResourcePattern, data: bytes) -> tuple[list[AccessControlEntry], list[AclEntry]]:
     """Return the entries of a znode, and those that mean nothing here. Raises ZnodeError."""
-    found, unknown = [], []
-    for one in sorted(resources.decode_acls(path_of(pattern), data), key=_order):
-        operation = _OPERATIONS.get(one.operation.upper())
-        permission = _PERMISSIONS.get(one.permission.upper())
+    entries, unknown = [], []
+    for acl in sorted(resources.decode_acls(path_of(pattern), data), key=_order):
+        operation = _OPERATIONS.get(acl.operation.upper())
+        permission = _PERMISSIONS.get(acl.permission.upper())
         if operation is None or permission is None:
-            unknown.append(one)
+            unknown.append(acl)
         else:
-            found.append(AccessControlEntry(one.principal, one.host, operation, permission))
-    return found, unknown
+            entries.append(AccessControlEntry(acl.principal, acl.host, operation, permission))
+    return entries, unknown
 
 
 def _order(entry: AclEntry) -> tuple[str, str, str, str]:
@@ -58,11 +58,13 @@ def _order(entry: AclEntry) -> tuple[str, str, str, str]:
 
 def encode(entries: list[AccessControlEntry], unknown: list[AclEntry]) -> bytes:
     """Return what a znode with these entries holds."""
-    known = (
-        AclEntry(one.principal, one.host, pascal_case(one.operation.name), pascal_case(one.permission.name))
-        for one in entries
+    acl_entries = (
+        AclEntry(
+            entry.principal, entry.host, pascal_case(entry.operation.name), pascal_case(entry.permission.name)
+        )
+        for entry in entries
     )
-    return resources.encode_acls([*known, *unknown])
+    return resources.encode_acls([*acl_entries, *unknown])
 
 
 def updated(
@@ -96,7 +98,7 @@ def notification(pattern: ResourcePattern) -> tuple[str, bytes]:
 
 
 def notified(path: str, data: bytes) -> ResourcePattern:
-    """Return the pattern whose ACLs have changed. Raises ZnodeError."""
+    """Return the pattern with changed ACLs. Raises ZnodeError."""
     pattern, kind, name = resources.decode_acl_change(path, data)
     try:
         return ResourcePattern(ResourceType[kind], PatternType[pattern], name)
@@ -105,6 +107,6 @@ def notified(path: str, data: bytes) -> ResourcePattern:
 
 
 def patterns_below(path: str, names: list[str]) -> Iterator[ResourcePattern]:
-    """Return the patterns whose ACLs are in the children of one of TYPE_PATHS."""
+    """Return the patterns with ACLs in the children of one of TYPE_PATHS."""
     kind, pattern = TYPE_PATHS[path]
     return (ResourcePattern(kind, pattern, name) for name in names)

@@ -54,10 +54,10 @@ class AclsReader:
 
         Raises ZnodeError for one that cannot be read if `is_first`.
         """
-        wanted = list(dict.fromkeys(patterns))
+        distinct = list(dict.fromkeys(patterns))
         changes: list[Change] = []
-        found = await self._zookeeper.get_many([acl_znodes.path_of(one) for one in wanted])
-        for pattern, node in zip(wanted, found, strict=True):
+        nodes = await self._zookeeper.get_many([acl_znodes.path_of(one) for one in distinct])
+        for pattern, node in zip(distinct, nodes, strict=True):
             try:
                 entries, unknown = acl_znodes.entries_of(pattern, node[0]) if node is not None else ([], [])
             except ZnodeError as error:
@@ -65,19 +65,21 @@ class AclsReader:
                     raise
                 log.error("ACLs are left as they were: %s", error)
                 continue
-            for one in unknown:
+            for acl in unknown:
                 log.error(
-                    "an ACL of %s is left out, its operation or permission is not known: %s", pattern, one
+                    "an ACL of %s is left out, its operation or permission is not known: %s", pattern, acl
                 )
-            there, known = set(entries), list(image.acls.on(pattern))
-            changes += [AclRemoved(AclBinding(pattern, entry)) for entry in known if entry not in there]
-            before = set(known)
+            there, entries_before = set(entries), list(image.acls.on(pattern))
+            changes += [
+                AclRemoved(AclBinding(pattern, entry)) for entry in entries_before if entry not in there
+            ]
+            before = set(entries_before)
             changes += [AclAdded(AclBinding(pattern, entry)) for entry in entries if entry not in before]
             await self._budget.checkpoint()
         return changes
 
     async def notified(self, root: str, names: Sequence[str]) -> list[ResourcePattern]:
-        """Read notifications; returns the patterns whose ACLs have changed."""
+        """Read notifications; returns the patterns with changed ACLs."""
         patterns = []
         paths = [f"{root}/{name}" for name in names]
         for path, node in zip(paths, await self._zookeeper.get_many(paths), strict=True):

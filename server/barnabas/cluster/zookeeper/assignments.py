@@ -20,7 +20,7 @@ async def read_assignments(
 ) -> dict[str, TopicAssignment]:
     """Read what is assigned to these topics, by name; others may run between two of them.
 
-    A topic without a znode is left out, and so is one whose znode cannot be read, which is logged. Raises ZooKeeperError.
+    A topic without a znode is left out, and so is one with an unreadable znode, which is logged. Raises ZooKeeperError.
     """
     paths = [znodes.topic_path(topic) for topic in topics]
     nodes = await until_answered(zookeeper, lambda: zookeeper.get_many(paths))

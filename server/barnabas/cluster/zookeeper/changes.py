@@ -1,7 +1,7 @@
 """Changes that this broker makes in ZooKeeper: decided, written, and awaited in the image.
 
 The rule: a change is written on the condition that nothing it was decided on has changed; otherwise it is decided on
-again. Whoever waits may go away, what was decided is written all the same.
+again. A caller may stop waiting, what was decided is written all the same.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ PLACE = "ZooKeeper"
 APPLIED_AT_ONCE = 500
 """So many changes make a new image between two looks at the clock."""
 DELETION_SECONDS_MAX = 5.0
-"""So long a topic waits for the end of another one of its name, whose znodes outlive what brokers and clients see of it."""
+"""So long a topic waits for the end of another one of its name: its znodes outlive what brokers and clients see of it."""
 DELETION_LOOK_SECONDS = 0.01
 CONFLICTS_MAX = 3
-"""Nobody decides more often on what has not changed."""
+"""Changes are not decided more often on what has not changed."""
 
 
 class Publisher(ImageSource, Protocol):
@@ -78,19 +78,19 @@ class _Need:
     partitions: int
 
     def is_met(self, image: ClusterImage) -> bool:
-        known = image.topics.get(self.topic.name)
-        if known is None:
+        topic = image.topics.get(self.topic.name)
+        if topic is None:
             return not self.partitions
-        if not writes.is_same(known, self.topic):
+        if not writes.is_same(topic, self.topic):
             return True  # another one has its name now
-        return 0 < self.partitions <= len(known.partitions) and all(
-            info.leader >= 0 for info in known.partitions
+        return 0 < self.partitions <= len(topic.partitions) and all(
+            info.leader >= 0 for info in topic.partitions
         )
 
 
 @dataclass(slots=True, eq=False)
 class _PendingChange:
-    """A change that somebody waits for."""
+    """A change that a caller waits for."""
 
     decide: Decide
     done: trio.Event = field(default_factory=trio.Event)
@@ -144,7 +144,7 @@ class ChangeWriter:
         self._held.clear()
 
     def published(self, image: ClusterImage) -> None:
-        """Answer those whose changes the new image has."""
+        """Answer the callers of the changes that the new image has."""
         self._written.forget_known(image)
         unmet = []
         for pending in self._unmet:
@@ -244,18 +244,18 @@ class ChangeWriter:
             await trio.sleep(DELETION_LOOK_SECONDS)
             names = sorted(set().union(*self._held.values()))
             paths = [znodes.delete_topic_path(name) for name in names]
-            found = await until_answered(self._zookeeper, partial(self._zookeeper.get_many, paths))
-            left = {name for name, node in zip(names, found, strict=True) if node is not None}
+            nodes = await until_answered(self._zookeeper, partial(self._zookeeper.get_many, paths))
+            remaining = {name for name, node in zip(names, nodes, strict=True) if node is not None}
             now = trio.current_time()
             for pending, waited_for in tuple(self._held.items()):
-                if not waited_for & left or (pending.held_until or now) <= now:
+                if not waited_for & remaining or (pending.held_until or now) <= now:
                     del self._held[pending]
                     self._waiting.append(pending)
                     self._wanted.set()
         self._is_releasing = False
 
     async def _refuse(self, batch: Sequence[_PendingChange], error: Exception) -> None:
-        """Raise an error to whom it belongs: changes that are together because they came together are tried alone."""
+        """Raise an error for the change that caused it: changes that were batched as they came together are tried alone."""
         if len(batch) > 1:
             for pending in batch:
                 await self._carry_out([pending])
@@ -267,16 +267,16 @@ class ChangeWriter:
         """The image, with what this broker has written and what others have, as far as that is known."""
         if self._written.topics:
             names = list(self._written.topics)
-            found = await until_answered(
+            nodes = await until_answered(
                 self._zookeeper, lambda: self._zookeeper.get_many([znodes.topic_path(name) for name in names])
             )
-            for name, node in zip(names, found, strict=True):
+            for name, node in zip(names, nodes, strict=True):
                 if node is None:
                     self._written.topics.pop(name, None)
-        known = Truth()
-        known.add(self._written)
-        known.add(truth)
-        return self._publisher.image.apply(known.changes(self._publisher.image))
+        newest = Truth()
+        newest.add(self._written)
+        newest.add(truth)
+        return self._publisher.image.apply(newest.changes(self._publisher.image))
 
     async def _decide_all(self, batch: Sequence[_PendingChange], image: ClusterImage) -> list[_PendingChange]:
         """Let each decide on the image with what those before it have decided; returns those that did not refuse."""
@@ -309,9 +309,9 @@ class ChangeWriter:
                         needs[name] = replace(before, partitions=before.partitions + len(partitions))
                 case TopicDeleted(name):
                     before = needs.get(name)
-                    known = before.topic if before is not None else image.topics.get(name)
-                    if known is not None:
-                        needs[name] = _Need(known, 0)
+                    topic_now = before.topic if before is not None else image.topics.get(name)
+                    if topic_now is not None:
+                        needs[name] = _Need(topic_now, 0)
                 case _:
                     pass
             await self._budget.checkpoint()
@@ -328,8 +328,8 @@ class ChangeWriter:
         paths = list(named)
         is_retry = False
         while True:
-            found = await until_answered(self._zookeeper, lambda: self._zookeeper.get_many(paths))
-            plan = await self._plan(changes, base, dict(zip(paths, found, strict=True)))
+            nodes = await until_answered(self._zookeeper, lambda: self._zookeeper.get_many(paths))
+            plan = await self._plan(changes, base, dict(zip(paths, nodes, strict=True)))
             try:
                 for part in plan.parts:
                     await self._zookeeper.multi(part)
@@ -355,8 +355,8 @@ class ChangeWriter:
         for pattern in plan.changed_acls:
             await self._notify(*acl_znodes.notification(pattern))
 
-    async def _plan(self, changes: Sequence[Change], base: ClusterImage, found: writes.Found) -> writes.Plan:
-        planner = writes.Planner(base, found, self._broker_id, has_topic_ids=self._has_topic_ids)
+    async def _plan(self, changes: Sequence[Change], base: ClusterImage, nodes: writes.Found) -> writes.Plan:
+        planner = writes.Planner(base, nodes, self._broker_id, has_topic_ids=self._has_topic_ids)
         for change in changes:
             planner.add(change)
             await self._budget.checkpoint()
@@ -370,7 +370,7 @@ class ChangeWriter:
         )
 
     def _note_written(self, changes: Sequence[Change], new: ClusterImage) -> None:
-        """Remember topics that the controller will tell of: until then they are there for whoever decides."""
+        """Remember topics that the controller will tell of: until then decisions see them."""
         for change in changes:
             match change:
                 case TopicCreated(TopicInfo(name)) | PartitionsAdded(name):
@@ -402,9 +402,9 @@ class ChangeWriter:
                 ):
                     other.append(change)
                 case _:
-                    found = entity_settings.update(change, {})
-                    if found is not None:
-                        keys.append(found[0])
+                    setting = entity_settings.update(change, {})
+                    if setting is not None:
+                        keys.append(setting[0])
         while keys or other:
             try:
                 await self._publisher.publish_read(keys, other)

@@ -234,15 +234,15 @@ class ZooKeeperConnection(TrackedSession):
         full = self._settings.chroot + path
         request = packets.Create2(full, data, self._acl(path), flags)
         try:
-            made, stat = await self._ask(request, path)
+            created, stat = await self._ask(request, path)
         except NoNodeError:
             parent = path.rpartition("/")[0]
             if not parents or not parent:
                 raise
             with suppress(NodeExistsError):
                 await self.create(parent, parents=True)
-            made, stat = await self._ask(request, path)
-        return made.removeprefix(self._settings.chroot), stat_of(stat)
+            created, stat = await self._ask(request, path)
+        return created.removeprefix(self._settings.chroot), stat_of(stat)
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         """Return a znode's data."""
@@ -260,13 +260,13 @@ class ZooKeeperConnection(TrackedSession):
         if self._has_multi_read:
             parts = [full[at : at + READS_TOGETHER] for at in range(0, len(full), READS_TOGETHER)]
             try:
-                found = await self._ask_many([MultiRead(part) for part in parts], shown)
+                answers = await self._ask_many([MultiRead(part) for part in parts], shown)
             except ZooKeeperError as error:
                 if not isinstance(error.__cause__, kazoo_errors.UnimplementedError):
                     raise
                 self._has_multi_read = False  # before 3.6
             else:
-                return [one for part in found for one in part]
+                return [one for part in answers for one in part]
         singles = await self._ask_many([packets.GetData(path, None) for path in full], shown)
         return [None if one is None else (one[0] or b"", stat_of(one[1])) for one in singles]
 

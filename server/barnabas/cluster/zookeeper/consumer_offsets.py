@@ -1,7 +1,7 @@
 """Offsets that consumers before 0.9, and OffsetCommit and OffsetFetch v0, keep in ZooKeeper.
 
-The rule: an offset is a znode of its own, `/consumers/<group>/offsets/<topic>/<partition>`, that whoever comes last has
-written; nobody checks who is a member.
+The rule: an offset is a znode of its own, `/consumers/<group>/offsets/<topic>/<partition>`, written by
+the last to commit; membership is not checked.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ZooKeeperConsumerOffsets:
         except NoNodeError:
             try:
                 await self._zookeeper.create(path, data, parents=True)
-            except NodeExistsError:  # somebody else was quicker
+            except NodeExistsError:  # another writer was quicker
                 await self._zookeeper.set(path, data)
 
     async def fetch(
@@ -64,14 +64,14 @@ class ZooKeeperConsumerOffsets:
     ) -> dict[TopicPartition, int]:
         """Return the offsets of a group that are kept. Raises RequestError."""
         _check(group)
-        wanted = list(topic_partitions)
-        paths = [offset_path(group, *topic_partition) for topic_partition in wanted]
+        asked = list(topic_partitions)
+        paths = [offset_path(group, *topic_partition) for topic_partition in asked]
         try:
-            found = await self._zookeeper.get_many(paths)
+            nodes = await self._zookeeper.get_many(paths)
         except ZooKeeperError as error:
             raise _as_answer(error) from error
         offsets: dict[TopicPartition, int] = {}
-        for topic_partition, path, znode in zip(wanted, paths, found, strict=True):
+        for topic_partition, path, znode in zip(asked, paths, nodes, strict=True):
             if znode is not None:
                 try:
                     offsets[topic_partition] = decode_offset(path, znode[0])

@@ -25,7 +25,7 @@ USER_CLIENTS: Final = f"/{resources.CLIENTS}/"
 """Stands between a user and a client id of that user."""
 
 _DEFAULT_AS_A_NAME = "%3Cdefault%3E"
-"""The znode of a user who is called as the znode for all users is."""
+"""The znode of a user with the name of the znode for all users."""
 
 _READABLE = scram.to_text(scram.ScramCredential(b"", b"", b"", 0))
 
@@ -44,7 +44,7 @@ def key_of_quotas(entity: QuotaEntity) -> ResourceKey:
 
 
 def quota_entity(key: ResourceKey) -> QuotaEntity | None:
-    """Return the entity whose quotas a znode has, None for a name that is none."""
+    """Return the entity of the quotas in a znode, None for a name that is none."""
     kind, name = key
     if kind == IPS:
         return QuotaEntity(ip=_entity_name(name))
@@ -62,7 +62,7 @@ def key_of_user(user: str) -> ResourceKey:
 
 
 def user_of(key: ResourceKey) -> str | None:
-    """Return the user whose credentials a znode has; None for one without, as that of all users."""
+    """Return the user of the credentials in a znode; None for one without, as that of all users."""
     kind, name = key
     if kind != USERS or "/" in name or name == resources.DEFAULT:
         return None
@@ -141,15 +141,15 @@ def update(change: Change, settings: Mapping[str, str]) -> tuple[ResourceKey, Up
     """
     if isinstance(change, ClientQuotaChanged):
         entity, quotas = change.entity, dict(change.quotas)
-        wanted: dict[str, str | None] = {}
+        limits: dict[str, str | None] = {}
         for name in entity.known_quotas:
             value = quotas.get(name)
-            wanted[name] = None if value is None else number_text(name, value)
+            limits[name] = None if value is None else number_text(name, value)
         same = dict(_quotas(entity, settings))
         for name, value in quotas.items():
             if same.get(name) == value:
-                wanted[name] = settings[name]
-        return key_of_quotas(entity), wanted
+                limits[name] = settings[name]
+        return key_of_quotas(entity), limits
     if isinstance(change, ScramCredentialChanged):
         credential = change.credential
         text = scram.to_text(credential) if credential is not None else None

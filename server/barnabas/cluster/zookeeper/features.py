@@ -1,6 +1,6 @@
-"""The cluster's features in ZooKeeper (KIP-584): at which levels they are finalized, and who supports which.
+"""The cluster's features in ZooKeeper (KIP-584): their finalized levels, and the levels that each broker supports.
 
-The rule: `/feature` is the truth, written on the condition of its version; the image follows it, whoever has written it.
+The rule: `/feature` is the truth, written on the condition of its version; the image follows it, whatever its writer.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class ZooKeeperFeatures:
                 await self._zookeeper.exists(resources.FEATURE, watch)
             return {}, NO_EPOCH
         try:
-            found = resources.decode_features(data)
+            features = resources.decode_features(data)
         except ZnodeError as error:
             log.error("features are off: %s", error)
             return {}, NO_EPOCH
-        return (dict(found.levels), stat.version) if found.is_enabled else ({}, NO_EPOCH)
+        return (dict(features.levels), stat.version) if features.is_enabled else ({}, NO_EPOCH)
 
     async def run(self) -> None:
         """Follow the znode until cancelled."""
@@ -99,9 +99,9 @@ class ZooKeeperFeatures:
 
     async def _supported(self) -> dict[int, Mapping[str, tuple[int, int]]]:
         names = await self._zookeeper.children(znodes.BROKER_IDS)
-        found = await self._zookeeper.get_many([znodes.broker_path(int(name)) for name in names])
+        nodes = await self._zookeeper.get_many([znodes.broker_path(int(name)) for name in names])
         support: dict[int, Mapping[str, tuple[int, int]]] = {}
-        for name, znode in zip(names, found, strict=True):
+        for name, znode in zip(names, nodes, strict=True):
             if znode is not None:
                 try:
                     support[int(name)] = znodes.decode_broker(int(name), znode[0]).features
@@ -126,7 +126,7 @@ class ZooKeeperFeatures:
                 try:
                     await self._put(data, version)
                 except (BadVersionError, NodeExistsError, NoNodeError):
-                    continue  # somebody else was quicker
+                    continue  # another writer was quicker
             await self.read()
             return
 

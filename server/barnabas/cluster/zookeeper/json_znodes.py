@@ -46,7 +46,7 @@ def read(path: str, data: bytes) -> Fields:
 
 
 class Fields:
-    """A JSON object of a znode, whose fields are read by their types."""
+    """A JSON object of a znode, with fields that are read by their types."""
 
     __slots__ = ("_data", "_value", "path")
 
@@ -69,43 +69,43 @@ class Fields:
 
     def wrong(self, name: str, expected: str) -> ZnodeError:
         """The error for a field that is not what is expected."""
-        found = self._value.get(name)
-        if found is None:
+        value = self._value.get(name)
+        if value is None:
             return self._error(f'"{name}" is missing')
-        shown = "" if is_secret(self.path) else f", not {found!r:.80}"
+        shown = "" if is_secret(self.path) else f", not {value!r:.80}"
         return self._error(f'"{name}" must be {expected}{shown}')
 
     def integer(self, name: str, default: int | None = None) -> int:
         """An integer, also if it is written as text, as some versions do."""
-        found = self._value.get(name)
-        if found is None and default is not None:
+        value = self._value.get(name)
+        if value is None and default is not None:
             return default
-        if isinstance(found, str) and found.lstrip("-").isdecimal() and found.isascii() and len(found) < 20:
-            found = int(found)
-        if not isinstance(found, int) or isinstance(found, bool) or not -(2**63) <= found < 2**63:
+        if isinstance(value, str) and value.lstrip("-").isdecimal() and value.isascii() and len(value) < 20:
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
             raise self.wrong(name, "an integer")
-        return found
+        return value
 
     def int32(self, name: str, default: int | None = None) -> int:
         """An integer of 32 bits."""
-        found = self.integer(name, default)
-        if not -INT32_MAX - 1 <= found <= INT32_MAX:
+        value = self.integer(name, default)
+        if not -INT32_MAX - 1 <= value <= INT32_MAX:
             raise self.wrong(name, "an integer of 32 bits")
-        return found
+        return value
 
     def version(self, latest: int, *, is_strict: bool = False) -> int:
         """The version of the layout, at least 1. One above `latest` is read as that one, unless `is_strict`."""
-        found = self.int32("version")
-        if found < 1 or (is_strict and found > latest):
+        version = self.int32("version")
+        if version < 1 or (is_strict and version > latest):
             raise self.wrong("version", f"from 1 to {latest}")
-        return found
+        return version
 
     def text(self, name: str, default: str | None = None) -> str:
         """A text."""
-        found = self._value.get(name, default)
-        if not isinstance(found, str):
+        value = self._value.get(name, default)
+        if not isinstance(value, str):
             raise self.wrong(name, "a text")
-        return found
+        return value
 
     def optional_text(self, name: str) -> str | None:
         """A text, None if there is none."""
@@ -113,30 +113,31 @@ class Fields:
 
     def ids(self, name: str) -> tuple[int, ...]:
         """A list of broker ids."""
-        found = self._value.get(name)
-        if not isinstance(found, list) or not all(
-            isinstance(one, int) and not isinstance(one, bool) and -1 <= one <= INT32_MAX for one in found
+        value = self._value.get(name)
+        if not isinstance(value, list) or not all(
+            isinstance(broker_id, int) and not isinstance(broker_id, bool) and -1 <= broker_id <= INT32_MAX
+            for broker_id in value
         ):
             raise self.wrong(name, "a list of broker ids")
-        return tuple(found)
+        return tuple(value)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts."""
-        found = self._value.get(name)
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        value = self._value.get(name)
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise self.wrong(name, "a list of texts")
-        return tuple(found)
+        return tuple(value)
 
     def object(self, name: str) -> Fields:
         """An object; an empty one if there is none."""
-        found = self._value.get(name)
-        if not isinstance(found, dict | None):
+        value = self._value.get(name)
+        if not isinstance(value, dict | None):
             raise self.wrong(name, "an object")
-        return Fields(self.path, found or {}, self._data)
+        return Fields(self.path, value or {}, self._data)
 
     def objects(self, name: str) -> list[Fields]:
         """A list of objects."""
-        found = self._value.get(name)
-        if not isinstance(found, list):
+        value = self._value.get(name)
+        if not isinstance(value, list):
             raise self.wrong(name, "a list")
-        return [Fields(self.path, one, self._data) for one in found]
+        return [Fields(self.path, one, self._data) for one in value]

@@ -1,11 +1,12 @@
-"""Elections that a broker misses while ZooKeeper alone is out of its reach: it asks the other brokers who leads.
+"""Elections that a broker misses while ZooKeeper alone is out of its reach: it asks the other brokers for the leaders.
 
-The controller sends nothing more to a broker whose session has ended, so that a broker which is cut off from ZooKeeper, and
-not from its clients, would go on to lead: producers with acks=all would wait for replicas that follow somebody else, until
-their requests time out. What other brokers say can be believed, as nobody but a controller makes a higher leader epoch.
+The controller sends nothing more to a broker after its session has ended, so that a broker which is cut off from
+ZooKeeper, and not from its clients, would continue to lead: producers with acks=all would wait for replicas that follow
+another leader, until their requests time out. Other brokers can be believed, as only a controller makes a higher leader
+epoch.
 
 The rule: only a higher leader epoch changes anything, and only for partitions that this broker believes to lead. Nothing is
-asked while ZooKeeper is connected, and nobody stops to lead because ZooKeeper alone is gone, as in Apache Kafka.
+asked while ZooKeeper is connected, and no broker stops leading because ZooKeeper alone is gone, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class MissedElections:
     def _session_is(self, state: SessionState) -> None:
         if state is not SessionState.CONNECTED:
             self._disconnected.set()
-        elif self._disconnected.is_set():  # else somebody may be waiting for this one
+        elif self._disconnected.is_set():  # else a task may be waiting for this one
             self._disconnected = trio.Event()
 
     async def run(self) -> None:
@@ -70,7 +71,7 @@ class MissedElections:
                 try:
                     await self._ask(self._next_broker())
                 except PeerUnavailableError as error:
-                    log.debug("it is not known who leads: %s", error)
+                    log.debug("the leaders are not known: %s", error)
                 except StorageError as error:
                     log.debug("the store is closed: %s", error)
                     return
@@ -106,12 +107,12 @@ class MissedElections:
 
     async def _topics_led(self) -> list[str]:
         """Return the topics of which this broker believes to lead partitions that others have replicas of."""
-        found = []
+        topics = []
         for name, topic in self._store.image.topics.items():
             if any(one.leader == self._broker_id and len(one.replicas) > 1 for one in topic.partitions):
-                found.append(name)
+                topics.append(name)
             await self._budget.checkpoint()
-        return found
+        return topics
 
     async def _take_over(self, other: int, response: MetadataResponse) -> None:
         changes: list[Change] = []
@@ -137,12 +138,14 @@ def later_leaders(image: ClusterImage, response: MetadataResponse, broker_id: in
     """
     changes: list[Change] = []
     for topic in response.topics:
-        known = image.topics.get(topic.name or "")
-        if known is None or (NO_TOPIC_ID not in (known.id, topic.topic_id) and known.id != topic.topic_id):
+        topic_before = image.topics.get(topic.name or "")
+        if topic_before is None or (
+            NO_TOPIC_ID not in (topic_before.id, topic.topic_id) and topic_before.id != topic.topic_id
+        ):
             continue
         for partition in topic.partitions:
             index = partition.partition_index
-            before = known.partitions[index] if index < len(known.partitions) else None
+            before = topic_before.partitions[index] if index < len(topic_before.partitions) else None
             if (
                 before is None
                 or before.leader != broker_id
@@ -156,5 +159,5 @@ def later_leaders(image: ClusterImage, response: MetadataResponse, broker_id: in
                 leader_epoch=partition.leader_epoch,
                 partition_epoch=NO_EPOCH,
             )
-            changes.append(PartitionChanged(known.name, index, now))
+            changes.append(PartitionChanged(topic_before.name, index, now))
     return changes

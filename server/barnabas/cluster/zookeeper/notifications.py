@@ -1,4 +1,4 @@
-"""Notifications of Kafka's brokers to each other: numbered znodes below one znode, whose data says what has changed.
+"""Notifications of Kafka's brokers to each other: numbered znodes below one znode; their data says what has changed.
 
 The rule: in each connection all is read once, and afterwards what is notified of; nothing is missed that was notified
 of while there was no connection. Old notifications are removed, as by Kafka's brokers.
@@ -91,7 +91,7 @@ class Notifications:
                 await self._read_named(new)
 
     async def _remove_old(self, names: Sequence[str]) -> None:
-        """Remove the notifications that everybody has seen by now."""
+        """Remove the notifications that all brokers have seen by now."""
         now_ms = self._clock_ms()
         paths = [f"{self._root}/{name}" for name in names]
         for path, node in zip(paths, await self._zookeeper.get_many(paths), strict=True):

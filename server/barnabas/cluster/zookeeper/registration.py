@@ -1,6 +1,6 @@
 """A broker's registration in ZooKeeper: its id, its ephemeral znode, its epoch.
 
-The rule: a broker has its id for as long as its session lives, and nobody else has it meanwhile. Each registration
+The rule: a broker has its id for as long as its session lives, and no other broker has it meanwhile. Each registration
 has a new epoch, the czxid of the znode (KIP-380).
 """
 
@@ -117,7 +117,7 @@ class Registration:
         return stat.created
 
     async def wait_until_free(self) -> None:
-        """Wait until nobody has this broker's id. Raises IdTakenError, ZooKeeperError."""
+        """Wait until this broker's id is free. Raises IdTakenError, ZooKeeperError."""
         path = znodes.broker_path(self._broker_id)
         deadline = trio.current_time() + self._wait_seconds
         while await until_answered(self._zookeeper, lambda: self._zookeeper.exists(path)) is not None:
@@ -131,7 +131,7 @@ class Registration:
                 continue
 
     async def _try(self, path: str, deadline: float) -> Stat | None:
-        """Make the znode; None if whoever has it may be gone by now."""
+        """Make the znode; None if its owner may be gone by now."""
         try:
             _, stat = await self._zookeeper.create(path, self._data, ephemeral=True)
         except NodeExistsError:
@@ -145,7 +145,7 @@ class Registration:
             return None
         data, stat = await self._zookeeper.get(path)
         if stat.ephemeral_owner == self._zookeeper.session_id:
-            return stat  # made by a request whose answer was lost
+            return stat  # made by a request with an answer that was lost
         if stat.ephemeral_owner in self._own_sessions:
             await self._zookeeper.delete(path)  # of a session of ours that has ended (KAFKA-7165)
             return None
@@ -178,8 +178,10 @@ class Registration:
         )
 
 
-def _share_address(one: BrokerRegistration, other: BrokerRegistration) -> bool:
-    return bool({(e.host, e.port) for e in one.endpoints} & {(e.host, e.port) for e in other.endpoints})
+def _share_address(registration: BrokerRegistration, other: BrokerRegistration) -> bool:
+    return bool(
+        {(e.host, e.port) for e in registration.endpoints} & {(e.host, e.port) for e in other.endpoints}
+    )
 
 
 def _addresses(broker: BrokerRegistration) -> str:

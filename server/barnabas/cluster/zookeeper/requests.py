@@ -164,7 +164,7 @@ class WatchCall:
 
 def soon(token: trio.lowlevel.TrioToken, act: Callable[..., object], *arguments: object) -> None:
     """Have something called in the event loop, in the order of these calls."""
-    with suppress(trio.RunFinishedError):  # nobody is there any more
+    with suppress(trio.RunFinishedError):  # the event loop has ended
         token.run_sync_soon(act, *arguments)
 
 
@@ -354,7 +354,7 @@ class Result:
 
 
 class Pending:
-    """Somebody in the event loop who waits for an answer."""
+    """A task in the event loop that waits for an answer."""
 
     __slots__ = ("_token", "answered", "error", "result")
 
@@ -369,7 +369,7 @@ class Pending:
         soon(self._token, self.finish, result, error)
 
     def finish(self, result: Any, error: BaseException | None) -> None:
-        """Wake who waits, in the event loop; what comes second is left out."""
+        """Wake the waiting task, in the event loop; a second answer is left out."""
         if not self.answered.is_set():
             self.result, self.error = result, error
             self.answered.set()

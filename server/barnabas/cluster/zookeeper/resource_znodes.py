@@ -55,12 +55,12 @@ PERSISTENT = (
 """Each broker makes those of them that are missing.
 
 Not that of producer ids: Apache Kafka makes it without data, which is not the same as empty data, and does not start where
-it is empty. Whoever allocates the first ids makes it.
+it is empty. The broker that allocates the first ids makes it.
 """
 
 
 def is_sensitive(path: str) -> bool:
-    """Say whether a znode has secrets: then nobody else may read it, if there are ACLs at all."""
+    """Say whether a znode has secrets: then no other user may read it, if there are ACLs at all."""
     return is_secret(path)
 
 
@@ -111,7 +111,7 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 def decode_config_change(name: str, data: bytes) -> tuple[str, str]:
-    """Type and name of the entity whose settings have changed; `name` is the child of CONFIG_CHANGES.
+    """Type and name of the entity with changed settings; `name` is the child of CONFIG_CHANGES.
 
     Version 2, version 1 (Kafka 0.9), and a topic's name as JSON text (0.8).
     """
@@ -130,7 +130,7 @@ def decode_config_change(name: str, data: bytes) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AclEntry:
-    """Entry of an ACL: who may, or may not, do what; as texts of Kafka's: `User:alice`, `*`, `Read`, `Allow`."""
+    """Entry of an ACL: principal, host, operation, permission; as texts of Kafka's: `User:alice`, `*`, `Read`, `Allow`."""
 
     principal: str
     host: str
@@ -148,12 +148,12 @@ def encode_acls(entries: Iterable[AclEntry]) -> bytes:
     """The JSON of a resource's ACLs."""
     acls = [
         {
-            "principal": one.principal,
-            "permissionType": one.permission,
-            "operation": one.operation,
-            "host": one.host,
+            "principal": entry.principal,
+            "permissionType": entry.permission,
+            "operation": entry.operation,
+            "host": entry.host,
         }
-        for one in entries
+        for entry in entries
     ]
     return encode({"version": 1, "acls": acls})
 
@@ -165,8 +165,8 @@ def decode_acls(path: str, data: bytes) -> frozenset[AclEntry]:
     fields = read(path, data)
     fields.version(1, is_strict=True)
     return frozenset(
-        AclEntry(one.text("principal"), one.text("host"), one.text("operation"), one.text("permissionType"))
-        for one in fields.objects("acls")
+        AclEntry(acl.text("principal"), acl.text("host"), acl.text("operation"), acl.text("permissionType"))
+        for acl in fields.objects("acls")
     )
 
 
@@ -180,7 +180,7 @@ def encode_acl_change(pattern: str, resource_type: str, name: str) -> bytes:
 
 
 def decode_acl_change(path: str, data: bytes) -> tuple[str, str, str]:
-    """Pattern, resource type (both in capitals) and name of the resource whose ACLs have changed."""
+    """Pattern, resource type (both in capitals) and name of the resource with changed ACLs."""
     if not path.startswith(EXTENDED_ACL_CHANGES):
         kind, colon, name = data.decode(errors="replace").partition(":")
         if not colon:
@@ -215,8 +215,8 @@ def decode_features(data: bytes) -> FinalizedFeatures:
     status = fields.int32("status")
     if status not in (0, 1):
         raise fields.wrong("status", "0 or 1")
-    found = fields.object("features")
-    levels = {name: _level(found.object(name)) for name in found.names()}
+    features = fields.object("features")
+    levels = {name: _level(features.object(name)) for name in features.names()}
     return FinalizedFeatures(status == 1, levels)
 
 

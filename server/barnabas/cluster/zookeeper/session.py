@@ -1,4 +1,4 @@
-"""A session with ZooKeeper, as everybody but its implementations sees it.
+"""A session with ZooKeeper, as its users see it.
 
 The rule: this is all that the broker wants of ZooKeeper. One implementation speaks with servers, one is simulated; both
 call watches in the event loop's thread, each once.
@@ -30,7 +30,7 @@ class NodeExistsError(ZooKeeperError):
 
 
 class BadVersionError(ZooKeeperError):
-    """The znode has another version than the one expected: somebody else was quicker."""
+    """The znode has another version than the one expected: another writer was quicker."""
 
 
 class NotEmptyError(ZooKeeperError):
@@ -54,7 +54,7 @@ class SessionState(Enum):
 
     CONNECTED = auto()
     DISCONNECTED = auto()
-    """No server can be reached; the session goes on if one is found in time."""
+    """No server can be reached; the session continues if one is found in time."""
     EXPIRED = auto()
     """All ephemeral znodes are gone. CONNECTED follows, with a new session."""
 

@@ -32,7 +32,7 @@ FOLLOWED = (
     resources.TOPICS, resources.BROKERS, resources.CLIENT_METRICS, resources.GROUPS,
     *entity_settings.ENTITY_TYPES.values(),
 )  # fmt: skip
-"""Types of entities whose settings are in the image."""
+"""Types of entities with settings in the image."""
 
 _KINDS = {TOPIC: "topic", BROKER: "broker", GROUP: "group"}
 
@@ -62,17 +62,17 @@ class SettingsReader:
                 await self._budget.checkpoint()
         keys += await self._clients_of_users([key for key in keys if key[0] == entity_settings.USERS])
         there = set(keys)
-        known = (*image.configs, *entity_settings.known(image))
-        return await self.read(image, [*keys, *(key for key in known if key not in there)], is_first=is_first)
+        known_keys = (*image.configs, *entity_settings.known(image))
+        return await self.read(
+            image, [*keys, *(key for key in known_keys if key not in there)], is_first=is_first
+        )
 
     async def _clients_of_users(self, users: Sequence[ResourceKey]) -> list[ResourceKey]:
         """Return the keys of what is set for a user's client ids."""
         paths = [resources.config_path(*entity_of(key)) for key in users]
         keys = []
-        for (kind, user), path, found in zip(
-            users, paths, await self._zookeeper.get_many(paths), strict=True
-        ):
-            if found is None or not found[1].children:
+        for (kind, user), path, node in zip(users, paths, await self._zookeeper.get_many(paths), strict=True):
+            if node is None or not node[1].children:
                 continue
             try:
                 names = await self._zookeeper.children(f"{path}/{resources.CLIENTS}")
@@ -87,12 +87,12 @@ class SettingsReader:
         self, image: ClusterImage, keys: Iterable[ResourceKey], *, is_first: bool = False
     ) -> list[Change]:
         """Read the settings of these resources; returns those that differ from the image's. Raises as `read_all`."""
-        wanted = list(dict.fromkeys(keys))
-        paths = [resources.config_path(*entity_of(key)) for key in wanted]
+        distinct = list(dict.fromkeys(keys))
+        paths = [resources.config_path(*entity_of(key)) for key in distinct]
         changes: list[Change] = []
-        for key, path, found in zip(wanted, paths, await self._zookeeper.get_many(paths), strict=True):
+        for key, path, node in zip(distinct, paths, await self._zookeeper.get_many(paths), strict=True):
             try:
-                settings = resources.decode_config(path, found[0]) if found is not None else {}
+                settings = resources.decode_config(path, node[0]) if node is not None else {}
             except ZnodeError as error:
                 log.error("settings are left as they were: %s", error)
                 continue
@@ -107,10 +107,10 @@ class SettingsReader:
         return changes
 
     async def notified(self, names: Sequence[str]) -> list[ResourceKey]:
-        """Read notifications; returns the resources whose settings have changed."""
+        """Read notifications; returns the resources with changed settings."""
         keys = []
-        found = await self._zookeeper.get_many([f"{resources.CONFIG_CHANGES}/{name}" for name in names])
-        for name, node in zip(names, found, strict=True):
+        nodes = await self._zookeeper.get_many([f"{resources.CONFIG_CHANGES}/{name}" for name in names])
+        for name, node in zip(names, nodes, strict=True):
             if node is None:
                 continue
             try:
@@ -131,19 +131,19 @@ def _row(kind: int, name: str) -> Setting[Any] | None:
     if kind == GROUP:
         bounded = group_settings.rows().get(name)
         return bounded.setting if bounded is not None else None
-    known = tables.find(name) if kind == BROKER else None
-    return known if known is not None and known.dynamic else None
+    setting = tables.find(name) if kind == BROKER else None
+    return setting if setting is not None and setting.dynamic else None
 
 
 def _readable(
-    path: str, key: ResourceKey, found: Mapping[str, str], before: Mapping[str, str], *, is_first: bool
+    path: str, key: ResourceKey, texts: Mapping[str, str], before: Mapping[str, str], *, is_first: bool
 ) -> dict[str, str]:
     """Return the settings of a resource, in place of those that cannot have their value what they were before.
 
-    Somebody has written them past all brokers, which would have refused them. Raises ZnodeError as `read_all`.
+    They were written past all brokers, which would have refused them. Raises ZnodeError as `read_all`.
     """
-    settings = dict(found)
-    for name, text in found.items():
+    settings = dict(texts)
+    for name, text in texts.items():
         row = _row(key[0], name)
         if row is None:
             continue

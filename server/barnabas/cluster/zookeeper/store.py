@@ -84,7 +84,7 @@ class ZooKeeperStore:
         self._acls = AclsReader(zookeeper, self._budget)
         self._has_tokens, self._has_acls = has_tokens, has_acls
         self.image = ClusterImage("")
-        """The newest image whose subscribers are ready for it."""
+        """The newest image for which the subscribers are ready."""
         self._subscribers: list[Subscriber] = []
         self._publishing = trio.Lock()
         self._writer = ChangeWriter(zookeeper, broker_id, self, self._budget, has_topic_ids=has_topic_ids)
@@ -220,8 +220,10 @@ class ZooKeeperStore:
             await self.follow(self._own_epoch)
 
     def _own_epoch(self, image: ClusterImage) -> list[Change]:
-        known = image.brokers.get(self._broker_id)
-        return [BrokerRegistered(known._replace(epoch=self.broker_epoch))] if known is not None else []
+        registered = image.brokers.get(self._broker_id)
+        return (
+            [BrokerRegistered(registered._replace(epoch=self.broker_epoch))] if registered is not None else []
+        )
 
     async def report_log_dir_failure(self) -> None:
         """Tell the controller that a log dir of this broker has failed. Raises ZooKeeperError."""
@@ -273,8 +275,8 @@ class ZooKeeperStore:
     async def publish(self, decide: Decide) -> ClusterImage:
         """Publish the changes that `decide` says of the newest image, and return the image with them.
 
-        Nothing is written to ZooKeeper. Topics that are new get their settings, which are read first. Whoever is
-        cancelled while subscribers follow waits for their end. Raises StorageError once it is closed.
+        Nothing is written to ZooKeeper. Topics that are new get their settings, which are read first. A caller that
+        is cancelled while subscribers follow waits for their end. Raises StorageError once it is closed.
         """
         async with self._publishing:
             changes = [self._with_epoch(change) for change in await decided(self._budget, decide, self.image)]
@@ -295,7 +297,7 @@ class ZooKeeperStore:
 
         LeaderAndIsr is the first to name a topic, and has only partitions with replicas here; UpdateMetadata has all. Until
         it comes, clients and coordinators would see a topic with fewer partitions: clients take the others for deleted, and
-        brokers would not agree on who coordinates an id, which is a hash over the number of partitions.
+        brokers would not agree on the coordinator of an id, which is a hash over the number of partitions.
         """
         names = list(dict.fromkeys([name for name in map(_grown, changes) if name is not None]))
         if not names:
@@ -311,16 +313,16 @@ class ZooKeeperStore:
         keys = [(TOPIC, name) for name in topics]
         nothing = ClusterImage("")
         try:
-            found = await until_answered(self._zookeeper, lambda: self._settings.read(nothing, keys))
+            changes = await until_answered(self._zookeeper, lambda: self._settings.read(nothing, keys))
         except ZooKeeperError as error:
             raise closed() if self._is_closed else StorageError(PLACE, error) from error
-        there = {change.resource_name for change in found if isinstance(change, ConfigChanged)}
+        there = {change.resource_name for change in changes if isinstance(change, ConfigChanged)}
         stale = [
             ConfigChanged(TOPIC, name, ())
             for name in topics
             if name not in there and self.image.settings_of(TOPIC, name)
         ]
-        return [*found, *stale]
+        return [*changes, *stale]
 
     async def _publish(self, changes: Sequence[Change]) -> None:
         """Let all subscribers follow these changes. The caller has the lock."""

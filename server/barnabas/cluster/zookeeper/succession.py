@@ -1,6 +1,6 @@
 """Waiting, in a broker that was not stopped cleanly, until others have taken over what it had in sync.
 
-The rule: whoever may have lost the end of a log must not lead it, nor count as in sync, while somebody lives who has
+The rule: a broker that may have lost the end of a log must not lead it, nor count as in sync, while one lives that has
 all of it. The controller sees to that when it notices that a broker was gone; where a broker is back before a controller
 has looked, it notices nothing. So the broker comes back only when it is in no ISR with others that live.
 """
@@ -34,8 +34,8 @@ async def wait_for_successors(
 ) -> bool:
     """Wait until this broker, which is not registered, is in no ISR with others that live; says whether it came to that.
 
-    What its log dirs hold does not matter: they may have lost all of it. Where nobody else of an ISR is registered,
-    nobody can take over. Raises ZooKeeperError.
+    What its log dirs hold does not matter: they may have lost all of it. Where no other broker of an ISR is registered,
+    none can take over. Raises ZooKeeperError.
     """
     with trio.move_on_after(wait_seconds):
         partitions = await _assigned(zookeeper, broker_id, budget)
@@ -43,7 +43,7 @@ async def wait_for_successors(
             await trio.sleep(POLL_SECONDS)
         return True
     log.warning(
-        "nobody has taken over from this broker, which was not stopped cleanly, within %d s: what it had written, and a "
+        "no broker has taken over from this one, which was not stopped cleanly, within %d s: what it had written, and a "
         "power cut has taken back, is lost if it leads again", wait_seconds,
     )  # fmt: skip
     return False
@@ -73,13 +73,13 @@ async def _is_needed(zookeeper: ZooKeeper, broker_id: int, partitions: Sequence[
     if not others:
         return False
     paths = [znodes.state_path(*partition) for partition in partitions]
-    for partition, found in zip(
+    for partition, node in zip(
         partitions, await until_answered(zookeeper, lambda: zookeeper.get_many(paths)), strict=True
     ):
-        if found is None:
+        if node is None:
             continue
         try:
-            state = znodes.decode_state(*partition, found[0])
+            state = znodes.decode_state(*partition, node[0])
         except ZnodeError as error:
             log.error("%s", error)
             continue

@@ -39,13 +39,13 @@ class TokensReader:
 
     async def read(self, image: ClusterImage, ids: Iterable[str]) -> list[Change]:
         """Read these tokens; returns the changes that make the image have the same."""
-        wanted = list(dict.fromkeys(ids))
+        distinct = list(dict.fromkeys(ids))
         changes: list[Change] = []
-        found = await self._zookeeper.get_many([resources.token_path(one) for one in wanted])
-        for token_id, node in zip(wanted, found, strict=True):
-            known = image.tokens.get(token_id)
+        nodes = await self._zookeeper.get_many([resources.token_path(one) for one in distinct])
+        for token_id, node in zip(distinct, nodes, strict=True):
+            token_before = image.tokens.get(token_id)
             if node is None:
-                if known is not None:
+                if token_before is not None:
                     changes.append(DelegationTokenRemoved(token_id))
                 continue
             try:
@@ -53,12 +53,12 @@ class TokensReader:
             except ZnodeError as error:
                 log.error("a delegation token is left as it was: %s", error)
                 continue
-            if token != known:
+            if token != token_before:
                 changes.append(DelegationTokenChanged(token))
             await self._budget.checkpoint()
         return changes
 
     async def notified(self, names: Sequence[str]) -> list[str]:
         """Read notifications; returns the ids of the tokens that have changed."""
-        found = await self._zookeeper.get_many([f"{resources.TOKEN_CHANGES}/{name}" for name in names])
-        return [node[0].decode(errors="replace") for node in found if node is not None]
+        nodes = await self._zookeeper.get_many([f"{resources.TOKEN_CHANGES}/{name}" for name in names])
+        return [node[0].decode(errors="replace") for node in nodes if node is not None]

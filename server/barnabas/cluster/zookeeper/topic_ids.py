@@ -1,7 +1,7 @@
-"""Topic ids that are lost in ZooKeeper, and written back by whoever knows them.
+"""Topic ids that are lost in ZooKeeper, and written back by brokers that know them.
 
 The rule: only what is missing is written. Tools and controllers before Kafka 2.8 write a topic's znode without its id
-(KIP-516); a topic that was given another one would be another topic, and its logs nobody's.
+(KIP-516); a topic that was given another one would be another topic, and its logs would belong to none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ async def restore_topic_ids(zookeeper: ZooKeeper, topic_ids: Mapping[str, bytes]
     """Write these ids into the znodes of topics that have none. Raises ZooKeeperError."""
     for topic, topic_id in topic_ids.items():
         while not await _is_restored(zookeeper, topic, topic_id):
-            pass  # somebody was quicker
+            pass  # another writer was quicker
 
 
 async def _is_restored(zookeeper: ZooKeeper, topic: str, topic_id: bytes) -> bool:
@@ -31,10 +31,10 @@ async def _is_restored(zookeeper: ZooKeeper, topic: str, topic_id: bytes) -> boo
     path = znodes.topic_path(topic)
     try:
         data, stat = await until_answered(zookeeper, lambda: zookeeper.get(path))
-        found = znodes.decode_topic(topic, data)
-        if found.topic_id is not None:
+        assignment = znodes.decode_topic(topic, data)
+        if assignment.topic_id is not None:
             return True
-        written = znodes.encode_topic(replace(found, topic_id=topic_id))
+        written = znodes.encode_topic(replace(assignment, topic_id=topic_id))
         await until_answered(zookeeper, lambda: zookeeper.set(path, written, stat.version))
     except NoNodeError:
         return True
@@ -48,7 +48,7 @@ async def _is_restored(zookeeper: ZooKeeper, topic: str, topic_id: bytes) -> boo
 
 
 def tell_restored(topic: str, topic_id: bytes) -> None:
-    """Log that an id was written back: a warning, as nothing is lost and nobody has to do anything."""
+    """Log that an id was written back: a warning, as nothing is lost and nothing has to be done."""
     log.warning(
         "topic %s had lost its topic_id in ZooKeeper: %s was rewritten by a tool or a controller before Kafka 2.8; "
         "%s was written back, and its logs go on",

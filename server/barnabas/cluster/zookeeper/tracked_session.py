@@ -1,4 +1,4 @@
-"""State of a session with ZooKeeper, real or simulated: its id, whether it is connected, and who is told of changes."""
+"""State of a session with ZooKeeper, real or simulated: its id, whether it is connected, listeners to its changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.cluster.zookeeper.session import SessionState
 
 
 class TrackedSession:
-    """The state of a session, a part of `session.ZooKeeper`; whoever speaks with the server calls `_set_state`."""
+    """The state of a session, a part of `session.ZooKeeper`; the subclass that speaks to the server calls `_set_state`."""
 
     def __init__(self) -> None:
         """Begin without a session."""

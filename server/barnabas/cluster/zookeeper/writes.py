@@ -1,7 +1,7 @@
 """Writes to ZooKeeper by which changes of the metadata are kept. Pure.
 
 The rule: what is written follows from the changes and from what the znodes hold now, so that a plan which is made again
-after a lost answer leaves out what has happened. What somebody else has written meanwhile is a conflict, never overwritten.
+after a lost answer leaves out what has happened. What others have written meanwhile is a conflict, never overwritten.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _PLAIN_NAMES = (resources.TOPICS, resources.BROKERS)
 
 
 def entity_of(key: ResourceKey) -> tuple[str, str]:
-    """Type and name of the entity in /config whose znode has a resource's settings."""
+    """Type and name of the entity in /config with a resource's settings in its znode."""
     if key[0] in entity_settings.ENTITY_TYPES:
         return entity_settings.ENTITY_TYPES[key[0]], key[1]
     kind, name = _ENTITY_TYPES[key[0]], key[1] or resources.DEFAULT
@@ -70,7 +70,7 @@ def entity_of(key: ResourceKey) -> tuple[str, str]:
 
 
 def resource_of(entity_type: str, name: str) -> ResourceKey | None:
-    """The resource whose settings an entity in /config has; None for those that are not in the image."""
+    """The resource of the settings of an entity in /config; None for those that are not in the image."""
     for resource_type, kind in _ENTITY_TYPES.items():
         if kind == entity_type:
             if kind in _PLAIN_NAMES:
@@ -99,14 +99,18 @@ class Truth:
     def changes(self, image: ClusterImage) -> Iterator[Change]:
         """The changes that make an image agree with this."""
         for name, topic in self.topics.items():
-            known = image.topics.get(name)
-            if known is not None and (topic is None or not is_same(known, topic)):
+            topic_before = image.topics.get(name)
+            if topic_before is not None and (topic is None or not is_same(topic_before, topic)):
                 yield TopicDeleted(name)
-                known = None
-            if topic is not None and known is None:
+                topic_before = None
+            if topic is not None and topic_before is None:
                 yield TopicCreated(topic)
-            elif topic is not None and known is not None and len(topic.partitions) > len(known.partitions):
-                yield PartitionsAdded(name, topic.partitions[len(known.partitions) :])
+            elif (
+                topic is not None
+                and topic_before is not None
+                and len(topic.partitions) > len(topic_before.partitions)
+            ):
+                yield PartitionsAdded(name, topic.partitions[len(topic_before.partitions) :])
         for (resource_type, name), settings in self.configs.items():
             if resource_type in entity_settings.ENTITY_TYPES:
                 yield from entity_settings.changes(image, (resource_type, name), settings)
@@ -118,26 +122,28 @@ class Truth:
     def forget_known(self, image: ClusterImage) -> None:
         """Forget the topics that the image knows by now."""
         for name, topic in tuple(self.topics.items()):
-            known = image.topics.get(name)
+            topic_before = image.topics.get(name)
             if topic is None or (
-                known is not None and is_same(known, topic) and len(known.partitions) >= len(topic.partitions)
+                topic_before is not None
+                and is_same(topic_before, topic)
+                and len(topic_before.partitions) >= len(topic.partitions)
             ):
                 del self.topics[name]
 
 
-def is_same(one: TopicInfo, other: TopicInfo) -> bool:
+def is_same(topic: TopicInfo, other: TopicInfo) -> bool:
     """Say whether these are the same topic; without ids, topics of one name are taken for the same."""
-    return NO_TOPIC_ID in (one.id, other.id) or one.id == other.id
+    return NO_TOPIC_ID in (topic.id, other.id) or topic.id == other.id
 
 
 class ConflictError(Exception):
-    """Somebody else was quicker; `truth` is what the changes must be decided on.
+    """Another writer was quicker; `truth` is what the changes must be decided on.
 
-    `deleting` are topics to be made whose predecessors of the same name are still being deleted.
+    `deleting` are topics to be made while predecessors of the same name are still being deleted.
     """
 
     def __init__(self, truth: Truth, deleting: Collection[str] = ()) -> None:
-        super().__init__("somebody else was quicker")
+        super().__init__("another writer was quicker")
         self.truth = truth
         self.deleting = frozenset(deleting)
 
@@ -148,11 +154,11 @@ class Plan:
 
     parts: list[list[Operation]] = field(default_factory=list)
     notifications: list[str] = field(default_factory=list)
-    """Entities whose settings have changed, as `topics/NAME`."""
+    """Entities with changed settings, as `topics/NAME`."""
     changed_tokens: list[str] = field(default_factory=list)
     """Ids of delegation tokens that have changed."""
     changed_acls: list[ResourcePattern] = field(default_factory=list)
-    """Patterns whose ACLs have changed."""
+    """Patterns with changed ACLs."""
 
 
 def topic_info(name: str, assignment: TopicAssignment) -> TopicInfo:
@@ -161,7 +167,7 @@ def topic_info(name: str, assignment: TopicAssignment) -> TopicInfo:
     none = ReplicaAssignment(())
     parts = (assignment.partitions.get(index, none) for index in range(count))
     infos = tuple(
-        PartitionInfo(-1, one.replicas, (), adding=one.adding, removing=one.removing) for one in parts
+        PartitionInfo(-1, part.replicas, (), adding=part.adding, removing=part.removing) for part in parts
     )
     return TopicInfo(name, assignment.topic_id or NO_TOPIC_ID, infos)
 
@@ -191,9 +197,9 @@ def paths_of(change: Change) -> tuple[str, ...]:
         case AclAdded(acl) | AclRemoved(acl):
             return (acl_znodes.path_of(acl.pattern),)
         case _:
-            found = entity_settings.update(change, {})
-            if found is not None:
-                return (resources.config_path(*entity_of(found[0])),)
+            setting = entity_settings.update(change, {})
+            if setting is not None:
+                return (resources.config_path(*entity_of(setting[0])),)
             raise TypeError(f"{type(change).__name__} comes from the controller alone")
 
 
@@ -203,10 +209,10 @@ class Planner:
     Lifecycle: `add` each change, go through `steps`, then `plan` has the result.
     """
 
-    def __init__(self, image: ClusterImage, found: Found, broker_id: int, *, has_topic_ids: bool) -> None:
+    def __init__(self, image: ClusterImage, nodes: Found, broker_id: int, *, has_topic_ids: bool) -> None:
         self.plan = Plan()
         self._image = image
-        self._found = found
+        self._found = nodes
         self._broker_id = broker_id
         self._has_topic_ids = has_topic_ids
         self._truth = Truth()
@@ -245,28 +251,28 @@ class Planner:
             case AclAdded(acl) | AclRemoved(acl):
                 self._acls.setdefault(acl.pattern, {})[acl.entry] = isinstance(change, AclAdded)
             case _:
-                found = entity_settings.update(change, {})
-                if found is not None:
-                    self._entities.setdefault(found[0], []).append(change)
+                setting = entity_settings.update(change, {})
+                if setting is not None:
+                    self._entities.setdefault(setting[0], []).append(change)
 
     def _kept_topic(self, name: str) -> TopicAssignment | None:
-        found = self._found.get(znodes.topic_path(name))
-        if found is None:
+        node = self._found.get(znodes.topic_path(name))
+        if node is None:
             return None
         try:
-            return znodes.decode_topic(name, found[0])
+            return znodes.decode_topic(name, node[0])
         except ZnodeError:
-            return TopicAssignment({})  # a topic is there; of what kind, nobody can say
+            return TopicAssignment({})  # a topic is there, of an unknown kind
 
     def _create(self, topic: TopicInfo) -> None:
-        made = {info.replicas: ReplicaAssignment(info.replicas) for info in topic.partitions}
-        wanted = TopicAssignment(
-            {index: made[info.replicas] for index, info in enumerate(topic.partitions)},
+        replicas = {info.replicas: ReplicaAssignment(info.replicas) for info in topic.partitions}
+        assignment = TopicAssignment(
+            {index: replicas[info.replicas] for index, info in enumerate(topic.partitions)},
             topic.id if self._has_topic_ids and topic.id != NO_TOPIC_ID else None,
         )
         kept = self._kept_topic(topic.name)
-        self._topics[topic.name] = wanted
-        is_other = kept is None or kept.topic_id is None or kept.topic_id != wanted.topic_id
+        self._topics[topic.name] = assignment
+        is_other = kept is None or kept.topic_id is None or kept.topic_id != assignment.topic_id
         if is_other and self._found.get(znodes.delete_topic_path(topic.name)) is not None:
             # Its znodes go one after the other: what is made before the last of them is gone would go with them.
             self._deleting.add(topic.name)
@@ -274,7 +280,7 @@ class Planner:
         elif kept is None:
             self._created[topic.name] = None
             self._configs.setdefault((TOPIC, topic.name), {})
-        elif kept.topic_id != wanted.topic_id or (kept.topic_id is None and kept != wanted):
+        elif kept.topic_id != assignment.topic_id or (kept.topic_id is None and kept != assignment):
             self._conflict(Truth({topic.name: topic_info(topic.name, kept)}))
 
     def _add_partitions(self, name: str, added: tuple[PartitionInfo, ...]) -> None:
@@ -290,17 +296,17 @@ class Planner:
         if count == first:
             self._topics[name] = TopicAssignment({**kept.partitions, **new}, kept.topic_id)
         elif not all(
-            index in kept.partitions and kept.partitions[index].replicas == one.replicas
-            for index, one in new.items()
+            index in kept.partitions and kept.partitions[index].replicas == info.replicas
+            for index, info in new.items()
         ):
             self._conflict(Truth({name: topic_info(name, kept)}))
 
     def _delete(self, name: str) -> None:
         kept = self._kept_topic(name)
-        known = self._image.topics.get(name)
+        topic = self._image.topics.get(name)
         if name in self._created:
             self._deleted[name] = None
-        elif kept is None or (known is not None and not is_same(known, topic_info(name, kept))):
+        elif kept is None or (topic is not None and not is_same(topic, topic_info(name, kept))):
             return  # it is gone already
         elif self._found.get(znodes.delete_topic_path(name)) is None:
             self._deleted[name] = None
@@ -348,16 +354,16 @@ class Planner:
         if name in self._created:
             settings = self._configs.get((TOPIC, name), {})
             return [*self._set_config((TOPIC, name), settings), Create(path, data)]
-        found = self._found[path]
-        if found is None or self._kept_topic(name) == assignment:
+        node = self._found[path]
+        if node is None or self._kept_topic(name) == assignment:
             return []
-        return [SetData(path, data, found[1].version)]
+        return [SetData(path, data, node[1].version)]
 
     def _kept_settings(self, key: ResourceKey) -> dict[str, str] | None:
         path = resources.config_path(*entity_of(key))
-        found = self._found.get(path)
+        node = self._found.get(path)
         try:
-            return resources.decode_config(path, found[0]) if found is not None else None
+            return resources.decode_config(path, node[0]) if node is not None else None
         except ZnodeError:
             return {}
 
@@ -365,8 +371,8 @@ class Planner:
         kept = self._kept_settings(key)
         if kept == settings:
             return []
-        known = dict(self._image.settings_of(*key))
-        if (kept or {}) != known:
+        settings_before = dict(self._image.settings_of(*key))
+        if (kept or {}) != settings_before:
             self._conflict(Truth(configs={key: kept or {}}))
         return self._set_config(key, settings)
 
@@ -375,8 +381,8 @@ class Planner:
         kept = self._kept_settings(key)
         settings = dict(kept or {})
         for change in changes:
-            found = entity_settings.update(change, settings)
-            for name, text in found[1].items() if found is not None else ():
+            setting = entity_settings.update(change, settings)
+            for name, text in setting[1].items() if setting is not None else ():
                 if text is None:
                     settings.pop(name, None)
                 else:
@@ -390,56 +396,56 @@ class Planner:
 
     def _set_config(self, key: ResourceKey, settings: dict[str, str]) -> list[Operation]:
         path = resources.config_path(*entity_of(key))
-        found = self._found.get(path)
+        node = self._found.get(path)
         data = resources.encode_config(settings)
-        return [Create(path, data) if found is None else SetData(path, data, found[1].version)]
+        return [Create(path, data) if node is None else SetData(path, data, node[1].version)]
 
     def _acls_of(
         self, pattern: ResourcePattern, changes: Mapping[AccessControlEntry, bool]
     ) -> list[Operation]:
         """Add and remove entries, whatever else the znode holds by now: ACLs that others have made stay."""
         path = acl_znodes.path_of(pattern)
-        found = self._found.get(path)
-        held = found[0] if found is not None else None
+        node = self._found.get(path)
+        held = node[0] if node is not None else None
         data = acl_znodes.updated(pattern, held, changes)
         if data == held:
             return []
         if data is None:
-            return [Delete(path, found[1].version)] if found is not None else []
+            return [Delete(path, node[1].version)] if node is not None else []
         if len(data) > ZNODE_BYTES_MAX:
             raise RequestError(
                 ErrorCode.POLICY_VIOLATION,
                 f"the ACLs of {str(pattern)[:300]} do not fit into a znode of 1 MB",
             )
-        return [Create(path, data) if found is None else SetData(path, data, found[1].version)]
+        return [Create(path, data) if node is None else SetData(path, data, node[1].version)]
 
     def _token(self, token_id: str, token: Token | None) -> list[Operation]:
         path = resources.token_path(token_id)
-        found = self._found.get(path)
+        node = self._found.get(path)
         if token is None:
-            return [Delete(path, found[1].version)] if found is not None else []
+            return [Delete(path, node[1].version)] if node is not None else []
         data = resources.encode_token(token)
-        if found is None:
+        if node is None:
             return [Create(path, data)]
-        return [SetData(path, data, found[1].version)] if found[0] != data else []
+        return [SetData(path, data, node[1].version)] if node[0] != data else []
 
     def _producer_ids(self, next_id: int) -> list[Operation]:
-        found = self._found.get(znodes.PRODUCER_IDS)
+        node = self._found.get(znodes.PRODUCER_IDS)
         first = self._image.next_producer_id
         block = ProducerIdBlock(self._broker_id, first, next_id - first)
         data = znodes.encode_producer_ids(block)
-        if found is None:
+        if node is None:
             return [Create(znodes.PRODUCER_IDS, data)]
-        kept_next = next_producer_id(found[0])
-        if found[0] == data:
+        kept_next = next_producer_id(node[0])
+        if node[0] == data:
             return []
         if kept_next != first:
             self._conflict(Truth(next_producer_id=kept_next))
-        return [SetData(znodes.PRODUCER_IDS, data, found[1].version)]
+        return [SetData(znodes.PRODUCER_IDS, data, node[1].version)]
 
 
 def next_producer_id(data: bytes) -> int:
-    """The first producer id that nobody has. Raises ZnodeError."""
+    """The first unused producer id. Raises ZnodeError."""
     if not data:
         return 0
     block = znodes.decode_producer_ids(data)

@@ -199,13 +199,13 @@ def encode_topic(topic: TopicAssignment, version: int = 3) -> bytes:
 def _by_index(parts: Iterable[tuple[int, tuple[int, ...]]]) -> str:
     """The JSON of broker ids by partition; many partitions have the same ones."""
     texts: dict[tuple[int, ...], str] = {}
-    found = []
+    entries = []
     for index, ids in parts:
         text = texts.get(ids)
         if text is None:
             text = texts[ids] = f"[{','.join(map(str, ids))}]"
-        found.append(f'"{index}":{text}')
-    return f"{{{','.join(found)}}}"
+        entries.append(f'"{index}":{text}')
+    return f"{{{','.join(entries)}}}"
 
 
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
@@ -320,10 +320,10 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 def decode_cluster_id(data: bytes) -> str:
     """The cluster's id."""
     fields = read(CLUSTER_ID, data)
-    found = fields.text("id")
-    if not found:
+    cluster_id = fields.text("id")
+    if not cluster_id:
         raise fields.wrong("id", "the cluster's id")
-    return found
+    return cluster_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +373,7 @@ def encode_isr_change(partitions: TopicPartitions) -> bytes:
 
 
 def decode_isr_change(name: str, data: bytes) -> list[tuple[str, int]]:
-    """The partitions whose leader has changed their state; `name` is the child of ISR_CHANGES."""
+    """The partitions with states that their leader has changed; `name` is the child of ISR_CHANGES."""
     return _partitions(read(f"{ISR_CHANGES}/{name}", data))
 
 
@@ -388,7 +388,7 @@ def decode_log_dir_event(name: str, data: bytes) -> int:
 
 
 def decode_preferred_election(data: bytes) -> list[tuple[str, int]]:
-    """The partitions whose preferred replicas are to lead them."""
+    """The partitions that their preferred replicas are to lead."""
     return _partitions(read(PREFERRED_REPLICA_ELECTION, data))
 
 
@@ -409,6 +409,6 @@ def decode_reassignment(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
     """The replicas that each partition is to have."""
     fields = read(REASSIGN_PARTITIONS, data)
     return {
-        (one.text("topic"), one.int32("partition")): one.ids("replicas")
-        for one in fields.objects("partitions")
+        (entry.text("topic"), entry.int32("partition")): entry.ids("replicas")
+        for entry in fields.objects("partitions")
     }

@@ -3,7 +3,7 @@
 v3 adds max_bytes over all partitions, and from then on the first batch is sent whole even when it is larger than
 every limit; v4 isolation levels and record batches (older versions get converted message sets); v5 log start
 offsets; v7 sessions (KIP-227); v9 and v12 leader epoch checks (KIP-320, KIP-595); v10 zstd; v13 topic ids;
-v15 moves the replica id into a tagged field; v16 says who leads, where the client believes in another one (KIP-951).
+v15 moves the replica id into a tagged field; v16 names the leader, where the client believes in another one (KIP-951).
 A broker that follows the partition tells its position with each fetch, and reads up to the log end. Consumers read below
 the high watermark, from v11 on also from followers (KIP-392).
 """
@@ -43,7 +43,7 @@ class Fetch:
     def handle(
         self, context: RequestContext, request: FetchRequest
     ) -> FetchResponse | Deferred[FetchResponse]:
-        """Read what is there; when it is too little, wait once for more."""
+        """Read the available records; when they are too few, wait once for more."""
         fetch = FetchAnswer(
             context,
             request,

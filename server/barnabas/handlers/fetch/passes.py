@@ -1,4 +1,4 @@
-"""One pass of a fetch over partitions: what it reads of each, and who waits for more.
+"""One pass of a fetch over partitions: what it reads of each, and which of them wait for more.
 
 The rule: what is read is a region of a log's file, never decoded.
 """
@@ -36,8 +36,8 @@ class FetchPass:
     `size` are the bytes of records; `must_answer` is whether the answer must not wait for more. `seen` is how much there
     was to read of each partition when it was read, or had changed, unless it is watched: with a `session`, quiet ones are.
     `following` are those that are not led here. `unconverted` is what is still to be converted for an old client.
-    `is_first` is False for a fetch that has waited: what it says of a follower's position has been noted. `waiting` is who
-    waits for more than this.
+    `is_first` is False for a fetch that has waited: what it says of a follower's position has been noted. `waiting` are the
+    partitions that wait for more than this.
     """
 
     __slots__ = (
@@ -269,6 +269,8 @@ def unread(want: SessionPartition, replica: Replica | None = None) -> PartitionD
 def _named(transactions: list[AbortedTransaction]) -> list[FetchResponse.AbortedTransaction]:
     """Return aborted transactions as an answer names them."""
     return [
-        FetchResponse.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-        for one in transactions
+        FetchResponse.AbortedTransaction(
+            producer_id=transaction.producer_id, first_offset=transaction.first_offset
+        )
+        for transaction in transactions
     ]

@@ -168,7 +168,7 @@ class Reader:
         return True
 
     def _may_read(self, topic: str) -> bool:
-        """Say whether who fetches may: a broker of the cluster every topic, everybody else those with READ."""
+        """Return whether the sender may read a topic: a broker of the cluster all of them, clients those with READ."""
         if self.is_follower:
             return self._may_follow
         return self._context.authorizes(Operation.READ, ResourceType.TOPIC, topic)

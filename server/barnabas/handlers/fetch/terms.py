@@ -1,7 +1,7 @@
 """Terms of a fetch, as its version, its sender and the settings have them.
 
 v3 sends the first batch whole even where it is larger than every limit, v4 record batches, v10 zstd, v11 lets followers
-serve consumers (KIP-392), v16 says who leads (KIP-951).
+serve consumers (KIP-392), v16 names the leader (KIP-951).
 """
 
 from typing import Final

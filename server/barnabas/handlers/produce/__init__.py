@@ -123,7 +123,7 @@ def _answer(context: RequestContext, request: ProduceRequest, appender: Appender
 def _name_leaders(
     context: RequestContext, response: ProduceResponse, *, metadata: MetadataStore, replicas: Replicas
 ) -> Steps[None]:
-    """Say who leads the partitions that were refused since another broker leads them (KIP-951), topic by topic."""
+    """Name the leaders of the partitions that were refused since another broker leads them (KIP-951), topic by topic."""
     if context.api_version < CURRENT_LEADER_SINCE:
         return
     leaders: set[int] = set()

@@ -51,8 +51,8 @@ _KNOWN_ACKS: Final = (ACKS_ALL, 0, 1)
 class Appender:
     """Appends what a request brings.
 
-    `topics` are the answers, `pending` the partitions whose records cannot be acknowledged yet, with the offset after
-    the records. Lifecycle: `append_nowait`, and if that has not appended all, `admit` and `append_rest`.
+    `topics` are the answers, `pending` the partitions with records that cannot be acknowledged yet, with the offset
+    after the records. Lifecycle: `append_nowait`, and if that has not appended all, `admit` and `append_rest`.
     """
 
     __slots__ = (
@@ -157,21 +157,21 @@ class Appender:
         count = 0
         for topic in self._topics:
             await self._budget.checkpoint()
-            found = []
+            batches = []
             for data in topic.partition_data:
-                known = transactional_producer(data.records)
-                if known is not None:
-                    found.append((data.index, *known))
+                producer = transactional_producer(data.records)
+                if producer is not None:
+                    batches.append((data.index, *producer))
                 count += 1
                 if not count % LOOKS_PER_CHECKPOINT:
                     await self._budget.checkpoint()
-            if found:
+            if batches:
                 is_transactional = True
                 name = self._name_of(topic)
                 if not self._is_closed_to_clients(name) and context.authorizes(
                     Operation.WRITE, ResourceType.TOPIC, name
                 ):
-                    for index, producer_id, epoch, sequence in found:
+                    for index, producer_id, epoch, sequence in batches:
                         parts.append(Part((name, index), Producer(producer_id, epoch)))
                         sequences[name, index] = sequence
         if not is_transactional:
@@ -248,7 +248,7 @@ class Appender:
     def _append_some(
         self, partitions: list[ProduceRequest.PartitionProduceData], responses: list[PartitionResponse]
     ) -> bool:
-        """Append small plain batches to some partitions; false before a partition whose records are more than that.
+        """Append small plain batches to some partitions; false before a partition with more than that.
 
         They are validated one after the other, and then appended one after the other: code that goes from partition to
         partition stays in the processor's cache, which validating and appending together do not fit. What is refused

@@ -58,7 +58,7 @@ class Refusals:
     ) -> ProduceResponse.PartitionProduceResponse:
         """Return the answer of a partition, with what the client may look at, and log why.
 
-        `by_coordinator`: it was not let into its transaction, so that nobody has looked into the records.
+        `by_coordinator`: it was not added to its transaction, so that its records have not been looked at.
         """
         self.note(error)
         self._context.log(

@@ -95,14 +95,14 @@ def binding_of(
 
 def filter_to_delete(asked: DeleteAclsRequest.DeleteAclsFilter) -> AclFilter:
     """Return which ACLs are to be deleted. Raises INVALID_REQUEST for numbers that mean nothing."""
-    found = filter_of(asked)
-    if not _is_known(ResourceType, found.resource_type) or not (
-        found.pattern_type == MATCH or _is_known(PatternType, found.pattern_type)
+    acl_filter = filter_of(asked)
+    if not _is_known(ResourceType, acl_filter.resource_type) or not (
+        acl_filter.pattern_type == MATCH or _is_known(PatternType, acl_filter.pattern_type)
     ):
         raise _invalid("Unknown patternFilter.")
-    if not _is_known(Operation, found.operation) or not _is_known(Permission, found.permission):
+    if not _is_known(Operation, acl_filter.operation) or not _is_known(Permission, acl_filter.permission):
         raise _invalid("Unknown entryFilter.")
-    return found
+    return acl_filter
 
 
 def filter_of(asked: DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter) -> AclFilter:

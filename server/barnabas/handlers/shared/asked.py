@@ -27,10 +27,10 @@ async def each_partition(
     budget: LoopBudget,
 ) -> list[R]:
     """Return `name` of each partition and its topic, in the request's order."""
-    found: list[R] = []
+    named: list[R] = []
     for topic in topics:
         for some in slices(partitions(topic), PER_SLICE):
-            found += [name(topic, partition) for partition in some]
+            named += [name(topic, partition) for partition in some]
             await budget.checkpoint()
         await budget.checkpoint()
-    return found
+    return named

@@ -22,16 +22,16 @@ LEVELS = {
 
 def levels() -> dict[str, str]:
     """The level that each logger obeys, its own or the one above it."""
-    found = {ROOT: _name(logging.root.level), OURS: _name(logging.getLogger(OURS).getEffectiveLevel())}
+    level_names = {ROOT: _name(logging.root.level), OURS: _name(logging.getLogger(OURS).getEffectiveLevel())}
     for name in sorted(logging.root.manager.loggerDict):
         if name.startswith(OURS + "."):
-            found[name] = _name(logging.getLogger(name).getEffectiveLevel())
-    return found
+            level_names[name] = _name(logging.getLogger(name).getEffectiveLevel())
+    return level_names
 
 
-def set_levels(wanted: Mapping[str, str | None]) -> None:
+def set_levels(level_names: Mapping[str, str | None]) -> None:
     """Give loggers these levels; None takes a logger's own level away."""
-    for name, level in wanted.items():
+    for name, level in level_names.items():
         logger = logging.root if name == ROOT else logging.getLogger(name)
         logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
 

@@ -273,10 +273,10 @@ class Commits:
     def _answer_each(self, some: Sequence[RequestedCommit], answers: Sequence[Answer]) -> None:
         """Say what was wrong with single offsets of those that were committed together."""
         replaced = self._replaced
-        for one, answer in zip(some, answers, strict=True):
-            if replaced and one.commit[0][0] in replaced:
+        for requested, answer in zip(some, answers, strict=True):
+            if replaced and requested.commit[0][0] in replaced:
                 answer.error_code = self._unknown_topic
-            elif one.is_too_long:
+            elif requested.is_too_long:
                 answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
     def commit_few(self, response: R) -> R | Deferred[R]:
@@ -310,18 +310,22 @@ class Commits:
 
     async def commit_in_zookeeper(self, offsets: ConsumerOffsets) -> None:
         """Keep what has no metadata that are too long; each partition's answer says how it went with its own."""
-        wanted = {one.commit[0]: one.commit[1].offset for one in self._requested if not one.is_too_long}
+        offsets_by_partition = {
+            requested.commit[0]: requested.commit[1].offset
+            for requested in self._requested
+            if not requested.is_too_long
+        }
         failure: int = ErrorCode.NONE
         refused: dict[TopicPartition, RequestError] = {}
         try:
-            refused = await offsets.commit(self._request.group_id, wanted)
+            refused = await offsets.commit(self._request.group_id, offsets_by_partition)
         except RequestError as error:
             failure = error.code
-        for one, answer in zip(self._requested, self._accepted, strict=True):
-            if one.is_too_long:
+        for requested, answer in zip(self._requested, self._accepted, strict=True):
+            if requested.is_too_long:
                 answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            elif failure or one.commit[0] in refused:
-                answer.error_code = failure or refused[one.commit[0]].code
+            elif failure or requested.commit[0] in refused:
+                answer.error_code = failure or refused[requested.commit[0]].code
 
     async def write(
         self,
@@ -369,8 +373,8 @@ class Commits:
         def decide(shard: GroupShard, out: Decision) -> None:
             check()
             shard.check_commit(request.group_id, committer, context.now_ms, out)
-            left = some if self._metadata.image is self._image else self._still_there(some)
-            shard.commit(request.group_id, [one.commit for one in left if not one.is_too_long], out)
+            remaining = some if self._metadata.image is self._image else self._still_there(some)
+            shard.commit(request.group_id, [one.commit for one in remaining if not one.is_too_long], out)
             out.producer = producer
 
         return decide
@@ -378,10 +382,10 @@ class Commits:
     def _still_there(self, some: Sequence[RequestedCommit]) -> Sequence[RequestedCommit]:
         """Return the offsets of topics that are the ones that were taken, and note the others."""
         topics = self._metadata.image.topics
-        for one in some:
-            name = one.commit[0][0]
+        for requested in some:
+            name = requested.commit[0][0]
             info = topics.get(name)
-            if info is None or info.id != one.topic_id:
+            if info is None or info.id != requested.topic_id:
                 self._replaced.add(name)
         return [one for one in some if one.commit[0][0] not in self._replaced]
 

@@ -163,78 +163,80 @@ class ConfigAlteration:
             await self._budget.checkpoint()
         return changes
 
-    async def _check(self, wanted: Sequence[ResourceChange]) -> None:
+    async def _check(self, changes: Sequence[ResourceChange]) -> None:
         """Refuse what can be refused without looking at what is set, and set the levels of loggers.
 
         The codes: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, and those of the authorizer.
         """
         counts: Counter[tuple[int, str]] = Counter()
-        for one in wanted:
-            counts[one.key] += 1
+        for change in changes:
+            counts[change.key] += 1
             await self._budget.checkpoint()
-        for one in wanted:
+        for change in changes:
             await self._budget.checkpoint()
-            if one.refused is not None:
+            if change.refused is not None:
                 continue
             try:
-                if counts[one.key] > 1:
+                if counts[change.key] > 1:
                     raise RequestError(ErrorCode.INVALID_REQUEST, "the resource is named twice")
-                self._check_resource(one)
+                self._check_resource(change)
             except RequestError as error:
-                one.refused = detached(error)
+                change.refused = detached(error)
 
-    def _check_resource(self, one: ResourceChange) -> None:
-        _check_alterations(one.alterations)
-        check_type(one.resource_type, self._config)
-        if one.resource_type == BROKER:
-            check_broker_name(one.name, broker_id=self._broker_id)
-        require_on_resource(self._context, Operation.ALTER_CONFIGS, one.resource_type, one.name)
-        if one.resource_type != BROKER_LOGGER:
-            _check_resource(one.resource_type, one.name, broker_id=self._broker_id)
+    def _check_resource(self, change: ResourceChange) -> None:
+        _check_alterations(change.alterations)
+        check_type(change.resource_type, self._config)
+        if change.resource_type == BROKER:
+            check_broker_name(change.name, broker_id=self._broker_id)
+        require_on_resource(self._context, Operation.ALTER_CONFIGS, change.resource_type, change.name)
+        if change.resource_type != BROKER_LOGGER:
+            _check_resource(change.resource_type, change.name, broker_id=self._broker_id)
         elif self._replace_all:
             raise RequestError(ErrorCode.INVALID_REQUEST, "loggers can only be altered one by one")
         else:
             _alter_loggers(
-                one.name, one.alterations, validate_only=self._validate_only, broker_id=self._broker_id
+                change.name, change.alterations, validate_only=self._validate_only, broker_id=self._broker_id
             )
 
-    async def _check_security(self, wanted: Sequence[ResourceChange]) -> None:
-        """Refuse settings of TLS and SASL with which a listener could not go on: keys are read before they are taken."""
+    async def _check_security(self, changes: Sequence[ResourceChange]) -> None:
+        """Refuse settings of TLS and SASL that would break a listener: keys are read before they are applied."""
         image, config = self._metadata.image, self._config
-        for one in wanted:
+        for change in changes:
             await self._budget.checkpoint()
-            if one.resource_type != BROKER or one.refused is not None:
+            if change.resource_type != BROKER or change.refused is not None:
                 continue
-            if not any(concerns_security(alteration.name) for alteration in one.alterations):
+            if not any(concerns_security(alteration.name) for alteration in change.alterations):
                 continue
             try:
-                before = {} if self._replace_all else image.settings_of(BROKER, one.name)
-                settings = _altered(BROKER, before, one.alterations, config)
-                _check_settings(BROKER, one.name, settings, config=config)
-                others = image.settings_of(BROKER, "") if one.name else {}
+                before = {} if self._replace_all else image.settings_of(BROKER, change.name)
+                settings = _altered(BROKER, before, change.alterations, config)
+                _check_settings(BROKER, change.name, settings, config=config)
+                others = image.settings_of(BROKER, "") if change.name else {}
                 trial = (
-                    config.with_dynamic(others, settings) if one.name else config.with_dynamic(settings, {})
+                    config.with_dynamic(others, settings)
+                    if change.name
+                    else config.with_dynamic(settings, {})
                 )
                 await self._security.check(trial)
             except RequestError as error:
-                one.refused = detached(error)
+                change.refused = detached(error)
             except SettingError as error:
-                one.refused = RequestError(ErrorCode.INVALID_REQUEST, str(error))
+                change.refused = RequestError(ErrorCode.INVALID_REQUEST, str(error))
 
-    async def _change(self, wanted: Sequence[ResourceChange]) -> None:
+    async def _change(self, changes: Sequence[ResourceChange]) -> None:
         """Change the own settings of all resources that are not refused, in one change.
 
         Refuses those that cannot be changed as a whole: INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION.
         """
 
         def decide(image: ClusterImage) -> Iterator[Change | None]:
-            for one in wanted:
+            for resource_change in changes:
                 yield None
-                if one.refused is None and one.resource_type != BROKER_LOGGER:
+                if resource_change.refused is None and resource_change.resource_type != BROKER_LOGGER:
                     try:
-                        change = self._changed(image, one)
+                        change = self._changed(image, resource_change)
                     except RequestError as error:
-                        one.refused = detached(error)
+                        resource_change.refused = detached(error)
                     else:
                         yield change
 
@@ -243,34 +245,34 @@ class ConfigAlteration:
                 await self._budget.checkpoint()
             return
         await self._metadata.change(decide)
-        for one in wanted:
-            if one.resource_type == BROKER and one.refused is None:
-                _log_unknown(self._context, one, self._config)
+        for change in changes:
+            if change.resource_type == BROKER and change.refused is None:
+                _log_unknown(self._context, change, self._config)
             await self._budget.checkpoint()
 
-    def _changed(self, image: ClusterImage, wanted: ResourceChange) -> ConfigChanged:
-        resource_type, name = wanted.key
+    def _changed(self, image: ClusterImage, change: ResourceChange) -> ConfigChanged:
+        resource_type, name = change.key
         before = image.settings_of(resource_type, name)
         if resource_type == BROKER and self._config.kept_for_all:
-            settings = self._with_kept(before, wanted)
+            settings = self._with_kept(before, change)
         else:
             first = {} if self._replace_all else before
-            settings = _altered(resource_type, first, wanted.alterations, self._config)
+            settings = _altered(resource_type, first, change.alterations, self._config)
         _check_settings(resource_type, name, settings, config=self._config)
         if resource_type == TOPIC and name not in image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return ConfigChanged(resource_type, name, tuple(sorted(settings.items())))
 
-    def _with_kept(self, before: Mapping[str, str], wanted: ResourceChange) -> dict[str, str]:
+    def _with_kept(self, before: Mapping[str, str], change: ResourceChange) -> dict[str, str]:
         """Settings of brokers after these alterations, where some are always those of all brokers (KIP-966).
 
         They can neither be set for one broker nor be taken away from all. Raises INVALID_CONFIG.
         """
-        name, of_all = wanted.name, self._config.kept_for_all
+        name, of_all = change.name, self._config.kept_for_all
         kept = of_all if not name else {}
         first = {} if self._replace_all else {**kept, **before}
-        settings = _altered(BROKER, first, wanted.alterations, self._config)
-        named = {alteration.name: alteration.operation for alteration in wanted.alterations}
+        settings = _altered(BROKER, first, change.alterations, self._config)
+        named = {alteration.name: alteration.operation for alteration in change.alterations}
         for setting in of_all:
             if name and named.get(setting, DELETE) != DELETE:
                 raise RequestError(
@@ -338,18 +340,18 @@ def _known(name: str, config: BrokerConfig) -> Setting[Any] | None:
     return None if row is None or tables.is_gone(row, in_cluster=is_clustered(config)) else row
 
 
-def _log_unknown(context: RequestContext, wanted: ResourceChange, config: BrokerConfig) -> None:
-    """Write to the log which of a broker's new settings nobody knows: they are kept, and have no effect."""
+def _log_unknown(context: RequestContext, change: ResourceChange, config: BrokerConfig) -> None:
+    """Log which of a broker's new settings are unknown: they are kept, and have no effect."""
     unknown = [
         alteration.name
-        for alteration in wanted.alterations
+        for alteration in change.alterations
         if alteration.operation != DELETE and _known(alteration.name, config) is None
     ]
     if unknown:
         context.log(
             log, logging.WARNING, "unknown settings of brokers",
             "%d settings of broker %r are not known here, the first of them %r",
-            len(unknown), wanted.name, unknown[0],
+            len(unknown), change.name, unknown[0],
         )  # fmt: skip
 
 
@@ -384,26 +386,26 @@ def _alter_loggers(
     if not name:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the number of a broker is needed")
     check_broker_name(name, broker_id=broker_id)
-    known = broker_loggers.levels()
-    wanted: dict[str, str | None] = {}
+    levels = broker_loggers.levels()
+    new_levels: dict[str, str | None] = {}
     for alteration in alterations:
         if alteration.operation in (APPEND, SUBTRACT):
             raise RequestError(ErrorCode.INVALID_REQUEST, "a logger's level can only be set or deleted")
-        if alteration.name not in known:
+        if alteration.name not in levels:
             raise RequestError(ErrorCode.INVALID_CONFIG, f"there is no logger {alteration.name!r}")
         if alteration.operation == DELETE:
             if alteration.name == broker_loggers.ROOT:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "the root logger cannot be without a level")
-            wanted[alteration.name] = None
+            new_levels[alteration.name] = None
             continue
         if alteration.value not in broker_loggers.LEVELS:
             names = ", ".join(broker_loggers.LEVELS)
             raise RequestError(
                 ErrorCode.INVALID_CONFIG, f"{alteration.value!r} is no level; the levels are {names}"
             )
-        wanted[alteration.name] = alteration.value
+        new_levels[alteration.name] = alteration.value
     if not validate_only:
-        broker_loggers.set_levels(wanted)
+        broker_loggers.set_levels(new_levels)
 
 
 def _altered(
@@ -449,8 +451,8 @@ def _merged(
         items = list(row.default)
     changed = LIST.parse(alteration.value or "")
     if alteration.operation == APPEND:
-        known = set(items)
-        items += [item for item in changed if item not in known]
+        present = set(items)
+        items += [item for item in changed if item not in present]
     else:
         gone = set(changed)
         items = [item for item in items if item not in gone]

@@ -1,4 +1,4 @@
-"""Types of resources, and who may do what with them: common part of DescribeConfigs and the calls that alter settings.
+"""Types of resources, and what access to them requires: common part of DescribeConfigs and the calls that alter settings.
 
 The rule: which of several settings gives a topic's or a broker's value is said here, as Kafka has it.
 """
@@ -57,15 +57,15 @@ def synonyms_of_broker_setting(config: BrokerConfig, name: str) -> list[tuple[st
     family = next((names for names in _FAMILIES if name in names), (name,))
     if name.startswith("listener.name."):
         family = (name, tables.setting(name).base)
-    found = [(other, text, source) for other in family for text, source in config.texts_of(other)]
-    found.sort(key=lambda synonym: synonym[2])
+    synonyms = [(other, text, source) for other in family for text, source in config.texts_of(other)]
+    synonyms.sort(key=lambda synonym: synonym[2])
     for other in family:
         row = tables.setting(other)
         default = config.default_of(other)
         if default is not None:
-            found.append((other, row.format(default), DEFAULT_CONFIG))
-    first = next((index for index, synonym in enumerate(found) if synonym[0] == name), len(found))
-    return found[first:]
+            synonyms.append((other, row.format(default), DEFAULT_CONFIG))
+    first = next((index for index, synonym in enumerate(synonyms) if synonym[0] == name), len(synonyms))
+    return synonyms[first:]
 
 
 def check_broker_name(name: str, *, broker_id: int) -> None:

@@ -26,14 +26,14 @@ SECONDS_MAX: Final = 1.0
 """CPU time that an expression may take: a plain one takes 2 us for each topic, so 500,000 topics."""
 REST_FACTOR: Final = 10
 REST_SECONDS_MAX: Final = 10.0
-"""The longest time that a group waits for its next expression, as in Kafka, whose groups always wait so long."""
+"""The longest time that a group waits for its next expression, as in Kafka, where groups always wait so long."""
 FREE_SECONDS: Final = 0.005
 """After expressions that take no longer than this a group need not wait."""
 AUTHORIZED_AT_ONCE: Final = 50
 
 
 class Matches(NamedTuple):
-    """Topics that an expression matches, and who may describe them: None where nobody is refused."""
+    """Topics that an expression matches, and a check for DESCRIBE on each: None where all may be described."""
 
     topics: frozenset[str]
     may_describe: Callable[[str], bool] | None
@@ -96,7 +96,7 @@ class ExpressionMatcher:
         topics: Mapping[str, object],
         may_describe: Callable[[str], bool] | None,
     ) -> Matches:
-        """Match in steps, whose time is added to that of the turn."""
+        """Match in steps; their time is added to that of the turn."""
         described: dict[str, bool] = {}
         budget = self._budget
         steps = _steps(expression, topics, may_describe, described)

@@ -1,4 +1,4 @@
-"""Common part of ShareFetch and ShareAcknowledge: who asks, what is acknowledged, and who leads now."""
+"""Common part of ShareFetch and ShareAcknowledge: the requester, the acknowledgements, and the current leaders."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ async def acknowledgements_of(
     request: Any, *, budget: LoopBudget
 ) -> dict[TopicIdPartition, list[Acknowledgement]]:
     """Return what a request acknowledges, for each partition that it names."""
-    said: dict[TopicIdPartition, list[Acknowledgement]] = {}
+    acknowledgements: dict[TopicIdPartition, list[Acknowledgement]] = {}
     for topic in request.topics:
         await budget.checkpoint()
         for partition in topic.partitions:
-            of_partition = said[topic.topic_id, partition.partition_index] = []
+            of_partition = acknowledgements[topic.topic_id, partition.partition_index] = []
             await budget.checkpoint()
             for batch in partition.acknowledgement_batches:
                 of_partition.append(
                     Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
                 )
                 await budget.checkpoint()
-    return said
+    return acknowledgements
 
 
 async def acknowledge(
     context: RequestContext,
     key: SessionKey,
-    said: dict[TopicIdPartition, list[Acknowledgement]],
+    acknowledgements_by_partition: dict[TopicIdPartition, list[Acknowledgement]],
     *,
     is_renew: bool,
     metadata: MetadataStore,
@@ -72,7 +72,7 @@ async def acknowledge(
     """Process the acknowledgements of each partition on its own; there may be none."""
     outcomes: Outcomes = {}
     group_id, member_id = key
-    for topic_partition, acknowledgements in said.items():
+    for topic_partition, acknowledgements in acknowledgements_by_partition.items():
         await budget.checkpoint()
         outcomes[topic_partition] = None
         try:

@@ -50,21 +50,21 @@ class Found:
 async def look(
     loaded: dict[TopicIdPartition, Shared], bytes_max: int, *, budget: LoopBudget
 ) -> tuple[list[Found], list[tuple[TopicIdPartition, RequestError]]]:
-    """Read from where there is something to acquire; the bytes are shared out evenly. What was found, and what failed."""
-    wanted = {
+    """Read the partitions with something to acquire, sharing the bytes evenly. Return the readings, and the failures."""
+    acquirable = {
         topic_partition: shared for topic_partition, shared in loaded.items() if shared.records.can_acquire
     }
-    found, failed = [], []
-    for topic_partition, shared in wanted.items():
+    readings, failed = [], []
+    for topic_partition, shared in acquirable.items():
         try:
-            each = await _read(topic_partition, shared, max(bytes_max // len(wanted), 1), budget=budget)
+            each = await _read(topic_partition, shared, max(bytes_max // len(acquirable), 1), budget=budget)
         except RequestError as error:
             failed.append((topic_partition, detached(error)))
         else:
             if each is not None:
-                found.append(each)
+                readings.append(each)
         await budget.checkpoint()
-    return found, failed
+    return readings, failed
 
 
 async def _read(
@@ -95,25 +95,25 @@ async def _read(
 
 
 def acquire(
-    found: list[Found], acquire_request: AcquireRequest, *, shares: Shares
+    readings: list[Found], acquire_request: AcquireRequest, *, shares: Shares
 ) -> Iterator[tuple[TopicIdPartition, PartitionData]]:
-    """Acquire what is asked for out of what was found; the answers of those partitions that gave something."""
+    """Acquire records of the readings; yield the answer of each partition that had some to acquire."""
     partitions = shares.partitions
-    left, now_ms = acquire_request.records_max, partitions.lock_clock_ms()
-    for each in found:
-        if left <= 0:
+    records_left, now_ms = acquire_request.records_max, partitions.lock_clock_ms()
+    for each in readings:
+        if records_left <= 0:
             break
         if each.shared.records.next_offset != each.next_offset:
             continue  # others have acquired or released records meanwhile: it is read again
         asked = AcquireRequest(
-            acquire_request.member, left, acquire_request.batch_size, acquire_request.strict
+            acquire_request.member, records_left, acquire_request.batch_size, acquire_request.strict
         )
         spans = [(header.base_offset, header.last_offset) for _, header in each.batches]
         acquired = each.shared.records.acquire(asked, spans, now_ms, _aborted(each))
         if not acquired:
             continue
         partitions.lock_ends_at(now_ms + each.shared.records.settings.record_lock_ms)
-        left -= sum(last - first + 1 for first, last, _ in acquired)
+        records_left -= sum(last - first + 1 for first, last, _ in acquired)
         yield (
             each.topic_partition,
             PartitionData(
@@ -129,25 +129,25 @@ def acquire(
         )
 
 
-def _slice(found: Found, first: int, last: int) -> memoryview:
+def _slice(reading: Found, first: int, last: int) -> memoryview:
     """The batches that have any of these offsets."""
-    wanted = [
+    spans = [
         (position, position + header.size)
-        for position, header in found.batches
+        for position, header in reading.batches
         if header.base_offset <= last and header.last_offset >= first
     ]
-    return memoryview(found.data)[wanted[0][0] : wanted[-1][1]]
+    return memoryview(reading.data)[spans[0][0] : spans[-1][1]]
 
 
-def _aborted(found: Found) -> list[Span]:
-    if not found.shared.records.settings.committed_only:
+def _aborted(reading: Found) -> list[Span]:
+    if not reading.shared.records.settings.committed_only:
         return []
-    end = min(found.batches[-1][1].next_offset, found.upper_offset)
-    aborted = found.shared.led.log.aborted_transactions(found.batches[0][1].base_offset, end)
+    end = min(reading.batches[-1][1].next_offset, reading.upper_offset)
+    aborted = reading.shared.led.log.aborted_transactions(reading.batches[0][1].base_offset, end)
     if not aborted:
         return []
     return aborted_batches(
-        ((header, _is_abort_marker(found.data, position, header)) for position, header in found.batches),
+        ((header, _is_abort_marker(reading.data, position, header)) for position, header in reading.batches),
         [(transaction.first_offset, transaction.producer_id) for transaction in aborted],
     )
 

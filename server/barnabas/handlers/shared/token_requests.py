@@ -34,7 +34,7 @@ async def expiry_changed(
 def may_handle_tokens(context: RequestContext) -> bool:
     """Return whether tokens may be asked for on this connection.
 
-    Not without authentication and encryption of some kind, and not by somebody who has logged in with a token.
+    Not without authentication and encryption of some kind, and not after a login with a token.
     """
     connection = context.connection
     if connection.token_authenticated or connection.security_protocol == "PLAINTEXT":

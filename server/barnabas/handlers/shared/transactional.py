@@ -91,8 +91,8 @@ class Admission:
                     *part.producer, sequences[part.topic_partition], from_zero=self.implicit, now_ms=now_ms
                 )
         if not self.transactional_id:
-            nobody = RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-            return refused | {part.topic_partition: nobody for part in unknown}
+            no_id = RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+            return refused | {part.topic_partition: no_id for part in unknown}
         self._admitted.update({part: self._seen(part) for part in unknown})
         for producer in {part.producer for part in unknown}:
             topic_partitions = frozenset(
@@ -109,7 +109,7 @@ class Admission:
         return refused
 
     def refusal(self, part: Part) -> RequestError | None:
-        """Return why a partition that was let in may not be appended to any more: its transaction has ended since."""
+        """Return why an admitted partition may not be appended to any more: its transaction has ended since."""
         if not self._is_checked or self._has_begun(part):
             return None
         admitted = self._admitted.get(part)
@@ -130,25 +130,25 @@ class Admission:
     def _seen(self, part: Part) -> tuple[int, int]:
         """Return a value that changes when a transaction of the producer ends in the partition, or its leadership does."""
         replica = self.replicas.leader(*part.topic_partition)
-        known = replica.log.producers.get(part.producer.id)
-        return replica.leader_epoch, NO_OFFSET if known is None else known.marker_offset
+        state = replica.log.producers.get(part.producer.id)
+        return replica.leader_epoch, NO_OFFSET if state is None else state.marker_offset
 
     def _is_older(self, part: Part) -> bool:
         """Say whether the partition knows a higher epoch of the producer: then the coordinator need not be asked."""
-        known = self.replicas.leader(*part.topic_partition).log.producers.get(part.producer.id)
-        return known is not None and known.producer_epoch > part.producer.epoch
+        state = self.replicas.leader(*part.topic_partition).log.producers.get(part.producer.id)
+        return state is not None and state.producer_epoch > part.producer.epoch
 
     def _has_begun(self, part: Part) -> bool:
         """Say whether the producer's transaction has begun in the partition, and is not yet ended there."""
         try:
             partition = self.replicas.leader(*part.topic_partition)
         except RequestError:
-            return True  # whoever appends finds out why
-        known = partition.log.producers.get(part.producer.id)
+            return True  # appending reports why
+        state = partition.log.producers.get(part.producer.id)
         return (
-            known is not None
-            and known.current_txn_first_offset >= 0
-            and known.producer_epoch == part.producer.epoch
+            state is not None
+            and state.current_txn_first_offset >= 0
+            and state.producer_epoch == part.producer.epoch
         )
 
     def _as_answer(self, error: RequestError) -> RequestError:

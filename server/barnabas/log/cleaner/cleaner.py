@@ -1,6 +1,6 @@
 """The cleaner of a broker: picks the dirtiest log, again and again.
 
-The rule: it holds no thread of its own. Whoever runs it asks for the next task, runs that in a thread, and
+The rule: it holds no thread of its own. The caller asks for the next task, runs that in a thread, and
 hands it back.
 """
 
@@ -70,8 +70,8 @@ class LogCleaner:
 
         Raises StorageError.
         """
-        found = ((partition_log, self.due_range(partition_log, now_ms)) for partition_log in self._logs())
-        return self.take([(partition_log, due) for partition_log, due in found if due is not None], now_ms)
+        ranges = ((partition_log, self.due_range(partition_log, now_ms)) for partition_log in self._logs())
+        return self.take([(partition_log, due) for partition_log, due in ranges if due is not None], now_ms)
 
     def due_range(self, partition_log: PartitionLog, now_ms: int) -> CleanableRange | None:
         """Return what of a log can be cleaned, None if no cleaning of it is due. Raises StorageError."""
@@ -83,26 +83,28 @@ class LogCleaner:
         ):
             return None
         try:
-            found = self.measure(partition_log, now_ms)
+            cleanable = self.measure(partition_log, now_ms)
         except OSError as error:
             raise StorageError(partition_log.log_dir, error) from error
         except RecordsError as error:
             self._give_up(partition_log, error)
             return None
-        return found if found.is_due(partition_log.config.min_cleanable_dirty_ratio) else None
+        return cleanable if cleanable.is_due(partition_log.config.min_cleanable_dirty_ratio) else None
 
     def take(self, due: list[tuple[PartitionLog, CleanableRange]], now_ms: int) -> CleaningTask | None:
         """Begin with the dirtiest of these logs, if its cleaning is still due. Raises StorageError."""
         self.uncleanable = {
             partition_log for partition_log in self.uncleanable if not partition_log.is_closed
         }
-        while (best := dirtiest((n, found) for n, (_, found) in enumerate(due))) is not None:
+        while (
+            best := dirtiest((n, cleanable_range) for n, (_, cleanable_range) in enumerate(due))
+        ) is not None:
             partition_log, _ = due.pop(best)
-            found = self.due_range(partition_log, now_ms)
-            if found is None:
+            cleanable = self.due_range(partition_log, now_ms)
+            if cleanable is None:
                 continue  # it has changed since it was measured
             try:
-                task = self._make_task(partition_log, found, now_ms)
+                task = self._make_task(partition_log, cleanable, now_ms)
             except OSError as error:
                 raise StorageError(partition_log.log_dir, error) from error
             except RecordsError as error:
@@ -144,10 +146,10 @@ class LogCleaner:
             max_lag_ms=config.max_compaction_lag_ms,
         )
 
-    def _make_task(self, partition_log: PartitionLog, found: CleanableRange, now_ms: int) -> CleaningTask:
+    def _make_task(self, partition_log: PartitionLog, cleanable: CleanableRange, now_ms: int) -> CleaningTask:
         sources = []
         for segment in partition_log.segments[:-1]:
-            if segment.base_offset >= found.end_offset:
+            if segment.base_offset >= cleanable.end_offset:
                 break
             segment.write_indexes()
             facts = SegmentFacts(
@@ -165,9 +167,9 @@ class LogCleaner:
         }
         return CleaningTask(
             partition_log,
-            found,
+            cleanable,
             sources,
-            partition_log.aborted_transactions(start, found.end_offset),
+            partition_log.aborted_transactions(start, cleanable.end_offset),
             last_records,
             now_ms,
             self.dedupe_bytes,
@@ -181,7 +183,7 @@ class LogCleaner:
         return run(self.done_steps(task, now_ms))
 
     def done_steps(self, task: CleaningTask, now_ms: int) -> Steps[bool]:
-        """Do the same by steps. Who has begun goes to the end: what is half done is finished by the next start only."""
+        """Do the same by steps. Once begun, run all: a half done swap is finished by the next start only."""
         try:
             is_swapped = yield from task.finish_steps(now_ms)
         finally:
@@ -191,7 +193,7 @@ class LogCleaner:
         return is_swapped
 
     def failed(self, task: CleaningTask, error: BaseException) -> None:
-        """Undo a task whose `run` raised `error`.
+        """Undo a task after its `run` raised `error`.
 
         Raises StorageError if the disk has failed, else only our own bugs.
         """

@@ -1,6 +1,6 @@
 """The last offset of each key in the dirty part of a log, 24 bytes a key.
 
-The rule: keys are known by a hash of 16 bytes that nobody can find a collision of, and the memory is bounded;
+The rule: keys are known by a hash of 16 bytes, for which collisions cannot be found, and the memory is bounded;
 a map that is full simply ends the dirty part earlier.
 
 It is a table of slots with open addressing that begins small and doubles, because a sparse table of the full

@@ -40,11 +40,11 @@ class TransactionTracker:
         self._reach(header.last_offset)
         if not header.is_transactional:
             return False
-        found = self._open_aborted.get(header.producer_id)
-        if found is None:
+        transaction = self._open_aborted.get(header.producer_id)
+        if transaction is None:
             self._committed.add(header.producer_id)
             return False
-        self._open_aborted[header.producer_id] = found[0], True
+        self._open_aborted[header.producer_id] = transaction[0], True
         return True
 
     def see_marker(self, header: BatchHeader, control_type: ControlType | None) -> bool:
@@ -54,9 +54,9 @@ class TransactionTracker:
         if control_type is None:
             return True
         if control_type is ControlType.ABORT:
-            found = self._open_aborted.pop(producer_id, None)
-            if found is not None and found[1]:
-                self.aborted.append(found[0])
+            transaction = self._open_aborted.pop(producer_id, None)
+            if transaction is not None and transaction[1]:
+                self.aborted.append(transaction[0])
                 return False
             return True
         if control_type is ControlType.COMMIT:

@@ -1,6 +1,6 @@
 """Checkpoint files: small text files that are always replaced as a whole.
 
-The rule: a damaged checkpoint raises CorruptFileError and yields nothing; who reads it knows the safe
+The rule: a damaged checkpoint raises CorruptFileError and yields nothing; the reader knows the safe
 fallback.
 
     version

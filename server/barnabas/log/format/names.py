@@ -9,7 +9,7 @@ The rule: a name is parsed here or not at all. What Kafka would not have named i
     <20 digits>.{log,index,timeindex,txnindex,snapshot}[.deleted|.cleaned|.swap]
     <20 digits>.log.damaged-<offset>         what was cut out of a log (ours; Kafka ignores it)
     <20 digits>.log.truncated-<hex>          what a follower had, and its leader has nothing of (ours; Kafka ignores it)
-    undecided-<offset>                       somebody has to decide on what was cut out there (ours; Kafka ignores it)
+    undecided-<offset>                       an operator has to decide on what was cut out there (ours; Kafka ignores it)
 """
 
 import re
@@ -27,12 +27,12 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 DAMAGED = ".damaged-"
-"""After the name of a log file, and before an offset: what was cut out there, kept for whoever wants to look at it."""
+"""After the name of a log file, and before an offset: what was cut out there, kept to be looked at."""
 TRUNCATED = ".truncated-"
-"""After the name of a log file: all records of a follower, committed ones too, whose leader has none of them."""
+"""After the name of a log file: all records of a follower, committed ones too, where the leader has none of them."""
 
 UNDECIDED = "undecided-"
-"""Before an offset of an internal topic: what was cut out there is missing to its coordinator until somebody decides."""
+"""Before an offset of an internal topic: its coordinator lacks what was cut out there until an operator decides."""
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -111,7 +111,7 @@ def parse_file_name(name: str) -> SegmentFile | None:
 
 
 def is_kept(name: str) -> bool:
-    """Say whether a file in a partition's directory has records that are in no log any more, for somebody to look at."""
+    """Return whether a file in a partition's directory has records that are in no log any more, kept to be looked at."""
     return LOG + DAMAGED in name or LOG + TRUNCATED in name
 
 

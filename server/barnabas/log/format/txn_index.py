@@ -1,4 +1,4 @@
-"""The transaction index of a segment: the transactions whose abort marker is in it (KIP-98).
+"""The transaction index of a segment: the transactions with their abort marker in it (KIP-98).
 
 The rule: entries are in the order of their markers, so last offsets and last stable offsets rise.
 

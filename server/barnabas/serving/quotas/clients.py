@@ -1,4 +1,4 @@
-"""The quotas of clients: who is over which, and for how long. Pure.
+"""The quotas of clients: which client is over which, and for how long. Pure.
 
 The rule: as long as no quota of a kind is set, nothing is looked up and nothing is counted for it. Limits are those of the
 newest image, also for clients that are counted already.
@@ -87,7 +87,7 @@ class QuotaOf(Generic[M]):
         return meter
 
     def meters(self) -> list[tuple[Share, Meter[M]]]:
-        """Return what is counted at present, by who shares it."""
+        """Return the present meters, each with the clients that share it."""
         return self._kept.items()
 
 
@@ -129,6 +129,6 @@ class ClientQuotas:
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:
         """Apply these quotas from now on; `changed` names those that differ."""
         entities = tuple(changed)
-        for one in self.every:
-            one.follow(quotas, entities)
+        for quota in self.every:
+            quota.follow(quotas, entities)
         self.is_set = any(one.is_set for one in self.every)

@@ -1,7 +1,7 @@
 """Rates of new connections: of the broker, of each listener, of each address (KIP-612). Pure.
 
 The rule: connections beyond the rate of the broker or a listener are only taken later; those beyond the rate of an address
-are not taken, and count for nobody. Nobody waits for longer than one window.
+are not taken, and are not counted. No connection waits for longer than one window.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class AddressLimits:
         self.is_set = False
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> list[str]:
-        """Apply these quotas from now on; return the names that are no addresses, whose quotas have no effect."""
+        """Apply these quotas from now on; return the names that are no addresses: quotas on them have no effect."""
         unknown = []
         for entity in changed:
             if entity.ip is None:

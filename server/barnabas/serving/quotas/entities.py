@@ -1,4 +1,4 @@
-"""To whom quotas apply, which quotas there are, and what an alteration or a filter of them may say. Pure.
+"""Entities of quotas, the kinds of quotas, and what an alteration or a filter of them may say. Pure.
 
 The rule: names and combinations are those of KIP-546; whatever Kafka refuses raises a RequestError with its code.
 """
@@ -46,7 +46,7 @@ Quotas = Mapping[str, float]
 
 
 class QuotaEntity(NamedTuple):
-    """To whom quotas apply. A part is None where there is none, and empty for the default of its type."""
+    """Clients or an address that quotas apply to. A part is None where there is none, empty for the default of its type."""
 
     user: str | None = None
     client_id: str | None = None

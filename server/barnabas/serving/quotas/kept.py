@@ -54,13 +54,13 @@ class Kept(Generic[K, V]):
         """Return the value of a key."""
         if now_ms >= self._period_ends_ms or len(self._now) >= self._kept_max:
             self._begin_period(now_ms)
-        found = self._now.get(key)
-        if found is None:
-            found = self._before.pop(key, None)
-            if found is None:
-                found = self._make(key, now_ms)
-            self._now[key] = found
-        return found
+        value = self._now.get(key)
+        if value is None:
+            value = self._before.pop(key, None)
+            if value is None:
+                value = self._make(key, now_ms)
+            self._now[key] = value
+        return value
 
     def _begin_period(self, now_ms: int) -> None:
         """Forget what was not asked for, except where that would be noticed."""

@@ -39,7 +39,7 @@ class Limits:
         self.is_set = False
 
     def follow(self, quotas: Mapping[QuotaEntity, Quotas], changed: Iterable[QuotaEntity]) -> None:
-        """Take these quotas from now on; `changed` names every entity whose quotas differ from those before."""
+        """Apply these quotas from now on; `changed` names every entity with other quotas than before."""
         for entity in changed:
             kind = entity.user is not None, entity.client_id is not None
             if any(kind):
@@ -54,7 +54,7 @@ class Limits:
         return self._quotas.get(QuotaEntity(user, client_id), NONE).get(self._name)
 
     def applying_to(self, user: str, client_id: str) -> tuple[Share, float | None]:
-        """Return who shares the limit that applies to a user with this client id, and the limit; None if there is none.
+        """Return the share of the limit that applies to a user with this client id, and the limit; None if there is none.
 
         As in Kafka, what is set for client ids by default is not for a client without one.
         """
@@ -65,11 +65,11 @@ class Limits:
         if self._counts[True, False] == self._counts[True, True] == 0:
             return Share("", client_id)
         both = Share(user, client_id)
-        for found, share in (
+        for entity, share in (
             ((user, client_id), both), ((user, ""), both), ((user, None), Share(user, "")),
             (("", client_id), both), (("", ""), both), (("", None), Share(user, "")),
         ):  # fmt: skip
-            if self._limit(*found) is not None:
+            if self._limit(*entity) is not None:
                 return share
         return Share("", client_id)
 
