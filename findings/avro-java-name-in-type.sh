@@ -1,7 +1,7 @@
 #!/bin/bash
-# Avro for Java 1.12.2: the name of a type that is defined before, written as an object ({"type": "R"}), is refused as the type of a field;
-# 1.12.1 takes it. The specification lists primitive types in that form and says nothing of names.
-# Seen: a patch release refuses schemas that the one before it parses.
+# Avro for Java 1.12.2: a defined type's name, written as an object ({"type": "R"}), is refused as the type of a field.
+# Seen: 1.12.1 takes it, so a patch release refuses schemas that the one before it parses. The specification lists primitive
+# types in that form and says nothing of names.
 # Beside it: {"type": "int"} in the same place, which both take.
 set -euo pipefail
 dir=$(mktemp -d)

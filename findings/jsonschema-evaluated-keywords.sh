@@ -1,8 +1,8 @@
 #!/bin/bash
-# jsonschema 4.26.0 (Python), draft 2019-09: a subschema of `additionalProperties` marks the wrong properties as evaluated. The names of its
-# own keywords count, in place of the names of the properties that it was applied to.
-# Seen: with `unevaluatedProperties: false` beside it, the valid document {"a": 1} is refused, and {"type": 1} is taken, as the subschema
-# has a keyword `type`. The validator of draft 2020-12, whose rule is the same here, takes both.
+# jsonschema 4.26.0 (Python): in draft 2019-09 a subschema of `additionalProperties` marks the wrong properties as evaluated.
+# Seen: the names of its own keywords count, in place of the names of the properties that it was applied to: with `unevaluatedProperties: false` beside it, the valid document {"a": 1} is refused, and {"type": 1} is taken, as the subschema
+# has a keyword `type`.
+# Beside it: the validator of draft 2020-12, whose rule is the same here, takes both.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

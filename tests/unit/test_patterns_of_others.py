@@ -37,7 +37,7 @@ OF_FNMATCH = {
 """Modules that use `fnmatch`, which is made of `re`, and why they may."""
 OF_RE2 = {
     "server/barnabas/patterns/__init__.py": "the one place",
-    "server/barnabas/console/searching.py": "with options of its own; a search ends by its own rules",
+    "server/barnabas/console/matching.py": "with options of its own, in a child process that ends by its own rules",
 }
 CHARACTERS = 30_000
 SECONDS_MAX = 0.15

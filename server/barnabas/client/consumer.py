@@ -477,11 +477,10 @@ async def open_consumer(
     client_settings: ClientSettings | None = None,
     dial: Dial = dial_tcp,
 ) -> AsyncIterator[Consumer]:
-    """Make a consumer, which subscribes to the topics, if some are named; at the end of the block it leaves its group.
+    """Make a consumer, subscribed to the topics if some are named; at the end of the block it leaves its group.
 
-    Offsets of what was handed out are committed then, where that is asked for; of all but the last record if the block
-    raises. What it raises leaves it as it is, not in an exception group.
-    """
+    With automatic commits the offsets of records handed out are committed then, of all but the last one if the block
+    raises. Exceptions of the block leave it as they are, not in an exception group."""
     chosen = settings or ConsumerSettings()
     common = replace(client_settings or ClientSettings(), creates_topics=chosen.creates_topics)
     async with open_client(bootstrap, common, dial=dial) as client, background() as nursery:

@@ -84,8 +84,9 @@ async def test_acks_0_asks_for_the_sync_and_waits_for_nothing():
     async with waiting_for_the_disk() as (client, disk):
         partition = client.services.replicas.leader("t", 0)
         batch = bytearray(client.batch(b"x"))
-        circumstances = {"acks": 0, "api_version": 8, "now_ms": client.services.clock_ms()}
-        partition.append(run(partition.validation(memoryview(batch), **circumstances)), **circumstances)
+        circumstances = {"acks": 0, "now_ms": client.services.clock_ms()}
+        valid = run(partition.validation(memoryview(batch), api_version=8, **circumstances))
+        partition.append(valid, **circumstances)
         await sync_begun(disk)
         assert (partition.log.log_end_offset, partition.log.high_watermark) == (1, 0)
         disk.gate.set()

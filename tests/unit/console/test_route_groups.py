@@ -136,7 +136,10 @@ async def test_offsets_of_a_group_with_members_are_told_and_not_set() -> None:
     assert (status, text) == (409, "group old is Stable: stop its members first")
     cluster.answers["list_groups"] = {}, {}
     status, text = await refused(cluster, "POST", "/api/groups/new/offsets", {"to": "latest"})
-    assert (status, text) == (409, "the group has committed nothing: give --topic")
+    assert (status, text) == (
+        409,
+        "the group has committed nothing: give --topic; `barnabas groups list` shows what there is",
+    )
 
 
 # --- transactions --------------------------------------------------------------------------------------------------

@@ -415,25 +415,25 @@ def test_coordinators_write_in_transactions_without_sequences(broker: Broker, se
     """Offsets that are committed in a transaction: they come from no client, whose first sequence must be 0."""
     log = broker.log()
     records = batch(b"v", producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+    log.producers.expect(7, 0, 5, from_zero=True, now_ms=NOW_MS)
     with pytest.raises(RequestError):
         append(log, bytearray(records if sequence > 0 else transactional(7, 5)))
     assert append(log, bytearray(records), origin=Origin.COORDINATOR).base_offset == 0
     assert append(log, bytearray(records), origin=Origin.COORDINATOR).base_offset == 1
 
 
-@pytest.mark.parametrize(("api_version", "is_refused"), [(11, False), (12, True), (13, True)])
-def test_transactions_of_version_2_begin_with_sequence_0(
-    broker: Broker, api_version: int, is_refused: bool
-) -> None:
+@pytest.mark.parametrize("from_zero", [False, True])
+def test_transaction_of_version_2_begins_with_sequence_0(broker: Broker, from_zero: bool) -> None:
     log = broker.log()
-    if is_refused:
+    for producer_id, sequence in ((7, 5), (8, 0)):
+        log.producers.expect(producer_id, 0, sequence, from_zero=from_zero, now_ms=NOW_MS)
+    if from_zero:
         with pytest.raises(RequestError):
-            append(log, transactional(7, 5), api_version=api_version)
+            append(log, transactional(7, 5))
     else:
-        append(log, transactional(7, 5), api_version=api_version)
-    append(log, transactional(8, 0), api_version=api_version)
-    plain = batch(b"v", producer_id=9, producer_epoch=0, base_sequence=5)
-    append(log, plain, api_version=api_version)
+        append(log, transactional(7, 5))
+    append(log, transactional(8, 0))
+    append(log, batch(b"v", producer_id=9, producer_epoch=0, base_sequence=5))
 
 
 def test_every_result_says_where_the_log_begins(broker: Broker) -> None:

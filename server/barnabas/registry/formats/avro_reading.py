@@ -18,7 +18,7 @@ NAMED = ("record", "error", "enum", "fixed")
 SIZE_MAX = 2**31 - 1
 ORDERS = ("ascending", "descending", "ignore")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NUMBER = re.compile(r"[+-]?(NaN|Infinity|[0-9]+\.?[0-9]*([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?)")
+_NUMBER = re.compile(r"[+-]?(NaN|Infinity|[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?)")
 _TYPE_WORDS = {
     "type", "name", "namespace", "doc", "aliases", "fields", "symbols", "items", "values", "size",
 }  # fmt: skip
