@@ -85,18 +85,21 @@ class AddPartitionsToTxn:
         for number, asked in enumerate(transactions):
             by_id.setdefault(asked.transactional_id, []).append(number)
             await self.budget.checkpoint()
-        results: dict[int, list[TopicResult]] = {}
+        results = [AddPartitionsToTxnResponse.AddPartitionsToTxnResult()] * len(transactions)
         waiting = iter(by_id.values())
 
         async def answer_some() -> None:
             for numbers in waiting:
                 for number in numbers:
-                    results[number] = await _answer(
+                    topic_results = await _answer(
                         context,
                         transactions[number],
                         metadata=self.metadata,
                         transaction_coordinator=self.transaction_coordinator,
                         budget=self.budget,
+                    )
+                    results[number] = AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                        transactional_id=transactions[number].transactional_id, topic_results=topic_results
                     )
                     await self.budget.checkpoint()
 
@@ -106,12 +109,7 @@ class AddPartitionsToTxn:
             async with trio.open_nursery() as nursery:
                 for _ in range(min(len(by_id), TRANSACTIONS_AT_ONCE)):
                     nursery.start_soon(answer_some)
-        return [
-            AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
-                transactional_id=asked.transactional_id, topic_results=results[number]
-            )
-            for number, asked in enumerate(transactions)
-        ]
+        return results
 
 
 async def _merged(topics: list[Topic], *, budget: LoopBudget) -> list[Topic]:
