@@ -10,9 +10,8 @@ from barnabas.wire.generated.metadata_records.topic import TopicRecord
 from barnabas.wire.metadata_records import decode_record, encode_record, record_codec, record_key, record_keys
 
 
-
 def test_record_with_its_frame_is_kafkas_bytes():
-    value = bytes.fromhex("010200" "077061796d656e" + "000102030405060708090a0b0c0d0e0f" "00")
+    value = bytes.fromhex("010200077061796d656e" + "000102030405060708090a0b0c0d0e0f00")
     assert decode_record(value) == (TopicRecord("paymen", bytes(range(16))), 0)
     assert encode_record(TopicRecord("paymen", bytes(range(16))), 0) == value
 
