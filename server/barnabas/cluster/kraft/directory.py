@@ -122,7 +122,7 @@ class MetadataLog:
                 continue
             self._load(snapshot)
             return
-        if log_start:
+        if log_start or not self._segments:
             raise MetadataLogError(
                 f"{self.path}: the oldest state is that of offset {self._oldest(log_start)}, after {until}"
             )
