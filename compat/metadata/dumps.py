@@ -111,7 +111,9 @@ def differences(theirs: list[Shown], ours: list[Shown]) -> list[str]:
     for their, our in zip(theirs, ours, strict=False):
         if their[:3] != our[:3]:
             lines.append(f"{their[:3]} there, {our[:3]} here")
-        lines += [f"offset {their.offset} {their.type}: {text}" for text in _of_fields(their.fields, our.fields)]
+        lines += [
+            f"offset {their.offset} {their.type}: {text}" for text in _of_fields(their.fields, our.fields)
+        ]
     return lines
 
 

@@ -109,6 +109,12 @@ class MetadataLog:
         """True if the last step was inside of a metadata transaction."""
         return self._replay.in_transaction
 
+    @property
+    def oldest(self) -> Until:
+        """The oldest state that there is: that before the first segment, or of the first snapshot that continues there."""
+        log_start = self._segments[0] if self._segments else 0
+        return Until(offset=self._oldest(log_start) if log_start or not self._segments else -1)
+
     def begin(self, until: Until = END) -> None:
         """Begin with the newest snapshot within a bound that the log continues. Raises MetadataLogError."""
         log_start = self._segments[0] if self._segments else 0

@@ -1,7 +1,7 @@
 """What each metadata record does to the image. Pure.
 
-The rule: a record that does not fit the image (a partition that is not there, a broker of another epoch) is a
-MetadataRecordError, as is a record of a class that is not in the table: an image that guessed would differ from the cluster's.
+The rule: a record that does not fit the image (a partition that is not there, a broker of another epoch) or is not in the
+table is a MetadataRecordError: an image that guessed would differ from the cluster's.
 """
 
 from __future__ import annotations
