@@ -104,7 +104,7 @@ def _camel_name(name: str) -> str:
 
 
 def differences(theirs: list[Shown], ours: list[Shown]) -> list[str]:
-    """What differs, a line each. Fields that Kafka leaves out have their defaults; ours may be hidden, never wrong."""
+    """Differences, a line each. Fields that Kafka leaves out have their defaults; ours may be hidden, never wrong."""
     lines = []
     if len(theirs) != len(ours):
         lines.append(f"{len(theirs)} records there, {len(ours)} here")

@@ -163,7 +163,7 @@ def test_log_dump_shows_records_by_name_and_field(runs: Runs) -> None:
     assert [row["leader_epoch"] for row in rows if row["kind"] == "quorum_state"] == [2]
 
 
-def test_record_that_is_not_understood_is_dumped_without_its_bytes(runs: Runs, tmp_path: Path) -> None:
+def test_unknown_record_is_dumped_without_its_bytes(runs: Runs, tmp_path: Path) -> None:
     directory = tmp_path / "__cluster_metadata-0"
     shutil.copytree(LOG, directory)
     path = directory / "00000000000000000000.log"

@@ -51,7 +51,7 @@ def test_unreadable_record_is_an_error(value, text):
         decode_record(value)
 
 
-def test_field_that_a_version_lacks_is_left_out_only_at_its_default():
+def test_field_of_a_later_version_must_have_its_default():
     change = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=2, cordoned_log_dirs=[bytes(16)])
     with pytest.raises(Exception, match="cordoned_log_dirs"):
         encode_record(change, 2)

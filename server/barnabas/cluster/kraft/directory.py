@@ -33,7 +33,7 @@ class MetadataLogError(Exception):
 
 
 class Until(NamedTuple):
-    """Where to stop: with an offset, or with the last record before a time in ms later than this; None for no bound."""
+    """The end of what is read: an offset, or a time in ms since 1970, inclusive; None for no bound."""
 
     offset: int | None = None
     time_ms: int | None = None

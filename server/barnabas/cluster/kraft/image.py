@@ -39,7 +39,7 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 METADATA_VERSION = "metadata.version"
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Whom a quota is for: pairs of type (user, client-id, ip) and name, sorted; None is the default of the type."""
+"""Subject of a quota: pairs of type (user, client-id, ip) and name, sorted by type; None is a default."""
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 

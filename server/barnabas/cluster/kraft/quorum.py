@@ -1,4 +1,4 @@
-"""Control records of a metadata log: who leads the quorum, who votes, and the bounds of a snapshot. Pure.
+"""Control records of a metadata log: the leader of the quorum, its voters, and the bounds of a snapshot. Pure.
 
 The rule: voters of the log take effect where they stand, not where they are committed (KIP-853); a log without them has
 static voters, of which only LeaderChange tells the ids.
@@ -27,7 +27,7 @@ _MODULES: Final = {
 
 
 class Leadership(NamedTuple):
-    """Who leads the quorum, as its log says; -1 where that is not known."""
+    """Leader and voters of a quorum, as its log says; -1 for no leader."""
 
     leader_id: int = -1
     epoch: int = -1

@@ -78,5 +78,5 @@ class Replay:
         return tuple(ended.changes)
 
     def _current(self) -> QuorumImage:
-        """What the records before a transaction have led to."""
+        """Return the image after the records before a transaction."""
         return self.image if self._draft is None else self._draft.image(self.image.position)

@@ -1,4 +1,4 @@
-"""What of the metadata is never shown: credentials, and the values of settings that are or may be secrets. Pure.
+"""Secrets of the metadata, which are never shown: credentials, and the values of settings that are or may be secrets. Pure.
 
 The rule: a setting that the tables know is shown unless it is a password there; one that they do not know is hidden if it
 belongs to a plugin, or if its name reads like that of a secret.

@@ -1,4 +1,4 @@
-"""What each metadata record does to the image. Pure.
+"""Transitions of the image by each metadata record. Pure.
 
 The rule: a record that does not fit the image (a partition that is not there, a broker of another epoch) or is not in the
 table is a MetadataRecordError: an image that guessed would differ from the cluster's.
@@ -25,7 +25,7 @@ from barnabas.cluster.kraft.values import (
 from barnabas.security.tokens import Token
 
 KRAFT_VERSION = "kraft.version"
-"""Feature whose level is a control record of the log: a FeatureLevelRecord of it means nothing."""
+"""The feature of the Raft protocol: control records have its level, a FeatureLevelRecord of it means nothing."""
 UNCHANGED_LEADER = -2
 
 

@@ -21,7 +21,7 @@ RECOVERED, RECOVERING = 0, 1
 
 
 class Endpoint(NamedTuple):
-    """Where to reach a node by one of its listeners; the protocol is 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+    """Address of a node by one of its listeners; the protocol is 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
     name: str
     host: str
@@ -100,7 +100,7 @@ class Acl(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What is kept of a user's password for one SCRAM mechanism."""
+    """Salted keys of a user's password for one SCRAM mechanism."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -114,5 +114,5 @@ class Voter(NamedTuple):
     id: int
     directory_id: bytes = MIGRATING
     endpoints: tuple[tuple[str, str, int], ...] = ()
-    """Listener, host and port; empty for a static voter, whose address is a setting."""
+    """Listener, host and port; empty for a static voter: its address is a setting."""
     kraft_versions: LevelRange = LevelRange(0, 0)

@@ -1,7 +1,7 @@
 """The `quorum-state` file of a metadata log: what a Raft replica must not forget about elections.
 
 The rule: both data versions are read: 0 of a quorum with static voters (and of a replica that does not know better yet),
-1 of one whose voters are in the log (KIP-853). One line of JSON.
+1 of one with its voters in the log (KIP-853). One line of JSON.
 """
 
 import json

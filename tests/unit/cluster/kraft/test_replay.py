@@ -1,4 +1,4 @@
-"""What records do to the image: changes of partitions and brokers, transactions, snapshots, and records that do not fit."""
+"""Effects of records on the image: partitions and brokers, transactions, snapshots, and records that do not fit."""
 
 from contextlib import suppress
 
@@ -248,7 +248,7 @@ def test_transaction_inside_of_another_is_an_error():
         replay.apply(record("BeginTransaction"))
 
 
-def test_records_before_a_transaction_in_its_batch_survive_an_abort():
+def test_records_before_an_aborted_transaction_survive():
     replay = Replay()
     for item in (ORDERS, record("BeginTransaction"), broker(), record("AbortTransaction")):
         replay.apply(item)
