@@ -78,12 +78,17 @@ def compare(log: Path, version: str) -> Iterator[str]:
 def _snapshot(log: Path, path: Path, version: str) -> Iterator[str]:
     disk = OsDisk(read_only=True)
     snapshot = read_snapshot(disk, str(path))
+    if not snapshot.end_offset:  # what a controller was formatted with, which it writes into the log
+        return
     replayed = MetadataLog(disk, str(log))
     for _ in replayed.steps(Until(offset=snapshot.end_offset - 1)):
         pass
     for change in diff(replayed.image, snapshot.image):
         yield f"the replay up to the snapshot has another {change.kind} {change.key}"
-    if not snapshot.end_offset:
+    if not shell.can_read(version, snapshot.image):
+        print(
+            f"{path.name}: the shell of {version} does not read metadata.version {snapshot.image.metadata_version}"
+        )
         return
     theirs, ours = shell.shell_tree(version, path), shell.image_tree(snapshot.image)
     print(f"{path.name}: {len(theirs)} leaves of the shell's tree")

@@ -30,6 +30,11 @@ NOT_COMPARED = ("provenance", "topics/byName")
 """The first is of the snapshot's own offsets; the second has the same partitions as byId."""
 
 
+def can_read(version: str, image: QuorumImage) -> bool:
+    """Say whether the shell of a release knows the metadata.version of an image; it shows nothing of others."""
+    return LEVELS[image.metadata_version] <= version
+
+
 def shell_tree(version: str, snapshot: Path) -> Tree:
     """Leaves of the tree that the shell of a release prints for a snapshot."""
     jars = ROOT / ".tools" / "metadata-shell" / version

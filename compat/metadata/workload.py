@@ -71,7 +71,7 @@ def write_log(directory: Path, version: str) -> Path:
             Connection(HOST, controller) as active,
             Connection(HOST, sasl_port) as login,
         ):
-            _run(broker, active, login)
+            _run(broker, active, login, "group.version" if version.startswith("4.0") else "share.version")
     kafka.port = port
     with kafka:  # a restart: another incarnation, another epoch of the quorum
         time.sleep(1)
@@ -93,14 +93,14 @@ def _format(kafka: RealKafka) -> None:
         raise WorkloadError(f"format failed:\n{done.stdout}{done.stderr}")
 
 
-def _run(broker: Connection, active: Connection, login: Connection) -> None:
+def _run(broker: Connection, active: Connection, login: Connection, feature: str) -> None:
     _topics(broker)
     _settings(broker)
     _access(broker)
     _tokens(login)
     _ask(broker, "InitProducerId", 4, {"TransactionalId": None, "TransactionTimeoutMs": 1000})
     _second_broker(broker, active)
-    _removals(broker)
+    _removals(broker, feature)
 
 
 def _topics(broker: Connection) -> None:
@@ -236,7 +236,7 @@ def _reassign(broker: Connection, replicas: list[int] | None) -> None:
     _ask(broker, "AlterPartitionReassignments", 0, {"TimeoutMs": 10_000, "Topics": topics})
 
 
-def _removals(broker: Connection) -> None:
+def _removals(broker: Connection, feature: str) -> None:
     _configure(broker, TOPIC, "orders", "cleanup.policy", None)
     filters = {
         "ResourceTypeFilter": 2, "ResourceNameFilter": None, "PatternTypeFilter": 1, "PrincipalFilter": "User:eve",
@@ -251,7 +251,7 @@ def _removals(broker: Connection) -> None:
     deletion = {"Name": "bob", "Mechanism": SHA_512}
     _ask(broker, "AlterUserScramCredentials", 0, {"Deletions": [deletion], "Upsertions": []})
     _ask(broker, "DeleteTopics", 5, {"TopicNames": ["gone"], "TimeoutMs": 10_000})
-    update = {"Feature": "share.version", "MaxVersionLevel": 0, "UpgradeType": 2}
+    update = {"Feature": feature, "MaxVersionLevel": 0, "UpgradeType": 2}
     _ask(
         broker, "UpdateFeatures", 1, {"timeoutMs": 10_000, "FeatureUpdates": [update], "ValidateOnly": False}
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from barnabas.cluster.kraft.image import Change, Position, QuorumImage
+from barnabas.cluster.kraft.image import EMPTY, Change, Position, QuorumImage
 from barnabas.cluster.kraft.quorum import Leadership, decode_control
 from barnabas.cluster.kraft.replay import Replay
 from barnabas.cluster.kraft.transitions import MetadataRecordError
@@ -205,7 +205,8 @@ class MetadataLog:
             self.leadership = self.leadership.after(message, header.leader_epoch, record)
 
     def _load(self, snapshot: Snapshot) -> None:
-        self._replay.load(snapshot.image)
+        """Begin after a snapshot. Of that at offset 0 only the voters count: a controller writes its records again."""
+        self._replay.load(snapshot.image if snapshot.end_offset else EMPTY)
         self.position = snapshot.image.position
         self.leadership = snapshot.leadership
         self._start = snapshot.end_offset

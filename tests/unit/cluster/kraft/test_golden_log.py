@@ -1,4 +1,4 @@
-"""A log and snapshots that Kafka 4.3.1 wrote: read as Kafka's tool reads them, replayed to what the snapshots hold."""
+"""Logs and snapshots of Kafka 4.3.1 and 4.4.0: read as Kafka's tool reads them, replayed to what the snapshots hold."""
 
 import json
 from collections import defaultdict
@@ -18,9 +18,10 @@ from barnabas.records.batch import iter_batches
 from barnabas.wire.metadata_records import decode_record, encode_record, record_key, record_keys, record_name
 from tests.support.messages import all_messages, to_json
 
-GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "metadata" / "kafka-4.3.1"
+RELEASES = sorted((Path(__file__).resolve().parents[3] / "golden" / "metadata").glob("kafka-*"))
+GOLDEN = RELEASES[0].with_name("kafka-4.3.1")
 LOG = GOLDEN / "__cluster_metadata-0"
-SNAPSHOTS = sorted(LOG.glob("*.checkpoint"))
+SNAPSHOTS = sorted(path for golden in RELEASES for path in golden.glob("*/*.checkpoint"))
 TAKEN = [path for path in SNAPSHOTS if not path.name.startswith("0" * 20)]
 DISK = OsDisk(read_only=True)
 WORDS = {"LeaderChange": "LeaderChangeMessage", "KRaftVoters": "VotersRecord"}
@@ -30,31 +31,36 @@ WRITTEN_BY_NO_KAFKA_4 = {"FenceBroker", "UnfenceBroker", "ZkMigrationState"}
 def dumped():
     """File -> rows of Kafka's tool: offset, timestamp, type, fields."""
     rows = defaultdict(list)
-    for line in (GOLDEN / "dump.jsonl").read_text().splitlines():
-        file, *row = json.loads(line)
-        rows[file].append(row)
+    for golden in RELEASES:
+        for line in (golden / "dump.jsonl").read_text().splitlines():
+            file, *row = json.loads(line)
+            rows[golden / LOG.name / file].append(row)
     return rows
 
 
-def records_of(name):
-    data = (LOG / name).read_bytes()
+def records_of(path):
+    data = path.read_bytes()
     for position, header in iter_batches(data):
         for record in iter_any_records(data[position : position + header.size]):
             yield header, record
 
 
-def read_log(until=END, *, from_snapshot=True):
-    log = MetadataLog(DISK, str(GOLDEN))
+def read_log(until=END, *, from_snapshot=True, golden=GOLDEN):
+    log = MetadataLog(DISK, str(golden))
     if from_snapshot:
         log.begin(until)
     steps = list(log.steps(until))
     return log, steps
 
 
-@pytest.mark.parametrize("name", sorted(dumped()))
-def test_every_record_is_read_as_kafkas_tool_reads_it(name):
+def label(path):
+    return f"{path.parts[-3]}-{path.name}"
+
+
+@pytest.mark.parametrize("path", sorted(dumped()), ids=label)
+def test_every_record_is_read_as_kafkas_tool_reads_it(path):
     shown = []
-    for header, record in records_of(name):
+    for header, record in records_of(path):
         if header.is_control:
             control_type, message = decode_control(record)
             kind = {"KRAFT_VERSION": "KRaftVersion", "KRAFT_VOTERS": "KRaftVoters"}.get(
@@ -68,7 +74,7 @@ def test_every_record_is_read_as_kafkas_tool_reads_it(name):
             fields = {**to_json(all_messages()[f"{kind}Record"], version, message), "version": version}
             assert encode_record(message, version) == record.value
         shown.append([record.offset, record.timestamp, kind, fields])
-    assert shown == dumped()[name]
+    assert shown == dumped()[path]
 
 
 def test_golden_log_has_nearly_every_kind_of_record():
@@ -77,10 +83,11 @@ def test_golden_log_has_nearly_every_kind_of_record():
     assert missing == WRITTEN_BY_NO_KAFKA_4 | {"AbortTransaction", "UnregisterController"}
 
 
-@pytest.mark.parametrize("path", TAKEN, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", TAKEN, ids=label)
 def test_replay_leads_to_what_kafkas_snapshot_holds(path):
     snapshot = read_snapshot(DISK, str(path))
-    log, _ = read_log(Until(offset=snapshot.end_offset - 1), from_snapshot=False)
+    bound = Until(offset=snapshot.end_offset - 1)
+    log, _ = read_log(bound, from_snapshot=False, golden=path.parents[1])
     assert list(diff(log.image, snapshot.image)) == []
     assert log.image == snapshot.image
     assert snapshot.leadership.voters == log.leadership.voters
@@ -141,7 +148,7 @@ def test_leadership_is_that_of_the_last_election():
 
 
 def test_log_until_a_time_ends_with_the_last_record_of_it():
-    times = [row[1] for row in dumped()["00000000000000000000.log"]]
+    times = [row[1] for row in dumped()[LOG / "00000000000000000000.log"]]
     for time_ms in (times[20], times[60] + 1, times[-1] + 10):
         log, _ = read_log(Until(time_ms=time_ms))
         whole, steps = read_log(Until(time_ms=time_ms), from_snapshot=False)
@@ -160,6 +167,16 @@ def test_bootstrap_transaction_applies_at_its_end():
     assert len(steps[-1].changes) == 8
 
 
+def test_records_a_controller_was_formatted_with_do_not_count():
+    golden = GOLDEN.with_name("kafka-4.4.0")
+    snapshot = read_snapshot(DISK, str(golden / LOG.name / f"{0:020d}-{0:010d}.checkpoint"))
+    assert snapshot.image.metadata_version == 33
+    log, _ = read_log(Until(offset=2), golden=golden)
+    assert log.image.features == {}
+    assert log.leadership.voters == snapshot.leadership.voters
+    assert read_log(Until(offset=20), golden=golden)[0].image.metadata_version == 33
+
+
 def test_quorum_state_is_read_and_written_as_kafka_does():
     data = (LOG / "quorum-state").read_bytes()
     state = QuorumState.decode(data)
@@ -170,7 +187,7 @@ def test_quorum_state_is_read_and_written_as_kafka_does():
 def test_state_before_the_first_one_is_an_error(tmp_path):
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir()
-    for path in TAKEN[1:]:
+    for path in sorted(LOG.glob("*.checkpoint"))[2:]:
         (directory / path.name).write_bytes(path.read_bytes())
     with pytest.raises(MetadataLogError, match="oldest state is that of offset 54"):
         MetadataLog(DISK, str(directory)).begin(Until(offset=10))
