@@ -83,7 +83,7 @@ def _snapshot(log: Path, path: Path, version: str) -> Iterator[str]:
     replayed = MetadataLog(disk, str(log))
     for _ in replayed.steps(Until(offset=snapshot.end_offset - 1)):
         pass
-    for change in diff(replayed.image, snapshot.image):
+    for change in diff(replayed.state.image, snapshot.image):
         yield f"the replay up to the snapshot has another {change.kind} {change.key}"
     if not shell.can_read(version, snapshot.image):
         print(

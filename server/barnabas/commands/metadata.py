@@ -14,16 +14,10 @@ from typing import Any, TypeVar
 import click
 
 from barnabas.cluster.kraft import describing
-from barnabas.cluster.kraft.directory import (
-    END,
-    MetadataLog,
-    MetadataLogError,
-    Step,
-    Until,
-    read_snapshot,
-)
+from barnabas.cluster.kraft.directory import END, MetadataLog, Until, read_snapshot
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.state import MetadataLogError, Step
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Output, Table, cell
 from barnabas.commands.parsing import moment_ms
@@ -339,15 +333,15 @@ def _state(output: Output, directory: str, until: Until) -> tuple[QuorumImage, L
     for _ in log.steps(until):
         pass
     _tell_notes(output, log)
-    return log.image, log.leadership
+    return log.state.image, log.state.leadership
 
 
 def _tell_notes(output: Output, log: MetadataLog) -> None:
     for note in log.notes:
         output.note(note)
-    if log.in_transaction:
+    if log.state.in_transaction:
         output.note(
-            f"a metadata transaction is open at offset {log.position.offset}: its records do not count yet"
+            f"a metadata transaction is open at offset {log.state.position.offset}: its records do not count yet"
         )
 
 
@@ -371,7 +365,7 @@ def diff(output: Output, directory: str, first: Until | None, until: Until | Non
     if first is not None:
         for _ in log.steps(first):
             pass
-    names = describing.ChangeNames(log.image.topics)
+    names = describing.ChangeNames(log.state.image.topics)
     output.show(CHANGES, _changes(log, until or END, names, has_all=has_all))
     _tell_notes(output, log)
 

@@ -8,28 +8,18 @@ directory does not say which of them a majority has.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from barnabas.cluster.kraft.image import EMPTY, Change, Position, QuorumImage
-from barnabas.cluster.kraft.quorum import Leadership, decode_control
-from barnabas.cluster.kraft.replay import Replay
-from barnabas.cluster.kraft.transitions import MetadataRecordError
+from barnabas.cluster.kraft.state import LogState, MetadataLogError, Snapshot, SnapshotReader, Step
 from barnabas.log.disk import Disk
 from barnabas.log.format import names
 from barnabas.log.scan import iter_checked
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader
-from barnabas.records.control import ControlType
 from barnabas.records.errors import RecordsError
 from barnabas.records.record import Record
-from barnabas.wire.errors import DecodeError
-from barnabas.wire.metadata_records import decode_record, record_key, record_name
 
 DIRECTORY = f"{names.CLUSTER_METADATA_TOPIC}-0"
-
-
-class MetadataLogError(Exception):
-    """A directory has no metadata log, or its log does not lead to where it was to be read."""
 
 
 class Until(NamedTuple):
@@ -51,33 +41,10 @@ class Until(NamedTuple):
 END = Until()
 
 
-class Step(NamedTuple):
-    """One record, and what it changed; `version` is that of its message, -1 for a control record."""
-
-    offset: int
-    epoch: int
-    timestamp_ms: int
-    name: str
-    version: int
-    message: Any
-    changes: tuple[Change, ...]
-
-
-class Snapshot(NamedTuple):
-    """A snapshot: what records up to `end_offset` have led to. `last_ms` is the time of the last of them."""
-
-    end_offset: int
-    epoch: int
-    last_ms: int
-    image: QuorumImage
-    leadership: Leadership
-    path: str
-
-
 class MetadataLog:
-    """A metadata log that is read. Lifecycle: `open`, then `steps` as often as need be, each going on from the last.
+    """A metadata log that is read. Lifecycle: `begin`, then `steps` as often as need be, each continuing the last.
 
-    `image`, `leadership` and `position` are of the last step; `notes` are what a person should know of.
+    `state` is that of the last step; `notes` are what a person should know of.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
@@ -94,24 +61,12 @@ class MetadataLog:
         if not self._segments and not self._snapshots:
             raise MetadataLogError(f"{self.path} has neither segments nor snapshots")
         self.notes: list[str] = []
-        self.leadership = Leadership()
-        self.position = Position()
-        self._replay = Replay()
+        self.state = LogState()
         self._start = 0
 
     @property
-    def image(self) -> QuorumImage:
-        """The image; inside of a metadata transaction, that before it."""
-        return self._replay.publish(self.position)
-
-    @property
-    def in_transaction(self) -> bool:
-        """True if the last step was inside of a metadata transaction."""
-        return self._replay.in_transaction
-
-    @property
     def oldest(self) -> Until:
-        """The oldest state that there is: that before the first segment, or of the first snapshot that continues there."""
+        """The oldest state that there is: before the first segment, or of the first snapshot that the log continues."""
         log_start = self._segments[0] if self._segments else 0
         return Until(offset=self._oldest(log_start) if log_start or not self._segments else -1)
 
@@ -123,10 +78,12 @@ class MetadataLog:
                 self._segments and end_offset < log_start
             ):
                 continue
-            snapshot = read_snapshot(self._disk, self._snapshot_path(end_offset, epoch))
+            path = f"{self.path}/{end_offset:020d}-{epoch:010d}{names.CHECKPOINT}"
+            snapshot = read_snapshot(self._disk, path)
             if until.time_ms is not None and end_offset and snapshot.last_ms > until.time_ms:
                 continue
-            self._load(snapshot)
+            self.state.load(snapshot)
+            self._start = end_offset
             return
         if log_start or not self._segments:
             raise MetadataLogError(
@@ -148,14 +105,12 @@ class MetadataLog:
                 expected = header.last_offset + 1
                 for record in records:
                     if record.offset < self._start:
-                        self._note_leader(header, record, path)
+                        self.state.note_leader(header, record, path)
                         continue
                     if until.excludes(record.offset, record.timestamp):
                         return
-                    yield self._step(header, record, path)
+                    yield self.state.step(header, record, path)
                     self._start = record.offset + 1
-
-    # --- reading --------------------------------------------------------------------------------------------
 
     def _batches(self, path: str, base_offset: int) -> Iterator[tuple[BatchHeader, list[Record]]]:
         """Yield the batches of a segment, without the records of those that a snapshot has in it."""
@@ -177,43 +132,6 @@ class MetadataLog:
             raise MetadataLogError(f"{path}: {problems[0]}")
         self.notes += [f"{path}: the end is not read: {text}" for text in problems]
 
-    def _step(self, header: BatchHeader, record: Record, path: str) -> Step:
-        epoch, changes = header.leader_epoch, ()
-        self.position = Position(record.offset, epoch, record.timestamp)
-        try:
-            if header.is_control:
-                control_type, message = decode_control(record)
-                self.leadership = self.leadership.after(message, epoch, record)
-                name, version = control_type.name, -1
-            else:
-                message, version = decode_record(record.value or b"")
-                name = record_name(record_key(message))
-                changes = self._replay.apply(message)
-        except (DecodeError, RecordsError, MetadataRecordError) as error:
-            raise MetadataLogError(f"{path}: record at offset {record.offset}: {error}") from None
-        return Step(record.offset, epoch, record.timestamp, name, version, message, changes)
-
-    def _note_leader(self, header: BatchHeader, record: Record, path: str) -> None:
-        """Take from a record that a snapshot has in it since when its leader leads: snapshots do not say that."""
-        if not header.is_control:
-            return
-        try:
-            control_type, message = decode_control(record)
-        except (DecodeError, RecordsError) as error:
-            raise MetadataLogError(f"{path}: record at offset {record.offset}: {error}") from None
-        if control_type is ControlType.LEADER_CHANGE and header.leader_epoch > self.leadership.epoch:
-            self.leadership = self.leadership.after(message, header.leader_epoch, record)
-
-    def _load(self, snapshot: Snapshot) -> None:
-        """Begin after a snapshot. Of that at offset 0 only the voters count: a controller writes its records again."""
-        self._replay.load(snapshot.image if snapshot.end_offset else EMPTY)
-        self.position = snapshot.image.position
-        self.leadership = snapshot.leadership
-        self._start = snapshot.end_offset
-
-    def _snapshot_path(self, end_offset: int, epoch: int) -> str:
-        return f"{self.path}/{end_offset:020d}-{epoch:010d}{names.CHECKPOINT}"
-
     def _oldest(self, log_start: int) -> int:
         return min(
             (end_offset - 1 for end_offset, _ in self._snapshots if end_offset >= log_start), default=-1
@@ -225,33 +143,19 @@ def read_snapshot(disk: Disk, path: str) -> Snapshot:
     ids = names.parse_checkpoint_name(path.rpartition("/")[2])
     if ids is None:
         raise MetadataLogError(f"{path} is not the name of a snapshot")
-    end_offset, epoch = ids
-    replay, leadership, last_ms, has_footer = Replay(), Leadership(), -1, False
+    reader = SnapshotReader(*ids, path)
     problems: list[str] = []
     file = disk.open(path)
-    try:
-        for position, header in iter_checked(
-            file, file.size(), base_offset=0, on_problem=lambda _, text: problems.append(text)
-        ):
-            for record in iter_any_records(file.read(header.size, position)):
-                if not header.is_control:
-                    replay.apply(decode_record(record.value or b"")[0])
-                    continue
-                control_type, message = decode_control(record)
-                if control_type is ControlType.SNAPSHOT_HEADER:
-                    last_ms = message.last_contained_log_timestamp
-                has_footer = has_footer or control_type is ControlType.SNAPSHOT_FOOTER
-                leadership = leadership.after(message, header.leader_epoch, record)
-    except (DecodeError, RecordsError, MetadataRecordError) as error:
-        raise MetadataLogError(f"{path}: {error}") from None
-    if problems or not has_footer:
-        raise MetadataLogError(
-            f"{path}: {problems[0] if problems else 'the snapshot ends before its footer'}"
-        )
-    image = replay.publish(
-        Position(end_offset - 1, epoch if end_offset else -1, last_ms if end_offset else -1)
-    )
-    return Snapshot(end_offset, epoch, last_ms, image, leadership, path)
+    for position, header in iter_checked(
+        file, file.size(), base_offset=0, on_problem=lambda _, text: problems.append(text)
+    ):
+        try:
+            reader.add(header, list(iter_any_records(file.read(header.size, position))))
+        except RecordsError as error:
+            raise MetadataLogError(f"{path}: {error.message}") from None
+    if problems:
+        raise MetadataLogError(f"{path}: {problems[0]}")
+    return reader.finish()
 
 
 def _find(disk: Disk, path: str) -> str:

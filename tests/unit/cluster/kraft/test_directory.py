@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.kraft.directory import MetadataLog, MetadataLogError, Until, read_snapshot
+from barnabas.cluster.kraft.directory import MetadataLog, Until, read_snapshot
+from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.log.disk import OsDisk
 from barnabas.log.format import CorruptFileError
 from barnabas.log.format.quorum_state import QuorumState
@@ -77,7 +78,7 @@ def test_log_whose_beginning_is_gone_starts_with_a_snapshot(directory):
     (directory / f"{header.base_offset:020d}.log").write_bytes(data[position:])
     path.unlink()
     log, offsets = read(directory)
-    assert (log.image, offsets[0]) == (whole.image, 76)
+    assert (log.state.image, offsets[0]) == (whole.state.image, 76)
     with pytest.raises(MetadataLogError, match="oldest state is that of offset 75, after offset 70"):
         read(directory, Until(offset=70))
     assert log.oldest == Until(offset=75)
@@ -105,7 +106,7 @@ def test_partly_fetched_and_deleted_snapshots_are_not_read(directory):
     data = (directory / SNAPSHOT).read_bytes()
     for suffix in (".part", ".deleted"):
         (directory / f"00000000000000000100-0000000009.checkpoint{suffix}").write_bytes(data)
-    assert read(directory)[0].position.offset == 104
+    assert read(directory)[0].state.position.offset == 104
 
 
 def test_directory_without_a_metadata_log_is_an_error(tmp_path):

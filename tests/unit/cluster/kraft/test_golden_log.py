@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cluster.kraft.directory import END, MetadataLog, MetadataLogError, Until, read_snapshot
+from barnabas.cluster.kraft.directory import END, MetadataLog, Until, read_snapshot
 from barnabas.cluster.kraft.image import BROKER, diff
 from barnabas.cluster.kraft.quorum import decode_control
+from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.cluster.kraft.values import LevelRange, Voter
 from barnabas.log.disk import OsDisk
 from barnabas.log.format.properties import decode_uuid
@@ -88,18 +89,18 @@ def test_replay_leads_to_what_kafkas_snapshot_holds(path):
     snapshot = read_snapshot(DISK, str(path))
     bound = Until(offset=snapshot.end_offset - 1)
     log, _ = read_log(bound, from_snapshot=False, golden=path.parents[1])
-    assert list(diff(log.image, snapshot.image)) == []
-    assert log.image == snapshot.image
-    assert snapshot.leadership.voters == log.leadership.voters
+    assert list(diff(log.state.image, snapshot.image)) == []
+    assert log.state.image == snapshot.image
+    assert snapshot.leadership.voters == log.state.leadership.voters
 
 
 @pytest.mark.parametrize("offset", range(2, 105, 13))
 def test_log_from_a_snapshot_and_from_its_beginning_agree(offset):
     whole, steps = read_log(Until(offset=offset), from_snapshot=False)
     resumed, _ = read_log(Until(offset=offset))
-    assert resumed.image == whole.image
-    assert resumed.leadership == whole.leadership
-    assert resumed.position == whole.position
+    assert resumed.state.image == whole.state.image
+    assert resumed.state.leadership == whole.state.leadership
+    assert resumed.state.position == whole.state.position
     assert steps[-1].offset == offset
 
 
@@ -111,12 +112,12 @@ def test_changes_of_the_steps_add_up_to_the_difference():
             assert entries.get((change.kind, change.key)) == change.before
             entries[change.kind, change.key] = change.after
     assert {key: value for key, value in entries.items() if value is not None} == {
-        (kind, key): value for kind, key, value in log.image.entries()
+        (kind, key): value for kind, key, value in log.state.image.entries()
     }
 
 
 def test_image_has_what_the_workload_made():
-    image = read_log(Until(offset=75))[0].image
+    image = read_log(Until(offset=75))[0].state.image
     assert sorted(image.topic_ids) == ["orders", "payments", "shared"]
     shared = dict(image.partitions_of(image.topic("shared")))[0]
     assert (shared.replicas, shared.isr, shared.elr, shared.leader) == ((1, 2), (1,), (2,), 1)
@@ -139,7 +140,7 @@ def test_image_has_what_the_workload_made():
 
 
 def test_leadership_is_that_of_the_last_election():
-    leadership = read_log()[0].leadership
+    leadership = read_log()[0].state.leadership
     (voter,) = leadership.voters
     assert (leadership.leader_id, leadership.epoch, leadership.since_offset) == (1, 2, 85)
     assert (voter.id, voter.kraft_versions) == (1, LevelRange(0, 1))
@@ -152,18 +153,18 @@ def test_log_until_a_time_ends_with_the_last_record_of_it():
     for time_ms in (times[20], times[60] + 1, times[-1] + 10):
         log, _ = read_log(Until(time_ms=time_ms))
         whole, steps = read_log(Until(time_ms=time_ms), from_snapshot=False)
-        assert log.image == whole.image
+        assert log.state.image == whole.state.image
         assert steps[-1].offset == max(offset for offset, time in enumerate(times) if time <= time_ms)
 
 
 def test_bootstrap_transaction_applies_at_its_end():
     middle, steps = read_log(Until(offset=11), from_snapshot=False)
-    assert middle.in_transaction
-    assert middle.image.features == {}
+    assert middle.state.in_transaction
+    assert middle.state.image.features == {}
     assert not any(step.changes for step in steps)
     end, steps = read_log(Until(offset=12), from_snapshot=False)
-    assert not end.in_transaction
-    assert end.image.metadata_version == 30
+    assert not end.state.in_transaction
+    assert end.state.image.metadata_version == 30
     assert len(steps[-1].changes) == 8
 
 
@@ -172,9 +173,9 @@ def test_records_a_controller_was_formatted_with_do_not_count():
     snapshot = read_snapshot(DISK, str(golden / LOG.name / f"{0:020d}-{0:010d}.checkpoint"))
     assert snapshot.image.metadata_version == 33
     log, _ = read_log(Until(offset=2), golden=golden)
-    assert log.image.features == {}
-    assert log.leadership.voters == snapshot.leadership.voters
-    assert read_log(Until(offset=20), golden=golden)[0].image.metadata_version == 33
+    assert log.state.image.features == {}
+    assert log.state.leadership.voters == snapshot.leadership.voters
+    assert read_log(Until(offset=20), golden=golden)[0].state.image.metadata_version == 33
 
 
 def test_quorum_state_is_read_and_written_as_kafka_does():
