@@ -1,4 +1,4 @@
-"""`barnabas metadata`: the metadata of a KRaft cluster from the log on disk: show, diff.
+"""`barnabas metadata`: the metadata of a KRaft cluster, from its log on disk or its controllers: show, diff, watch.
 
 The rule: nothing is written, and no password or credential is shown; a log that cannot be read to where it was asked for
 is an error that names file and offset.
@@ -7,6 +7,7 @@ is an error that names file and offset.
 from __future__ import annotations
 
 import functools
+import json
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -18,9 +19,12 @@ from barnabas.cluster.kraft.directory import END, MetadataLog, Until, read_snaps
 from barnabas.cluster.kraft.image import QuorumImage
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.state import MetadataLogError, Step
+from barnabas.commands import metadata_live as live
+from barnabas.commands.connection import Connecting, connecting_of, login_options
 from barnabas.commands.errors import CommandError
 from barnabas.commands.output import Output, Table, cell
 from barnabas.commands.parsing import moment_ms
+from barnabas.ending import DONE
 from barnabas.log.disk import OsDisk
 from barnabas.log.format.names import CHECKPOINT
 from barnabas.log.format.properties import encode_uuid
@@ -176,8 +180,8 @@ def _quorum(image: QuorumImage, leadership: Leadership) -> Iterator[dict[str, An
     yield {
         "leader": leadership.leader_id if led else None,
         "leader_epoch": leadership.epoch if led else None,
-        "leader_since_at_ms": leadership.since_ms if led else None,
-        "leader_since_offset": leadership.since_offset if led else None,
+        "leader_since_at_ms": leadership.since_ms if leadership.since_offset >= 0 else None,
+        "leader_since_offset": leadership.since_offset if leadership.since_offset >= 0 else None,
         "kraft_version": leadership.kraft_version,
         "metadata_version": image.metadata_version or None,
         "offset": image.position.offset if image.position.offset >= 0 else None,
@@ -262,35 +266,56 @@ def _key(item: tuple[Any, Any]) -> Any:
 
 @click.group("metadata")
 def COMMAND() -> None:  # noqa: N802
-    """The metadata log of a Kafka 4 cluster, read from its directory: no node has to run."""
+    """The metadata of a Kafka 4 cluster: from the directory of its log, or from its controllers."""
 
 
-def _reading(*tables: Table) -> Callable[[Callable[..., None]], Callable[..., int]]:
-    """Make a command that reads a directory: its options, and its errors as those of a command."""
+def _sources(command: F) -> F:
+    """Add the options for a quorum that runs, beside those of a directory."""
+    option = click.option(
+        "--bootstrap-controller", metavar="HOST:PORT,...",
+        help="Controllers of a quorum that runs, in place of a directory.",
+    )  # fmt: skip
+    return option(login_options(command))
 
-    def decorate(work: Callable[..., None]) -> Callable[..., int]:
-        @click.option(
-            "--dir", "directory", required=True, metavar="DIR",
-            help="Log dir with __cluster_metadata-0, that directory itself, or a .checkpoint file.",
-        )  # fmt: skip
-        @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _directory(*, required: bool) -> Callable[[F], F]:
+    return click.option(
+        "--dir", "directory", required=required, metavar="DIR",
+        help="Log dir with __cluster_metadata-0, that directory itself, or a .checkpoint file.",
+    )  # fmt: skip
+
+
+def _reading(*tables: Table) -> Callable[[Callable[..., int | None]], Callable[..., int]]:
+    """Make a command of a function: with an output in place of --json, and its errors as those of a command.
+
+    What it returns is the exit code; None leaves that to the rows that were shown.
+    """
+
+    def decorate(work: Callable[..., int | None]) -> Callable[..., int]:
         @functools.wraps(work)
-        def run(directory: str, as_json: bool, **options: Any) -> int:
+        def run(as_json: bool, **options: Any) -> int:
             output = Output(as_json=as_json)
             try:
-                work(output, os.path.abspath(directory), **options)
+                code = work(output, **options)
             except MetadataLogError as error:
                 raise CommandError(str(error)) from None
             except OSError as error:
                 if error.filename is None:  # of standard output
                     raise
                 raise CommandError(f"{error.filename}: {error.strerror}") from None
-            return output.finish()
+            return output.finish() if code is None else code
 
         run.tables = tables  # type: ignore[attr-defined]  # for the reference
         return run
 
     return decorate
+
+
+def _connecting(bootstrap: str, options: dict[str, Any]) -> Connecting:
+    return connecting_of({**options, "bootstrap": bootstrap, "as_json": False})
 
 
 def _until(text: str) -> Until:
@@ -309,12 +334,28 @@ _AT = "an offset, or a time: 2026-01-31T12:00:00Z, ms since 1970, or -2h"
     "--at", "until", type=_until, metavar="OFFSET|TIME",
     help=f"The state after the last record up to {_AT}. Default: the end of the log.",
 )  # fmt: skip
+@_directory(required=False)
+@_sources
 @_reading(*(table for table, _ in SECTIONS.values()))
-def show(output: Output, directory: str, sections: tuple[str, ...], until: Until | None) -> None:
+def show(
+    output: Output,
+    sections: tuple[str, ...],
+    until: Until | None,
+    directory: str | None,
+    bootstrap_controller: str | None,
+    **options: Any,
+) -> None:
     """Show the cluster as its metadata log has it: quorum, voters, controllers, brokers, topics, partitions, configs,
     acls, features, quotas, users, tokens; all, or these sections.
     """
-    image, leadership = _state(output, directory, until or END)
+    if (directory is None) == (bootstrap_controller is None):
+        raise click.UsageError("give --dir or --bootstrap-controller")
+    if directory is not None:
+        image, leadership = _state(output, os.path.abspath(directory), until or END)
+    else:
+        if until is not None:
+            raise click.UsageError("--at is for --dir: a quorum that runs tells its present state")
+        image, leadership = live.state_of(_connecting(bootstrap_controller or "", options))
     for name, (table, rows) in SECTIONS.items():
         if name in sections or not sections:
             title = "" if len(sections) == 1 else name.upper()
@@ -357,10 +398,12 @@ def _tell_notes(output: Output, log: MetadataLog) -> None:
     "--to", "until", type=_until, metavar="OFFSET|TIME", help="Where to end. Default: the end of the log."
 )
 @click.option("--all", "has_all", is_flag=True, help="Also records that change nothing.")
+@_directory(required=True)
+@_JSON
 @_reading(CHANGES)
 def diff(output: Output, directory: str, first: Until | None, until: Until | None, has_all: bool) -> None:
     """Show what each record changed, one row for each change."""
-    log = MetadataLog(OsDisk(read_only=True), directory)
+    log = MetadataLog(OsDisk(read_only=True), os.path.abspath(directory))
     log.begin(first if first is not None else log.oldest)
     if first is not None:
         for _ in log.steps(first):
@@ -370,17 +413,57 @@ def diff(output: Output, directory: str, first: Until | None, until: Until | Non
     _tell_notes(output, log)
 
 
+@COMMAND.command("watch")
+@click.option("--all", "has_all", is_flag=True, help="Also records that change nothing.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="End after so many changes.")
+@click.option(
+    "--bootstrap-controller",
+    required=True,
+    metavar="HOST:PORT,...",
+    help="Controllers of a quorum that runs.",
+)
+@login_options
+@_reading(CHANGES)
+def watch(output: Output, bootstrap_controller: str, has_all: bool, limit: int | None, **options: Any) -> int:
+    """Show what each record changes, as it is committed, until Ctrl-C; with --json one object a line."""
+    left = limit
+
+    def on_step(step: Step, names: describing.ChangeNames) -> bool:
+        nonlocal left
+        for row in _rows_of(step, names, has_all=has_all):
+            print(json.dumps(row, ensure_ascii=False) if output.as_json else _line(row), flush=True)
+            if left is not None:
+                left -= 1
+                if not left:
+                    return True
+        return False
+
+    live.watch(_connecting(bootstrap_controller, options), on_step)
+    return DONE
+
+
+def _line(row: dict[str, Any]) -> str:
+    words = [
+        cell(name, row.get(name)) for name in ("offset", "written_at_ms", "record", "kind", "entry", "change")
+    ]
+    return " ".join(word for word in words if word != "-")
+
+
 def _changes(
     log: MetadataLog, until: Until, names: describing.ChangeNames, *, has_all: bool
 ) -> Iterator[dict[str, Any]]:
     for step in log.steps(until):
-        rows: list[dict[str, Any]] = [names.row(change) for change in step.changes]
-        for row in rows:
-            row["change"] = _text(row["before"], row["after"])
-        if not rows and (has_all or step.version < 0):
-            rows = [{}]
-        for row in rows:
-            yield {**_record(step), **row}
+        yield from _rows_of(step, names, has_all=has_all)
+
+
+def _rows_of(step: Step, names: describing.ChangeNames, *, has_all: bool) -> Iterator[dict[str, Any]]:
+    rows: list[dict[str, Any]] = [names.row(change) for change in step.changes]
+    for row in rows:
+        row["change"] = _text(row["before"], row["after"])
+    if not rows and (has_all or step.version < 0):
+        rows = [{}]
+    for row in rows:
+        yield {**_record(step), **row}
 
 
 def _text(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:

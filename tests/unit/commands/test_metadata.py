@@ -196,7 +196,10 @@ def _with_version_9_of_configs(data: bytes) -> bytes:
         (("show", "--dir", "/nonexistent"), "/nonexistent: No such file or directory"),
         (("show", "--dir", str(GOLDEN), "--at", "soon"), "'soon' is no time"),
         (("show", "--dir", str(LOG / "quorum-state")), "is a file"),
-        (("show",), "Missing option '--dir'"),
+        (("show",), "give --dir or --bootstrap-controller"),
+        (("show", "--dir", "x", "--bootstrap-controller", "y:1"), "give --dir or --bootstrap-controller"),
+        (("show", "--bootstrap-controller", "y:1", "--at", "5"), "--at is for --dir"),
+        (("diff",), "Missing option '--dir'"),
         (("show", "everything", "--dir", str(GOLDEN)), "'everything' is not one of"),
     ],
 )

@@ -1,0 +1,219 @@
+"""An observer against a simulated leader: snapshots cut anywhere, other leaders, divergence, a slow high watermark."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from barnabas.cluster.kraft.directory import MetadataLog, Until, read_snapshot
+from barnabas.cluster.kraft.observer import Leader, Observer
+from barnabas.cluster.kraft.state import MetadataLogError
+from barnabas.log.disk import OsDisk
+from barnabas.records.batch import iter_batches
+from barnabas.records.building import encode_batch
+from barnabas.records.record import Record
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
+from barnabas.wire.generated.fetch_snapshot import FetchSnapshotResponse
+from barnabas.wire.generated.metadata_records.topic import TopicRecord
+from barnabas.wire.metadata_records import encode_record
+
+GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "metadata" / "kafka-4.3.1"
+LOG = GOLDEN / "__cluster_metadata-0"
+DATA = (LOG / "00000000000000000000.log").read_bytes()
+BATCHES = [(header, DATA[at : at + header.size]) for at, header in iter_batches(DATA)]
+SNAPSHOT = LOG / "00000000000000000076-0000000001.checkpoint"
+END = 105
+EPOCH = 2
+
+
+def replayed(until=END - 1):
+    log = MetadataLog(OsDisk(read_only=True), str(GOLDEN))
+    for _ in log.steps(Until(offset=until)):
+        pass
+    return log.state
+
+
+class SimulatedLeader:
+    """A leader that answers from the golden log, in pieces of its own choice."""
+
+    def __init__(self, seed, *, snapshot=False, leads=True):
+        self.random = random.Random(seed)
+        self.snapshot = SNAPSHOT.read_bytes() if snapshot else b""
+        self.leads = leads
+        self.batches = list(BATCHES)
+        self.high_watermark = -1
+        self.end = END
+
+    def answer(self, request):
+        return self.fetch(request) if isinstance(request, FetchRequest) else self.piece(request)
+
+    def partition(self, **fields):
+        return FetchResponse.PartitionData(
+            current_leader=FetchResponse.LeaderIdAndEpoch(1, EPOCH), high_watermark=-1, **fields
+        )
+
+    def response(self, partition):
+        return FetchResponse(
+            responses=[FetchResponse.FetchableTopicResponse(partitions=[partition])],
+            node_endpoints=[FetchResponse.NodeEndpoint(node_id=1, host="controller-1", port=9093)],
+        )
+
+    def fetch(self, request):
+        asked = request.topics[0].partitions[0]
+        partition = self.partition()
+        if asked.current_leader_epoch < EPOCH:
+            partition.error_code = ErrorCode.FENCED_LEADER_EPOCH
+        elif not self.leads:
+            partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif self.snapshot and asked.fetch_offset == 0:
+            partition.snapshot_id = FetchResponse.SnapshotId(76, 1)
+        else:
+            data, end = b"", asked.fetch_offset
+            for header, batch in self.batches:
+                if header.base_offset >= end and self.random.random() < 0.8:
+                    data, end = data + batch, header.last_offset + 1
+                elif header.base_offset >= end:
+                    break
+            self.high_watermark = max(self.high_watermark, self.random.choice((-1, end - 20, end, self.end)))
+            partition.high_watermark = self.high_watermark
+            partition.records = data + self.random.choice((b"", DATA[: self.random.randrange(200)][:60]))
+        return self.response(partition)
+
+    def piece(self, request):
+        position = request.topics[0].partitions[0].position
+        count = self.random.randrange(1, 400)
+        partition = FetchSnapshotResponse.PartitionSnapshot(
+            snapshot_id=FetchSnapshotResponse.SnapshotId(76, 1),
+            current_leader=FetchSnapshotResponse.LeaderIdAndEpoch(1, EPOCH),
+            size=len(self.snapshot),
+            position=position,
+            unaligned_records=self.snapshot[position : position + count],
+        )
+        return FetchSnapshotResponse(topics=[FetchSnapshotResponse.TopicSnapshot(partitions=[partition])])
+
+
+def run(observer, leader, *, until=END, turns=2000):
+    steps = []
+    for _ in range(turns):
+        taken = observer.take(leader.answer(observer.request(max_wait_ms=0)))
+        steps += taken.steps
+        if taken.asks_elsewhere or (observer.is_caught_up and observer.state.position.offset == until - 1):
+            return steps
+    raise AssertionError(f"not caught up: {observer.state.position}, {observer.high_watermark}")
+
+
+@pytest.mark.parametrize("snapshot", [False, True], ids=["log", "snapshot"])
+@pytest.mark.parametrize("seed", range(12))
+def test_image_of_an_observer_is_that_of_a_plain_replay(seed, snapshot):
+    observer = Observer()
+    steps = run(observer, SimulatedLeader(seed, snapshot=snapshot))
+    expected = replayed()
+    assert observer.state.image == expected.image
+    assert observer.state.leadership == expected.leadership
+    assert [step.offset for step in steps] == list(range(76 if snapshot else 0, END))
+    assert observer.leader == Leader(1, EPOCH, "controller-1", 9093)
+
+
+def test_nothing_above_the_high_watermark_is_applied():
+    observer, leader = Observer(), SimulatedLeader(1)
+    records, highest = DATA, -1
+    for watermark in (-1, 0, 15, 40, 30, END):
+        highest = max(highest, watermark)
+        partition = leader.partition(records=records)
+        partition.high_watermark, records = watermark, b""
+        observer.take(leader.response(partition))
+        committed = [header.last_offset for header, _ in BATCHES if header.last_offset < highest]
+        assert observer.state.position.offset == max(committed, default=-1)
+    assert observer.is_caught_up
+
+
+def test_node_that_does_not_lead_names_the_leader():
+    observer = Observer()
+    run(observer, SimulatedLeader(3, leads=False))
+    assert observer.leader == Leader(1, EPOCH, "controller-1", 9093)
+    assert not observer.is_caught_up
+
+
+def test_records_that_diverge_are_cut_above_the_high_watermark():
+    observer, leader = Observer(), SimulatedLeader(5)
+    run(observer, leader, until=END)
+    topic = encode_record(TopicRecord("lost", bytes(range(16))), 0)
+    stray = encode_batch([Record(END, 1, None, topic)], base_offset=END, leader_epoch=EPOCH)
+    observer.take(leader.response(leader.partition(records=bytes(stray))))
+    assert observer.request(max_wait_ms=0).topics[0].partitions[0].fetch_offset == END + 1
+    diverging = FetchResponse.EpochEndOffset(EPOCH, END)
+    observer.take(leader.response(leader.partition(diverging_epoch=diverging)))
+    asked = observer.request(max_wait_ms=0).topics[0].partitions[0]
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (END, EPOCH)
+    assert observer.state.image == replayed().image
+
+
+def test_divergence_below_the_high_watermark_is_an_error():
+    observer, leader = Observer(), SimulatedLeader(6)
+    run(observer, leader)
+    diverging = FetchResponse.EpochEndOffset(1, 50)
+    with pytest.raises(MetadataLogError, match="has not what was committed"):
+        observer.take(leader.response(leader.partition(diverging_epoch=diverging)))
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "CLUSTER_AUTHORIZATION_FAILED"),
+        (ErrorCode.INCONSISTENT_CLUSTER_ID, "INCONSISTENT_CLUSTER_ID"),
+        (4711, "4711"),
+    ],
+)
+def test_refusal_is_an_error_with_its_name(code, name):
+    observer, leader = Observer(), SimulatedLeader(7)
+    partition = leader.partition(error_code=code)
+    partition.current_leader = FetchResponse.LeaderIdAndEpoch(-1, -1)
+    with pytest.raises(MetadataLogError, match=f"the controller refuses: {name}"):
+        observer.take(leader.response(partition))
+
+
+def test_damaged_or_wrong_records_are_an_error():
+    header, batch = BATCHES[0]
+    broken = bytearray(batch)
+    broken[-1] ^= 1
+    for data, text in ((bytes(broken), "checksum|CRC|crc"), (BATCHES[1][1], "begins at offset 3, not 0")):
+        observer, leader = Observer(), SimulatedLeader(8)
+        with pytest.raises(MetadataLogError, match=text):
+            observer.take(leader.response(leader.partition(records=data)))
+    assert header.base_offset == 0
+
+
+def test_answer_about_something_else_is_an_error():
+    with pytest.raises(MetadataLogError, match="not about the metadata log"):
+        Observer().take(FetchResponse())
+
+
+def test_snapshot_that_vanishes_is_asked_for_again():
+    observer, leader = Observer(), SimulatedLeader(9, snapshot=True)
+    for _ in range(4):
+        observer.take(leader.answer(observer.request(max_wait_ms=0)))
+    gone = FetchSnapshotResponse.PartitionSnapshot(error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
+    response = FetchSnapshotResponse(topics=[FetchSnapshotResponse.TopicSnapshot(partitions=[gone])])
+    assert observer.take(response).must_wait
+    run(observer, leader)
+    assert observer.state.image == replayed().image
+
+
+def test_leader_of_a_snapshot_is_learned_from_its_first_record():
+    observer, leader = Observer(), SimulatedLeader(10, snapshot=True)
+    leader.end = 76
+    leader.batches = []
+    for _ in range(100):
+        observer.take(leader.answer(observer.request(max_wait_ms=0)))
+    assert observer.state.leadership.epoch == -1
+    assert observer.state.image == read_snapshot(OsDisk(read_only=True), str(SNAPSHOT)).image
+    asked = observer.epoch_start_request().topics[0].partitions[0]
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (76, EPOCH - 1)
+    diverging = leader.response(leader.partition(diverging_epoch=FetchResponse.EpochEndOffset(1, 85)))
+    request = observer.first_record_request(diverging)
+    assert request.topics[0].partitions[0].fetch_offset == 85
+    data = next(batch for header, batch in BATCHES if header.base_offset == 85)
+    observer.note_leader(leader.response(leader.partition(records=data)))
+    assert observer.state.leadership == replayed().leadership
+    assert observer.first_record_request(leader.response(leader.partition())) is None
