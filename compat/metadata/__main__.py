@@ -10,21 +10,25 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from barnabas.cluster.kraft.directory import MetadataLog, Until, read_snapshot
 from barnabas.cluster.kraft.image import diff
 from barnabas.log.disk import OsDisk
 from barnabas.log.format.names import CHECKPOINT, LOG
+from barnabas.testing.running import import_path
 from compat.kafka import release
 from compat.log.dumps import barnabas_rows
 from compat.metadata import dumps, shell, workload
 
 GOLDEN_FILES = (LOG, CHECKPOINT, "quorum-state", "partition.metadata", "leader-epoch-checkpoint")
 SHOWN_MAX = 20
+SHOW_TIMEOUT_S = 60
 
 
 def main() -> int:
@@ -45,8 +49,9 @@ def main() -> int:
     options = parser.parse_args()
     directory = options.keep or Path(tempfile.mkdtemp(prefix="compat-metadata-"))
     try:
-        log = workload.write_log(directory, options.version)
-        lines = list(compare(log, options.tools or options.version))
+        live: list[dict[str, Any]] = []
+        log = workload.write_log(directory, options.version, lambda address: live.append(live_state(address)))
+        lines = [*compare_live(live[0], log), *compare(log, options.tools or options.version)]
         if options.write_golden is not None:
             write_golden(
                 log, options.tools or options.version, options.write_golden / f"kafka-{options.version}"
@@ -58,6 +63,37 @@ def main() -> int:
         print(line)
     print(f"Kafka {release(options.version).version}: {len(lines)} differences")
     return 1 if lines else 0
+
+
+def live_state(address: str) -> dict[str, Any]:
+    """Return what `barnabas metadata show` reads from a controller that runs."""
+    return _show("--bootstrap-controller", address)
+
+
+def compare_live(live: dict[str, Any], log: Path) -> Iterator[str]:
+    """Yield a line for each section that a controller told otherwise than its log has it, at the same offset."""
+    offset = live["quorum"]["offset"]
+    stored = _show("--dir", str(log), "--at", str(offset))
+    print(f"a controller that runs, at offset {offset}, in {len(live)} sections")
+    for section, rows in stored.items():
+        if live[section] != rows:
+            yield f"{section}: {live[section]} live, {rows} in the log"
+
+
+def _show(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "barnabas", "metadata", "show", "--json", *arguments]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=SHOW_TIMEOUT_S,
+        env={"PYTHONPATH": import_path()},
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"barnabas metadata show {' '.join(arguments)} failed:\n{done.stderr}")
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def compare(log: Path, version: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,11 @@ def settings(directory: Path, port: int, sasl_port: int) -> dict[str, str]:
     }
 
 
-def write_log(directory: Path, version: str) -> Path:
-    """Run the workload on a Kafka of a release in `directory`; returns the directory of its metadata log."""
+def write_log(directory: Path, version: str, while_running: Callable[[str], None]) -> Path:
+    """Run the workload on a Kafka of a release in `directory`; returns the directory of its metadata log.
+
+    `while_running` is called with the address of the controller, after a restart and before the end.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     port, sasl_port = free_port(), free_port()
     kafka = RealKafka(version, port, data=directory, settings=settings(directory, port, sasl_port))
@@ -74,7 +78,7 @@ def write_log(directory: Path, version: str) -> Path:
             _run(broker, active, login, "group.version" if version.startswith("4.0") else "share.version")
     kafka.port = port
     with kafka:  # a restart: another incarnation, another epoch of the quorum
-        time.sleep(1)
+        while_running(f"{HOST}:{controller}")
     return kafka.log_dir / "__cluster_metadata-0"
 
 

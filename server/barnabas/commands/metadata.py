@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -30,6 +30,7 @@ from barnabas.log.format.names import CHECKPOINT
 from barnabas.log.format.properties import encode_uuid
 
 F = TypeVar("F", bound=Callable[..., Any])
+V = TypeVar("V")
 OFFSET_DIGITS_MAX = 12
 """A longer number is a time: ms since 1970 have 13 digits since 2001."""
 
@@ -223,7 +224,7 @@ def _configs(image: QuorumImage, _: Leadership) -> Iterator[dict[str, Any]]:
 
 
 def _quotas(image: QuorumImage, _: Leadership) -> Iterator[dict[str, Any]]:
-    for entity, limits in image.quotas.items():
+    for entity, limits in sorted(image.quotas.items(), key=lambda item: describing.quota_name(item[0])):
         for name, value in sorted(limits.items()):
             yield describing.quota_row(entity, name, value)
 
@@ -233,15 +234,15 @@ Rows = Callable[[QuorumImage, Leadership], Iterator[dict[str, Any]]]
 SECTIONS: dict[str, tuple[Table, Rows]] = {
     "quorum": (QUORUM, _quorum),
     "voters": (VOTERS, _voters),
-    "controllers": (CONTROLLERS, lambda image, _: map(describing.controller_row, image.controllers.values())),
+    "controllers": (CONTROLLERS, lambda image, _: map(describing.controller_row, _sorted(image.controllers))),
     "brokers": (
         BROKERS,
-        lambda image, _: (describing.broker_row(broker) for _, broker in sorted(image.brokers.items())),
+        lambda image, _: map(describing.broker_row, _sorted(image.brokers)),
     ),
     "topics": (TOPICS, _topics),
     "partitions": (PARTITIONS, _partitions),
     "configs": (CONFIGS, _configs),
-    "acls": (ACLS, lambda image, _: (describing.acl_row(key, acl) for key, acl in image.acls.items())),
+    "acls": (ACLS, lambda image, _: (describing.acl_row(key, image.acls[key]) for key in _acls(image))),
     "features": (
         FEATURES,
         lambda image, _: (
@@ -251,17 +252,20 @@ SECTIONS: dict[str, tuple[Table, Rows]] = {
     "quotas": (QUOTAS, _quotas),
     "users": (
         USERS,
-        lambda image, _: (
-            describing.user_row(key, kept) for key, kept in sorted(image.users.items(), key=_key)
-        ),
+        lambda image, _: (describing.user_row(key, image.users[key]) for key in sorted(image.users)),
     ),
-    "tokens": (TOKENS, lambda image, _: map(describing.token_row, image.tokens.values())),
+    "tokens": (TOKENS, lambda image, _: map(describing.token_row, _sorted(image.tokens))),
 }
 """Table and rows of each section, in the order in which they are shown."""
 
 
-def _key(item: tuple[Any, Any]) -> Any:
-    return item[0]
+def _sorted(values: Mapping[Any, V]) -> Iterator[V]:
+    return (values[key] for key in sorted(values))
+
+
+def _acls(image: QuorumImage) -> list[bytes]:
+    """Return the ids of all ACLs, in the order of what they say."""
+    return sorted(image.acls, key=lambda acl_id: (image.acls[acl_id], acl_id))
 
 
 @click.group("metadata")

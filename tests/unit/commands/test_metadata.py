@@ -59,7 +59,7 @@ def test_show_has_every_section(runs: Runs) -> None:
     ]
     assert [acl["operation"] for acl in shown["acls"]] == ["read"]
     assert {"feature": "metadata.version", "level": 30} in shown["features"]
-    assert [quota["client_id"] for quota in shown["quotas"]] == [None, "<default>"]
+    assert [quota["client_id"] for quota in shown["quotas"]] == ["<default>", None]
     assert [user["user"] for user in shown["users"]] == ["admin", "bob"]
     assert [token["owner"] for token in shown["tokens"]] == ["User:alice"]
 

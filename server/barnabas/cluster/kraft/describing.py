@@ -116,6 +116,11 @@ def quota_row(entity: Entity, name: str, value: float) -> Row:
     return {**{kind: parts.get(kind) for kind in ("user", "client_id", "ip")}, "key": name, "value": value}
 
 
+def quota_name(entity: Entity) -> str:
+    """Return the subject of a quota, as in `client-id=<default>,user=bob`."""
+    return ",".join(f"{kind}={part if part is not None else DEFAULT_NAME}" for kind, part in entity)
+
+
 def user_row(key: tuple[str, int], credential: Credential) -> Row:
     """Return the columns of a user's credential: nothing of its salt and keys."""
     return {"user": key[0], "mechanism": mechanism_name(key[1]), "iterations": credential.iterations}
@@ -180,10 +185,7 @@ class ChangeNames:
             return encode_uuid(key)
         if kind == "quota":
             entity, name = key
-            parts = ",".join(
-                f"{part}={value if value is not None else DEFAULT_NAME}" for part, value in entity
-            )
-            return f"{parts} {name}"
+            return f"{quota_name(entity)} {name}"
         if kind == "user":
             return f"{key[0]} {mechanism_name(key[1])}"
         return "" if key == () else str(key)

@@ -294,7 +294,7 @@ def _check(code: int) -> None:
     """Raise MetadataLogError for an error that asking again does not mend."""
     if code == ErrorCode.NONE:
         return
-    name = ErrorCode(code).name if code in ErrorCode.__members__.values() else str(code)
+    name = next((error.name for error in ErrorCode if error == code), str(code))
     raise MetadataLogError(f"the controller refuses: {name}")
 
 

@@ -56,7 +56,9 @@ class QuorumState(NamedTuple):
             version = content["data_version"]
             if version not in (0, 1):
                 raise CorruptFileError(f"data version {version} of quorum-state is unknown")
-            numbers = [int(content[name]) for name in ("leaderId", "leaderEpoch", "votedId")]
+            leader_id, leader_epoch, voted_id = (
+                int(content[name]) for name in ("leaderId", "leaderEpoch", "votedId")
+            )
             directory, voters = _NO_DIRECTORY, None
             if version == 1:
                 directory = decode_uuid(content["votedDirectoryId"])
@@ -64,4 +66,4 @@ class QuorumState(NamedTuple):
                 voters = tuple(int(voter["voterId"]) for voter in content["currentVoters"])
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFileError(f"quorum-state makes no sense: {error!r}") from None
-        return cls(version, *numbers, directory, voters)
+        return cls(version, leader_id, leader_epoch, voted_id, directory, voters)

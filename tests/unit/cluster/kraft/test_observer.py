@@ -1,30 +1,19 @@
 """An observer against a simulated leader: snapshots cut anywhere, other leaders, divergence, a slow high watermark."""
 
-import random
-from pathlib import Path
-
 import pytest
 
 from barnabas.cluster.kraft.directory import MetadataLog, Until, read_snapshot
 from barnabas.cluster.kraft.observer import Leader, Observer
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.log.disk import OsDisk
-from barnabas.records.batch import iter_batches
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
+from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.fetch_snapshot import FetchSnapshotResponse
 from barnabas.wire.generated.metadata_records.topic import TopicRecord
 from barnabas.wire.metadata_records import encode_record
-
-GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "metadata" / "kafka-4.3.1"
-LOG = GOLDEN / "__cluster_metadata-0"
-DATA = (LOG / "00000000000000000000.log").read_bytes()
-BATCHES = [(header, DATA[at : at + header.size]) for at, header in iter_batches(DATA)]
-SNAPSHOT = LOG / "00000000000000000076-0000000001.checkpoint"
-END = 105
-EPOCH = 2
+from tests.support.metadata_leader import BATCHES, DATA, END, EPOCH, GOLDEN, SNAPSHOT, SimulatedLeader
 
 
 def replayed(until=END - 1):
@@ -32,65 +21,6 @@ def replayed(until=END - 1):
     for _ in log.steps(Until(offset=until)):
         pass
     return log.state
-
-
-class SimulatedLeader:
-    """A leader that answers from the golden log, in pieces of its own choice."""
-
-    def __init__(self, seed, *, snapshot=False, leads=True):
-        self.random = random.Random(seed)
-        self.snapshot = SNAPSHOT.read_bytes() if snapshot else b""
-        self.leads = leads
-        self.batches = list(BATCHES)
-        self.high_watermark = -1
-        self.end = END
-
-    def answer(self, request):
-        return self.fetch(request) if isinstance(request, FetchRequest) else self.piece(request)
-
-    def partition(self, **fields):
-        return FetchResponse.PartitionData(
-            current_leader=FetchResponse.LeaderIdAndEpoch(1, EPOCH), high_watermark=-1, **fields
-        )
-
-    def response(self, partition):
-        return FetchResponse(
-            responses=[FetchResponse.FetchableTopicResponse(partitions=[partition])],
-            node_endpoints=[FetchResponse.NodeEndpoint(node_id=1, host="controller-1", port=9093)],
-        )
-
-    def fetch(self, request):
-        asked = request.topics[0].partitions[0]
-        partition = self.partition()
-        if asked.current_leader_epoch < EPOCH:
-            partition.error_code = ErrorCode.FENCED_LEADER_EPOCH
-        elif not self.leads:
-            partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        elif self.snapshot and asked.fetch_offset == 0:
-            partition.snapshot_id = FetchResponse.SnapshotId(76, 1)
-        else:
-            data, end = b"", asked.fetch_offset
-            for header, batch in self.batches:
-                if header.base_offset >= end and self.random.random() < 0.8:
-                    data, end = data + batch, header.last_offset + 1
-                elif header.base_offset >= end:
-                    break
-            self.high_watermark = max(self.high_watermark, self.random.choice((-1, end - 20, end, self.end)))
-            partition.high_watermark = self.high_watermark
-            partition.records = data + self.random.choice((b"", DATA[: self.random.randrange(200)][:60]))
-        return self.response(partition)
-
-    def piece(self, request):
-        position = request.topics[0].partitions[0].position
-        count = self.random.randrange(1, 400)
-        partition = FetchSnapshotResponse.PartitionSnapshot(
-            snapshot_id=FetchSnapshotResponse.SnapshotId(76, 1),
-            current_leader=FetchSnapshotResponse.LeaderIdAndEpoch(1, EPOCH),
-            size=len(self.snapshot),
-            position=position,
-            unaligned_records=self.snapshot[position : position + count],
-        )
-        return FetchSnapshotResponse(topics=[FetchSnapshotResponse.TopicSnapshot(partitions=[partition])])
 
 
 def run(observer, leader, *, until=END, turns=2000):
