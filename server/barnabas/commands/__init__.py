@@ -24,7 +24,7 @@ COMMANDS = {
     "brokers": ("barnabas.commands.brokers", "brokers, log dirs, features, moves of replicas, elections"),
     "metadata": (
         "barnabas.commands.metadata",
-        "read the metadata log of a Kafka 4 cluster from its directory",
+        "metadata of a Kafka 4 cluster: from its log on disk, or its controllers",
     ),
     "registry": ("barnabas.commands.registry", "serve a schema registry that the cluster keeps"),
     "console": ("barnabas.console.command", "serve a console for browsers, of any cluster"),
