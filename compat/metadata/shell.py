@@ -22,6 +22,9 @@ Tree = dict[str, str]
 HERE = Path(__file__).parent
 SHELL = "org.apache.kafka.shell.MetadataShell"
 SHELL_TIMEOUT_S = 120
+ATTEMPTS = 10
+NOT_LOADED = "Optional.empty"
+"""The metadata.version of an empty image: on a busy machine the shell prints its tree before it has loaded the snapshot."""
 RESOURCES = {2: "TOPIC", 4: "BROKER", 16: "CLIENT_METRICS", 32: "GROUP"}
 LEVELS = {25: "4.0-IV3", 27: "4.1-IV1", 29: "4.2-IV1", 30: "4.3-IV0", 33: "4.4-IV2"}
 """Names of the levels of metadata.version that releases format with."""
@@ -43,13 +46,18 @@ def shell_tree(version: str, snapshot: Path) -> Tree:
         maven(HERE / "shell.xml", jars, f"-Dkafka.version={version}")
         (jars / "done").touch()
     command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", SHELL]
-    done = subprocess.run(
-        [*command, "--snapshot", str(snapshot), "tree", "image"],
-        capture_output=True, text=True, timeout=SHELL_TIMEOUT_S, check=False,
-    )  # fmt: skip
-    if done.returncode or not done.stdout:
-        raise RuntimeError(f"kafka-metadata-shell failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    return parse_tree(done.stdout)
+    tree: Tree = {}
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(
+            [*command, "--snapshot", str(snapshot), "tree", "image"],
+            capture_output=True, text=True, timeout=SHELL_TIMEOUT_S, check=False,
+        )  # fmt: skip
+        if done.returncode or not done.stdout:
+            raise RuntimeError(f"kafka-metadata-shell failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        tree = parse_tree(done.stdout)
+        if tree.get("features/metadataVersion") != NOT_LOADED:
+            break
+    return tree
 
 
 def parse_tree(text: str) -> Tree:

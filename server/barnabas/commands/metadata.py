@@ -430,15 +430,15 @@ def diff(output: Output, directory: str, first: Until | None, until: Until | Non
 @_reading(CHANGES)
 def watch(output: Output, bootstrap_controller: str, has_all: bool, limit: int | None, **options: Any) -> int:
     """Show what each record changes, as it is committed, until Ctrl-C; with --json one object a line."""
-    left = limit
+    remaining = limit
 
     def on_step(step: Step, names: describing.ChangeNames) -> bool:
-        nonlocal left
+        nonlocal remaining
         for row in _rows_of(step, names, has_all=has_all):
             print(json.dumps(row, ensure_ascii=False) if output.as_json else _line(row), flush=True)
-            if left is not None:
-                left -= 1
-                if not left:
+            if remaining is not None:
+                remaining -= 1
+                if not remaining:
                     return True
         return False
 

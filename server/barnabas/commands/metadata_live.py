@@ -21,7 +21,7 @@ from barnabas.commands.connection import Connecting
 from barnabas.commands.errors import CommandError
 
 WAIT_MS = 500
-"""How long a controller may hold a Fetch when nothing is new, as Kafka's observers have it."""
+"""Time that a controller may hold a Fetch when nothing is new, as Kafka's observers have it."""
 PAUSE_SECONDS = 0.1
 FETCH, FETCH_SNAPSHOT = 1, 59
 DESCRIBE_QUORUM, METADATA = 55, 3

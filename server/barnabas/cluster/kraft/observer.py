@@ -114,7 +114,7 @@ class Observer:
         return self._fetch(self._end_offset, last_epoch, max_wait_ms)
 
     def epoch_start_request(self) -> FetchRequest:
-        """Return a Fetch whose answer says where the leader's epoch begins: as of a log that ended in the one before."""
+        """Return a Fetch that asks where the leader's epoch begins: that of a log that ended in the epoch before."""
         return self._fetch(self._end_offset, self.leader.epoch - 1, 0)
 
     def first_record_request(self, response: FetchResponse) -> FetchRequest | None:

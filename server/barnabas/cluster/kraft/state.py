@@ -47,7 +47,7 @@ class Snapshot(NamedTuple):
 
 
 class LogState:
-    """What a log has led to. Lifecycle: `load` at most one snapshot, then `step` for each record after it."""
+    """State that a log has led to. Lifecycle: `load` at most one snapshot, then `step` for each record after it."""
 
     def __init__(self) -> None:
         self.leadership = Leadership()
