@@ -56,7 +56,7 @@ VOTERS = Table(
         "voter": "node id",
         "directory_id": "id of its metadata log dir; null for a static voter",
         "endpoints": "where to reach it, by listener; none for a static voter",
-        "kraft_versions": "versions of the Raft protocol that it supports",
+        "kraft_versions": "versions of the Raft protocol that it supports; null for a static voter",
     },
 )
 CONTROLLERS = Table(
@@ -201,7 +201,7 @@ def _voters(_: QuorumImage, leadership: Leadership) -> Iterator[dict[str, Any]]:
             "voter": voter.id,
             "directory_id": encode_uuid(voter.directory_id) if any(voter.directory_id) else None,
             "endpoints": [f"{name}://{host}:{port}" for name, host, port in voter.endpoints],
-            "kraft_versions": f"{levels.lowest}-{levels.highest}",
+            "kraft_versions": f"{levels.lowest}-{levels.highest}" if any(voter.directory_id) else None,
         }
 
 

@@ -44,6 +44,7 @@ async def observe(
     deadline = trio.current_time() + seconds
     while True:
         untried -= 1
+        leader = None  # a leader that does not answer is not asked again before another node has named one
         try:
             async with open_connection(address, connecting.settings) as connection:
                 _require_controller(connection.versions, address)
@@ -52,6 +53,7 @@ async def observe(
                     request = observer.request(max_wait_ms=WAIT_MS if observer.is_caught_up else 0)
                     taken = observer.take(await connection.ask(request))
                     if taken.asks_elsewhere:
+                        leader = observer.leader
                         break
                     if taken.must_wait:
                         await trio.sleep(PAUSE_SECONDS)
@@ -66,8 +68,10 @@ async def observe(
                 raise CommandError(f"no controller answers: {error}") from None
         if trio.current_time() > deadline:
             raise CommandError(f"no controller leads the quorum, as far as {address} knows")
-        leader = observer.leader
-        address = Endpoint(leader.host, leader.port) if leader.host and leader.id >= 0 else next(addresses)
+        if leader is not None and leader.id >= 0 and leader.host:
+            address = Endpoint(leader.host, leader.port)
+        else:
+            address = next(addresses)
         await trio.sleep(PAUSE_SECONDS)
 
 

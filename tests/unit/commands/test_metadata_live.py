@@ -128,6 +128,19 @@ def test_controller_that_does_not_answer_is_passed_over(
     assert errors.startswith("barnabas metadata show: no controller answers: 127.0.0.1:")
 
 
+def test_leader_that_is_dead_is_replaced_by_the_next(
+    controllers: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        dead = closed.getsockname()[1]
+    controller = controllers(leads=False, address=("127.0.0.1", dead))
+    timer = threading.Timer(1.0, lambda: setattr(controller.leader, "leads", True))
+    timer.start()
+    code, _, errors = run(capsys, "show", "quorum", "--bootstrap-controller", controller.address)
+    timer.join()
+    assert (code, errors) == (0, "")
+
+
 def test_quorum_without_a_leader_is_an_error_in_time(
     controllers: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
