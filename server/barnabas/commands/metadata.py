@@ -462,9 +462,12 @@ def _changes(
 
 def _rows_of(step: Step, names: describing.ChangeNames, *, has_all: bool) -> Iterator[dict[str, Any]]:
     rows: list[dict[str, Any]] = [names.row(change) for change in step.changes]
+    control = describing.control_row(step.message, step.epoch) if step.version < 0 else None
+    if control is not None:
+        rows.append(control)
     for row in rows:
         row["change"] = _text(row["before"], row["after"])
-    if not rows and (has_all or step.version < 0):
+    if not rows and has_all:
         rows = [{}]
     for row in rows:
         yield {**_record(step), **row}

@@ -115,6 +115,16 @@ def test_diff_of_a_removed_topic_knows_its_name(runs: Runs) -> None:
     assert removed == ["gone-0", "gone-1", "topic gone retention.bytes", "gone"]
 
 
+def test_diff_shows_leaders_and_voters(runs: Runs) -> None:
+    changes = [row for row in runs.json("diff")["changes"] if row["kind"] == "quorum"]
+    assert [(row["offset"], row["entry"], row["change"]) for row in changes] == [
+        (0, "leader", "new: leader=1,epoch=1"),
+        (1, "kraft.version", "new: level=1"),
+        (2, "voters", "new: voters=1"),
+        (85, "leader", "new: leader=1,epoch=2"),
+    ]
+
+
 def test_diff_with_all_has_every_record(runs: Runs) -> None:
     changes = runs.json("diff", "--all")["changes"]
     assert {row["offset"] for row in changes} == set(range(105))

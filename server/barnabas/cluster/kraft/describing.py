@@ -191,6 +191,22 @@ class ChangeNames:
         return "" if key == () else str(key)
 
 
+def control_row(message: Any, epoch: int) -> Row | None:
+    """Return what a control record says, in the columns of a change; None if it says nothing of the quorum."""
+    after: Row
+    match type(message).__name__:
+        case "LeaderChangeMessage":
+            after = {"leader": message.leader_id, "epoch": epoch}
+            return {"kind": "quorum", "entry": "leader", "before": None, "after": after}
+        case "KRaftVersionRecord":
+            after = {"level": message.kraft_version}
+            return {"kind": "quorum", "entry": "kraft.version", "before": None, "after": after}
+        case "VotersRecord":
+            after = {"voters": [voter.voter_id for voter in message.voters]}
+            return {"kind": "quorum", "entry": "voters", "before": None, "after": after}
+    return None
+
+
 _KEY_COLUMNS = {
     "broker": ("broker",),
     "controller": ("controller",),
