@@ -84,6 +84,26 @@ def test_log_whose_beginning_is_gone_starts_with_a_snapshot(directory):
     assert log.oldest == Until(offset=75)
 
 
+def test_log_that_begins_where_a_snapshot_ends_is_read(directory):
+    path = directory / SEGMENT
+    data = path.read_bytes()
+    position, header = next(pair for pair in cut_positions(path) if pair[1].base_offset == 76)
+    whole = read(directory)[0]
+    (directory / f"{header.base_offset:020d}.log").write_bytes(data[position:])
+    path.unlink()
+    assert read(directory)[0].state.image == whole.state.image
+    assert read(directory, Until(offset=75))[0].state.position.offset == 75
+    with pytest.raises(MetadataLogError, match="oldest state is that of offset 75, after offset 74"):
+        read(directory, Until(offset=74))
+
+
+def test_newest_snapshot_within_the_bound_is_the_beginning(directory):
+    for bound, first in ((75, 76), (74, 55), (54, 55), (53, 38), (37, 38), (36, 0)):
+        log = MetadataLog(DISK, str(directory))
+        log.begin(Until(offset=bound))
+        assert next(step.offset for step in log.steps()) == first
+
+
 @pytest.mark.parametrize("size", [0, 60, 400, 1900])
 def test_snapshot_without_its_end_is_an_error(directory, size):
     path = directory / SNAPSHOT

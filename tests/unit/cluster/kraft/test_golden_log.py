@@ -1,6 +1,7 @@
 """Logs and snapshots of Kafka 4.3.1 and 4.4.0: read as Kafka's tool reads them, replayed to what the snapshots hold."""
 
 import json
+from base64 import b64encode
 from collections import defaultdict
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from barnabas.cluster.kraft.directory import END, MetadataLog, Until, read_snaps
 from barnabas.cluster.kraft.image import BROKER, diff
 from barnabas.cluster.kraft.quorum import decode_control
 from barnabas.cluster.kraft.state import MetadataLogError
-from barnabas.cluster.kraft.values import LevelRange, Voter
+from barnabas.cluster.kraft.values import Acl, LevelRange, Voter
 from barnabas.log.disk import OsDisk
 from barnabas.log.format.properties import decode_uuid
 from barnabas.log.format.quorum_state import QuorumState
@@ -137,6 +138,42 @@ def test_image_has_what_the_workload_made():
     }
     assert [token.owner for token in image.tokens.values()] == ["User:alice"]
     assert image.producer_ids == 1000
+
+
+def test_image_has_the_times_and_numbers_of_the_records():
+    image = read_log(Until(offset=75))[0].state.image
+    rows = dumped()[LOG / "00000000000000000000.log"]
+    (token,) = image.tokens.values()
+    written = [row[3] for row in rows if row[2] == "DelegationToken" and row[3]["tokenId"] == token.token_id][
+        -1
+    ]
+    assert (token.issued_ms, token.expires_ms, token.expires_max_ms) == (
+        written["issueTimestamp"],
+        written["expirationTimestamp"],
+        written["maxTimestamp"],
+    )
+    assert token.requester == written["requester"]
+    (acl_id,) = image.acls
+    written = next(
+        row[3] for row in rows if row[2] == "AccessControlEntry" and decode_uuid(row[3]["id"]) == acl_id
+    )
+    assert image.acls[acl_id] == Acl(
+        written["resourceType"],
+        written["resourceName"],
+        written["patternType"],
+        written["principal"],
+        written["host"],
+        written["operation"],
+        written["permissionType"],
+    )
+    written = next(row[3] for row in rows if row[2] == "UserScramCredential" and row[3]["name"] == "admin")
+    kept = image.users["admin", 1]
+    assert [b64encode(key).decode() for key in (kept.salt, kept.stored_key, kept.server_key)] == [
+        written["salt"],
+        written["storedKey"],
+        written["serverKey"],
+    ]
+    assert kept.iterations == written["iterations"]
 
 
 def test_leadership_is_that_of_the_last_election():

@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.cluster.kraft.directory import MetadataLog, Until, read_snapshot
-from barnabas.cluster.kraft.observer import Leader, Observer
+from barnabas.cluster.kraft.observer import Leader, Observer, Taken
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.log.disk import OsDisk
 from barnabas.records.building import encode_batch
@@ -119,11 +119,70 @@ def test_answer_about_something_else_is_an_error():
         Observer().take(FetchResponse())
 
 
-def test_snapshot_that_vanishes_is_asked_for_again():
+@pytest.mark.parametrize(
+    ("code", "leader_id", "expected"),
+    [
+        (ErrorCode.FENCED_LEADER_EPOCH, 1, Taken()),
+        (ErrorCode.FENCED_LEADER_EPOCH, -1, Taken()),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, Taken(asks_elsewhere=True)),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, Taken(asks_elsewhere=True, must_wait=True)),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, 1, Taken(asks_elsewhere=True)),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, 1, Taken(must_wait=True)),
+        (ErrorCode.BROKER_NOT_AVAILABLE, 1, Taken(must_wait=True)),
+    ],
+)
+def test_error_decides_which_node_is_asked_next(code, leader_id, expected):
+    observer, leader = Observer(), SimulatedLeader(1, leader_id=leader_id)
+    assert observer.take(leader.response(leader.partition(error_code=code))) == expected
+    assert observer.leader.epoch == EPOCH
+
+
+def test_answer_of_an_earlier_epoch_does_not_change_the_leader():
+    observer, leader = Observer(), SimulatedLeader(1)
+    observer.leader = Leader(3, EPOCH + 1, "newer", 1)
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    observer.take(leader.response(leader.partition(error_code=code)))
+    assert observer.leader == Leader(3, EPOCH + 1, "newer", 1)
+
+
+def pieces(**fields):
+    values = {"size": len(SNAPSHOT.read_bytes()), "unaligned_records": SNAPSHOT.read_bytes()[:100], **fields}
+    partition = FetchSnapshotResponse.PartitionSnapshot(**values)
+    return FetchSnapshotResponse(topics=[FetchSnapshotResponse.TopicSnapshot(partitions=[partition])])
+
+
+def fetching_a_snapshot():
+    observer, leader = Observer(), SimulatedLeader(9, snapshot=True)
+    for _ in range(2):
+        observer.take(leader.fetch(observer.request(max_wait_ms=0)))
+    return observer
+
+
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        (pieces(position=7), "continues at 7, not 0"),
+        (pieces(unaligned_records=b""), "continues at 0"),
+        (pieces(unaligned_records=b"x" * 100), "."),
+        (
+            FetchSnapshotResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+            "CLUSTER_AUTHORIZATION_FAILED",
+        ),
+        (FetchSnapshotResponse(), "not about the metadata log"),
+        (pieces(size=100, unaligned_records=SNAPSHOT.read_bytes()[:100]), "before its footer"),
+    ],
+)
+def test_piece_that_makes_no_sense_is_an_error(response, text):
+    with pytest.raises(MetadataLogError, match=text):
+        fetching_a_snapshot().take(response)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE])
+def test_snapshot_that_vanishes_is_asked_for_again(code):
     observer, leader = Observer(), SimulatedLeader(9, snapshot=True)
     for _ in range(4):
         observer.take(leader.answer(observer.request(max_wait_ms=0)))
-    gone = FetchSnapshotResponse.PartitionSnapshot(error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
+    gone = FetchSnapshotResponse.PartitionSnapshot(error_code=code)
     response = FetchSnapshotResponse(topics=[FetchSnapshotResponse.TopicSnapshot(partitions=[gone])])
     assert observer.take(response).must_wait
     run(observer, leader)
