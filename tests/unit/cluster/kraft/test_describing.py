@@ -32,6 +32,7 @@ from barnabas.security.scram import HIDDEN
 from barnabas.security.tokens import Token
 from barnabas.wire.generated.data.end_txn_marker import EndTxnMarker
 from barnabas.wire.generated.data.leader_change_message import LeaderChangeMessage
+from barnabas.wire.generated.data.voters_record import VotersRecord
 
 ID = bytes(range(16))
 TEXT = "AAECAwQFBgcICQoLDA0ODw"
@@ -103,14 +104,20 @@ def test_change_shows_the_columns_that_differ():
         "before": {"partition_epoch": 0, "in_sync": [1, 2]},
         "after": {"partition_epoch": 1, "in_sync": [1]},
     }
-    assert names.row(Change("topic", ID, Topic("orders", ID), None))["after"] is None
+    assert names.row(Change("topic", ID, Topic("orders", ID), None)) == {
+        "kind": "topic",
+        "entry": "orders",
+        "before": {"id": TEXT},
+        "after": None,
+    }
     assert names.row(Change("feature", "x", 1, 2)) == {
         "kind": "feature",
         "entry": "x",
         "before": {"level": 1},
         "after": {"level": 2},
     }
-    assert names.row(Change("producer_ids", (), None, 1000))["after"] == {"next_producer_id": 1000}
+    row = names.row(Change("producer_ids", (), None, 1000))
+    assert (row["entry"], row["after"]) == ("", {"next_producer_id": 1000})
     assert names.row(Change("zk_migration", (), None, 3))["after"] == {"state": "after migration"}
 
 
@@ -129,6 +136,12 @@ def test_leader_change_names_leader_and_static_voters():
     message = LeaderChangeMessage(version=1, leader_id=4, voters=voters)
     assert control_row(message, 7)["after"] == {"leader": 4, "epoch": 7}
     assert control_row(EndTxnMarker(), 7) is None
+    assert control_row(VotersRecord(voters=[VotersRecord.Voter(4)]), 7) == {
+        "kind": "quorum",
+        "entry": "voters",
+        "before": None,
+        "after": {"voters": [4]},
+    }
     record = Record(30, 1000, None, None)
     leadership = Leadership().after(message, 7, record)
     assert leadership == Leadership(4, 7, 30, 1000, (Voter(4, ID), Voter(5, ID)))

@@ -104,6 +104,39 @@ def test_newest_snapshot_within_the_bound_is_the_beginning(directory):
         assert next(step.offset for step in log.steps()) == first
 
 
+def test_segments_may_end_after_any_batch(directory):
+    path = directory / SEGMENT
+    data = path.read_bytes()
+    for snapshot in directory.glob("*.checkpoint"):
+        snapshot.unlink()
+    whole = read(directory, begin=False)[0]
+    for position, header in cut_positions(path)[1:]:
+        second = directory / f"{header.base_offset:020d}.log"
+        path.write_bytes(data[:position])
+        second.write_bytes(data[position:])
+        log, offsets = read(directory, begin=False)
+        assert (log.state.image, offsets) == (whole.state.image, list(range(105)))
+        second.unlink()
+
+
+def test_snapshot_without_its_footer_is_an_error(directory):
+    path = directory / SNAPSHOT
+    position, _ = cut_positions(path)[-1]
+    path.write_bytes(path.read_bytes()[:position])
+    with pytest.raises(MetadataLogError, match="before its footer"):
+        read_snapshot(DISK, str(path))
+
+
+def test_directory_with_indexes_alone_is_an_error(tmp_path):
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    (directory / "00000000000000000000.index").write_bytes(b"")
+    with pytest.raises(MetadataLogError, match="neither segments nor snapshots"):
+        MetadataLog(DISK, str(tmp_path))
+    with pytest.raises(MetadataLogError, match="has no __cluster_metadata-0"):
+        MetadataLog(DISK, str(directory))
+
+
 @pytest.mark.parametrize("size", [0, 60, 400, 1900])
 def test_snapshot_without_its_end_is_an_error(directory, size):
     path = directory / SNAPSHOT

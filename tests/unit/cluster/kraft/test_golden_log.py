@@ -13,7 +13,7 @@ from barnabas.cluster.kraft.quorum import decode_control
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.cluster.kraft.values import Acl, LevelRange, Voter
 from barnabas.log.disk import OsDisk
-from barnabas.log.format.properties import decode_uuid
+from barnabas.log.format.properties import decode_uuid, encode_uuid
 from barnabas.log.format.quorum_state import QuorumState
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import iter_batches
@@ -174,6 +174,26 @@ def test_image_has_the_times_and_numbers_of_the_records():
         written["serverKey"],
     ]
     assert kept.iterations == written["iterations"]
+
+
+def test_image_has_the_nodes_of_the_records():
+    image = read_log(Until(offset=75))[0].state.image
+    rows = dumped()[LOG / "00000000000000000000.log"]
+    for nodes, kind, key in (
+        (image.brokers, "RegisterBroker", "brokerId"),
+        (image.controllers, "RegisterController", "controllerId"),
+    ):
+        written = next(row[3] for row in rows if row[2] == kind)
+        node = nodes[written[key]]
+        assert (node.id, encode_uuid(node.incarnation_id)) == (written[key], written["incarnationId"])
+        assert [tuple(endpoint) for endpoint in node.endpoints] == [
+            (endpoint["name"], endpoint["host"], endpoint["port"], endpoint["securityProtocol"])
+            for endpoint in written["endPoints"]
+        ]
+        assert dict(node.features) == {
+            feature["name"]: (feature["minSupportedVersion"], feature["maxSupportedVersion"])
+            for feature in written["features"]
+        }
 
 
 def test_leadership_is_that_of_the_last_election():

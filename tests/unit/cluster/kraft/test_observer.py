@@ -145,6 +145,18 @@ def test_answer_of_an_earlier_epoch_does_not_change_the_leader():
     assert observer.leader == Leader(3, EPOCH + 1, "newer", 1)
 
 
+def test_leader_that_becomes_known_within_its_epoch_is_noted():
+    observer = Observer()
+    for leader_id in (-1, 1):
+        leader = SimulatedLeader(1, leader_id=leader_id)
+        observer.take(leader.response(leader.partition(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+    assert observer.leader == Leader(1, EPOCH, "controller-1", 9093)
+    response = leader.response(leader.partition())
+    response.node_endpoints = []
+    observer.take(response)
+    assert observer.leader.host == "controller-1"
+
+
 def pieces(**fields):
     values = {"size": len(SNAPSHOT.read_bytes()), "unaligned_records": SNAPSHOT.read_bytes()[:100], **fields}
     partition = FetchSnapshotResponse.PartitionSnapshot(**values)
