@@ -58,6 +58,32 @@ def test_nothing_above_the_high_watermark_is_applied():
     assert observer.is_caught_up
 
 
+def test_requests_ask_for_the_metadata_log_and_no_more():
+    observer, leader = Observer(), SimulatedLeader(2, snapshot=True)
+    request = observer.request(max_wait_ms=500)
+    (topic,) = request.topics
+    (partition,) = topic.partitions
+    assert (request.cluster_id, request.replica_id, request.replica_state.replica_id) == (None, -1, -1)
+    assert (request.session_id, request.session_epoch, request.max_wait_ms, request.min_bytes) == (
+        0,
+        -1,
+        500,
+        0,
+    )
+    assert topic.topic_id == bytes(15) + b"\1"
+    assert (partition.partition, partition.current_leader_epoch, partition.fetch_offset) == (0, 0, 0)
+    assert (partition.last_fetched_epoch, partition.high_watermark) == (0, -1)
+    for _ in range(3):
+        observer.take(leader.answer(observer.request(max_wait_ms=0)))
+    request = observer.request(max_wait_ms=0)
+    (topic,) = request.topics
+    (partition,) = topic.partitions
+    assert (request.replica_id, topic.name, partition.partition) == (-1, "__cluster_metadata", 0)
+    assert (partition.snapshot_id.end_offset, partition.snapshot_id.epoch) == (76, 1)
+    assert partition.position > 0
+    assert partition.current_leader_epoch == EPOCH
+
+
 def test_node_that_does_not_lead_names_the_leader():
     observer = Observer()
     run(observer, SimulatedLeader(3, leads=False))
@@ -197,6 +223,7 @@ def test_snapshot_that_vanishes_is_asked_for_again(code):
     gone = FetchSnapshotResponse.PartitionSnapshot(error_code=code)
     response = FetchSnapshotResponse(topics=[FetchSnapshotResponse.TopicSnapshot(partitions=[gone])])
     assert observer.take(response).must_wait
+    assert observer.request(max_wait_ms=0).topics[0].partitions[0].fetch_offset == 0
     run(observer, leader)
     assert observer.state.image == replayed().image
 

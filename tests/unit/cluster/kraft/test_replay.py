@@ -154,6 +154,8 @@ def test_unfence_leaves_controlled_shutdown():
 def test_log_dirs_are_sorted_as_signed_numbers():
     high, low = b"\xff" * 16, b"\1" * 16
     assert replayed(broker(log_dirs=[low, high])).brokers[1].log_dirs == (high, low)
+    first, second = bytes(8) + b"\x80" + bytes(7), bytes(8) + b"\x7f" + bytes(7)
+    assert replayed(broker(log_dirs=[second, first])).brokers[1].log_dirs == (first, second)
 
 
 def test_old_fence_records_are_read():
