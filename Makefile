@@ -126,7 +126,7 @@ oracle: $(VENV)/.ready-test  ## every message and version against Kafka's own se
 crash: $(VENV)/.ready-test $(WITH_CODE)  ## the broker killed under idempotent producers, nothing lost (ARGS="--rounds 200 --seed 7")
 	$(CODE) $(BIN)/python -m compat.crash $(ARGS)
 
-compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, quotas, groups, transactions, random histories of logs and share groups, telemetry, refusals, logins side by side with Apache Kafka (needs a JDK)
+compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, quotas, groups, transactions, random histories of logs and share groups, telemetry, metadata logs, refusals, logins side by side with Apache Kafka (needs a JDK)
 	$(CODE) $(BIN)/python -m compat.configs.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.configs.copying
 	$(CODE) $(BIN)/python -m compat.admin.compare $(ARGS)
@@ -135,6 +135,7 @@ compare: $(VENV)/.ready-test $(WITH_CODE)  ## settings, admin requests, quotas, 
 	$(CODE) $(BIN)/python -m compat.log.histories
 	$(CODE) $(BIN)/python -m compat.share.histories
 	$(CODE) $(BIN)/python -m compat.telemetry.compare $(ARGS)
+	$(CODE) $(BIN)/python -m compat.metadata
 	$(CODE) $(BIN)/python -m compat.security.compare $(ARGS)
 	$(CODE) $(BIN)/python -m compat.security.mechanisms $(ARGS)
 	$(CODE) $(BIN)/python -m compat.security.networks

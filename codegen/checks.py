@@ -40,7 +40,7 @@ def check_message(message: Message) -> None:
 
 def _check_head(message: Message) -> None:
     where = message.where
-    keyed = message.kind in ("request", "response", "coordinator-key", "coordinator-value")
+    keyed = message.kind in ("request", "response", "coordinator-key", "coordinator-value", "metadata")
     if keyed and (not isinstance(message.api_key, int) or message.api_key < 0):
         raise SchemaError(where, f"a {message.kind} needs an apiKey")
     if message.versions.last >= OPEN_END:

@@ -34,7 +34,7 @@ FIELD_KEYS = {
     "entityType", "flexibleVersions", "zeroCopy", "fields", "about",
 }  # fmt: skip
 STRUCT_KEYS = {"name", "versions", "fields", "about"}
-KINDS = {"request", "response", "header", "data", "coordinator-key", "coordinator-value"}
+KINDS = {"request", "response", "header", "data", "coordinator-key", "coordinator-value", "metadata"}
 
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*')
 _VERSIONS = re.compile(r"(\d+)(?:(\+)|-(\d+))?")

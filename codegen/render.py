@@ -49,6 +49,7 @@ CODEC_NAMES = {
     "coordinator-key": "KEY",
     "coordinator-value": "VALUE",
     "data": "CODEC",
+    "metadata": "CODEC",
 }
 
 
@@ -69,7 +70,9 @@ def render_all(messages: list[Message], errors: list[dict[str, Any]]) -> dict[st
     """Every generated file: path below `generated/` -> text."""
     modules = group(messages)
     files = {module.path: render_module(module) for module in modules}
-    files["index.py"] = _template("index.py.j2").render(apis=api_rows(modules), topics=topic_rows(modules))
+    files["index.py"] = _template("index.py.j2").render(
+        apis=api_rows(modules), topics=topic_rows(modules), metadata=metadata_rows(modules)
+    )
     files["errors.py"] = _template("errors.py.j2").render(errors=errors)
     files["__init__.py"] = _template("init.py.j2").render(
         about="Codecs, made from `schemas/`; see `wire.registry`."
@@ -79,6 +82,9 @@ def render_all(messages: list[Message], errors: list[dict[str, Any]]) -> dict[st
     )
     files["data/__init__.py"] = _template("init.py.j2").render(
         about="Payloads inside other things: group protocols, control records, files. Each has `CODEC`."
+    )
+    files["metadata_records/__init__.py"] = _template("init.py.j2").render(
+        about="Records of the metadata log of a KRaft quorum. Each has `CODEC`; `wire.metadata_records` has the frame."
     )
     return files
 
@@ -101,6 +107,8 @@ def module_path(message: Message) -> str:
         return "headers.py"
     if message.kind == "data":
         return f"data/{snake(message.name)}.py"
+    if message.kind == "metadata":
+        return f"metadata_records/{snake(base_name(message))}.py"
     if message.kind in ("request", "response"):
         return f"{snake(base_name(message))}.py"
     return f"records/{snake(base_name(message))}.py"
@@ -113,6 +121,7 @@ def base_name(message: Message) -> str:
         "response": "Response",
         "coordinator-key": "Key",
         "coordinator-value": "Value",
+        "metadata": "Record",
     }
     if not message.name.endswith(suffix[message.kind]):
         raise SchemaError(message.where, f"the name of a {message.kind} ends in {suffix[message.kind]}")
@@ -174,6 +183,17 @@ def topic_rows(modules: list[Module]) -> dict[str, dict[int, str]]:
     return {topic: dict(sorted(types.items())) for topic, types in found.items()}
 
 
+def metadata_rows(modules: list[Module]) -> dict[int, tuple[str, str]]:
+    """Key of a metadata record -> its name without `Record`, and its module."""
+    messages = [(module.messages[0], module.name) for module in modules]
+    rows = {
+        message.api_key: (base_name(message), name)
+        for message, name in messages
+        if message.kind == "metadata" and message.api_key is not None
+    }
+    return dict(sorted(rows.items()))
+
+
 def _topic(message: Message) -> str:
     folder = message.path.parent.name
     if folder not in TOPICS:
@@ -196,6 +216,8 @@ def _module_about(module: Module) -> str:
         return f"{base_name(message)}: API key {message.api_key}, {span}."
     if message.kind == "coordinator-key":
         return f"{base_name(message)}: record type {message.api_key} of {_topic(message)}."
+    if message.kind == "metadata":
+        return f"{message.name}: key {message.api_key} in the metadata log, {span}."
     if message.kind == "header":
         return "The headers of requests and responses."
     return f"{message.name}, {span}."

@@ -325,7 +325,7 @@ FOUND_BY = {
     "clean after a start that was broken off": Found("stop_of_starting", 1),
     "lost logs taken for none": Found("disk_of_controller", 1),
     "lost topic ids taken for new topics": Found("rewritten", 0, Kind.HARSH),
-    "simulation: clients forgotten by a ZooKeeper that was down": Found("zookeeper_down", 50, Kind.HARSH),
+    "simulation: clients forgotten by a ZooKeeper that was down": Found("zookeeper_down", 83, Kind.HARSH),
     "simulation: started beside one that stops": Found("stop", 64, Kind.HARSH),
     "simulation: left without its disk": Found("disk", 673, Kind.HARSH),
 }

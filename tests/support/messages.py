@@ -76,7 +76,7 @@ class Builder:
         if self.unknown_tags and self.random.random() < 0.3:
             known = [field.tag for field in fields if field.tag is not None]
             free = [tag for tag in (*range(8), 200, 20_000) if tag not in known]
-            tags = sorted(self.random.sample(free, self.random.randint(1, 3)))
+            tags = sorted(self.random.sample(free, self.random.randint(1, min(3, len(free)))))
             made.unknown_tagged_fields = {tag: self.octets() for tag in tags}
         return made
 

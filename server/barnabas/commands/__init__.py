@@ -22,6 +22,10 @@ COMMANDS = {
     "quotas": ("barnabas.commands.quotas", "quotas of users, clients and addresses"),
     "transactions": ("barnabas.commands.transactions", "show transactions, find and abort those that hang"),
     "brokers": ("barnabas.commands.brokers", "brokers, log dirs, features, moves of replicas, elections"),
+    "metadata": (
+        "barnabas.commands.metadata",
+        "metadata of a Kafka 4 cluster: from its log on disk, or its controllers",
+    ),
     "registry": ("barnabas.commands.registry", "serve a schema registry that the cluster keeps"),
     "console": ("barnabas.console.command", "serve a console for browsers, of any cluster"),
     "completion": ("barnabas.commands.completion", "print completion for bash, zsh or fish"),

@@ -42,11 +42,11 @@ def _profiles(
 
 
 _FILE = click.Path(dir_okay=False)
+_BOOTSTRAP = click.option(
+    "-b", "--bootstrap", metavar="HOST:PORT,...", envvar="BARNABAS_BOOTSTRAP",
+    help=f"Brokers to ask first. Default: the profile's, else {DEFAULT_BOOTSTRAP}.",
+)  # fmt: skip
 _OPTIONS = (
-    click.option(
-        "-b", "--bootstrap", metavar="HOST:PORT,...", envvar="BARNABAS_BOOTSTRAP",
-        help=f"Brokers to ask first. Default: the profile's, else {DEFAULT_BOOTSTRAP}.",
-    ),
     click.option(
         "--profile", metavar="NAME", shell_complete=_profiles, envvar="BARNABAS_PROFILE",
         help="Address and login from ~/.config/barnabas/profiles.toml.",
@@ -87,6 +87,11 @@ class Connecting:
 
 def connection_options(command: F) -> F:
     """Add the options to a command."""
+    return _BOOTSTRAP(login_options(command))
+
+
+def login_options(command: F) -> F:
+    """Add the options to a command that has addresses of its own."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -9,6 +9,7 @@ The rule: a name is parsed here or not at all. What Kafka would not have named i
     <20 digits>.{log,index,timeindex,txnindex,snapshot}[.deleted|.cleaned|.swap]
     <20 digits>.log.damaged-<offset>         what was cut out of a log (ours; Kafka ignores it)
     <20 digits>.log.truncated-<hex>          what a follower had, and its leader has nothing of (ours; Kafka ignores it)
+    <20 digits>-<10 digits>.checkpoint       a snapshot of the metadata log: end offset and epoch (KIP-630)
     undecided-<offset>                       an operator has to decide on what was cut out there (ours; Kafka ignores it)
 """
 
@@ -45,6 +46,8 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 BOOT_ID = ".barnabas-boot-id"
 """Of a log dir: which run of the machine it was opened in (ours; Kafka ignores it)."""
+CHECKPOINT = ".checkpoint"
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
@@ -57,6 +60,7 @@ _OFFSET_DIGITS = 20
 _FILE = re.compile(
     r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?\Z"
 )
+_CHECKPOINT = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
 _PARTITION_DIR = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\Z")
 _MARKED_DIR = re.compile(r"([a-zA-Z0-9._-]+)-(\d{1,10})\.([a-zA-Z0-9_-]+)-(delete|future|stray)\Z")
 
@@ -108,6 +112,12 @@ def parse_file_name(name: str) -> SegmentFile | None:
     """Take a file name apart; None if it belongs to no segment."""
     match = _FILE.match(name)
     return SegmentFile(int(match[1]), match[2], match[3] or "") if match else None
+
+
+def parse_checkpoint_name(name: str) -> tuple[int, int] | None:
+    """Take the name of a metadata snapshot apart: (end offset, epoch); None if it is none, or one that is not whole."""
+    match = _CHECKPOINT.match(name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def is_kept(name: str) -> bool:

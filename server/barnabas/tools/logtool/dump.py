@@ -22,6 +22,7 @@ from barnabas.log.format import (
     time_index,
     txn_index,
 )
+from barnabas.log.format.quorum_state import QUORUM_STATE, QuorumState
 from barnabas.log.scan import iter_checked
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader
@@ -71,6 +72,8 @@ class Dumper:
                 names.SNAPSHOT: self._snapshot,
             }
             return readers[parsed.suffix](path, parsed.base_offset, topic)
+        if is_metadata_snapshot(name):
+            return self._log(path, 0, names.CLUSTER_METADATA_TOPIC)
         if name in _TEXT_FILES:
             return self._text_file(path, name)
         raise PlaceError(f"{path}: there is no file of this name in a log dir")
@@ -224,17 +227,36 @@ def _dump_clean(data: bytes) -> Iterator[Row]:
     yield {"kind": "clean_shutdown", "content": data}
 
 
+def _dump_quorum_state(data: bytes) -> Iterator[Row]:
+    state = QuorumState.decode(data)
+    yield {
+        "kind": "quorum_state",
+        "data_version": state.data_version,
+        "leader_id": state.leader_id,
+        "leader_epoch": state.leader_epoch,
+        "voted_id": state.voted_id,
+        "voted_directory_id": properties.encode_uuid(state.voted_directory_id),
+        "voters": state.voters,
+    }
+
+
 _TEXT_FILES: dict[str, Callable[[bytes], Iterator[Row]]] = {
     **dict.fromkeys(CHECKPOINTS, _dump_offsets),
     names.LEADER_EPOCH_CHECKPOINT: _dump_epochs,
     names.PARTITION_METADATA: _dump_topic_id,
     names.META_PROPERTIES: _dump_meta,
     names.CLEAN_SHUTDOWN: _dump_clean,
+    QUORUM_STATE: _dump_quorum_state,
 }
 
 
 def _can_dump(name: str) -> bool:
-    return name in _TEXT_FILES or names.parse_file_name(name) is not None
+    return name in _TEXT_FILES or is_metadata_snapshot(name) or names.parse_file_name(name) is not None
+
+
+def is_metadata_snapshot(name: str) -> bool:
+    """Say whether a file has the form of a log, and is a snapshot of the metadata or what a quorum begins with."""
+    return name == names.BOOTSTRAP_CHECKPOINT or names.parse_checkpoint_name(name) is not None
 
 
 _SUFFIX_ORDER = (*names.SEGMENT_SUFFIXES, names.SNAPSHOT)
@@ -242,6 +264,9 @@ _SUFFIX_ORDER = (*names.SEGMENT_SUFFIXES, names.SNAPSHOT)
 
 def _order(name: str) -> tuple[int, int, str]:
     parsed = names.parse_file_name(name)
+    checkpoint = names.parse_checkpoint_name(name)
+    if checkpoint is not None:
+        return (checkpoint[0], len(_SUFFIX_ORDER), name)
     if parsed is None:
         return (1 << 63, 0, name)
     return (parsed.base_offset, _SUFFIX_ORDER.index(parsed.suffix), name)

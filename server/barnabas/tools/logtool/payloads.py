@@ -8,13 +8,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from barnabas.cluster.kraft.quorum import decode_control
+from barnabas.cluster.kraft.secrets import without_secrets
 from barnabas.errors import RequestError
+from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import ControlType, parse_end_marker, parse_type
 from barnabas.records.record import Record
 from barnabas.tools.logtool.rows import Row, plain
 from barnabas.wire.codec import decode_prefix, record_type_id
 from barnabas.wire.errors import DecodeError
+from barnabas.wire.metadata_records import decode_record, record_key, record_name
 from barnabas.wire.registry import record_type, record_type_ids
 
 # Fields of a classic member's state whose content is a message of the consumer protocol.
@@ -32,7 +36,28 @@ def describe_control(record: Record) -> Row:
     except RequestError as error:
         return {"problem": error.message}
     epoch = None if marker is None else marker.coordinator_epoch
-    return {"control": ControlType(control_type).name.lower(), "coordinator_epoch": epoch}
+    row: Row = {"control": ControlType(control_type).name.lower(), "coordinator_epoch": epoch}
+    if marker is None:
+        try:
+            message = decode_control(record)[1]
+        except DecodeError as error:
+            return {**row, "problem": str(error)}
+        if message is not None:
+            row["value"] = plain(message)
+    return row
+
+
+def describe_metadata(record: Record) -> Row:
+    """The fields of a record of the metadata log: its `type`, `version` and `value`, or the `problem`; no secrets."""
+    try:
+        message, version = decode_record(record.value or b"")
+    except DecodeError as error:
+        return {"problem": str(error)}  # without the bytes: they may be those of a password
+    return {
+        "type": record_name(record_key(message)),
+        "version": version,
+        "value": plain(without_secrets(message)),
+    }
 
 
 def is_internal(topic: str) -> bool:
@@ -78,6 +103,8 @@ def describe_record(topic: str, header: BatchHeader, record: Record) -> Row:
     row["value_size"] = -1 if record.value is None else len(record.value)
     if header.is_control:
         row |= describe_control(record)
+    elif topic == CLUSTER_METADATA_TOPIC:
+        row |= describe_metadata(record)
     elif is_internal(topic):
         row |= describe_internal(topic, record)
     else:

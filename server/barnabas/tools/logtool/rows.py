@@ -18,6 +18,8 @@ from barnabas.log.format.properties import UUID_SIZE, encode_uuid
 
 Row = dict[str, Any]
 KIND = "kind"
+_OF_IDS = ("log_dirs", "directories")
+"""Fields of messages with a list of ids."""
 
 
 def plain(value: Any) -> Any:
@@ -33,7 +35,7 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         pairs = ((one.name, getattr(value, one.name)) for one in fields(value))
         return {
-            name: plain(encode_uuid(inner) if _is_uuid(name, inner) else inner)
+            name: plain(_with_uuids(name, inner))
             for name, inner in pairs
             if name != "unknown_tagged_fields" or inner  # almost always empty, and then only noise
         }
@@ -44,9 +46,13 @@ def plain(value: Any) -> Any:
     raise TypeError(f"no row can hold {value!r}")
 
 
-def _is_uuid(name: str, value: Any) -> bool:
-    """Say whether a field of a message is a topic's or directory's id, which Kafka writes in a form of its own."""
-    return name.endswith("_id") and isinstance(value, bytes) and len(value) == UUID_SIZE
+def _with_uuids(name: str, value: Any) -> Any:
+    """Return a field of a message, ids of topics, log dirs and the like in the form of their own that Kafka writes."""
+    if name.endswith(_OF_IDS) and isinstance(value, list):
+        return [_with_uuids("id", item) for item in value]
+    if name.split("_")[-1] == "id" and isinstance(value, bytes) and len(value) == UUID_SIZE:
+        return encode_uuid(value)
+    return value
 
 
 def _plain_bytes(data: bytes) -> str | dict[str, str]:

@@ -35,6 +35,7 @@ public final class CodecOracle {
         "org.apache.kafka.coordinator.transaction.generated.%s",
         "org.apache.kafka.coordinator.share.generated.%s",
         "org.apache.kafka.raft.generated.%s",
+        "org.apache.kafka.common.metadata.%s",
         "org.apache.kafka.server.log.remote.metadata.storage.generated.%s",
     };
 

@@ -1,0 +1,119 @@
+"""A live quorum for `barnabas metadata`: its controllers are asked as an observer asks them, without a node id.
+
+The rule: the node that leads is asked; while none is known, the named controllers in turn, until a deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import cycle
+
+import trio
+
+from barnabas.client import ConnectionLostError, Endpoint
+from barnabas.client.connection import Connection, open_connection
+from barnabas.cluster.kraft.describing import ChangeNames
+from barnabas.cluster.kraft.image import QuorumImage
+from barnabas.cluster.kraft.observer import FETCH_VERSION_MIN, Observer
+from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.state import Step
+from barnabas.commands.connection import Connecting
+from barnabas.commands.errors import CommandError
+
+WAIT_MS = 500
+"""Time that a controller may hold a Fetch when nothing is new, as Kafka's observers have it."""
+PAUSE_SECONDS = 0.1
+FETCH, FETCH_SNAPSHOT = 1, 59
+DESCRIBE_QUORUM, METADATA = 55, 3
+
+
+async def observe(
+    connecting: Connecting,
+    observer: Observer,
+    on_steps: Callable[[tuple[Step, ...]], bool],
+    at_end: Callable[[Connection], Awaitable[None]] | None = None,
+) -> None:
+    """Follow a quorum until `on_steps`, which gets the steps of each answer, if any, returns true; then ask what is left.
+
+    Raises CommandError if no leader answers within the time of a request, MetadataLogError, ClientError.
+    """
+    seconds = connecting.settings.request_timeout_ms / 1000
+    addresses = cycle(connecting.bootstrap)
+    address = next(addresses)
+    untried = len(connecting.bootstrap)  # until one of them has answered, each is tried once
+    deadline = trio.current_time() + seconds
+    while True:
+        untried -= 1
+        leader = None  # a leader that does not answer is not asked again before another node has named one
+        try:
+            async with open_connection(address, connecting.settings) as connection:
+                _require_controller(connection.versions, address)
+                untried = len(connecting.bootstrap) << 30
+                while True:
+                    request = observer.request(max_wait_ms=WAIT_MS if observer.is_caught_up else 0)
+                    taken = observer.take(await connection.ask(request))
+                    if taken.asks_elsewhere:
+                        leader = observer.leader
+                        break
+                    if taken.must_wait:
+                        await trio.sleep(PAUSE_SECONDS)
+                        continue
+                    deadline = trio.current_time() + seconds
+                    if on_steps(taken.steps):
+                        if at_end is not None:
+                            await at_end(connection)
+                        return
+        except (ConnectionLostError, OSError) as error:
+            if untried <= 0 or trio.current_time() > deadline:
+                raise CommandError(f"no controller answers: {error}") from None
+        if trio.current_time() > deadline:
+            raise CommandError(f"no controller leads the quorum, as far as {address} knows")
+        if leader is not None and leader.id >= 0 and leader.host:
+            address = Endpoint(leader.host, leader.port)
+        else:
+            address = next(addresses)
+        await trio.sleep(PAUSE_SECONDS)
+
+
+def state_of(connecting: Connecting) -> tuple[QuorumImage, Leadership]:
+    """Return what a quorum has committed. Raises CommandError, MetadataLogError, ClientError."""
+    observer = Observer()
+
+    async def ask_since_when(connection: Connection) -> None:
+        if observer.state.leadership.epoch < observer.leader.epoch:
+            request = observer.first_record_request(await connection.ask(observer.epoch_start_request()))
+            if request is not None:
+                observer.note_leader(await connection.ask(request))
+
+    trio.run(observe, connecting, observer, lambda _: observer.is_caught_up, ask_since_when)
+    leadership, leader = observer.state.leadership, observer.leader
+    if leader.epoch > leadership.epoch and leader.id >= 0:  # the record that says since when has gone
+        leadership = leadership._replace(leader_id=leader.id, epoch=leader.epoch)
+    return observer.state.image, leadership
+
+
+def watch(connecting: Connecting, on_step: Callable[[Step, ChangeNames], bool]) -> None:
+    """Call `on_step` for each record that is committed from now on, until it returns true. Raises as `state_of`."""
+    observer = Observer()
+    names: ChangeNames | None = None
+
+    def on_steps(steps: tuple[Step, ...]) -> bool:
+        nonlocal names
+        if names is not None:
+            return any(on_step(step, names) for step in steps)
+        if observer.is_caught_up:
+            names = ChangeNames(observer.state.image.topics)
+        return False
+
+    trio.run(observe, connecting, observer, on_steps)
+
+
+def _require_controller(versions: dict[int, tuple[int, int]], address: Endpoint) -> None:
+    """Raise CommandError for a node that does not serve the metadata log to observers."""
+    is_controller = FETCH_SNAPSHOT in versions and METADATA not in versions
+    if not is_controller:
+        raise CommandError(
+            f"{address} is no listener of a controller: name one of controller.quorum.bootstrap.servers"
+        )
+    if versions.get(FETCH, (0, 0))[1] < FETCH_VERSION_MIN:
+        raise CommandError(f"{address} serves Fetch below v{FETCH_VERSION_MIN}: it is older than Kafka 3.3")
