@@ -327,7 +327,7 @@ FOUND_BY = {
     "lost topic ids taken for new topics": Found("rewritten", 0, Kind.HARSH),
     "simulation: clients forgotten by a ZooKeeper that was down": Found("zookeeper_down", 83, Kind.HARSH),
     "simulation: started beside one that stops": Found("stop", 64, Kind.HARSH),
-    "simulation: left without its disk": Found("disk", 673, Kind.HARSH),
+    "simulation: left without its disk": Found("disk", 1247, Kind.HARSH),
 }
 FORMER_BUGS = (
     "back before others have taken over",
