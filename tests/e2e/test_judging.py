@@ -69,7 +69,7 @@ def test_a_planted_fault_fails_the_case_whose_rule_it_breaks(
     assert exchange["request"]["member_id"] == "nobody"
     assert exchange["answer"]["error_code"] == 27
     assert bytes.fromhex(exchange["answer_hex"]).endswith(b"\0\x1b")
-    assert "rule: Whoever is not a member of the group is UNKNOWN_MEMBER_ID." in done.stdout
+    assert "rule: An id that no member of the group has is UNKNOWN_MEMBER_ID." in done.stdout
     # Wrong frames are refused before anything of them is done.
     assert cases["Heartbeat/v3/last byte missing"]["verdict"] == "passed"
 

@@ -61,7 +61,10 @@ async def check_controller(admin: Admin, findings: Findings) -> None:
         )
     else:
         findings.add(
-            "controller", cluster.cluster_id, OK, f"broker {cluster.controller_id} answers for the controller"
+            "controller",
+            cluster.cluster_id,
+            OK,
+            f"requests for the controller go to broker {cluster.controller_id}",
         )
 
 

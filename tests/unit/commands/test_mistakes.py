@@ -24,6 +24,8 @@ from .test_frame import ASKING, EVERY, MORE, SERVING, WORDS
 
 HOSTILE = "a\x1b]0;owned\x07\x9b31m\u202eb"
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+OF_QUORUMS = [("metadata", name) for name in ("show", "watch", "diff")]
+"""Commands that ask controllers, or read a directory: test_metadata and test_metadata_live try mistakes with them."""
 UNKNOWN_TOPIC = {
     "produce": ["nothing", "x"],
     "consume": ["nothing"],
@@ -320,5 +322,5 @@ def test_records_that_go_elsewhere_are_the_bytes_they_are(hostile: KafkaBroker) 
 
 
 def test_every_command_is_among_those_tried() -> None:
-    assert {*ASKING, *SERVING, ("completion",)} == set(EVERY)
+    assert {*ASKING, *SERVING, *OF_QUORUMS, ("completion",)} == set(EVERY)
     assert len(Root().list_commands(click.Context(Root()))) == len(COMMANDS)

@@ -15,7 +15,7 @@ from barnabas.client import ClientSettings, ConsumedRecord
 from barnabas.commands import produce
 from barnabas.commands.connection import Connecting
 from barnabas.commands.errors import CommandError
-from barnabas.commands.produce import _encoded, _encoding
+from barnabas.commands.produce import _encoded, _encoding, _registry
 from barnabas.commands.records_in import Parsed
 from barnabas.commands.records_out import json_line
 from barnabas.commands.schemas import Decoding, Json, encoded, explained, registry_of, serializer_of
@@ -157,17 +157,18 @@ async def test_keys_and_values_have_schemas_of_their_own(
         return f"{subject} {wanted}"
 
     monkeypatch.setattr(produce, "serializer_of", of)
-    monkeypatch.setattr(produce, "registry_of", lambda *_: SimpleNamespace(client=lambda: "client"))
+    registry = SimpleNamespace(client=lambda: "client")
+    monkeypatch.setattr(produce, "registry_of", lambda *_: registry)
     connecting: Any = None
     given = {"registry": "r", "key_schema": None, "value_schema": None, **options}
+    chosen = _registry(connecting, given)
+    assert chosen is (registry if options else None)
     async with AsyncExitStack() as stack:
-        assert list(await _encoding("t", connecting, given, stack)) == subjects
-        monkeypatch.setattr(produce, "registry_of", lambda *_: None)
-        if options:
-            with pytest.raises(click.UsageError, match="--key-schema and --value-schema need --registry"):
-                await _encoding("t", connecting, given, stack)
-        else:
-            assert await _encoding("t", connecting, given, stack) == (None, None)
+        assert list(await _encoding("t", chosen, given, stack)) == subjects
+    monkeypatch.setattr(produce, "registry_of", lambda *_: None)
+    if options:
+        with pytest.raises(click.UsageError, match="--key-schema and --value-schema need --registry"):
+            _registry(connecting, given)
 
 
 async def encoding(records: list[Parsed], key: Any, value: Any) -> list[Parsed]:

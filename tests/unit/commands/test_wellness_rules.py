@@ -100,8 +100,8 @@ def test_a_broker_is_too_old_that_lacks_one_version_of_those_that_clients_need(
 @pytest.mark.parametrize(
     ("controller", "status", "text"),
     [
-        (7, OK, "broker 7 answers for the controller"),
-        (0, OK, "broker 0 answers for the controller"),
+        (7, OK, "requests for the controller go to broker 7"),
+        (0, OK, "requests for the controller go to broker 0"),
         (-1, PROBLEM, "no controller is known"),
     ],
 )
