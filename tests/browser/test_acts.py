@@ -273,6 +273,10 @@ def test_records_are_searched_followed_and_saved(served: Served, show: Show, nam
     page.get_by_role("button", name="Show").click()
     expect(rows).to_have_count(11)
     expect(page.get_by_text("11 found in 400 of 400 records")).to_be_visible()
+    expect(rows.first).to_contain_text("value 399")  # the newest first
+    page.reload()
+    expect(rows).to_have_count(11)  # the search is in the address
+    expect(page.get_by_label("Search for")).to_have_value("value 39")
     page.get_by_label("Search for").fill(r"key-1\d\d")
     page.get_by_label("Regex").check()
     page.get_by_role("button", name="Show").click()

@@ -46,8 +46,15 @@ def console_beside(bootstrap: str) -> Iterator[str]:
         process.stdout.close()
 
 
-@pytest.mark.parametrize("view", ["", "topics", "topics/orders/partitions"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    ("view", "number"),
+    [
+        ("", signal.SIGKILL),
+        ("topics", signal.SIGKILL),
+        ("topics/orders/partitions", signal.SIGKILL),
+        ("", signal.SIGSTOP),
+    ],
+)
 def test_dead_cluster_is_not_called_healthy(show: Show, view: str, number: signal.Signals) -> None:
     broker = serve("--topic", "orders:3")
     try:

@@ -120,7 +120,6 @@ export async function showRecords(place, { path, name, count, values, signal, ha
     older.disabled = newer.disabled = true;
     stop.hidden = progress.hidden = false;
     const values = { ...choice(), ...start(), text: text.value, in: within.value, regex: regex.checked, limit: 200 };
-    if (values.from === "newest") values.from = "oldest";
     const tell = (event) => {
       progress.max = Math.max(event.total, 1);
       progress.value = event.covered;
@@ -142,22 +141,35 @@ export async function showRecords(place, { path, name, count, values, signal, ha
     link.remove();
   }
 
-  const controls = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); if (text.value) search(); else page(start()); } },
+  /** Write what is shown into the address, so that it can be reloaded and sent to others. */
+  function keepInAddress() {
+    const chosen = { ...start(), partition: partition.value, as: form.value, committed: committed.checked, search: text.value, in: text.value ? within.value : "", regex: regex.checked };
+    const usual = { from: "newest", as: "auto", in: "anywhere" };
+    const changed = Object.fromEntries(Object.entries(chosen).filter(([key, value]) => value !== usual[key]));
+    history.replaceState(null, "", `${location.hash.split("?")[0]}${query(changed)}`);
+  }
+  function readAddress() {
+    const inputs = { from, offset, partition, as: form, search: text, in: within };
+    for (const [key, input] of Object.entries(inputs)) if (values.has(key)) input.value = values.get(key);
+    committed.checked = values.has("committed");
+    regex.checked = values.has("regex");
+    if (values.has("time")) at.value = new Date(Number(values.get("time")) - new Date().getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+  }
+  const show = () => { if (text.value) search(); else return page(start()); };
+  const controls = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); keepInAddress(); show(); } },
     from, offset, at, partition, form, h("label", { class: "inline" }, committed, "Committed only"), text, within, h("label", { class: "inline" }, regex, "Regex"), go, live, stop);
   fill(place, h("section", { class: "card", "aria-label": "Records" }, controls, progress,
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" }, h("table", { "aria-label": "Records" }, h("thead", {}, h("tr", {}, ["Place", `Time (${zone()})`, "Key", "Value", "Size"].map((one, index) => h("th", { scope: "col", class: index === 4 ? "number" : "" }, one)))), rows)),
     h("div", { class: "pages" }, status, h("span", { class: "spacer" }), h("button", { type: "button", class: "small quiet", onclick: () => save("csv") }, "CSV"), h("button", { type: "button", class: "small quiet", onclick: () => save("jsonl") }, "JSON lines"), newer, older)));
   const again = () => { if (!running) page(start()); };
   window.addEventListener("produced", again, { signal });
-  if (values.has("offset")) {  // the address of a record
-    from.value = "offset";
-    offset.value = values.get("offset");
-    partition.value = values.get("partition") ?? "";
-    fit();
-  }
+  const isOfRecord = values.has("offset") && !values.has("from");
+  readAddress();
+  if (isOfRecord) from.value = "offset";
+  fit();
   empty("Reading …");
-  await page(start());
-  if (values.has("offset")) rows.querySelector(".opener")?.click();
+  await show();
+  if (isOfRecord) rows.querySelector(".opener")?.click();
 }
 
 function recordRow(path, record, choice, signal, send) {
