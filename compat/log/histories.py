@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -297,7 +296,7 @@ def _since(time_ms: int) -> int | str:
 
 def history_of(kind: str) -> Callable[[HistoryRun], None]:
     """Return what runs a history of a kind."""
-    return partial(lambda kind, run: LogHistory(kind, run).act(), kind)
+    return lambda run: LogHistory(kind, run).act()
 
 
 if __name__ == "__main__":

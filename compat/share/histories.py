@@ -16,7 +16,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -360,7 +359,7 @@ def _short(batches: list[Batch]) -> list[str]:
 
 def history_of(kind: str) -> Callable[[HistoryRun], None]:
     """Return what runs a history of a kind."""
-    return partial(lambda kind, run: ShareHistory(kind, run).act(), kind)
+    return lambda run: ShareHistory(kind, run).act()
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class Result:
     """True where the child ends, since its memory cannot be relied upon any more."""
 
 
-def encode(message: Work | Result) -> bytes:
+def encode(message: Work | Result | Exception) -> bytes:
     """Return the bytes of a message, the length in front."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(data)) + data

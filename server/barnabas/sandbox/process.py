@@ -72,7 +72,16 @@ def _call(data: bytearray) -> Result:
     except RecursionError:
         return Result(error=SandboxError("it is nested too deeply"))
     except Exception as error:
-        return Result(error=error)
+        return Result(error=_sendable(error))
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return an error that the parent can read: itself, or a SandboxError with its text where a pickle loses it."""
+    try:
+        decode(encode(error)[LENGTH.size :])
+    except Exception:
+        return SandboxError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _limit_cpu_time(seconds: float) -> None:

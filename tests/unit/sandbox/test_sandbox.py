@@ -11,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from barnabas.patterns import compile_pattern
 from barnabas.registry.errors import RegistryError, SchemaError
 from barnabas.sandbox.messages import SandboxError
 from barnabas.sandbox.pool import Sandbox
@@ -38,6 +39,14 @@ async def test_call_raises_the_functions_exception(sandbox, error):
     with pytest.raises(type(error)) as raised:
         await sandbox.call(sandboxed.raising, error)
     assert raised.value.args == error.args
+    assert await sandbox.call(sandboxed.joined, 1) == (1,)
+
+
+async def test_error_that_a_pickle_loses_arrives_with_its_text(sandbox):
+    with pytest.raises(
+        SandboxError, match="PatternError: '\\(' is not a regular expression of RE2: missing \\)"
+    ):
+        await sandbox.call(compile_pattern, "(")
     assert await sandbox.call(sandboxed.joined, 1) == (1,)
 
 
