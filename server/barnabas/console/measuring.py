@@ -114,17 +114,25 @@ async def bounds_and_sizes(admin: Admin, led: Led, columns: Collection[str] = CO
 
 
 async def _check_reachable(admin: Admin, led: Led) -> None:
-    """Raise ClientError where no leader can be connected to: what is remembered of its partitions may not be so."""
-    error: ClientError | None = None
-    for broker in led:
+    """Raise ClientError where no leader can be connected to: what is remembered of its partitions may not be so.
+
+    The leaders are tried side by side: a host that does not answer delays no other.
+    """
+    errors: list[ClientError] = []
+
+    async def connect(broker: int) -> None:
         try:
             await admin.client.broker(broker)
-        except ClientError as failure:
-            error = failure
+        except ClientError as error:
+            errors.append(error)
         else:
-            return
-    if error is not None:
-        raise error
+            nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for broker in led:
+            nursery.start_soon(connect, broker)
+    if errors and len(errors) == len(led):
+        raise errors[-1]
 
 
 async def _look_up(

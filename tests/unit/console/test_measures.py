@@ -150,6 +150,17 @@ async def test_partitions_of_unreachable_leaders_are_an_error() -> None:
         await measuring.bounds_and_sizes(reachable(1), {2: {"t": [0]}}, [])
 
 
+async def test_silent_leader_does_not_delay_a_reachable_one(autojump_clock: trio.testing.MockClock) -> None:
+    async def connect(broker: int) -> None:
+        if broker == 1:
+            await trio.sleep_forever()
+
+    admin: Any = SimpleNamespace(client=SimpleNamespace(broker=connect))
+    with trio.fail_after(1):
+        measures = await measuring.bounds_and_sizes(admin, {1: {"t": [0]}, 2: {"t": [1]}}, [])
+    assert measures == measuring.Measures({}, {}, {})
+
+
 async def test_one_reachable_leader_of_several_is_enough() -> None:
     nothing = measuring.Measures({}, {}, {})
     assert await measuring.bounds_and_sizes(reachable(2), {1: {"t": [0]}, 2: {"t": [1]}}, []) == nothing
