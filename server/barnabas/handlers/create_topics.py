@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.creation import NewTopic, create_topics
 from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.metadata.timed_change import change_within
@@ -54,7 +54,7 @@ class CreateTopics:
         names = await _counted(request, budget=self.budget)
         refused = await _forbidden(context, names, budget=self.budget)
         try:
-            controller.check_partition_count(
+            topic_decisions.check_partition_count(
                 await _partition_count(request, refused, config=self.config, budget=self.budget)
             )
         except RequestError as error:

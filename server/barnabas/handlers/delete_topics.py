@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.metadata.timed_change import change_within
 from barnabas.config import broker as settings
@@ -170,7 +170,7 @@ async def _delete(
     def decide(image: ClusterImage) -> Iterator[Change | None]:
         for name, topic_id in there:
             try:
-                changes = controller.delete_topic(image, name, topic_id)
+                changes = topic_decisions.delete_topic(image, name, topic_id)
                 if mutations is not None:
                     mutations.charge(name, len(image.topics[name].partitions))
             except RequestError as error:

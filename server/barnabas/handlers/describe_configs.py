@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.config import client_metrics, tables
 from barnabas.config import group as group_settings
@@ -174,7 +174,7 @@ def _describe(
 
 
 def _topic(name: str, *, metadata: MetadataStore, config: BrokerConfig) -> list[Described]:
-    controller.check_topic_name(name)
+    topic_decisions.check_topic_name(name)
     image = metadata.image
     if name not in image.topics:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")

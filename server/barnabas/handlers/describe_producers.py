@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -49,7 +49,7 @@ async def _describe(
 ) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
-        controller.check_topic_name(topic)
+        topic_decisions.check_topic_name(topic)
         context.require(Operation.READ, ResourceType.TOPIC, topic)
         partition = replicas.local(topic, index)  # followers know them too
     except RequestError as error:

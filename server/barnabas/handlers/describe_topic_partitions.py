@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.image import TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
@@ -124,7 +124,7 @@ async def _sorted_from(
 
 def _unknown(context: RequestContext, name: str) -> Topic:
     try:
-        controller.check_topic_name(name)
+        topic_decisions.check_topic_name(name)
     except RequestError as error:
         return Topic(error_code=error.code, name=name)
     return Topic(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.image import ClusterImage, TopicInfo
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
@@ -190,7 +190,7 @@ async def _create_missing(
             refused[name] = RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         elif topic_id == ZERO_UUID and name is not None and name not in metadata.image.topics:
             try:
-                controller.check_topic_name(name)
+                topic_decisions.check_topic_name(name)
                 if not allowed:
                     raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
                 if not context.authorizes(

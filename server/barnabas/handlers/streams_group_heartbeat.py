@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata.creation import NewTopic, create_topics
 from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.config import broker as settings
 from barnabas.coordinators.groups.streams.membership import Heartbeat
@@ -141,29 +141,24 @@ async def _create(
     entropy: Entropy,
 ) -> RequestError | None:
     """Make a topic, unless it is there; return why it cannot be made, which the application is told."""
-    topic_id = new_uuid(entropy)
+    replicas = topic.replication_factor
+    if replicas <= 0:
+        replicas = config.get(settings.DEFAULT_REPLICATION_FACTOR)
+    new = NewTopic(topic.name, new_uuid(entropy), topic.partitions, replicas, settings=dict(topic.settings))
+    refused: dict[str, RequestError] = {}
 
-    def decide(image: ClusterImage) -> list[Change]:
-        if topic.name in image.topics:
-            return []
-        asked = topic.replication_factor
-        replicas = asked if asked > 0 else config.get(settings.DEFAULT_REPLICATION_FACTOR)
-        return controller.create_topic(
-            image,
-            config,
-            topic.name,
-            topic_id,
-            topic.partitions,
-            replicas,
-            settings=dict(topic.settings),
-        )
+    def decide(image: ClusterImage) -> Iterator[Change | None]:
+        refused.clear()
+        if topic.name not in image.topics:
+            yield from create_topics(image, config, (new,), refused)
 
     try:
         await metadata.change(decide)
     except RequestError as error:
+        refused[topic.name] = detached(error)
+    for error in refused.values():
         context.log(
             log, logging.WARNING, "internal topics that cannot be made",
             "the internal topic %r of a streams group cannot be made: %s", topic.name, error,
         )  # fmt: skip
-        return detached(error)
-    return None
+    return refused.get(topic.name)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.changes import ConfigChanged
 from barnabas.cluster.metadata.image import (
     BROKER,
@@ -308,7 +308,7 @@ def _check_resource(resource_type: int, name: str, *, broker_id: int) -> None:
     elif not name:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
     elif resource_type == TOPIC:
-        controller.check_topic_name(name)
+        topic_decisions.check_topic_name(name)
 
 
 def _check_settings(
@@ -325,7 +325,7 @@ def _check_settings(
         return
     try:
         if resource_type == TOPIC:
-            controller.check_settings(settings, config)
+            topic_decisions.check_settings(settings, config)
         elif resource_type == GROUP:
             group_settings.check(settings, config)
         else:
