@@ -12,6 +12,7 @@ from barnabas.cluster.metadata.image import BrokerInfo, PartitionInfo, TopicInfo
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import OsThreads
 from barnabas.handlers.produce.appending import BYTES_PER_CHECKPOINT, BYTES_PER_PARTITION, Appender
+from barnabas.handlers.produce.services import ProduceServices
 from barnabas.log.background_write import BACKGROUND_BYTES
 from barnabas.serving.step_runner import StepRunner
 from barnabas.wire.generated.errors import ErrorCode
@@ -64,10 +65,10 @@ def appender(
     metadata: Any = SimpleNamespace(image=node.image)
     threads = OsThreads()
     step_runner = StepRunner(node.budget, threads)
-    return Appender(
-        context, request, metadata, node.replicas, verifier, BrokerConfig(settings or {}),
-        budget or node.budget, step_runner, threads,
-    )  # fmt: skip
+    services = ProduceServices(
+        metadata, node.replicas, verifier, BrokerConfig(settings or {}), budget or node.budget, step_runner, threads
+    )
+    return Appender(services, context, request)
 
 
 def ends(node: Node, count: int) -> list[int]:
