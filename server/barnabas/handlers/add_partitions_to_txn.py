@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 
-PARTITIONS_AT_ONCE = 500
-TRANSACTIONS_AT_ONCE = 100
-"""Largest number of transactions of a request that are decided on at a time."""
+PARTITIONS_PER_TURN = 500
+TRANSACTIONS_CONCURRENT = 100
+"""Transactions of a request that are decided on side by side, at most."""
 FENCED_KNOWN_SINCE = 2
 MANY_TRANSACTIONS_SINCE = 4
 
@@ -101,7 +101,7 @@ class AddPartitionsToTxn:
             await answer_some()
         else:
             async with trio.open_nursery() as nursery:
-                for _ in range(min(len(by_id), TRANSACTIONS_AT_ONCE)):
+                for _ in range(min(len(by_id), TRANSACTIONS_CONCURRENT)):
                     nursery.start_soon(answer_some)
         return results
 
@@ -110,7 +110,7 @@ class AddPartitionsToTxn:
         named: dict[str, dict[int, None]] = {}
         for topic in topics:
             await self.budget.checkpoint()
-            for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
+            for some in slices(topic.partitions, PARTITIONS_PER_TURN):
                 named.setdefault(topic.name, {}).update(dict.fromkeys(some))
                 await self.budget.checkpoint()
         merged: list[Topic] = []
@@ -126,7 +126,7 @@ class AddPartitionsToTxn:
         topic_partitions: list[TopicPartition] = []
         for topic in asked.topics:
             await self.budget.checkpoint()
-            for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
+            for some in slices(topic.partitions, PARTITIONS_PER_TURN):
                 topic_partitions += [(topic.name, partition) for partition in some]
                 await self.budget.checkpoint()
         try:
@@ -146,7 +146,7 @@ class AddPartitionsToTxn:
         for topic in topics:
             await self.budget.checkpoint()
             of_topic: list[PartitionResult] = []
-            for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
+            for some in slices(topic.partitions, PARTITIONS_PER_TURN):
                 of_topic += [
                     PartitionResult(
                         partition_index=partition,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from barnabas.broker.housekeeping import SEGMENTS_AT_ONCE, Housekeeping
+from barnabas.broker.housekeeping import SEGMENTS_PER_TURN, Housekeeping
 from barnabas.cluster.replicas.failures import LogDirFailures
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
@@ -166,7 +166,7 @@ async def test_a_log_with_many_old_segments_is_shortened_step_by_step():
         append(logs.log(), batch(timestamp=NOW_MS - 10**12))
     await housekeeping.apply_retention()
     assert len(logs.log().segments) == 1
-    assert budget.count >= 100 // SEGMENTS_AT_ONCE
+    assert budget.count >= 100 // SEGMENTS_PER_TURN
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,13 @@ def appender(
     threads = OsThreads()
     step_runner = StepRunner(node.budget, threads)
     services = ProduceServices(
-        metadata, node.replicas, verifier, BrokerConfig(settings or {}), budget or node.budget, step_runner, threads
+        metadata,
+        node.replicas,
+        verifier,
+        BrokerConfig(settings or {}),
+        budget or node.budget,
+        step_runner,
+        threads,
     )
     return Appender(services, context, request)
 

@@ -183,7 +183,7 @@ async def test_a_classic_member_of_a_consumer_group_has_a_bare_id(ask):
 
 
 async def test_very_many_members_leave_in_several_events_and_each_has_its_code(ask, monkeypatch):
-    monkeypatch.setattr("barnabas.handlers.leave_group.MEMBERS_AT_ONCE", 2)
+    monkeypatch.setattr("barnabas.handlers.leave_group.MEMBERS_PER_BATCH", 2)
     ids = [(await ask(joining(group_id="many"), 9)).member_id for _ in range(5)]
     named = [*ids[:3], "nobody", *ids[3:]]
     request = LeaveGroupRequest(

@@ -8,7 +8,7 @@ import trio
 
 from barnabas.coordinators.groups.shard import OFFSETS_PER_EVENT
 from barnabas.coordinators.runtime.internal_topics import InternalTopic
-from barnabas.handlers.shared.committing import COMMITS_AT_ONCE, PARTITIONS_PER_CHECKPOINT
+from barnabas.handlers.shared.committing import COMMITS_PER_BATCH, PARTITIONS_PER_CHECKPOINT
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -162,7 +162,7 @@ async def test_many_offsets_of_a_group_come_and_go_in_steps(ask, counts):
     (topic,) = (await ask(commit_of("g", "many", PARTITIONS), 8)).topics
     assert [answer.error_code for answer in topic.partitions] == [0] * PARTITIONS
     assert counts.checkpoints >= PARTITIONS // PARTITIONS_PER_CHECKPOINT
-    assert counts.largest_batch == COMMITS_AT_ONCE
+    assert counts.largest_batch == COMMITS_PER_BATCH
 
     counts.reset()
     everything = OffsetFetchRequest(group_id="g", topics=None)

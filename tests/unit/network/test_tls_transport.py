@@ -17,7 +17,7 @@ from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import TOGETHER_BYTES, PlainTransport
 from barnabas.network.tls import (
     PIECE_BYTES,
-    RECEIVED_AT_ONCE,
+    RECEIVED_PER_TURN,
     RECORD_BYTES_MAX,
     SENT_BEFORE_A_TURN,
     TlsTransport,
@@ -159,7 +159,7 @@ def test_all_that_is_there_is_decrypted_into_the_room_that_there_is(
 
 def test_no_more_is_decrypted_at_once_than_others_can_wait_for() -> None:
     sock = OpenSsl()
-    assert over(sock).receive_now(memoryview(bytearray(2 * RECEIVED_AT_ONCE))) == RECEIVED_AT_ONCE
+    assert over(sock).receive_now(memoryview(bytearray(2 * RECEIVED_PER_TURN))) == RECEIVED_PER_TURN
     with pytest.raises(ssl.SSLError, match="bad record"):
         over(OpenSsl(BROKEN)).receive_now(memoryview(bytearray(10)))
 

@@ -9,7 +9,7 @@ import trio
 
 from barnabas.coordinators.runtime.shard import GiveWay, M, Shard
 from barnabas.coordinators.runtime.shard_log import ShardLog
-from barnabas.coordinators.runtime.shards import ANSWERS_AT_ONCE, Shards
+from barnabas.coordinators.runtime.shards import ANSWERS_PER_TURN, Shards
 from barnabas.coordinators.statemachine.decision import Decision, ManyReplies
 from barnabas.errors import RequestError
 
@@ -60,7 +60,7 @@ class Answers(Generic[M]):
     async def _send_many(self, shard: Shard[M], many: ManyReplies) -> None:
         """Release some requests in each turn of the event loop, as each has an answer to encode and send then."""
         to = iter(many.to.items())
-        while some := tuple(islice(to, ANSWERS_AT_ONCE)):
+        while some := tuple(islice(to, ANSWERS_PER_TURN)):
             for key, number in some:
                 _release(shard, number, many.reply(key))
             await trio.lowlevel.checkpoint()

@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TARGETS_AT_ONCE: Final = 50
+TARGETS_PER_BATCH: Final = 50
 """Of a large assignment so many members' parts are written in one batch: a millisecond's worth."""
-TARGETS_COMPARED_AT_ONCE: Final = 1_000
+TARGETS_COMPARED_PER_TURN: Final = 1_000
 """So many are compared at once with what was written, which takes less than a millisecond, too."""
 
 
@@ -146,7 +146,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
         try:
             parts = list((target or {}).items())
             # Twice, since the last event compares all: what was written must be known to be the same by then.
-            for part in (*slices(parts, TARGETS_AT_ONCE), *slices(parts, TARGETS_COMPARED_AT_ONCE)):
+            for part in (*slices(parts, TARGETS_PER_BATCH), *slices(parts, TARGETS_COMPARED_PER_TURN)):
                 if not await self.write_on(
                     shard,
                     lambda machine, out, part=part: machine.write_part_of_target(  # type: ignore[misc]

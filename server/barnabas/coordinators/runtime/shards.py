@@ -35,7 +35,7 @@ SLICE_RECORDS: Final = 500
 """So many records are read before others may run: a few milliseconds' worth."""
 BYTES_PER_RECORD: Final = 100
 """A longer record counts as several: it is long by the partitions, members or names in it."""
-ANSWERS_AT_ONCE: Final = 16
+ANSWERS_PER_TURN: Final = 16
 """Of the requests that one event answers, so many are released in a turn of the event loop."""
 MOVED = "another broker leads the partition, or this one in another epoch"
 
@@ -267,7 +267,7 @@ class Shards(Generic[M]):
         """Take a shard out of service; who waits for it is answered, some in each turn of the event loop."""
         shard.unload(failure)
         failing = shard.fail_waiting(failure.code)
-        for _ in islice(failing, ANSWERS_AT_ONCE):
+        for _ in islice(failing, ANSWERS_PER_TURN):
             pass
         if self.nursery is not None:
             self.nursery.start_soon(self.fail_in_turns, failing)
@@ -278,7 +278,7 @@ class Shards(Generic[M]):
     async def fail_in_turns(self, failing: Iterator[None]) -> None:
         """Take the steps of `Shard.fail`, some in each turn of the event loop."""
         for number, _ in enumerate(failing, 1):
-            if number % ANSWERS_AT_ONCE == 0:
+            if number % ANSWERS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
                 await self._give_way()
 

@@ -22,7 +22,7 @@ from barnabas.coordinators.runtime.shard import GiveWay, M, Shard, Timer, Timers
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS: Final = 3600.0
-TIMERS_AT_ONCE: Final = 200
+TIMERS_PER_TURN: Final = 200
 """So many timers are set before others may run."""
 _Entry = tuple[int, int, Shard[M], Hashable]
 """When it is due, its number, and whose timer it is."""
@@ -71,7 +71,7 @@ class Timers(Generic[M]):
         Returns whether the caller must have the rest set: they are very many, and nobody does so yet for this shard.
         """
         to_set = shard.timers_to_set
-        if not (many or to_set) and len(timers) <= TIMERS_AT_ONCE:
+        if not (many or to_set) and len(timers) <= TIMERS_PER_TURN:
             if timers:
                 self.set(shard, timers)
             return False
@@ -79,7 +79,7 @@ class Timers(Generic[M]):
             waiting.overruled.update(timers)
         is_in_progress = bool(to_set)
         to_set.extend([TimersToSet(iter(each), set(timers)) for each in many])
-        if len(timers) <= TIMERS_AT_ONCE:
+        if len(timers) <= TIMERS_PER_TURN:
             self.set(shard, timers)
         else:
             to_set.append(TimersToSet(iter(timers.items()), set()))
@@ -100,7 +100,7 @@ class Timers(Generic[M]):
         """Set the next timers of those that are left; returns whether there were any, of one decision."""
         first = shard.timers_to_set[0]
         try:
-            some = dict(islice(first.timers, TIMERS_AT_ONCE))
+            some = dict(islice(first.timers, TIMERS_PER_TURN))
         except Exception:
             log.exception("%s: timers of partition %d", self._name, shard.partition)
             some = {}

@@ -39,7 +39,7 @@ PATIENCE_SECONDS: Final = 1.0
 """Time that a request waits for the end of the transaction before it."""
 RETRY_SECONDS: Final = 0.1
 RETRY_SECONDS_MAX: Final = 1.0
-MARKERS_AT_ONCE = 1_000
+MARKERS_CONCURRENT = 1_000
 """Largest number of partitions of a transaction that get their markers at a time; 100,000 tasks would be a long turn."""
 TASKS_PER_STEP: Final = 50
 _NOT_NEEDED = (
@@ -255,7 +255,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
                     left -= 1
 
         async with trio.open_nursery() as nursery:
-            for number in range(min(left, MARKERS_AT_ONCE)):
+            for number in range(min(left, MARKERS_CONCURRENT)):
                 nursery.start_soon(end_in_some)
                 if number % TASKS_PER_STEP == 0:
                     await self._give_way()

@@ -98,7 +98,7 @@ async def test_who_is_not_counted_any_more_takes_over_who_leads(autojump_clock: 
 async def test_topics_are_asked_for_some_at_a_time(
     at_once: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch, autojump_clock: Any
 ) -> None:
-    monkeypatch.setattr(missed_elections, "TOPICS_AT_ONCE", at_once)
+    monkeypatch.setattr(missed_elections, "TOPICS_PER_BATCH", at_once)
     world = World(2, 3)
 
     async def act() -> None:

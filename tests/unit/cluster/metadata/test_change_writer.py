@@ -356,7 +356,7 @@ async def test_many_changes_make_an_image_in_pieces(count: int) -> None:
     made = [TopicCreated(topic(name=f"t{number}", id=b"%016d" % number)) for number in range(count)]
     image = await applied(budget, ClusterImage("c"), made)
     assert (len(image.topics), image.version) == (count, count)
-    assert budget.count == -(-count // writing.APPLIED_AT_ONCE)
+    assert budget.count == -(-count // writing.APPLIED_PER_TURN)
     budget.count = 0
     assert await decided(budget, lambda _: [*made, None], image) == made
     assert budget.count == count + 1

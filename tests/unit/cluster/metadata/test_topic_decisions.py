@@ -156,7 +156,9 @@ def test_a_topic_grows_or_is_refused_with_its_reason(total: int, assignments: An
     assert code_of(topic_decisions.add_partitions, now, "u", total) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code_of(topic_decisions.add_partitions, now, "t", total, assignments, count_max=4) == code
     if not code:
-        partitions = now.apply(topic_decisions.add_partitions(now, "t", total, assignments)).topics["t"].partitions
+        partitions = (
+            now.apply(topic_decisions.add_partitions(now, "t", total, assignments)).topics["t"].partitions
+        )
         assert (partitions[:2], len(partitions)) == ((LED, LED), total)
         assert all(len(info.replicas) == 2 for info in partitions)
         if assignments:
@@ -191,7 +193,9 @@ def test_a_reassignment_is_checked(name: str, index: int, replicas: Any, code: i
     now = image(topic(LED, LED))
     assert code_of(topic_decisions.check_reassignment, now, name, index, replicas, keeps_factor=True) == code
     if code == ErrorCode.INVALID_REPLICATION_FACTOR:
-        assert code_of(topic_decisions.check_reassignment, now, name, index, replicas, keeps_factor=False) == 0
+        assert (
+            code_of(topic_decisions.check_reassignment, now, name, index, replicas, keeps_factor=False) == 0
+        )
 
 
 def new(name: str, partitions: int = 1, **fields: Any) -> NewTopic:

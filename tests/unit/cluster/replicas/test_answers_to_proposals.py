@@ -286,7 +286,7 @@ async def test_a_proposal_of_another_epoch_than_the_leaders_is_not_sent(autojump
 async def test_proposals_go_some_at_a_time(
     at_once: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch, autojump_clock: Any
 ) -> None:
-    monkeypatch.setattr(alter_partition, "CHANGES_AT_ONCE", at_once)
+    monkeypatch.setattr(alter_partition, "CHANGES_PER_BATCH", at_once)
     world = World()
 
     async def act() -> None:

@@ -172,7 +172,7 @@ async def test_an_error_that_is_none_of_the_state_is_tried_again_after_a_while(
 
 
 async def test_proposals_are_written_some_at_a_time(monkeypatch: Any, autojump_clock: Any) -> None:
-    monkeypatch.setattr(isr_writing, "CHANGES_AT_ONCE", 2)
+    monkeypatch.setattr(isr_writing, "CHANGES_PER_BATCH", 2)
 
     async def act(world: World) -> None:
         asked: list[int] = []

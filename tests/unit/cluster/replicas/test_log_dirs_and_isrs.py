@@ -326,7 +326,7 @@ async def test_a_proposal_that_could_not_be_kept_is_taken_back(autojump_clock: A
 
 
 async def test_proposals_are_decided_on_until_none_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_sync, "CHANGES_AT_ONCE", 2)
+    monkeypatch.setattr(in_sync, "CHANGES_PER_BATCH", 2)
     node = Node(1)
     await node.apply([*brokers(), topic(*[LED._replace(isr=(1,))] * 5)])
     store = Store(node.image)

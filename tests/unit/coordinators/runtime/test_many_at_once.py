@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from barnabas.coordinators.runtime.runtime import Runtime
-from barnabas.coordinators.runtime.shards import ANSWERS_AT_ONCE
-from barnabas.coordinators.runtime.timers import TIMERS_AT_ONCE
+from barnabas.coordinators.runtime.shards import ANSWERS_PER_TURN
+from barnabas.coordinators.runtime.timers import TIMERS_PER_TURN
 from barnabas.coordinators.runtime.waiting import raising
 from barnabas.coordinators.statemachine.decision import Decision, ManyReplies
 from barnabas.errors import RequestError
@@ -21,7 +21,7 @@ from tests.support.journals import MemoryJournal
 
 from .test_loading import SMALL, Counter, journal_of
 
-MANY = 3 * TIMERS_AT_ONCE
+MANY = 3 * TIMERS_PER_TURN
 
 
 @asynccontextmanager
@@ -107,7 +107,7 @@ async def test_very_many_that_wait_are_answered_or_fail(autojump_clock: trio.tes
                     results.append(error.code)  # noqa: B023
 
             async with trio.open_nursery() as nursery:
-                for number in range(5 * ANSWERS_AT_ONCE):
+                for number in range(5 * ANSWERS_PER_TURN):
                     nursery.start_soon(wait, f"m-{number}")
                 await trio.testing.wait_all_tasks_blocked()
                 if is_unloaded:

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from barnabas.coordinators.runtime.shard import Shard, never
-from barnabas.coordinators.runtime.timers import TIMERS_AT_ONCE, Timers
+from barnabas.coordinators.runtime.timers import TIMERS_PER_TURN, Timers
 
 from .test_loading import Counter
 
@@ -155,10 +155,10 @@ def test_is_due_says_when_the_first_may_be(world):
 
 def test_few_timers_are_set_at_once_and_very_many_are_left_to_the_caller(world):
     at_ms = WALL_MS + world.steady_ms + 10
-    few = dict.fromkeys(range(TIMERS_AT_ONCE), at_ms)
+    few = dict.fromkeys(range(TIMERS_PER_TURN), at_ms)
     assert not world.timers.set_decided(world.shard, few)
     assert world.shard.timers.keys() == few.keys()
-    many = {f"m{number}": at_ms for number in range(TIMERS_AT_ONCE + 1)}
+    many = {f"m{number}": at_ms for number in range(TIMERS_PER_TURN + 1)}
     assert world.timers.set_decided(world.shard, many)
     assert world.shard.timers.keys() == few.keys()
     assert not world.timers.set_decided(world.shard, {"m0": None, "new": at_ms}), "somebody does so already"
