@@ -19,7 +19,7 @@ from barnabas.environment.real import real_environment
 from barnabas.errors import RequestError
 from barnabas.log.disk import Disk
 from barnabas.serving import apis
-from barnabas.serving.context import ConnectionInfo, RequestContext, Shared
+from barnabas.serving.context import ConnectionInfo, ContextParts, RequestContext
 from barnabas.serving.error_responses import error_response
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget
@@ -77,7 +77,7 @@ class Asked:
         frame = bytearray(b"".join(bytes(chunk) for chunk in chunks)[4:])  # writable, as a connection's are
         header = parse_request_header(frame)
         received, _ = api.decoders[version](memoryview(frame), header.body_position)
-        shared = Shared(self.broker.memory, self.log_limit, self.authorizer)
+        shared = ContextParts(self.broker.memory, self.log_limit, self.authorizer)
         context = RequestContext(shared, self.connection, api.key, version, 1, self.client_id, NOW_MS)
         try:
             response = await self.handlers.answer(api, context, received)

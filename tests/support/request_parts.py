@@ -9,7 +9,7 @@ from typing import Any
 from barnabas.broker.handlers import Handlers
 from barnabas.environment.real import real_environment
 from barnabas.security.authorizer import AllowEverything
-from barnabas.serving.context import ConnectionInfo, Shared
+from barnabas.serving.context import ConnectionInfo, ContextParts
 from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.request import Request
@@ -56,7 +56,7 @@ def request_parts_of(
     return RequestParts(
         services.served,
         Handlers(services),
-        Shared(memory, LogLimit(), AllowEverything() if authorizer is None else authorizer, quotas),
+        ContextParts(memory, LogLimit(), AllowEverything() if authorizer is None else authorizer, quotas),
         CodecWorker(environment.threads, ENTRIES_MAX),
         budget=services.budget,
         failures=services.failures,

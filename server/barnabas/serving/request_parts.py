@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from barnabas.serving.context import RequestContext, Shared
+from barnabas.serving.context import ContextParts, RequestContext
 from barnabas.wire.regions import Chunk
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class RequestParts:
         self,
         served: Mapping[int, Api],
         handlers: Handlers,
-        shared: Shared,
+        shared: ContextParts,
         codecs: CodecWorker,
         *,
         budget: LoopBudget,

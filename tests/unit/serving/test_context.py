@@ -17,8 +17,8 @@ from barnabas.serving.context import (
     NAME_SHOWN,
     REASON_SHOWN,
     ConnectionInfo,
+    ContextParts,
     RequestContext,
-    Shared,
     shown_client,
 )
 from barnabas.serving.last_request import BYTES_MAX, LastRequest
@@ -63,7 +63,7 @@ def connection(
 def context_of(
     authorizer: Any = None, info: ConnectionInfo | None = None, api_key: int = 3
 ) -> RequestContext:
-    shared = Shared(Memory(), LogLimit(lambda: 0.0), authorizer or AllowEverything())
+    shared = ContextParts(Memory(), LogLimit(lambda: 0.0), authorizer or AllowEverything())
     return RequestContext(shared, info or connection(), api_key, 9, 17, "app", 1_000)
 
 

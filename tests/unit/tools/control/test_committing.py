@@ -11,7 +11,7 @@ import trio.testing
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import AllowEverything
 from barnabas.serving import apis
-from barnabas.serving.context import RequestContext, Shared
+from barnabas.serving.context import ContextParts, RequestContext
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.memory import Memory
 from barnabas.tools.control import partial
@@ -174,7 +174,7 @@ class Committed:
                 return produced(asked_of(received) or {})
             return listed({topic.name: [0, 1] for topic in received.topics})
 
-        shared = Shared(Memory(), LogLimit(), AllowEverything())
+        shared = ContextParts(Memory(), LogLimit(), AllowEverything())
         self.context = RequestContext(shared, new_connection(), key, version, 1, "app", 0)
         return await self.committing.answer(self.context, request, handle)
 
@@ -376,7 +376,7 @@ async def test_an_answer_is_kept_back_until_the_next_one():
     transport = Transport()
 
     async def send(connection: int, chunks: list[bytes], *, is_kept: bool) -> bool:
-        shared = Shared(Memory(), LogLimit(), AllowEverything())
+        shared = ContextParts(Memory(), LogLimit(), AllowEverything())
         context = RequestContext(shared, new_connection(connection), PRODUCE, 9, 1, "app", 0)
         context.delivery = Delivery(is_kept=is_kept)
         return await run.committing.send(context, transport, chunks)
