@@ -67,9 +67,11 @@ def request_parts_of(
     )
 
 
-def new_connection(**fields: Any) -> ConnectionInfo:
-    """Return a connection of which nothing is known yet."""
-    return ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000), **fields)
+def new_connection(number: int = 1, **fields: Any) -> ConnectionInfo:
+    """Return a connection of which nothing is known yet; ApiVersions writes down in it which client it is."""
+    return ConnectionInfo(
+        number, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000), **fields
+    )
 
 
 def frame_of(key: int, version: int, request: Any, client_id: str = "client", number: int = 7) -> memoryview:

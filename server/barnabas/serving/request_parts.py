@@ -49,9 +49,6 @@ class Handlers(Protocol):
     def check(self, api: Api, context: RequestContext, message: Any) -> None:
         """Raise the RequestError that refuses a whole request."""
 
-    async def answer(self, api: Api, context: RequestContext, message: Any) -> Any:
-        """Check and handle a request. Raises RequestError."""
-
 
 class Failures(Protocol):
     """Log directories that fail."""

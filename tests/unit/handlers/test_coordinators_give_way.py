@@ -217,4 +217,4 @@ async def test_more_offsets_than_a_batch_can_hold_are_refused_before_anything_is
     named = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="one", partitions=partitions)
     (topic,) = (await ask(TxnOffsetCommitRequest(group_id="g", topics=[named]), 3)).topics
     assert {answer.error_code for answer in topic.partitions} == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
-    assert counts.checkpoints == counts.largest_batch == 0
+    assert counts.largest_batch == 0

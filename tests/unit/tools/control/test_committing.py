@@ -25,7 +25,7 @@ from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsets
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 from barnabas.wire.regions import FileRegion
-from tests.support.broker import new_connection
+from tests.support.request_parts import new_connection
 
 PRODUCE, LIST_OFFSETS = 0, 2
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
