@@ -12,10 +12,10 @@ from barnabas.log.epoch_file import save_epochs
 from barnabas.log.errors import guarded
 from barnabas.log.flushing import FlushTask, unsynced_files
 from barnabas.log.format import names, properties
-from barnabas.log.loading import LoadedLog
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.readable import ReadableLog
-from barnabas.log.trash import Trash
+from barnabas.log.recovery.loading import LoadedLog
+from barnabas.log.removal.pending import Trash
 
 
 class DurableLog(ReadableLog):

@@ -20,13 +20,13 @@ from barnabas.log.durable import DurableLog
 from barnabas.log.errors import Code, failure_of, guarded, in_doubt
 from barnabas.log.flushing import FlushTask
 from barnabas.log.incoming import check_replicated, read_end_marker
-from barnabas.log.loading import LoadedLog
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.producers import ProducedBatch, is_end_marker
+from barnabas.log.recovery.loading import LoadedLog
+from barnabas.log.removal.pending import Trash
 from barnabas.log.replay import aborted_entry, replay_producers
 from barnabas.log.results import AppendResult
 from barnabas.log.segment import Segment
-from barnabas.log.trash import Trash
 from barnabas.records.at_once import validate_at_once
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import EndMarker

@@ -14,8 +14,9 @@ from barnabas.log.disk import Disk
 from barnabas.log.errors import Code, failure_of, guarded
 from barnabas.log.format import CorruptFileError, names
 from barnabas.log.format.txn_index import AbortedTransaction
-from barnabas.log.loading import LoadedLog
 from barnabas.log.openfiles import OpenFiles
+from barnabas.log.recovery.loading import LoadedLog
+from barnabas.log.removal.pending import Trash
 from barnabas.log.replay import rebuild_txn_index
 from barnabas.log.results import ReadResult
 from barnabas.log.scan import iter_headers
@@ -27,7 +28,6 @@ from barnabas.log.timestamps import (
     find_timestamp_steps,
     segment_times_steps,
 )
-from barnabas.log.trash import Trash
 from barnabas.records.batch import LENGTH_OFFSET, LOG_OVERHEAD, BatchHeader
 from barnabas.records.steps import Steps, run
 

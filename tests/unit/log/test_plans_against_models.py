@@ -16,7 +16,7 @@ from barnabas.log.cleaner.planner import (
     group_segments,
 )
 from barnabas.log.config import LogConfig
-from barnabas.log.recovery import (
+from barnabas.log.recovery.plan import (
     Rename,
     first_to_check,
     plan_leftovers,

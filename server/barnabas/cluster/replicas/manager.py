@@ -447,4 +447,6 @@ class Replicas:
 
 def _import_logs() -> None:
     """Import what a broker needs from its first partition on: it takes some 20 ms."""
-    import_modules("barnabas.log.loading", "barnabas.log.partition_log", "barnabas.cluster.replicas.replica")
+    import_modules(
+        "barnabas.log.recovery.loading", "barnabas.log.partition_log", "barnabas.cluster.replicas.replica"
+    )
