@@ -18,6 +18,7 @@ from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
 from barnabas.log.logdir import Checkpoints, LogGoneError
 from barnabas.log.openfiles import OpenFiles
+from barnabas.log.parts import LogParts
 from barnabas.log.registry import LogRegistry
 from barnabas.log.removal.pending import Trash
 from barnabas.log.workers import Workers
@@ -103,18 +104,10 @@ class Opener:
         """Make a log of what a loader has loaded in a log dir."""
         from barnabas.log.partition_log import PartitionLog
 
-        partition_log = PartitionLog(
-            *key,
-            log_dir=path,
-            config=config,
-            disk=self._disk,
-            pool=self._pool,
-            trash=self._trash,
-            loaded=loaded,
-            topic_id=topic_id,
-            high_watermark=high_watermark,
-            now_ms=now_ms,
+        parts = LogParts(
+            path, config, self._disk, self._pool, self._trash, loaded, topic_id, high_watermark, now_ms
         )
+        partition_log = PartitionLog(*key, parts)
         self._registry.add(partition_log)
         return partition_log
 
