@@ -41,11 +41,9 @@ def housekeeping_of(logs, failures, budget, config, *, is_served=lambda _: True)
 async def test_a_log_that_no_replica_has_is_neither_shortened_nor_compacted(tmp_path):
     """As one whose topic no controller has named yet: with which settings it should be, nobody knows."""
     logs = Broker(
-        tmp_path,
-        cleanup_policy=frozenset({"compact", "delete"}),
-        min_cleanable_dirty_ratio=0.0,
+        tmp_path, cleanup_policy=frozenset({"compact", "delete"}), min_cleanable_dirty_ratio=0.0,
         retention_ms=1,
-    )
+    )  # fmt: skip
     log = logs.log()
     for value in (b"old", b"new"):
         append(log, batch(value, timestamp=NOW_MS - 1_000))

@@ -93,11 +93,9 @@ def test_other_brokers_are_asked_for_as_long_as_a_request_may_take(has_peers: bo
     config = BrokerConfig({"request.timeout.ms": "7000"})
     image = SimpleNamespace(internal_topics=NOBODY)
     storage: Any = SimpleNamespace(
-        peers=NOBODY if has_peers else None,
-        metadata=SimpleNamespace(image=image),
-        broker_id=1,
+        peers=NOBODY if has_peers else None, metadata=SimpleNamespace(image=image), broker_id=1,
         replicas=NOBODY,
-    )
+    )  # fmt: skip
     local: Any = NOBODY
     ports: Any = SimpleNamespace(runs=[])
     made: list[Any] = [
