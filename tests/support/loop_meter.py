@@ -7,7 +7,6 @@ threads. A call into C that is long by its input (decompression, a checksum) cou
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -33,84 +32,6 @@ INSTRUCTIONS_PER_LINE = 25
 SAMPLE_MASK = 255
 GIVE_UP_LINES = 250_000
 """Lines in one turn after which a step is counted no further: it has failed, and counting is slow."""
-
-
-class TurnTimer(trio.abc.Instrument):
-    """Measures the CPU time of each turn, from one wait for input or output to the next: a tenth of the effort of lines.
-
-    The rule: it says only which turns are to be counted, as the time of a line differs. Used as `LoopMeter`; `worst` is in
-    seconds.
-    """
-
-    def __init__(self) -> None:
-        self.worst = 0.0
-        self._turn = 0.0
-        self._before = 0.0
-        self._began: float | None = None
-        self._left_out: set[trio.lowlevel.Task] = set()
-
-    def clock(self) -> float:
-        """Seconds that were measured so far: the clock of a LoopBudget."""
-        running = 0.0 if self._began is None else time.thread_time() - self._began
-        return self._before + self._turn + running
-
-    def leave_out(self) -> None:
-        """Do not measure the running task."""
-        self._left_out.add(trio.lowlevel.current_task())
-        self._began = None
-
-    def forget(self) -> None:
-        """Begin again."""
-        self._ended()
-        self.worst = 0.0
-
-    def _ended(self) -> None:
-        self.worst = max(self.worst, self._turn)
-        self._before += self._turn
-        self._turn = 0.0
-
-    # --- trio's instrument ------------------------------------------------------------------------------------
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task not in self._left_out:
-            self._began = time.thread_time()
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        if self._began is not None:
-            self._turn += time.thread_time() - self._began
-            self._began = None
-
-    def after_io_wait(self, timeout: float) -> None:
-        self._ended()
-
-    def __enter__(self) -> TurnTimer:
-        trio.lowlevel.add_instrument(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        trio.lowlevel.remove_instrument(self)
-
-
-def seconds_per_line(work: Callable[[], object]) -> float:
-    """Return the CPU time of a line of `work` on this machine, the shortest of some runs."""
-    lines = 0
-
-    def within(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal lines
-        lines += 1
-        return within
-
-    sys.settrace(within)
-    try:
-        work()
-    finally:
-        sys.settrace(None)
-    taken = []
-    for _ in range(5):
-        began = time.thread_time()
-        work()
-        taken.append(time.thread_time() - began)
-    return min(taken) / lines
 
 
 class LoopMeter(trio.abc.Instrument):
