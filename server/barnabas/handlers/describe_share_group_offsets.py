@@ -124,7 +124,7 @@ async def _known(
 ) -> list[tuple[str, list[int]]]:
     def find(shard: GroupShard, _: Decision) -> list[tuple[bytes, list[int]]]:
         group = shard.find(group_id, ShareGroup)
-        return by_topic(group.known.topic_partitions) if group is not None else []
+        return by_topic(group.topic_states.topic_partitions) if group is not None else []
 
     image = metadata.image
     return [

@@ -310,8 +310,8 @@ class ClassicGroup(ClassicState):
         if member.id == self.leader and self.writing != self.generation:
             if assigned is None:
                 assigned = {entry.member_id: entry.assignment for entry in request.assignments}
-            known = assigned.keys() & self.members.keys()
-            self.assignments = {member_id: assigned[member_id] for member_id in known}
+            member_ids = assigned.keys() & self.members.keys()
+            self.assignments = {member_id: assigned[member_id] for member_id in member_ids}
             if self._is_large():
                 self.writing = self.generation
                 out.effects.append(self._record_needed(now_ms))
@@ -324,9 +324,9 @@ class ClassicGroup(ClassicState):
         if len(self.members) >= MANY_MEMBERS:
             return True
         protocol = self.protocol or ""
-        given = sum(len(assignment) for assignment in self.assignments.values())
-        said = sum(len(one.metadata_for(protocol)) for one in self.members.values())
-        return given + said >= LARGE_RECORD_BYTES
+        assignment_bytes = sum(len(assignment) for assignment in self.assignments.values())
+        metadata_bytes = sum(len(one.metadata_for(protocol)) for one in self.members.values())
+        return assignment_bytes + metadata_bytes >= LARGE_RECORD_BYTES
 
     def _record_needed(self, now_ms: int) -> RecordNeeded:
         value = self.metadata_of(now_ms, [])
@@ -360,11 +360,11 @@ class ClassicGroup(ClassicState):
         """Give every member that waits for it its assignment."""
         self._enter(State.STABLE, now_ms)
         waiting = self.members.end_syncs()
-        kind, protocol, given = self.protocol_type, self.protocol, self.assignments
+        kind, protocol, assignments = self.protocol_type, self.protocol, self.assignments
         self._answer_all(
             waiting,
             lambda member_id: SyncGroupResponse(
-                protocol_type=kind, protocol_name=protocol, assignment=given.get(member_id, b"")
+                protocol_type=kind, protocol_name=protocol, assignment=assignments.get(member_id, b"")
             ),
             out,
         )

@@ -94,11 +94,11 @@ class ClassicState:
     def known_member(self, member_id: str, instance_id: str | None) -> Member:
         """The member, if the id and the instance id belong together."""
         if instance_id is not None:
-            known = self.static_ids.get(instance_id)
-            if known is None:
+            owner_id = self.static_ids.get(instance_id)
+            if owner_id is None:
                 raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
-            if known != member_id:
-                raise RequestError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} now belongs to {known}")
+            if owner_id != member_id:
+                raise RequestError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} now belongs to {owner_id}")
         member = self.members.get(member_id)
         if member is None:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -109,8 +109,8 @@ class ClassicState:
         members = self.members.values()
         if self.subscriptions is not None and self.subscriptions[:2] == (self.protocol, members):
             return 0
-        said = sum([len(metadata) for member in members for _, metadata in member.protocols[:1]])
-        return len(members) + said // BYTES_PER_TOPIC
+        metadata_bytes = sum([len(metadata) for member in members for _, metadata in member.protocols[:1]])
+        return len(members) + metadata_bytes // BYTES_PER_TOPIC
 
     def subscribed_topics(self) -> Set[str] | None:
         """Return the topics of all members, as they say for the chosen assignor; None if that is not known.
@@ -123,10 +123,10 @@ class ClassicState:
         if self.protocol_type != CONSUMER or self.protocol is None:
             return None
         members = self.members.values()
-        known = self.subscriptions
-        if known is None or known[:2] != (self.protocol, members):
-            known = self.subscriptions = (self.protocol, members, _topics_of(members, self.protocol))
-        return known[2]
+        subscriptions = self.subscriptions
+        if subscriptions is None or subscriptions[:2] != (self.protocol, members):
+            subscriptions = self.subscriptions = (self.protocol, members, _topics_of(members, self.protocol))
+        return subscriptions[2]
 
     # --- offsets --------------------------------------------------------------------------------------------
 
@@ -193,8 +193,10 @@ class ClassicState:
 
     def record(self) -> Record:
         """Return what must be remembered of the group."""
-        protocol, given = self.protocol or "", self.assignments
-        members = [member.record(protocol, given.get(member.id, b"")) for member in self.members.values()]
+        protocol, assignments = self.protocol or "", self.assignments
+        members = [
+            member.record(protocol, assignments.get(member.id, b"")) for member in self.members.values()
+        ]
         value = self.metadata_of(self.state_since_ms, members)
         return group_record(self.id, value, self.settings.record_versions)
 

@@ -85,9 +85,9 @@ class GroupCoordinator(Runtime["GroupShard"]):
             return
         decoded = entry.decoded
         for index, (key, value) in enumerate(entry.records):
-            said = decoded.get(index) if decoded else None
-            if said is not None:
-                machine.replay_said(said, entry.producer_id)
+            record = decoded.get(index) if decoded else None
+            if record is not None:
+                machine.replay_decoded(record, entry.producer_id)
                 continue
             try:
                 machine.replay(key, value, loading=loading, producer_id=entry.producer_id)

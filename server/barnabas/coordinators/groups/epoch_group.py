@@ -178,14 +178,14 @@ class ReconciledGroup(EpochGroup[E, K]):
 
     def static_member(self, instance_id: str, member_id: str) -> E:
         """Return the member that has an instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-        known = self.static_ids.get(instance_id)
-        if known is None:
+        owner_id = self.static_ids.get(instance_id)
+        if owner_id is None:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id {instance_id!r} is not known")
-        if known != member_id:
+        if owner_id != member_id:
             raise RequestError(
-                ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {known!r}"
+                ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {owner_id!r}"
             )
-        return self.members[known]
+        return self.members[owner_id]
 
     def known_member(self, instance_id: str | None, member_id: str) -> E:
         """Return the member with these ids. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""

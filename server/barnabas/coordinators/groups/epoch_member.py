@@ -121,8 +121,8 @@ def changed(member: E, **values: Any) -> E:
     kind = type(member)
     slots = _slots.get(kind)
     if slots is None:
-        found = [(each.name, getattr(kind, each.name)) for each in fields(kind)]
-        slots = _slots[kind] = tuple((name, slot.__get__, slot.__set__) for name, slot in found)
+        descriptors = [(each.name, getattr(kind, each.name)) for each in fields(kind)]
+        slots = _slots[kind] = tuple((name, slot.__get__, slot.__set__) for name, slot in descriptors)
     new = object.__new__(kind)
     for name, read, write in slots:
         write(new, values.pop(name) if name in values else read(member))

@@ -65,9 +65,11 @@ def _expired(
 ) -> list[TopicPartition]:
     """Return those of these offsets of a group that are kept too long."""
     group = shard.groups.get(group_id)
-    known = shard.offsets.get(group_id, {})
+    committed = shard.offsets.get(group_id, {})
     offsets = {
-        topic_partition: known[topic_partition] for topic_partition in some if topic_partition in known
+        topic_partition: committed[topic_partition]
+        for topic_partition in some
+        if topic_partition in committed
     }
     if not offsets:
         return []

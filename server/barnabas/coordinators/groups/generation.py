@@ -91,6 +91,6 @@ class RecordNeeded:
     def compute(self) -> Record:
         """Return the record."""
         protocol = self.value.protocol or ""
-        given = self.assignments
-        members = [member.record(protocol, given.get(member.id, b"")) for member in self.members]
+        assignments = self.assignments
+        members = [member.record(protocol, assignments.get(member.id, b"")) for member in self.members]
         return group_record(self.group_id, replace(self.value, members=members), self.versions)

@@ -72,25 +72,25 @@ def upgrade(group: ClassicGroup, context: EventContext) -> ConsumerGroup:
 def _upgraded(
     member: Member, group: ClassicGroup, upgraded: ConsumerGroup, context: EventContext
 ) -> ConsumerMember:
-    said = read_subscription(member.metadata_for(group.protocol or member.protocols[0][0]))
+    subscription = read_subscription(member.metadata_for(group.protocol or member.protocols[0][0]))
     assignment = group.assignments.get(member.id, b"")
-    given = read_assignment(assignment, context.image)
+    owned = read_assignment(assignment, context.image)
     if not assignment:  # a rebalance that has come to nothing: some members have kept what they had
-        given = owned_partitions(said, context.image)
+        owned = owned_partitions(subscription, context.image)
     # Assignors of clients may have given a partition to two members: the first keeps it.
     topic_partitions = {
         topic_partition: group.generation
-        for topic_partition in given
+        for topic_partition in owned
         if topic_partition not in upgraded.owners
     }
     return ConsumerMember(
         member.id,
         instance_id=member.instance_id,
-        rack_id=said.rack_id,
+        rack_id=subscription.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        topics=frozenset(said.topics),
+        topics=frozenset(subscription.topics),
         classic=ClassicProtocols(member.session_timeout_ms, tuple(member.protocols)),
         epoch=group.generation,
         previous_epoch=group.generation,
@@ -173,19 +173,19 @@ def _downgraded(
     classic.generation, classic.protocol_type = group.epoch, CONSUMER
     for member, _ in members:
         assert member.classic is not None
-        one = Member(
+        classic_member = Member(
             member.id, member.instance_id, member.client_id, member.client_host,
             member.classic.session_timeout_ms, member.rebalance_timeout_ms, list(member.classic.protocols),
         )  # fmt: skip
-        classic.members.put(one)
+        classic.members.put(classic_member)
         if member.instance_id is not None:
             classic.static_ids[member.instance_id] = member.id
     classic.protocol = classic.members.choose_protocol()
     classic.leader = classic.members.first_id()
     for member, former in members:
-        said = classic.members[member.id].metadata_for(classic.protocol)
+        metadata = classic.members[member.id].metadata_for(classic.protocol)
         # Not what it shall have, as that may still be another's: a group that moves on again starts from here.
-        classic.assignments[member.id] = write_assignment(_has(former), said, context.image)
+        classic.assignments[member.id] = write_assignment(_has(former), metadata, context.image)
     for member_id in group.members:
         forget_timers(group, member_id, context)
     group.end(context.out)

@@ -68,10 +68,10 @@ def _step(
     }
     if revoking and (reported is None or not reported.isdisjoint(revoking)):
         return _moved(member, MemberState.UNREVOKED, epoch, kept, revoking)
-    wanted = [topic_partition for topic_partition in target if topic_partition not in kept]
-    free = [topic_partition for topic_partition in wanted if topic_partition not in taken]
+    missing = [topic_partition for topic_partition in target if topic_partition not in kept]
+    free = [topic_partition for topic_partition in missing if topic_partition not in taken]
     kept.update(dict.fromkeys(free, target_epoch))
-    state = MemberState.STABLE if len(free) == len(wanted) else MemberState.UNRELEASED
+    state = MemberState.STABLE if len(free) == len(missing) else MemberState.UNRELEASED
     return _moved(member, state, target_epoch, kept, {})
 
 

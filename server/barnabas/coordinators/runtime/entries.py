@@ -144,15 +144,15 @@ def _entries_of(dir_path: str, data: bytes, position: int, header: BatchHeader) 
                     dir_path, record.offset,
                 )  # fmt: skip
         return
-    known: list[Record] = []
+    with_keys: list[Record] = []
     offsets: list[int] = []
     for record in records:
         if record.key is None:
             log.error("%s: the record at offset %d is refused: it has no key", dir_path, record.offset)
         else:
-            known.append((record.key, record.value))
+            with_keys.append((record.key, record.value))
             offsets.append(record.offset)
-    yield Entry(known, header.producer_id if header.is_transactional else NO_PRODUCER_ID, offsets=offsets)
+    yield Entry(with_keys, header.producer_id if header.is_transactional else NO_PRODUCER_ID, offsets=offsets)
 
 
 def _control_type(record: AnyRecord) -> ControlType:

@@ -217,16 +217,16 @@ class Runtime(Generic[M]):
         Others may run between two items. Raises RequestError as `write`:
         a part of them is not what was asked for.
         """
-        found: list[R] = []
+        items: list[R] = []
         for shard in await self._shards.all_active():
             await self._when_free(shard)
             for item in look(shard.machine):
-                found.append(item)
+                items.append(item)
                 await self._give_way()
                 if shard.is_held:
                     await self._when_free(shard)
             await self._log.wait_committed(shard, shard.end_offset)
-        return found
+        return items
 
     async def machines(self) -> list[M]:
         """Return the machine of each shard that this broker leads, with all of its state committed.

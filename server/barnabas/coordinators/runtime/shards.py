@@ -185,7 +185,7 @@ class Shards(Generic[M]):
 
         So nothing can be appended that it has not seen. A shard that cannot be read has failed.
         """
-        left = SLICE_RECORDS
+        records_left = SLICE_RECORDS
         try:
             for entry in shard.entries:
                 size = _size(entry)
@@ -194,8 +194,8 @@ class Shards(Generic[M]):
                     return
                 self._replay(shard.partition, shard.machine, entry, loading=True)
                 shard.records_read += len(entry.records)
-                left -= size
-                if left <= 0:
+                records_left -= size
+                if records_left <= 0:
                     return
             # What it has read may not be committed yet: nobody is told of it, and nothing follows from it, before it is.
             shard.end_offset = self._journal.end_offset(shard.partition)

@@ -117,8 +117,8 @@ class Timers(Generic[M]):
         now_ms, end = self._steady_ms(), self._pushed
         later: list[_Entry[M]] = []
         try:
-            while (found := self._pop_due(now_ms, end, later)) is not None:
-                yield found
+            while (timer := self._pop_due(now_ms, end, later)) is not None:
+                yield timer
         finally:
             for entry in later:
                 heapq.heappush(self._heap, entry)

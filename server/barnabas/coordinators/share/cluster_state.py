@@ -195,6 +195,6 @@ class ClusterShareState:
 
 def _batches(batches: Sequence[Any]) -> tuple[StateBatch, ...]:
     return tuple(
-        StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
-        for one in batches
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in batches
     )

@@ -123,11 +123,11 @@ class ShareGroups:
 
         Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
-        wanted = frozenset(topic_ids)
-        is_large = partial(_is_large, group_id, len(wanted))
+        deleted = frozenset(topic_ids)
+        is_large = partial(_is_large, group_id, len(deleted))
         topic_partitions = await self._groups.write(
             group_id,
-            lambda shard, out: share_states.being_deleted(shard, group_id, wanted, out),
+            lambda shard, out: share_states.being_deleted(shard, group_id, deleted, out),
             is_large=is_large,
         )
         results: dict[bytes, RequestError | None] = {}

@@ -126,16 +126,16 @@ class SharePartition:
         """
         if not batches or acquire_request.records_max <= 0:
             return []
-        last, left = batches[-1][1], min(acquire_request.records_max, self._room())
-        if left <= 0:
+        last, count_max = batches[-1][1], min(acquire_request.records_max, self._room())
+        if count_max <= 0:
             # The window is full: only what is in it can be delivered again.
             last = min(last, self.end - 1)
-            left = min(acquire_request.records_max, self.end - self.next_offset)
-        if left <= 0 or last < self.start_offset:
+            count_max = min(acquire_request.records_max, self.end - self.next_offset)
+        if count_max <= 0 or last < self.start_offset:
             return []
         self._pass_over(self.next_offset, batches[0][0] - 1)
         first = max(batches[0][0], self.start_offset)
-        taken = self._acquire_known(acquire_request, batches, first, last, left, now_ms)
+        taken = self._acquire_known(acquire_request, batches, first, last, count_max, now_ms)
         self._hide(taken, aborted)
         self.flight.close_up()
         self.advance()
@@ -150,24 +150,24 @@ class SharePartition:
         batches: Sequence[Span],
         first: int,
         last: int,
-        left: int,
+        count_max: int,
         now_ms: int,
     ) -> list[Acquired]:
         """Walk along the stretches of records that were delivered before and those that were not."""
         taken: list[Acquired] = []
         position = first
-        while position <= last and left > 0:
+        while position <= last and count_max > 0:
             stretch = self._stretch(position, last)
             asked = AcquireRequest(
-                acquire_request.member, left, acquire_request.batch_size, acquire_request.strict
+                acquire_request.member, count_max, acquire_request.batch_size, acquire_request.strict
             )
             more = True
             if stretch is None:
-                spans = fresh(batches, max(position, self.end), last, asked, left)
+                spans = fresh(batches, max(position, self.end), last, asked, count_max)
                 position = last + 1
             elif stretch[0].state is AVAILABLE and not stretch[0].deliveries:
                 run = stretch[0]
-                spans = fresh(batches, max(run.first, position), min(run.last, last), asked, left)
+                spans = fresh(batches, max(run.first, position), min(run.last, last), asked, count_max)
                 position = run.last + 1
             else:
                 limit = self.settings.deliveries_max
@@ -175,7 +175,7 @@ class SharePartition:
                 position = stretch[-1].last + 1
             for span in spans:
                 acquired = self._lock(span, acquire_request.member, now_ms)
-                left -= span[1] - span[0] + 1
+                count_max -= span[1] - span[0] + 1
                 taken.append(acquired)
             if not more:
                 break

@@ -157,9 +157,9 @@ class SharePartitions:
             return led.log.log_start_offset
         if settings.reset.kind == BY_DURATION:
             timestamp_ms = self._now_ms() - settings.reset.before_ms
-            found = await self._step_runner.run(led.log.timestamp_steps(timestamp_ms))
-            if found is not None and found.offset < led.log.high_watermark:
-                return found.offset
+            entry = await self._step_runner.run(led.log.timestamp_steps(timestamp_ms))
+            if entry is not None and entry.offset < led.log.high_watermark:
+                return entry.offset
         return led.log.high_watermark
 
     def forget_group(self, group_id: str) -> None:

@@ -63,12 +63,12 @@ class ShareStateShard:
     ) -> None:
         """Begin a state, or begin it again. Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
         _check_partition(key)
-        known = self.states.get(key)
-        if known is not None:
-            _check_state_epoch(known, state_epoch)
+        current = self.states.get(key)
+        if current is not None:
+            _check_state_epoch(current, state_epoch)
         self._check_exists(key)
         state = ShareState(
-            snapshot_epoch=known.snapshot_epoch + 1 if known else 0,
+            snapshot_epoch=current.snapshot_epoch + 1 if current else 0,
             state_epoch=state_epoch,
             start_offset=start_offset,
             complete_count=UNKNOWN_OFFSET if start_offset == UNKNOWN_OFFSET else 0,
@@ -184,13 +184,13 @@ class ShareStateShard:
             )
 
     def _replay_snapshot(self, where: StateKey, state: ShareState) -> None:
-        known = self.states.get(where)
-        if known is not None:
+        current = self.states.get(where)
+        if current is not None:
             # Epochs never go back, whoever has written what.
             state = replace(
                 state,
-                leader_epoch=max(state.leader_epoch, known.leader_epoch),
-                state_epoch=max(state.state_epoch, known.state_epoch),
+                leader_epoch=max(state.leader_epoch, current.leader_epoch),
+                state_epoch=max(state.state_epoch, current.state_epoch),
             )
         self.states[where] = state
 

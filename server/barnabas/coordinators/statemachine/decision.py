@@ -62,9 +62,9 @@ class Decision:
         """True if the event changes state before its records are replayed, as classic groups do: if it fails halfway,
         only the log says what is true."""
 
-    def write(self, record: Record, said: Any) -> None:
+    def write(self, record: Record, content: Any) -> None:
         """Add a record, and note what it says."""
-        self.decoded[len(self.records)] = said
+        self.decoded[len(self.records)] = content
         self.records.append(record)
 
     def clear(self) -> None:

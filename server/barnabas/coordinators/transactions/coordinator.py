@@ -207,10 +207,10 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             try:
                 return await attempt()
             except RequestError as error:
-                left = deadline - trio.current_time()
-                if error.code != ErrorCode.CONCURRENT_TRANSACTIONS or left <= 0:
+                seconds_left = deadline - trio.current_time()
+                if error.code != ErrorCode.CONCURRENT_TRANSACTIONS or seconds_left <= 0:
                     raise
-            await self._wait_ended(transactional_id, left)
+            await self._wait_ended(transactional_id, seconds_left)
 
     async def _wait_ended(self, transactional_id: str, seconds: float) -> None:
         transaction = self._known(transactional_id)
@@ -245,21 +245,21 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         if len(ending.partitions) == 1:
             (topic_partition,) = ending.partitions
             return await self._end_in(topic_partition, ending, shard)
-        left = len(ending.partitions)
+        missing = len(ending.partitions)
         waiting = iter(await self._in_order(ending.partitions))
 
         async def end_in_some() -> None:
-            nonlocal left
+            nonlocal missing
             for topic_partition in waiting:
                 if await self._end_in(topic_partition, ending, shard):
-                    left -= 1
+                    missing -= 1
 
         async with trio.open_nursery() as nursery:
-            for number in range(min(left, MARKERS_AT_ONCE)):
+            for number in range(min(missing, MARKERS_AT_ONCE)):
                 nursery.start_soon(end_in_some)
                 if number % TASKS_PER_STEP == 0:
                     await self._give_way()
-        return not left
+        return not missing
 
     async def _in_order(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return partitions in order; a hundred thousand are sorted topic by topic, in steps."""

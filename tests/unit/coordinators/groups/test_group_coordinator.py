@@ -48,7 +48,7 @@ class Machine:
             raise PeerError("cannot be read")
         self.told.append(("replay", key, value, loading, producer_id))
 
-    def replay_said(self, said: Any, producer_id: int) -> None:
+    def replay_decoded(self, said: Any, producer_id: int) -> None:
         self.told.append(("said", said, producer_id))
 
     def transaction_ended(self, producer_id: int, *, committed: bool, loading: bool = False) -> None:

@@ -10,7 +10,7 @@ from barnabas.coordinators.groups.consumer import target
 from barnabas.coordinators.groups.consumer.membership import EPOCH_OF_NEW
 from barnabas.coordinators.groups.consumer.target import TargetNeeded
 from barnabas.coordinators.groups.share import membership as share
-from barnabas.coordinators.groups.share.known import KnownTopics
+from barnabas.coordinators.groups.share.topic_states import TopicStates
 from barnabas.coordinators.groups.streams import membership as streams
 from barnabas.coordinators.groups.streams.topology import Shape
 from barnabas.coordinators.statemachine.decision import Decision, slices
@@ -163,7 +163,7 @@ def needed(kind: str, members: int, partitions: int, replicas: int = 0) -> Any:
     if kind == "consumer":
         return TargetNeeded("g", 1, everybody, nothing, nothing, by_id)
     if kind == "share":
-        known = KnownTopics(initialized={topic: frozenset(range(count)) for topic, count in by_id.items()})
+        known = TopicStates(initialized={topic: frozenset(range(count)) for topic, count in by_id.items()})
         return share.TargetNeeded("g", 1, everybody, {}, known, nothing)
     shapes = {name: Shape(count, True, frozenset()) for name, count in counts.items()}
     return streams.TargetNeeded("g", 1, everybody, nothing, shapes, replicas)

@@ -153,9 +153,9 @@ def test_of_what_a_transaction_writes_only_offsets_count_and_not_yet(producer_id
     out = Decision()
     records.write_epoch(out, "h", 5, 6)
     shard = coordinator.shard
-    shard.replay_said(out.decoded[0], producer_id)
+    shard.replay_decoded(out.decoded[0], producer_id)
     assert ("h" in shard.groups) is (producer_id == -1)
-    shard.replay_said(CommittedOffset("o", ("t", 0), OffsetCommitValue(offset=3)), producer_id)
+    shard.replay_decoded(CommittedOffset("o", ("t", 0), OffsetCommitValue(offset=3)), producer_id)
     assert ("o" in shard.offsets) is (producer_id == -1)
     assert shard.pending.has("o") is (producer_id != -1)
 

@@ -228,7 +228,7 @@ def test_only_an_empty_group_begins_elsewhere() -> None:
     context = coordinator.context()
     assert share_states.begin(coordinator.shard, "new", [(U, 0)], context) == 1
     coordinator.apply(context.out)
-    assert coordinator.shard.share_group("new").known.initializing == {U: frozenset((0,))}
+    assert coordinator.shard.share_group("new").topic_states.initializing == {U: frozenset((0,))}
 
 
 def test_states_are_deleted_in_two_steps() -> None:
@@ -243,17 +243,17 @@ def test_states_are_deleted_in_two_steps() -> None:
     coordinator.beat("a", -1)
     assert share_states.being_deleted(shard, "g", frozenset((T,)), out) == {(T, 0), (T, 1)}
     coordinator.apply(out)
-    assert shard.share_group("g").known.deleting == {T}
+    assert shard.share_group("g").topic_states.deleting == {T}
     out = Decision()
     share_states.deleted(shard, "g", frozenset((T,)), out)
     coordinator.apply(out)
-    known = shard.share_group("g").known
+    known = shard.share_group("g").topic_states
     assert (known.deleting, known.topic_partitions, known.names) == (frozenset(), {(U, 0)}, {U: "u"})
     out = Decision()
     for event in share_states.forgetting_topics(shard, frozenset((U,))):
         event(shard, out)
     coordinator.apply(out)
-    assert not shard.share_group("g").known.topic_partitions
+    assert not shard.share_group("g").topic_states.topic_partitions
 
 
 def test_nothing_is_left_of_a_deleted_group() -> None:

@@ -21,8 +21,8 @@ from barnabas.coordinators.groups.records import offset_record, offset_tombstone
 from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.share import records as of_shares
-from barnabas.coordinators.groups.share.known import KnownTopics
 from barnabas.coordinators.groups.share.member import ShareMember
+from barnabas.coordinators.groups.share.topic_states import TopicStates
 from barnabas.coordinators.groups.streams import records as of_streams
 from barnabas.coordinators.groups.streams.member import StreamsMember
 from barnabas.coordinators.statemachine.decision import Record
@@ -50,14 +50,14 @@ STREAMS = StreamsMember(
 SHARE = ShareMember(
     MEMBER, "the-rack", "the-client", "the-host", frozenset({"a", "b"}), 22, 23, frozenset({(T, 1), (U, 2)})
 )
-KNOWN = KnownTopics(
+KNOWN = TopicStates(
     {T: frozenset({1})}, {U: frozenset({2, 3})}, frozenset({b"v" * 16}), {T: "t", U: "u", b"v" * 16: "v"}
 )
 GIVEN: dict[str, Any] = {
     "group_id": GROUP, "member_id": MEMBER, "epoch": 11, "topics_hash": 12, "now_ms": 13, "validated_epoch": 14,
     "settings": {"one": "1", "two": "2"}, "regex": "the-regex", "resolved": Resolved(frozenset({"a"}), 15, 16),
     "topic_partitions": [(T, 1), (U, 2)], "tasks": [("active", "s", 1), ("standby", "s", 2), ("warmup", "s", 3)],
-    "known": KNOWN, "value": StreamsGroupTopologyValue(epoch=31),
+    "topic_states": KNOWN, "value": StreamsGroupTopologyValue(epoch=31),
 }  # fmt: skip
 """Arguments of the functions of records, by the names of their parameters."""
 EXPECTED: dict[str, Any] = {
@@ -169,14 +169,14 @@ def test_a_member_of_a_share_group_is_read_again_field_by_field():
     r = of_shares
     shard = replayed(
         r.epoch_record(GROUP, 11, 12), r.member_record(GROUP, SHARE), r.current_record(GROUP, SHARE),
-        r.target_record(GROUP, MEMBER, [(T, 1)]), r.target_epoch_record(GROUP, 10, 13), r.known_record(GROUP, KNOWN),
+        r.target_record(GROUP, MEMBER, [(T, 1)]), r.target_epoch_record(GROUP, 10, 13), r.topic_states_record(GROUP, KNOWN),
     )  # fmt: skip
     group = shard.share_group(GROUP)
     same(SHARE, group.members[MEMBER])
     assert (group.epoch, group.topics_hash, group.assignment_epoch) == (11, 12, 10)
     assert group.target == {MEMBER: frozenset({(T, 1)})}
-    _, value = decoded(r.known_record(GROUP, KNOWN))
-    same(KNOWN, of_shares.known_of(value))
+    _, value = decoded(r.topic_states_record(GROUP, KNOWN))
+    same(KNOWN, of_shares.topic_states_of(value))
 
 
 def test_what_a_member_says_anew_takes_nothing_from_what_it_has_nor_the_other_way_round():

@@ -69,8 +69,8 @@ class World:
         return await self.groups.heartbeat(Heartbeat(request, "client", "/host"))
 
     @property
-    def known(self) -> Any:
-        return self.shard.share_group("g").known
+    def topic_states(self) -> Any:
+        return self.shard.share_group("g").topic_states
 
 
 @pytest.fixture
@@ -99,10 +99,10 @@ async def test_a_state_that_cannot_be_begun_is_told_to_who_asked_and_begun_again
     with pytest.raises(RequestError) as refused:
         await world.beat(0, "t")
     assert refused.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.known.initialized == {T: frozenset({0})}
+    assert world.topic_states.initialized == {T: frozenset({0})}
     world.broken = set()
     answer = await world.beat(0, "t")
-    assert world.known.initialized == {T: frozenset({0, 1})}
+    assert world.topic_states.initialized == {T: frozenset({0, 1})}
     assert answer.assignment is not None
 
 
@@ -112,7 +112,7 @@ async def test_a_group_that_is_to_begin_elsewhere_does_in_an_epoch_of_its_own_an
     assert world.states[("g", T, 0)] == (epoch + 1, 77)
     assert world.states[("g", U, 0)] == (epoch + 1, 5)
     assert world.states[("g", T, 1)] == (2, -1)
-    assert world.known.initialized == {T: frozenset({0, 1}), U: frozenset({0})}
+    assert world.topic_states.initialized == {T: frozenset({0, 1}), U: frozenset({0})}
     assert world.changed == ["g"], "whoever leads a partition must read its state again"
 
 
@@ -121,16 +121,16 @@ async def test_each_partition_that_cannot_begin_elsewhere_has_its_error(world):
     results = await world.groups.alter_offsets("g", {(T, 0): 77, (U, 0): 5})
     assert results[T, 0] is None
     assert results[U, 0].code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.known.initializing == {}
-    assert U not in world.known.initialized
+    assert world.topic_states.initializing == {}
+    assert U not in world.topic_states.initialized
     assert world.changed == ["g"]
 
 
 async def test_the_state_of_a_topic_is_forgotten_and_others_are_told(world):
     assert await world.groups.delete_offsets("g", [T, U]) == {T: None}
     assert world.states == {}
-    assert world.known.topic_partitions == frozenset()
-    assert (world.known.deleting, world.known.topic_ids) == (frozenset(), frozenset()), (
+    assert world.topic_states.topic_partitions == frozenset()
+    assert (world.topic_states.deleting, world.topic_states.topic_ids) == (frozenset(), frozenset()), (
         "and all of it is done"
     )
     assert world.changed == ["g"]
@@ -140,12 +140,12 @@ async def test_the_state_of_a_topic_that_cannot_be_deleted_is_still_being_delete
     world.broken = {(T, 1)}
     results = await world.groups.delete_offsets("g", [T])
     assert results[T].code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.known.deleting == {T}
+    assert world.topic_states.deleting == {T}
     world.broken = set()
     world.states["g", T, 0] = world.states["g", T, 1] = (2, -1)
     assert await world.groups.alter_offsets("g", {(U, 0): 5}) == {(U, 0): None}
     assert await world.groups.delete_offsets("g", [U]) == {U: None}
-    assert world.known.deleting == {T}, "the one that is done is not the other"
+    assert world.topic_states.deleting == {T}, "the one that is done is not the other"
 
 
 async def test_nothing_is_left_of_a_group_that_is_deleted_and_others_are_told(world):

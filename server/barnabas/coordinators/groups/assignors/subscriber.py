@@ -29,15 +29,15 @@ def readers_by_topic(
     for member in members:
         wanting.setdefault(member.topic_ids, []).append(member.id)
     positions = {member_id: position for position, member_id in enumerate(order)}
-    known: dict[tuple[int, ...], list[str]] = {}
+    ids_by_readers: dict[tuple[int, ...], list[str]] = {}
     readers: dict[bytes, list[str]] = {}
     subscriptions = list(wanting.items())
     for topic_id in topic_ids:
         wanted_by = tuple(n for n, (topics, _) in enumerate(subscriptions) if topic_id in topics)
         if not wanted_by:
             continue
-        if wanted_by not in known:
+        if wanted_by not in ids_by_readers:
             ids = [member_id for n in wanted_by for member_id in subscriptions[n][1]]
-            known[wanted_by] = sorted(ids, key=positions.__getitem__)
-        readers[topic_id] = known[wanted_by]
+            ids_by_readers[wanted_by] = sorted(ids, key=positions.__getitem__)
+        readers[topic_id] = ids_by_readers[wanted_by]
     return readers

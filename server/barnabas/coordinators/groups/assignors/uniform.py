@@ -21,12 +21,12 @@ def assign_uniformly(
         return {}
     ordered = sorted(members, key=lambda member: member.id)
     if all(member.topic_ids == ordered[0].topic_ids for member in ordered):
-        wanted = [
+        subscribed = [
             topic_partition
             for topic_partition in _partitions_of(partition_counts)
             if topic_partition[0] in ordered[0].topic_ids
         ]
-        owned = _assign_same(ordered, wanted)
+        owned = _assign_same(ordered, subscribed)
     else:
         owned = _assign_different(ordered, partition_counts)
     return {member_id: frozenset(topic_partitions) for member_id, topic_partitions in owned.items()}
@@ -39,11 +39,11 @@ def _partitions_of(partition_counts: Mapping[bytes, int]) -> list[TopicIdPartiti
 
 
 def _assign_same(
-    members: Sequence[Subscriber], wanted: list[TopicIdPartition]
+    members: Sequence[Subscriber], subscribed: list[TopicIdPartition]
 ) -> dict[str, set[TopicIdPartition]]:
     """All members read the same topics: each keeps up to its share, and the rest fills up the others."""
-    least, extra = divmod(len(wanted), len(members))
-    free = dict.fromkeys(wanted)
+    least, extra = divmod(len(subscribed), len(members))
+    free = dict.fromkeys(subscribed)
     owned: dict[str, set[TopicIdPartition]] = {}
     # Who has most keeps most: the shares that are larger by one go to those who can fill them.
     for member in sorted(members, key=lambda member: -len(member.assigned)):

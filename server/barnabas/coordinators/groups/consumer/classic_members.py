@@ -39,7 +39,7 @@ def join(group: ConsumerGroup, joining: Joining, context: EventContext) -> Consu
         context.out.replies.append((joining.waiter, response))
         return None
     try:
-        said = read_subscription(request.protocols[0].metadata)
+        subscription = read_subscription(request.protocols[0].metadata)
     except PeerError as error:
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"not a consumer's: {error}") from error
     if instance_id is None:
@@ -51,18 +51,18 @@ def join(group: ConsumerGroup, joining: Joining, context: EventContext) -> Consu
     after = changed(
         before,
         instance_id=instance_id or before.instance_id,
-        rack_id=said.rack_id or before.rack_id,
+        rack_id=subscription.rack_id or before.rack_id,
         client_id=joining.client_id,
         client_host=joining.client_host,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        topics=frozenset(said.topics),
+        topics=frozenset(subscription.topics),
         regex="",
         classic=ClassicProtocols(
             request.session_timeout_ms,
             tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         ),
     )
-    return advance(group, before, after, owned_partitions(said, context.image), context)
+    return advance(group, before, after, owned_partitions(subscription, context.image), context)
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:

@@ -115,5 +115,5 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
         )
 
 
-def _or(said: str | None, known: str | None) -> str | None:
-    return known if said is None else said
+def _or(reported: str | None, current: str | None) -> str | None:
+    return current if reported is None else reported

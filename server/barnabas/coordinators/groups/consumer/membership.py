@@ -119,9 +119,10 @@ def check_heartbeat(
     if why:
         raise RequestError(ErrorCode.INVALID_REQUEST, why)
     if request.server_assignor is not None and request.server_assignor not in settings.consumer_assignors:
-        known = ", ".join(settings.consumer_assignors)
+        served = ", ".join(settings.consumer_assignors)
         raise RequestError(
-            ErrorCode.UNSUPPORTED_ASSIGNOR, f"assignor {request.server_assignor!r} is not served; {known} are"
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"assignor {request.server_assignor!r} is not served; {served} are",
         )
 
 
@@ -132,10 +133,10 @@ def _check_given(value: str, what: str) -> None:
 
 def _settings_of(group: ConsumerGroup, image: ClusterImage) -> ConsumerSettings:
     """Return what a group obeys: its own settings, and the broker's for the rest."""
-    known = group.obeyed
-    if known is None or known[0] is not image.configs:
-        known = group.obeyed = (image.configs, group.settings.of_group(image, group.id))
-    return known[1]
+    cached = group.obeyed
+    if cached is None or cached[0] is not image.configs:
+        cached = group.obeyed = (image.configs, group.settings.of_group(image, group.id))
+    return cached[1]
 
 
 # --- staying ------------------------------------------------------------------------------------------------
@@ -153,8 +154,8 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     reported = _reported(request)
     group.check_room(group.settings.consumer_size_max, member_id)
     if request.instance_id is None:
-        known = group.members.get(member_id)
-        before = known or ConsumerMember(member_id) if joins else group.member(member_id)
+        present = group.members.get(member_id)
+        before = present or ConsumerMember(member_id) if joins else group.member(member_id)
         if not joins:
             before.check_epoch(request.member_epoch, reported)
     elif joins:
@@ -162,10 +163,10 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     else:
         before = group.static_member(request.instance_id, member_id)
         before.check_epoch(request.member_epoch, reported)
-    said = before
+    updated = before
     if not _says_nothing(beat, before):
-        said = before.after_heartbeat(request, beat.client_id, beat.client_host)
-    after = advance(group, before, said, reported, context)
+        updated = before.after_heartbeat(request, beat.client_id, beat.client_host)
+    after = advance(group, before, updated, reported, context)
     watch_session(group, after, context)
     former = group.members.get(after.id)
     if former is not None and former.classic is not None:
@@ -269,10 +270,10 @@ def take_over_static(
     Between members of the consumer protocol the former must have left for a while. One that was fenced comes back with
     the id it had. Raises UNRELEASED_INSTANCE_ID.
     """
-    known = group.static_ids.get(instance_id)
-    if known is None or known == member_id:
+    owner_id = group.static_ids.get(instance_id)
+    if owner_id is None or owner_id == member_id:
         return group.members.get(member_id) or ConsumerMember(member_id, instance_id)
-    former = group.members[known]
+    former = group.members[owner_id]
     if not by_classic and former.classic is None and former.epoch != LEAVE_FOR_A_WHILE_EPOCH:
         raise RequestError(
             ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {former.id!r}"
@@ -352,12 +353,12 @@ def _may_assign(group: ConsumerGroup, after: ConsumerMember, image: ClusterImage
 
 def _hash(group: ConsumerGroup, names: frozenset[str], context: EventContext) -> int:
     """As `topics_hash`, and not again for the same names of the same topics."""
-    known = group.hashed
-    if known is None or known[0] is not context.image.topics or known[1] != names:
+    cached = group.hashed
+    if cached is None or cached[0] is not context.image.topics or cached[1] != names:
         topics = context.image.topics
         partitions = sum([len(topics[name].partitions) for name in names if name in topics])
-        known = group.hashed = (topics, names, topics_hash(names, context.image), partitions)
-    return known[2]
+        cached = group.hashed = (topics, names, topics_hash(names, context.image), partitions)
+    return cached[2]
 
 
 def _subscriptions_with(group: ConsumerGroup, member: ConsumerMember) -> set[Subscription]:
@@ -384,15 +385,15 @@ def _refresh_regexes(
     used = {regex for _, regex in subscriptions if regex}
     regexes: dict[str, Resolved] = {}
     for regex in used:
-        known = group.regexes.get(regex)
-        if known is not None and group.topics_seen is context.image.topics:
-            regexes[regex] = known
+        resolved = group.regexes.get(regex)
+        if resolved is not None and group.topics_seen is context.image.topics:
+            regexes[regex] = resolved
             continue
         topics = matching(regex, context.image.topics)
         if context.may_describe is not None:
             topics = frozenset(filter(context.may_describe, topics))
-        if known is not None and known.topics == topics:
-            regexes[regex] = known
+        if resolved is not None and resolved.topics == topics:
+            regexes[regex] = resolved
             continue
         regexes[regex] = Resolved(topics, context.image.version, context.now_ms)
         context.out.records.append(records.regex_record(group.id, regex, regexes[regex]))
@@ -410,8 +411,10 @@ def _target_needed(
     counts = partition_counts(
         topic_ids(_topics_in(subscriptions, group.regexes), context.image), context.image
     )
-    known = ConsumerGroup(group.id, group.settings, target=group.target_with(member), regexes=group.regexes)
-    return TargetNeeded(group.id, epoch, members, known, context.image, counts)
+    assigned_group = ConsumerGroup(
+        group.id, group.settings, target=group.target_with(member), regexes=group.regexes
+    )
+    return TargetNeeded(group.id, epoch, members, assigned_group, context.image, counts)
 
 
 # --- leaving ------------------------------------------------------------------------------------------------

@@ -53,15 +53,15 @@ def match_in_steps(text: str, names: Mapping[str, object]) -> Iterator[None]:
     """
     pattern = compile_pattern(text)
     match, size = pattern.fullmatch, pattern.programsize
-    known = _matched.get(text)
-    if known is not None and known.among is names:
+    cached = _matched.get(text)
+    if cached is not None and cached.among is names:
         _matched.move_to_end(text)
         return
     before: frozenset[str] = frozenset()
     new = list(names)
-    if known is not None:
-        before = frozenset(name for name in known.topics if name in names)
-        new = [name for name in names if name not in known.among]
+    if cached is not None:
+        before = frozenset(name for name in cached.topics if name in names)
+        new = [name for name in names if name not in cached.among]
     matches = []
     work, work_of_name = 0, WORK_AT_ONCE // NAMES_AT_ONCE
     for name in new:

@@ -17,8 +17,8 @@ from barnabas.cluster.metadata.image import TopicInfo
 from barnabas.coordinators.groups.epoch_group import EpochGroup, uncount
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.share import records
-from barnabas.coordinators.groups.share.known import NOTHING_KNOWN, KnownTopics
 from barnabas.coordinators.groups.share.member import ShareMember
+from barnabas.coordinators.groups.share.topic_states import NO_TOPIC_STATES, TopicStates
 from barnabas.coordinators.statemachine.context import EventContext
 from barnabas.coordinators.statemachine.decision import Record
 from barnabas.errors import RequestError
@@ -32,7 +32,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
 
     kind: ClassVar[str] = "share"
 
-    known: KnownTopics = NOTHING_KNOWN
+    topic_states: TopicStates = NO_TOPIC_STATES
     topics: Counter[str] = field(default_factory=Counter)
     """Number of members that are subscribed to a topic."""
     copies: Counter[TopicIdPartition] = field(default_factory=Counter)
@@ -56,11 +56,11 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
 
     def is_settled(self, topics: Mapping[str, TopicInfo]) -> bool:
         """Return whether the target is known to be about all partitions that have a state."""
-        return _are_same((topics, self.known, self.assignment_epoch), self.settled)
+        return _are_same((topics, self.topic_states, self.assignment_epoch), self.settled)
 
     def is_complete(self, topics: Mapping[str, TopicInfo]) -> bool:
         """Return whether all partitions of all topics are known to have a state."""
-        return _are_same((topics, self.known), self.complete)
+        return _are_same((topics, self.topic_states), self.complete)
 
     def is_at_rest(self, member_id: str, topics: Mapping[str, TopicInfo]) -> bool:
         """Return whether a member has what it is to have, and nothing is to be begun."""
@@ -76,7 +76,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
     @property
     def topic_count(self) -> int:
         """Number of topics that the members want, plus the topics and partitions that are `known`."""
-        return len(self.topics) + self.known.size
+        return len(self.topics) + self.topic_states.size
 
     def assigned_count(self, member_id: str) -> int:
         """Return how many partitions a member has."""

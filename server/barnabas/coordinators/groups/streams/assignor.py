@@ -162,8 +162,8 @@ class _Plan:
             self._by_load = [process.load for process in self.processes.values()]
             heapify(self._by_load)
         having = []
-        found = None
-        while self._by_load and found is None:
+        chosen = None
+        while self._by_load and chosen is None:
             load = heappop(self._by_load)
             process = self.processes[load[2]]
             if process.load != load:
@@ -171,13 +171,13 @@ class _Plan:
             elif task in process.tasks:
                 having.append(load)
             else:
-                found = process
-        if found is not None:
-            self.give(found, found.least_loaded(), STANDBY, task)
-            having.append(found.load)
+                chosen = process
+        if chosen is not None:
+            self.give(chosen, chosen.least_loaded(), STANDBY, task)
+            having.append(chosen.load)
         for load in having:
             heappush(self._by_load, load)
-        return found is not None
+        return chosen is not None
 
 
 def assign_tasks(
@@ -206,14 +206,14 @@ def _by_partition(task: TaskId) -> tuple[int, str]:
 def _assign_active(plan: _Plan, tasks: Iterable[TaskId]) -> None:
     rest = sorted(tasks, key=_by_partition)
     for formers in (_runner_of, _keepers_of):
-        left = []
+        unassigned = []
         for task in rest:
             former = plan.least_loaded(formers(plan, task))
             if former is not None and plan.count(former) < plan.active_share.size:
                 plan.give_to(former, ACTIVE, task)
             else:
-                left.append(task)
-        rest = left
+                unassigned.append(task)
+        rest = unassigned
     for task in sorted(rest):
         plan.give_active(task)
 
@@ -230,10 +230,10 @@ def _assign_standby(plan: _Plan, tasks: Iterable[TaskId], replicas: int) -> None
     """Copies of each task's state, in processes that have none; where there is no such process, none."""
     lacking: list[tuple[TaskId, int]] = []
     for task in sorted(tasks, key=_by_partition, reverse=True):
-        for given in range(replicas):
+        for placed in range(replicas):
             former = _former_of_copy(plan, task)
             if former is None:
-                lacking.append((task, replicas - given))
+                lacking.append((task, replicas - placed))
                 break
             plan.give_to(former, STANDBY, task)
     for task, count in sorted(lacking, reverse=True):

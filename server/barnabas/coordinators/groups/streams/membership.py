@@ -151,7 +151,7 @@ def _joining(
 
     The former must have left for a while: nobody can tell otherwise whether it has stopped.
     """
-    known = group.members.get(request.member_id)
+    present = group.members.get(request.member_id)
     former_id = group.static_ids.get(request.instance_id) if request.instance_id is not None else None
     if former_id is not None and former_id != request.member_id:
         former = group.members[former_id]
@@ -162,7 +162,7 @@ def _joining(
             )
         return _take_over(group, former, request.member_id, context)
     group.check_room(group.settings.streams_size_max, request.member_id)
-    return known or StreamsMember(request.member_id)
+    return present or StreamsMember(request.member_id)
 
 
 def _take_over(
@@ -241,8 +241,8 @@ def _settle_epoch(
         new_hash = topics_hash(required_topics(topology), context.image)
     validated = topology.epoch if configured.is_ready else -1
     used = {"num.standby.replicas": str(settings.standby_replicas)}
-    known = (group.topics_hash, group.validated_epoch, group.settings_used)
-    if not changed and (new_hash, validated, used) == known:
+    current = (group.topics_hash, group.validated_epoch, group.settings_used)
+    if not changed and (new_hash, validated, used) == current:
         return group.epoch
     out.records.append(records.epoch_record(group.id, group.epoch + 1, new_hash, validated, used))
     return group.epoch + 1
@@ -259,14 +259,14 @@ def _settle_target(
     """The target's epoch, what it gives this member, and what delays the target of the newest epoch, if anything."""
     if group.waits_for_members:
         return group.assignment_epoch, NO_TASKS, INITIAL_DELAY
-    known = group.target_of(member)
+    assigned = group.target_of(member)
     if epoch <= group.assignment_epoch:
-        return group.assignment_epoch, known, ""
+        return group.assignment_epoch, assigned, ""
     if group.was_assigned_within(settings.assignment_interval_ms, context.now_ms):
-        return group.assignment_epoch, known, INTERVAL
+        return group.assignment_epoch, assigned, INTERVAL
     target = _assign(group, member, configured, settings.standby_replicas, epoch, context)
     if target is None:
-        return group.assignment_epoch, known, ""
+        return group.assignment_epoch, assigned, ""
     return epoch, target[member.id], ""
 
 
@@ -285,14 +285,14 @@ def _assign(
     if group.assigning_epoch:
         return None
     shapes = configured.shapes if configured.is_ready else {}
-    members, known = tuple(group.members_with(member)), group.target_with(member)
-    needed = TargetNeeded(group.id, epoch, members, known, shapes, standby_replicas)
+    members, current = tuple(group.members_with(member)), group.target_with(member)
+    needed = TargetNeeded(group.id, epoch, members, current, shapes, standby_replicas)
     if needed.is_large:
         group.assigning_epoch = epoch
         context.out.effects.append(needed)
         return None
     target = needed.compute()
-    write_target(group, epoch, target, records, context, known)
+    write_target(group, epoch, target, records, context, current)
     return target
 
 

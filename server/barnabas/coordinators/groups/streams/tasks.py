@@ -23,11 +23,11 @@ NO_TASKS: Tasks = frozenset()
 
 def of_role(role: str, tasks: Iterable[Task]) -> list[tuple[str, list[int]]]:
     """The tasks of a role as (subtopology, partitions), both in order."""
-    found: dict[str, list[int]] = {}
+    partitions: dict[str, list[int]] = {}
     for other, subtopology, partition in sorted(tasks):
         if other == role:
-            found.setdefault(subtopology, []).append(partition)
-    return list(found.items())
+            partitions.setdefault(subtopology, []).append(partition)
+    return list(partitions.items())
 
 
 def read_tasks(active: Iterable[Any], standby: Iterable[Any], warmup: Iterable[Any]) -> Tasks:
