@@ -53,11 +53,11 @@ class OffsetFetch:
 
     async def handle(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """One group, or many."""
-        give_way = self.budget.checkpoint
+        checkpoint = self.budget.checkpoint
         if context.api_version >= MANY_GROUPS_SINCE:
             response = OffsetFetchResponse()
             for group in await _each_once(request.groups, self.budget):
-                await give_way()
+                await checkpoint()
                 response.groups.append(
                     await _group(
                         context,
@@ -96,7 +96,7 @@ class OffsetFetch:
             asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
         response = OffsetFetchResponse()
         for name, indexes in asked:
-            await give_way()
+            await checkpoint()
             partitions = []
             seen, refusal = (offsets, unstable), failure
             if not failure and not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -104,7 +104,7 @@ class OffsetFetch:
             for index in indexes:
                 code = refusal if refusal or (name, index) in offsets else absent
                 partitions.append(_fill(Partition(error_code=code), *seen, name, index))
-                await give_way()
+                await checkpoint()
             response.topics.append(Topic(name=name, partitions=partitions))
         return response
 

@@ -16,7 +16,7 @@ from barnabas.coordinators.statemachine.context import EventContext
 from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision, Large, slices
 from barnabas.wire.topic_partitions import TopicIdPartition, TopicIdPartitions
 
-GROUPS_AT_ONCE = 50
+GROUPS_PER_EVENT = 50
 """So many groups are looked at in one event."""
 
 
@@ -96,7 +96,7 @@ def forgetting_topics(
     shard: GroupDirectory, topic_ids: frozenset[bytes]
 ) -> Iterator[Callable[[GroupDirectory, Decision], None] | Large]:
     """Events that forget topics that are gone, some groups at a time."""
-    for group_ids in slices(tuple(shard.groups), GROUPS_AT_ONCE):
+    for group_ids in slices(tuple(shard.groups), GROUPS_PER_EVENT):
         event = partial(_forget_topics, group_ids, topic_ids)
         groups = [group for id_ in group_ids if (group := shard.find(id_, ShareGroup)) is not None]
         yield Large(event) if sum(group.topic_states.size for group in groups) > EVENT_SIZE_MAX else event

@@ -19,7 +19,7 @@ from barnabas.cluster.metadata.partitioning import partition_for
 from barnabas.coordinators.runtime.answers import Answers
 from barnabas.coordinators.runtime.journal import Journal, led_partitions
 from barnabas.coordinators.runtime.refused import refuse
-from barnabas.coordinators.runtime.shard import GiveWay, M, Shard, never
+from barnabas.coordinators.runtime.shard import Checkpoint, M, Shard, no_checkpoint
 from barnabas.coordinators.runtime.shard_log import ShardLog
 from barnabas.coordinators.runtime.shards import READ_AGAIN_SECONDS, Shards
 from barnabas.coordinators.runtime.timers import Timers
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS: Final = 5_000
 """Time that an answer waits for replicas (Kafka's offsets.commit.timeout.ms)."""
-PUT_OFF_MS: Final = 10
+RETRY_MS: Final = 10
 """Time that a due timer is put off while very many are being set, as it may be among these, or its shard is held."""
 
 R = TypeVar("R")
@@ -53,8 +53,8 @@ class Runtime(Generic[M]):
         *,
         steady_ms: Callable[[], int] | None = None,
         commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
-        give_way: GiveWay = never,
-        prepare: Callable[[], Awaitable[None]] = never,
+        checkpoint: Checkpoint = no_checkpoint,
+        prepare: Callable[[], Awaitable[None]] = no_checkpoint,
         threads: Threads | None = None,
         is_large_timer: Callable[[M, Hashable], bool] | None = None,
     ) -> None:
@@ -68,18 +68,18 @@ class Runtime(Generic[M]):
         self._journal = journal
         self._threads = threads
         self._is_large_timer = is_large_timer
-        self._give_way = give_way
+        self._checkpoint = checkpoint
         self._now_ms = now_ms
         name = type(self).__name__
         self._shards: Shards[M] = Shards(
             name, journal, make, now_ms,
-            replay=self._replay, loaded=self._begin_service, prepare=prepare, give_way=give_way, threads=threads,
+            replay=self._replay, loaded=self._begin_service, prepare=prepare, checkpoint=checkpoint, threads=threads,
         )  # fmt: skip
         self._log: ShardLog[M] = ShardLog(
             name, journal, now_ms, commit_timeout_ms, replay=self._replay, read_again=self._shards.read_again
         )
-        self._timers: Timers[M] = Timers(name, give_way, wall_ms=now_ms, steady_ms=steady_ms or now_ms)
-        self._answers: Answers[M] = Answers(self._shards, self._log, give_way)
+        self._timers: Timers[M] = Timers(name, checkpoint, wall_ms=now_ms, steady_ms=steady_ms or now_ms)
+        self._answers: Answers[M] = Answers(self._shards, self._log, checkpoint)
         self._numbers = count(1)
         self._nursery: trio.Nursery | None = None
 
@@ -125,7 +125,7 @@ class Runtime(Generic[M]):
         except Exception as error:
             failure = error
         # Not as a `finally`: what is compiled must not wait while it handles an exception.
-        await self._give_way()
+        await self._checkpoint()
         if failure is not None:
             try:
                 raise failure
@@ -222,7 +222,7 @@ class Runtime(Generic[M]):
             await self._when_free(shard)
             for item in look(shard.machine):
                 items.append(item)
-                await self._give_way()
+                await self._checkpoint()
                 if shard.is_held:
                     await self._when_free(shard)
             await self._log.wait_committed(shard, shard.end_offset)
@@ -257,7 +257,7 @@ class Runtime(Generic[M]):
                     else:
                         self._decide(shard, event)
                     await self._log.wait_committed(shard, shard.end_offset)
-                    await self._give_way()
+                    await self._checkpoint()
                     if shard.is_held:
                         await self._when_free(shard)
             except RequestError as error:
@@ -423,10 +423,10 @@ class Runtime(Generic[M]):
 
     # --- timers ---------------------------------------------------------------------------------------------
 
-    def put_off(self, kinds: Collection[str], ms: int) -> None:
+    def postpone(self, kinds: Collection[str], ms: int) -> None:
         """Have all timers whose keys begin with one of `kinds` end later by `ms`."""
         for shard in self._shards:
-            self._timers.put_off(shard, kinds, ms)
+            self._timers.postpone(shard, kinds, ms)
 
     def end_timer(self, key: Hashable) -> bool:
         """Have the time of a timer be over now; false if no shard has set it."""
@@ -450,12 +450,12 @@ class Runtime(Generic[M]):
                     for shard, key in self._timers.due():
                         now_ms = self._now_ms()
                         if shard.timers_to_set or shard.is_held:
-                            self._timers.set(shard, {key: now_ms + PUT_OFF_MS})
+                            self._timers.set(shard, {key: now_ms + RETRY_MS})
                         elif self._is_large_timer is not None and self._is_large_timer(shard.machine, key):
                             nursery.start_soon(self._expire_aside, shard, key, now_ms)
                         else:
                             self._expire(shard, key, now_ms)
-                        await self._give_way()
+                        await self._checkpoint()
                     if self._timers.is_due():
                         await trio.lowlevel.checkpoint()
                     else:

@@ -38,12 +38,12 @@ class Machine(Protocol):
 
 M = TypeVar("M", bound=Machine)
 R_contra = TypeVar("R_contra", bound=Machine, contravariant=True)
-WOKEN_AT_ONCE_MAX: Final = 32
-GiveWay = Callable[[], Awaitable[None]]
+WOKEN_PER_TURN_MAX: Final = 32
+Checkpoint = Callable[[], Awaitable[None]]
 """Lets others run if this turn of the event loop has been long enough (`LoopBudget.checkpoint`)."""
 
 
-async def never() -> None:
+async def no_checkpoint() -> None:
     """Give way to nobody: for runtimes that are alone, as in tests."""
 
 
@@ -188,7 +188,7 @@ class Shard(Generic[M]):
         """Wait until no large event has the machine, which the caller may use until it waits for something.
 
         They are woken in the order in which they came, and few at a time: a thousand members that join at once with large
-        events would wake each other a million times. Of those that do not, up to `WOKEN_AT_ONCE_MAX` have the same turn of
+        events would wake each other a million times. Of those that do not, up to `WOKEN_PER_TURN_MAX` have the same turn of
         the event loop.
         """
         ticket = 0
@@ -198,7 +198,7 @@ class Shard(Generic[M]):
                 self._queue[ticket] = woken = trio.Event()  # at its place, also where it was woken in vain
                 await woken.wait()
             if ticket:
-                self._at_once = min(2 * self._at_once, WOKEN_AT_ONCE_MAX)
+                self._at_once = min(2 * self._at_once, WOKEN_PER_TURN_MAX)
         finally:
             if ticket:
                 del self._queue[ticket]

@@ -18,7 +18,7 @@ import trio
 from barnabas.cluster.metadata.partitioning import partition_for
 from barnabas.coordinators.runtime.errors import client_code
 from barnabas.coordinators.runtime.journal import Journal, is_led_in, led_partitions
-from barnabas.coordinators.runtime.shard import GiveWay, M, Replay, Shard, ShardState
+from barnabas.coordinators.runtime.shard import Checkpoint, M, Replay, Shard, ShardState
 from barnabas.coordinators.statemachine.decision import Entry
 from barnabas.errors import RequestError, StorageError
 from barnabas.records.errors import CorruptRecordsError
@@ -35,7 +35,7 @@ SLICE_RECORDS: Final = 500
 """So many records are read before others may run: a few milliseconds' worth."""
 BYTES_PER_RECORD: Final = 100
 """A longer record counts as several: it is long by the partitions, members or names in it."""
-ANSWERS_AT_ONCE: Final = 16
+ANSWERS_PER_TURN: Final = 16
 """Of the requests that one event answers, so many are released in a turn of the event loop."""
 MOVED = "another broker leads the partition, or this one in another epoch"
 
@@ -53,7 +53,7 @@ class Shards(Generic[M]):
         replay: Replay[M],
         loaded: Callable[[Shard[M]], object],
         prepare: Callable[[], Awaitable[None]],
-        give_way: GiveWay,
+        checkpoint: Checkpoint,
         threads: Threads | None = None,
     ) -> None:
         """`name` is for the log; `loaded` is called when a shard has become active, with nothing in between.
@@ -68,7 +68,7 @@ class Shards(Generic[M]):
         self._loaded = loaded
         self._prepare = prepare
         self._is_prepared = False
-        self._give_way = give_way
+        self._checkpoint = checkpoint
         self._threads = threads
         self._shards: dict[int, Shard[M]] = {}
         self._reading_again: defaultdict[int, bool] = defaultdict(bool)
@@ -267,7 +267,7 @@ class Shards(Generic[M]):
         """Take a shard out of service; who waits for it is answered, some in each turn of the event loop."""
         shard.unload(failure)
         failing = shard.fail_waiting(failure.code)
-        for _ in islice(failing, ANSWERS_AT_ONCE):
+        for _ in islice(failing, ANSWERS_PER_TURN):
             pass
         if self.nursery is not None:
             self.nursery.start_soon(self.fail_in_turns, failing)
@@ -278,9 +278,9 @@ class Shards(Generic[M]):
     async def fail_in_turns(self, failing: Iterator[None]) -> None:
         """Take the steps of `Shard.fail`, some in each turn of the event loop."""
         for number, _ in enumerate(failing, 1):
-            if number % ANSWERS_AT_ONCE == 0:
+            if number % ANSWERS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
-                await self._give_way()
+                await self._checkpoint()
 
     def unload_deleted(self) -> None:
         """Unload all shards: the internal topic was deleted. It is made again when it is next needed."""

@@ -17,12 +17,12 @@ from typing import Final, Generic
 
 import trio
 
-from barnabas.coordinators.runtime.shard import GiveWay, M, Shard, Timer, TimersToSet
+from barnabas.coordinators.runtime.shard import Checkpoint, M, Shard, Timer, TimersToSet
 
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS: Final = 3600.0
-TIMERS_AT_ONCE: Final = 200
+TIMERS_PER_TURN: Final = 200
 """So many timers are set before others may run."""
 _Entry = tuple[int, int, Shard[M], Hashable]
 """When it is due, its number, and whose timer it is."""
@@ -35,10 +35,10 @@ class Timers(Generic[M]):
     """
 
     def __init__(
-        self, name: str, give_way: GiveWay, *, wall_ms: Callable[[], int], steady_ms: Callable[[], int]
+        self, name: str, checkpoint: Checkpoint, *, wall_ms: Callable[[], int], steady_ms: Callable[[], int]
     ) -> None:
         self._name = name
-        self._give_way = give_way
+        self._checkpoint = checkpoint
         self._wall_ms = wall_ms
         self._steady_ms = steady_ms
         self._heap: list[_Entry[M]] = []
@@ -71,7 +71,7 @@ class Timers(Generic[M]):
         Returns whether the caller must have the rest set: they are very many, and nobody does so yet for this shard.
         """
         to_set = shard.timers_to_set
-        if not (many or to_set) and len(timers) <= TIMERS_AT_ONCE:
+        if not (many or to_set) and len(timers) <= TIMERS_PER_TURN:
             if timers:
                 self.set(shard, timers)
             return False
@@ -79,7 +79,7 @@ class Timers(Generic[M]):
             waiting.overruled.update(timers)
         is_in_progress = bool(to_set)
         to_set.extend([TimersToSet(iter(each), set(timers)) for each in many])
-        if len(timers) <= TIMERS_AT_ONCE:
+        if len(timers) <= TIMERS_PER_TURN:
             self.set(shard, timers)
         else:
             to_set.append(TimersToSet(iter(timers.items()), set()))
@@ -94,13 +94,13 @@ class Timers(Generic[M]):
         """Set what `set_decided` has left, and what it leaves meanwhile; others may run in between."""
         while shard.timers_to_set:
             if self._set_some(shard):
-                await self._give_way()
+                await self._checkpoint()
 
     def _set_some(self, shard: Shard[M]) -> bool:
         """Set the next timers of those that are left; returns whether there were any, of one decision."""
         first = shard.timers_to_set[0]
         try:
-            some = dict(islice(first.timers, TIMERS_AT_ONCE))
+            some = dict(islice(first.timers, TIMERS_PER_TURN))
         except Exception:
             log.exception("%s: timers of partition %d", self._name, shard.partition)
             some = {}
@@ -147,7 +147,7 @@ class Timers(Generic[M]):
             return shard, key
         return None
 
-    def put_off(self, shard: Shard[M], kinds: Collection[str], ms: int) -> None:
+    def postpone(self, shard: Shard[M], kinds: Collection[str], ms: int) -> None:
         """Have the timers of a shard whose keys begin with one of `kinds` end later by `ms`."""
         for key, timer in shard.timers.items():
             if isinstance(key, tuple) and key[0] in kinds:

@@ -14,7 +14,7 @@ from typing import Final
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.coordinators.runtime.journal import Journal
 from barnabas.coordinators.runtime.runtime import Runtime
-from barnabas.coordinators.runtime.shard import GiveWay, never
+from barnabas.coordinators.runtime.shard import Checkpoint, no_checkpoint
 from barnabas.coordinators.share.records import ShareState, StateKey
 from barnabas.coordinators.share.state import ShareStateShard, StateWrite
 from barnabas.coordinators.statemachine.decision import Decision
@@ -43,7 +43,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         steady_ms: Callable[[], int] | None = None,
         updates_max: int,
         write_timeout_ms: int = WRITE_TIMEOUT_MS,
-        give_way: GiveWay = never,
+        checkpoint: Checkpoint = no_checkpoint,
     ) -> None:
         super().__init__(
             journal,
@@ -51,7 +51,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
             now_ms,
             steady_ms=steady_ms,
             commit_timeout_ms=write_timeout_ms,
-            give_way=give_way,
+            checkpoint=checkpoint,
         )
 
     async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:

@@ -31,7 +31,7 @@ from barnabas.wire.generated.records import share_snapshot, share_update
 UNKNOWN_EPOCH = -1
 """The epoch of who does not know it, and is not fenced for it."""
 
-STATES_AT_ONCE = 500
+STATES_PER_EVENT = 500
 """So many states are forgotten in one event."""
 
 
@@ -117,7 +117,7 @@ class ShareStateShard:
     ) -> Iterator[Callable[[ShareStateShard, Decision], None]]:
         """Events that forget what was known of the records of topics that are gone, some of it at a time."""
         gone = [key for key in self.states if key[1] in topic_ids]
-        for keys in slices(gone, STATES_AT_ONCE):
+        for keys in slices(gone, STATES_PER_EVENT):
             yield partial(_forget, keys)
 
     def snapshot(self, keys: Iterable[StateKey], now_ms: int, out: Decision) -> None:

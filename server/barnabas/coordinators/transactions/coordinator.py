@@ -19,7 +19,7 @@ import trio
 
 from barnabas.coordinators.runtime.journal import Journal
 from barnabas.coordinators.runtime.runtime import Runtime
-from barnabas.coordinators.runtime.shard import GiveWay, Shard, never
+from barnabas.coordinators.runtime.shard import Checkpoint, Shard, no_checkpoint
 from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision, Refused
 from barnabas.coordinators.transactions.ports import MarkerWriter
 from barnabas.environment.lazy import import_modules
@@ -39,7 +39,7 @@ PATIENCE_SECONDS: Final = 1.0
 """Time that a request waits for the end of the transaction before it."""
 RETRY_SECONDS: Final = 0.1
 RETRY_SECONDS_MAX: Final = 1.0
-MARKERS_AT_ONCE = 1_000
+MARKERS_CONCURRENT = 1_000
 """Largest number of partitions of a transaction that get their markers at a time; 100,000 tasks would be a long turn."""
 TASKS_PER_STEP: Final = 50
 _NOT_NEEDED = (
@@ -64,7 +64,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         steady_ms: Callable[[], int] | None = None,
         new_producer_id: Callable[[], Awaitable[int]],
         markers: MarkerWriter,
-        give_way: GiveWay = never,
+        checkpoint: Checkpoint = no_checkpoint,
         threads: Threads | None = None,
     ) -> None:
         def make() -> TransactionShard:
@@ -81,7 +81,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             make,
             now_ms,
             steady_ms=steady_ms,
-            give_way=give_way,
+            checkpoint=checkpoint,
             prepare=prepare,
             threads=threads,
             is_large_timer=_is_large_timer,
@@ -129,7 +129,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         for topic_partition in transaction.partitions if transaction is not None else ():
             if not self._markers.is_at_hand(topic_partition):
                 return False
-            await self._give_way()
+            await self._checkpoint()
         return True
 
     async def add_partitions(
@@ -255,10 +255,10 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
                     missing -= 1
 
         async with trio.open_nursery() as nursery:
-            for number in range(min(missing, MARKERS_AT_ONCE)):
+            for number in range(min(missing, MARKERS_CONCURRENT)):
                 nursery.start_soon(end_in_some)
                 if number % TASKS_PER_STEP == 0:
-                    await self._give_way()
+                    await self._checkpoint()
         return not missing
 
     async def _in_order(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -266,11 +266,11 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         by_topic: dict[str, list[int]] = {}
         for topic, index in topic_partitions:
             by_topic.setdefault(topic, []).append(index)
-            await self._give_way()
+            await self._checkpoint()
         ordered: list[TopicPartition] = []
         for topic in sorted(by_topic):
             ordered += ((topic, index) for index in sorted(by_topic[topic]))
-            await self._give_way()
+            await self._checkpoint()
         return ordered
 
     async def _end_in(
@@ -282,7 +282,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             f"the end of transaction {ending.transactional_id!r} in {topic_partition[0]}-{topic_partition[1]}"
         )
         while True:
-            await self._give_way()
+            await self._checkpoint()
             if not (shard.is_forgotten or (shard.is_active and self._shards.is_current(shard))):
                 return False
             try:

@@ -33,7 +33,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.topic_partitions import TopicPartition
 
 TIMEOUT = "timeout"
-IDS_AT_ONCE = 500
+IDS_PER_EVENT = 500
 """So many transactional ids are looked at in one event."""
 
 
@@ -238,7 +238,7 @@ class TransactionShard:
 
     def expiring(self, now_ms: int) -> Iterator[Callable[[TransactionShard, Decision], None]]:
         """Events that forget the transactional ids that nobody has used for long, some of them at a time."""
-        for ids in slices(tuple(self.transactions), IDS_AT_ONCE):
+        for ids in slices(tuple(self.transactions), IDS_PER_EVENT):
             yield partial(_expire, ids, now_ms)
 
     # --- replaying ------------------------------------------------------------------------------------------

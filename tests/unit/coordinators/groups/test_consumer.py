@@ -9,10 +9,10 @@ import pytest
 
 from barnabas.coordinators.groups.consumer import records
 from barnabas.coordinators.groups.consumer.membership import (
-    ASSIGNED_AT_ONCE_MAX,
     EPOCH_OF_NEW,
     LARGE_INTERVAL_MS,
     REST_SIZE_PER_MS,
+    SMALL_GROUP_MAX,
 )
 from barnabas.coordinators.groups.epoch_member import MemberState
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -71,7 +71,7 @@ def test_a_slot_is_given_on_only_when_its_owner_has_given_it_up() -> None:
 
 
 def test_many_who_come_together_are_assigned_together() -> None:
-    count = ASSIGNED_AT_ONCE_MAX // 2
+    count = SMALL_GROUP_MAX // 2
     coordinator = with_topic(count)
     coordinator.now_ms = 1_000_000
     first = [Client(coordinator, f"m{number}") for number in range(count)]
@@ -98,18 +98,18 @@ def test_many_who_come_together_are_assigned_together() -> None:
 
 
 def test_few_with_very_many_partitions_are_assigned_together() -> None:
-    coordinator = with_topic(5 * ASSIGNED_AT_ONCE_MAX)
+    coordinator = with_topic(5 * SMALL_GROUP_MAX)
     coordinator.now_ms = 1_000_000
     clients = [Client(coordinator, f"m{number}") for number in range(3)]
     for client in clients:
         client.join()
-    assert len(clients[0].told) == 5 * ASSIGNED_AT_ONCE_MAX, "the first assignment waits for nothing"
+    assert len(clients[0].told) == 5 * SMALL_GROUP_MAX, "the first assignment waits for nothing"
     assert coordinator.group().assignment_epoch == EPOCH_OF_NEW + 1
     assert coordinator.state() == "Assigning"
-    coordinator.advance((3 + 5 * ASSIGNED_AT_ONCE_MAX) // REST_SIZE_PER_MS)
+    coordinator.advance((3 + 5 * SMALL_GROUP_MAX) // REST_SIZE_PER_MS)
     converge(*clients)
     owned = [len(client.owned) for client in clients]
-    assert sum(owned) == 5 * ASSIGNED_AT_ONCE_MAX
+    assert sum(owned) == 5 * SMALL_GROUP_MAX
     assert max(owned) - min(owned) <= 1
     assert coordinator.group().assignment_epoch == EPOCH_OF_NEW + 3
 
@@ -117,10 +117,10 @@ def test_few_with_very_many_partitions_are_assigned_together() -> None:
 def test_those_who_keep_coming_are_assigned_after_a_second() -> None:
     coordinator = with_topic(1)
     coordinator.now_ms = 1_000_000
-    for number in range(ASSIGNED_AT_ONCE_MAX - 1):
+    for number in range(SMALL_GROUP_MAX - 1):
         Client(coordinator, f"m{number}").join()
     assigned_ms = coordinator.group().assigned_ms
-    step_ms, seen = ASSIGNED_AT_ONCE_MAX // REST_SIZE_PER_MS - 1, []
+    step_ms, seen = SMALL_GROUP_MAX // REST_SIZE_PER_MS - 1, []
     for number in range(3 * LARGE_INTERVAL_MS // step_ms // 2):
         coordinator.advance(step_ms)
         Client(coordinator, f"late{number}").join()
@@ -146,7 +146,7 @@ def test_a_group_is_assigned_once_in_its_interval() -> None:
     assert [len(client.owned) for client in (a, b)] == [1, 1]
 
 
-@pytest.mark.parametrize("ids", [2, ASSIGNED_AT_ONCE_MAX + 3])
+@pytest.mark.parametrize("ids", [2, SMALL_GROUP_MAX + 3])
 def test_a_clock_that_is_set_back_keeps_no_group_from_its_assignment(ids: int) -> None:
     coordinator = with_topic(ids, consumer_assignment_interval_ms=1_000)
     coordinator.now_ms = 1_000_000_000

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinators.groups.consumer.membership import ASSIGNED_AT_ONCE_MAX
+from barnabas.coordinators.groups.consumer.membership import SMALL_GROUP_MAX
 from barnabas.coordinators.groups.epoch_member import MemberState
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.errors import ErrorCode
@@ -241,7 +241,7 @@ def test_a_member_that_took_over_an_instance_is_fenced_with_the_old_epoch():
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_small_groups_are_assigned_at_once_and_larger_ones_when_they_are_at_rest(more):
-    coordinator = with_topic(partitions=ASSIGNED_AT_ONCE_MAX - 2 + more)
+    coordinator = with_topic(partitions=SMALL_GROUP_MAX - 2 + more)
     coordinator.now_ms = 10_000
     a = Client(coordinator, "a")
     a.join()

@@ -11,8 +11,8 @@ import trio
 from barnabas.config.features import RecordVersions
 from barnabas.coordinators.groups import expiry
 from barnabas.coordinators.groups.coordinator import (
-    TARGETS_AT_ONCE,
-    TARGETS_COMPARED_AT_ONCE,
+    TARGETS_COMPARED_PER_EVENT,
+    TARGETS_PER_EVENT,
     GroupCoordinator,
     _is_large_part,
     _is_large_timer,
@@ -266,14 +266,14 @@ async def test_a_target_is_written_some_members_at_a_time_then_compared_and_then
     world = World(threads := Threads())
     shard = await world.shard()
     before = threads.runs
-    count = TARGETS_COMPARED_AT_ONCE + 1
+    count = TARGETS_COMPARED_PER_EVENT + 1
     world.machine.answers = [True] * 1_000
     await world.coordinator.take_effect(Target(*[1] * count), shard)  # type: ignore[arg-type]
     parts = [names for what, names, _ in world.machine.told[:-1] if what == "part"]
     everybody = [f"m{number}" for number in range(count)]
-    writes = -(-count // TARGETS_AT_ONCE)
-    assert [len(names) for names in parts[: writes - 1]] == [TARGETS_AT_ONCE] * (writes - 1)
-    assert [len(names) for names in parts[writes:]] == [TARGETS_COMPARED_AT_ONCE, 1]
+    writes = -(-count // TARGETS_PER_EVENT)
+    assert [len(names) for names in parts[: writes - 1]] == [TARGETS_PER_EVENT] * (writes - 1)
+    assert [len(names) for names in parts[writes:]] == [TARGETS_COMPARED_PER_EVENT, 1]
     for some in (parts[:writes], parts[writes:]):
         assert [name for names in some for name in names] == everybody
     assert world.machine.told[-1] == ("computed", count, NOW_MS)

@@ -12,7 +12,7 @@ import trio.testing
 from barnabas.coordinators.runtime.errors import client_code
 from barnabas.coordinators.runtime.runtime import Runtime
 from barnabas.coordinators.runtime.shards import (
-    ANSWERS_AT_ONCE,
+    ANSWERS_PER_TURN,
     BYTES_PER_RECORD,
     READ_AGAIN_SECONDS,
     SLICE_RECORDS,
@@ -466,7 +466,7 @@ async def test_a_long_record_that_cannot_be_replayed_fails_its_shard_and_no_othe
 async def test_very_many_who_wait_fail_in_several_turns(autojump_clock):
     async with running(journal_of(SMALL)) as runtime, trio.open_nursery() as nursery:
         await runtime.read("id", lambda machine: machine)
-        count = 10 * ANSWERS_AT_ONCE
+        count = 10 * ANSWERS_PER_TURN
         codes: list[int] = []
 
         async def wait() -> None:
@@ -485,4 +485,4 @@ async def test_very_many_who_wait_fail_in_several_turns(autojump_clock):
         await trio.testing.wait_all_tasks_blocked()
         trio.lowlevel.remove_instrument(turns)
         assert codes == [ErrorCode.NOT_COORDINATOR] * count
-        assert turns.count >= count // ANSWERS_AT_ONCE - 1
+        assert turns.count >= count // ANSWERS_PER_TURN - 1

@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.coordinators.runtime.shard import Shard, never
-from barnabas.coordinators.runtime.timers import TIMERS_AT_ONCE, Timers
+from barnabas.coordinators.runtime.shard import Shard, no_checkpoint
+from barnabas.coordinators.runtime.timers import TIMERS_PER_TURN, Timers
 
 from .test_loading import Counter
 
@@ -28,7 +28,10 @@ class World:
         self.ahead_ms = WALL_MS
         self.shard = a_shard()
         self.timers: Timers[Any] = Timers(
-            "t", never, wall_ms=lambda: self.steady_ms + self.ahead_ms, steady_ms=lambda: self.steady_ms
+            "t",
+            no_checkpoint,
+            wall_ms=lambda: self.steady_ms + self.ahead_ms,
+            steady_ms=lambda: self.steady_ms,
         )
 
     def set(self, key: str, after_ms: int | None) -> None:
@@ -138,7 +141,7 @@ def test_who_sets_the_wall_clock_neither_ends_nor_prolongs_what_is_waited_for(wo
 def test_the_timers_of_some_kinds_are_put_off_together(world):
     for key in (("session", "g", "a"), ("session", "g", "b"), ("join", "g"), "session"):
         world.set(key, 20)
-    world.timers.put_off(world.shard, {"session"}, 15)
+    world.timers.postpone(world.shard, {"session"}, 15)
     assert sorted(world.times(100), key=str) == [
         (20, "session"), (20, ("join", "g")), (35, ("session", "g", "a")), (35, ("session", "g", "b")),
     ]  # fmt: skip
@@ -155,10 +158,10 @@ def test_is_due_says_when_the_first_may_be(world):
 
 def test_few_timers_are_set_at_once_and_very_many_are_left_to_the_caller(world):
     at_ms = WALL_MS + world.steady_ms + 10
-    few = dict.fromkeys(range(TIMERS_AT_ONCE), at_ms)
+    few = dict.fromkeys(range(TIMERS_PER_TURN), at_ms)
     assert not world.timers.set_decided(world.shard, few)
     assert world.shard.timers.keys() == few.keys()
-    many = {f"m{number}": at_ms for number in range(TIMERS_AT_ONCE + 1)}
+    many = {f"m{number}": at_ms for number in range(TIMERS_PER_TURN + 1)}
     assert world.timers.set_decided(world.shard, many)
     assert world.shard.timers.keys() == few.keys()
     assert not world.timers.set_decided(world.shard, {"m0": None, "new": at_ms}), "somebody does so already"
@@ -171,7 +174,7 @@ async def test_who_waits_is_woken_by_a_timer_that_is_moved_before_all_others(aut
     def now_ms() -> int:
         return round(trio.current_time() * 1000)
 
-    timers: Timers[Any] = Timers("t", never, wall_ms=now_ms, steady_ms=now_ms)
+    timers: Timers[Any] = Timers("t", no_checkpoint, wall_ms=now_ms, steady_ms=now_ms)
     shard = a_shard()
     start_ms = now_ms()
     timers.set(shard, {"a": start_ms + 10_000, "b": start_ms + 20_000})

@@ -161,7 +161,7 @@ async def test_timers_of_a_kind_that_are_put_off_end_later(autojump_clock):
             out.timers.update({("session", "a"): now_ms + 5_000, ("join", "a"): now_ms + 5_000})
 
         await runtime.write("id", set_both)
-        runtime.put_off({"session"}, 4_000)
+        runtime.postpone({"session"}, 4_000)
         await trio.sleep(60)
         assert expired == [("join", 5), ("session", 9)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.coordinators.share.batches import StateBatch
 from barnabas.coordinators.share.records import ShareState, snapshot_record, state_of_snapshot, update_record
-from barnabas.coordinators.share.state import STATES_AT_ONCE, StateWrite
+from barnabas.coordinators.share.state import STATES_PER_EVENT, StateWrite
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import share_snapshot, share_update
@@ -144,18 +144,18 @@ def test_a_summary_is_all_that_is_known_and_none_where_nothing_is():
     assert refusal(coordinator.shard.summary, ("group", KEY[1], -1)) == ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("count", [0, 1, STATES_AT_ONCE, STATES_AT_ONCE + 1])
+@pytest.mark.parametrize("count", [0, 1, STATES_PER_EVENT, STATES_PER_EVENT + 1])
 def test_states_of_topics_that_are_gone_are_forgotten_in_parts_and_others_are_not(count):
     coordinator = begun()
     gone = b"g" * 16
     for number in range(count):
         coordinator.shard.states[f"g{number}", gone, 0] = ShareState()
     events = list(coordinator.shard.forgetting_topics(frozenset({gone})))
-    assert len(events) == -(-count // STATES_AT_ONCE)
+    assert len(events) == -(-count // STATES_PER_EVENT)
     for event in events:
         out = Decision()
         event(coordinator.shard, out)
-        assert 0 < len(out.records) <= STATES_AT_ONCE
+        assert 0 < len(out.records) <= STATES_PER_EVENT
         coordinator.apply(out)
     assert coordinator.shard.states.keys() == {KEY}
 

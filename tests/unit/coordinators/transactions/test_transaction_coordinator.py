@@ -212,7 +212,7 @@ async def test_the_markers_of_an_end_are_of_the_version_of_the_client_that_has_e
 
 
 async def test_markers_are_written_topic_by_topic_in_order(autojump_clock, monkeypatch):
-    monkeypatch.setattr(transaction_coordinator, "MARKERS_AT_ONCE", 1)
+    monkeypatch.setattr(transaction_coordinator, "MARKERS_CONCURRENT", 1)
     places = [(topic, number) for topic in ("a", "b", "c") for number in (2, 10, 33)]
     async with running() as world:
         await world.end(await world.begun(*places))

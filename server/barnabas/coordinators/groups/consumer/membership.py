@@ -43,7 +43,7 @@ OWN_MEMBER_ID_SINCE: Final = 1
 EPOCH_OF_NEW: Final = 1
 """A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
 
-ASSIGNED_AT_ONCE_MAX: Final = 200
+SMALL_GROUP_MAX: Final = 200
 """Groups of more members and partitions together are assigned when nobody has come or gone for a while, or after
 `LARGE_INTERVAL_MS`: where there are a thousand partitions, it takes milliseconds for ten members, too."""
 
@@ -346,7 +346,7 @@ def _may_assign(group: ConsumerGroup, after: ConsumerMember, image: ClusterImage
     if group.was_assigned_within(interval_ms, now_ms):
         return False
     size = len(group.members) + (after.id not in group.members) + group.partition_count
-    if size <= ASSIGNED_AT_ONCE_MAX or not group.was_assigned_within(LARGE_INTERVAL_MS, now_ms):
+    if size <= SMALL_GROUP_MAX or not group.was_assigned_within(LARGE_INTERVAL_MS, now_ms):
         return True
     return now_ms - max(group.changed_ms, group.assigned_ms) >= size // REST_SIZE_PER_MS
 
