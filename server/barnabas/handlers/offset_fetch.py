@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.coordinators.groups.shard import GroupShard
-from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
@@ -202,12 +201,12 @@ async def _offsets(
 ) -> Offsets:
     """Return a group's offsets, where an open transaction may change them, if that matters (KIP-447), and their topics."""
 
-    def find(shard: GroupShard, _: Decision) -> Offsets:
+    def find(shard: GroupShard) -> Offsets:
         shard.check_fetch(group_id, member_id, member_epoch)
         unstable = shard.pending.topic_partitions(group_id) if require_stable else set()
         return dict(shard.offsets.get(group_id, {})), unstable, shard.metadata.image
 
-    return await group_coordinator.write(group_id, find)
+    return await group_coordinator.read(group_id, find)
 
 
 async def _everything(

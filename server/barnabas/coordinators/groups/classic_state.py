@@ -73,12 +73,12 @@ class ClassicState:
 
     @property
     def state_name(self) -> str:
-        """The state, as clients are told."""
+        """The name of the state for clients."""
         return self.state.value
 
     @property
     def is_unused(self) -> bool:
-        """True while nobody is in the group, and nobody is about to join."""
+        """True while the group has no members, and none that are about to join."""
         return self.state is State.EMPTY and not self.pending
 
     @property
@@ -131,7 +131,7 @@ class ClassicState:
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_commit(self, committer: Committer, context: EventContext) -> None:
-        """Check who commits offsets, and note that it was heard of. A group without members keeps them for anybody.
+        """Check the committer, and count the commit as a sign of life. A group without members takes any commit.
 
         Old transactional producers cannot say which member they commit for, and need not.
         """
@@ -150,10 +150,10 @@ class ClassicState:
         self.watch_session(member, context.now_ms, context.out)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Let anybody ask for committed offsets: members do not say who they are."""
+        """Accept any request for committed offsets: members do not name themselves in it."""
 
     def check_offset_deletion(self) -> None:
-        """Raise NON_EMPTY_GROUP if members are no consumers: nobody knows what they read."""
+        """Raise NON_EMPTY_GROUP if members are no consumers: their subscriptions are not known."""
         if self.members and self.protocol_type != CONSUMER:
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, "the group has members that are no consumers")
 
@@ -186,7 +186,7 @@ class ClassicState:
     # --- what is kept ---------------------------------------------------------------------------------------
 
     def end(self, out: Decision) -> None:
-        """Write the group's tombstone; who has been given an id and has not come back, has none any more."""
+        """Write the group's tombstone; ids that were given to clients that have not come back are void."""
         out.records.append(group_tombstone(self.id))
         for member_id in self.pending:
             out.timers[("session", self.id, member_id)] = None

@@ -1,6 +1,6 @@
 """Subscriptions and assignments of consumers, as they are sent inside of the classic protocol. Pure.
 
-It names topics by name, the groups here by id: what does not exist (any more) is left out on the way.
+It has topics by name, groups here have them by id: topics that do not exist (any more) are skipped.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SAID_ENTRIES_MAX = 250_000
 def read_topics(metadata: bytes) -> list[str]:
     """Return the topics that a member says it reads, whatever version it writes. Raises DecodeError.
 
-    Only what version 0 has is read, which every version begins with, as Kafka does: a member may leave out what its version
-    adds, or add what nobody knows yet.
+    Only the fields of version 0 are read, with which every version begins, as Kafka does: a member may leave out what its
+    version adds, or add fields of later versions.
     """
     decoded = decode_prefix(subscription.CODEC, metadata, version=0, entries_max=SAID_ENTRIES_MAX)
     return decoded.topics
@@ -47,7 +47,7 @@ def owned_partitions(
 
 
 def read_assignment(data: bytes, image: ClusterImage) -> TopicIdPartitions:
-    """Return the partitions that a member was given; none when it has not been told yet. Raises DecodeError."""
+    """Return the partitions in an assignment; none in an empty one. Raises DecodeError."""
     if not data:
         return frozenset()
     decoded = decode_prefix(assignment.CODEC, data, entries_max=SAID_ENTRIES_MAX)

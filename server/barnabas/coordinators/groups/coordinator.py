@@ -106,7 +106,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             end()
 
     async def take_effect(self, effect: AnyTarget | RecordNeeded, shard: Shard[GroupShard]) -> None:
-        """Do in a thread what is too long for an event, and let its group have the result."""
+        """Compute in a thread what is too long for an event, and write the result to its group."""
         from barnabas.coordinators.groups.generation import RecordNeeded
 
         if isinstance(effect, RecordNeeded):

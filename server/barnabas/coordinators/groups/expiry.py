@@ -111,7 +111,7 @@ def _forget_offsets(
 def _expire(
     group_id: str, topic_partitions: Sequence[TopicPartition], now_ms: int, shard: GroupShard, out: Decision
 ) -> None:
-    """Forget some offsets that were found to be kept too long, if nobody has committed them again since."""
+    """Remove some offsets that are past their retention, unless they were committed again since."""
     shard.delete_offsets(group_id, _expired(shard, group_id, topic_partitions, now_ms), out)
 
 

@@ -22,7 +22,7 @@ LARGE_RECORD_BYTES: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class LeadersAnswer:
-    """The answer to the leader of very many members, whose list is made by whoever sends it."""
+    """The answer to the leader of very many members; the sender of the response makes their list."""
 
     response: JoinGroupResponse
     members: tuple[Member, ...]

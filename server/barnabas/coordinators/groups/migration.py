@@ -1,7 +1,7 @@
 """Groups that change their protocol while they have members (KIP-848). Pure.
 
 A classic group of consumers becomes a consumer group when the first member of that protocol joins; it becomes a classic
-one again when the last such member is gone. The rule: members keep what they have, and are told to join again.
+one again when the last such member is gone. The rule: members keep what they have, and must join again.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _upgraded(
 
 
 def _send_back(group: ClassicGroup, context: EventContext) -> None:
-    """End what the classic group was doing: who waits for it is to join again."""
+    """End the rebalance of the classic group: its waiters are answered that they must join again."""
     code = ErrorCode.REBALANCE_IN_PROGRESS
     for member_id, waiter in group.members.joining.items():
         response = JoinGroupResponse(error_code=code, member_id=member_id)
@@ -160,7 +160,7 @@ def _is_settled(group: ConsumerGroup, leaving_id: str) -> bool:
 
 
 def _has(member: ConsumerMember) -> TopicIdPartitions:
-    """Return the partitions that a member may believe it has: also those that it has been told to give up."""
+    """Return the partitions that a member may believe it has: also those that it is to revoke."""
     return frozenset((*member.assigned, *member.revoking))
 
 

@@ -1,9 +1,9 @@
 """The step of one member towards its target. Pure.
 
-The rule: a partition is given to a member only when nobody has it, and counts as given up only when its owner no longer
-reports it. A member moves on alone; nobody waits for it except those who want what it must give up.
+The rule: a partition is assigned to a member only when no other member has it, and counts as revoked only when its owner
+no longer reports it. A member moves on alone; only members that are to get its partitions wait for it.
 
-It does not matter what a partition is: partitions of consumer groups and tasks of streams groups move alike.
+Partitions of consumer groups and tasks of streams groups move alike.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ ApplyRecord = Callable[[Any, Any, Any], None]
 
 
 class Replay(Generic[G]):
-    """A kind of group whose records all name their group in `group_id`, and which ends with the tombstone of `epoch`.
+    """Replay for a kind of group: its records all have their group in `group_id`; the tombstone of `epoch` ends it.
 
-    `apply_record` has for each type what a record does to its group, given its decoded key, and value or None.
+    `apply_record` has for each type the function that applies a record to its group, by its decoded key, and value or None.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The groups of one partition of __consumer_offsets, and the offsets they have committed. Pure.
 
-The rule: `handle_*` decide and raise; `replay` replays what was decided, when it happens and when it is read again
-after a start, so that both lead to the same state.
+The rule: events decide, and raise RequestError; `replay` applies the records of decisions, right after they are appended
+and when they are read again after a start, so that both lead to the same state.
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ class GroupShard:
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_commit(self, group_id: str, committer: Committer, now_ms: int, out: Decision) -> None:
-        """See that whoever commits may do so, in this version of OffsetCommit. Raises RequestError."""
+        """Check that the committer may commit, in this version of OffsetCommit. Raises RequestError."""
         group = self.groups.get(group_id)
         if group is not None:
             group.check_commit(committer, EventContext(self.metadata.image, now_ms, out))
@@ -305,7 +305,7 @@ class GroupShard:
             raise RequestError(code, f"there is no group {group_id!r}")
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
-        """See that whoever asks for offsets may do so; only members with epochs say who they are."""
+        """Check that a requester may fetch offsets; only members with epochs name themselves."""
         group = self.groups.get(group_id)
         if group is not None:
             group.check_fetch(member_id, member_epoch)

@@ -1,4 +1,4 @@
-"""Target assignments of groups whose members have epochs: what is written of them, at once or in parts. Pure."""
+"""Target assignments of groups with member epochs, and their records, in one decision or in parts. Pure."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def partition_counts(ids: Iterable[bytes], image: ClusterImage) -> dict[bytes, i
 def topics_hash(names: Collection[str], image: ClusterImage) -> int:
     """A signed 64-bit hash of everything about these topics that an assignment depends on; 0 if none exists.
 
-    It is the number that Kafka's coordinator writes (KIP-1101), so that a group goes on as it is whoever wrote it.
+    It is the number that Kafka's coordinator writes (KIP-1101), so that a group survives the change from one to the other.
     """
     hashes = [_hash_of(image.topics[name], image) for name in sorted(names) if name in image.topics]
     return signed_xxh3(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0

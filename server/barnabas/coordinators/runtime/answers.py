@@ -23,7 +23,7 @@ class Answers(Generic[M]):
         self._checkpoint = checkpoint
 
     def send(self, shard: Shard[M], out: Decision) -> None:
-        """Release those whom a decision answers, once it is committed."""
+        """Release the requests that a decision answers, once it is committed."""
         nursery = self._shards.nursery
         if nursery is None or self._log.is_committed(shard, shard.end_offset):
             # Nothing to wait for, or nobody who could: before the runtime runs there are no requests.

@@ -106,7 +106,7 @@ def _portion(
 def fresh(
     batches: Sequence[Span], first: int, last: int, acquire_request: AcquireRequest, count_max: int
 ) -> list[Span]:
-    """The portions in which offsets `first` to `last`, never delivered, are acquired; `count_max` is how many are wanted."""
+    """The portions in which offsets `first` to `last`, never delivered, are acquired, up to `count_max` or so."""
     if last - first + 1 > count_max:
         cut = first + count_max - 1
         if not acquire_request.strict:

@@ -81,7 +81,7 @@ class ClusterHighWatermarks:
             elif info.leader not in image.brokers:
                 results[topic_partition] = RequestError(
                     ErrorCode.LEADER_NOT_AVAILABLE,
-                    f"nobody leads {topic_partition[0]}-{topic_partition[1]} now",
+                    f"{topic_partition[0]}-{topic_partition[1]} has no leader now",
                 )
             else:
                 by_leader[info.leader].append(topic_partition)

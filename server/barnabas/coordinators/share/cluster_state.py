@@ -170,7 +170,7 @@ class ClusterShareState:
         info = image.partition(SHARE_TOPIC, partition)
         if info is None or info.leader not in image.brokers:
             raise RequestError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads {SHARE_TOPIC}-{partition} now"
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_TOPIC}-{partition} has no leader now"
             )
         return info.leader
 

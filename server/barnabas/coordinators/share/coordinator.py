@@ -73,7 +73,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
 
     async def summary(self, key: StateKey) -> ShareState | None:
         """Return the state, None if there is none. Raises RequestError as `ShareStateShard.summary`."""
-        return await self.write(name_of(key), lambda shard, _: shard.summary(key))
+        return await self.read(name_of(key), lambda shard: shard.summary(key))
 
     async def delete(self, key: StateKey) -> None:
         """End a state. Raises RequestError as `ShareStateShard.delete`."""
@@ -102,7 +102,9 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
                 self._journal.delete_before(shard.partition, start)
             except (RequestError, StorageError) as error:
                 log.warning(
-                    "partition %d of the share coordinator is not cleared: %s", shard.partition, error
+                    "redundant records in partition %d of the share coordinator are not deleted: %s",
+                    shard.partition,
+                    error,
                 )
 
 

@@ -34,7 +34,7 @@ _STATES = {int(state): state for state in RecordState}
 class Written:
     """Changes to be written down: the start offset and the number of complete records after it, and the changed batches.
 
-    `are_decided` says that their records wait for it; those whose locks have ended do not.
+    `are_decided` says that their records wait for the write; records with locks that have ended do not.
     """
 
     start_offset: int
@@ -122,7 +122,7 @@ class SharePartition:
     ) -> list[Acquired]:
         """Acquire records for a member out of these batches of the log, read from `next_offset` on.
 
-        `aborted` are the batches of aborted transactions, which nobody gets to see.
+        `aborted` are the batches of aborted transactions, which no member gets.
         """
         if not batches or acquire_request.records_max <= 0:
             return []
@@ -226,7 +226,7 @@ class SharePartition:
             self.flight.append(Run(first, last, state, 0, (first, last)))
 
     def _pass_over(self, first: int, last: int) -> None:
-        """These offsets do not exist in the log any more: nobody can get them."""
+        """Archive offsets that do not exist in the log any more: no member can get them."""
         for run in self.flight.cut(first, last):
             if run.state is AVAILABLE:
                 run.state = RecordState.ARCHIVED
@@ -303,7 +303,7 @@ class SharePartition:
         return self._to_write([_batch(run) for run in decided])
 
     def _freed(self, run: Run) -> RecordState:
-        """Return the state of a record that its member has no more; nobody can have one that the log has lost."""
+        """Return the state of a record that its member no longer has; a record that the log has lost is archived."""
         if run.last < self.start_offset:
             return RecordState.ARCHIVED
         return self._unless_exhausted(run, AVAILABLE)
@@ -355,7 +355,7 @@ class SharePartition:
         self.flight.drop_before(self.start_offset)
 
     def log_starts_at(self, offset: int) -> None:
-        """The log begins at `offset` now: what was before it is gone, whoever has acquired it."""
+        """The log begins at `offset` now: records before it are gone, acquired or not."""
         if offset > self.start_offset:
             before = self.flight.cut(self.start_offset, offset - 1)
             self.overtaken += [run for run in before if run.state is ACQUIRED]

@@ -29,7 +29,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import share_snapshot, share_update
 
 UNKNOWN_EPOCH = -1
-"""The epoch of who does not know it, and is not fenced for it."""
+"""The epoch of a requester that does not know it; such a request is not fenced."""
 
 STATES_PER_EVENT = 500
 """So many states are forgotten in one event."""
@@ -54,7 +54,7 @@ class ShareStateShard:
         self._image = image
         self.states: dict[StateKey, ShareState] = {}
         self.records_seen = 0
-        """Number of records that were written and read; reset by whoever has made them redundant."""
+        """Number of records that were written and read; reset once they are redundant."""
 
     # --- deciding -------------------------------------------------------------------------------------------
 

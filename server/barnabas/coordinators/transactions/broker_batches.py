@@ -1,7 +1,7 @@
-"""Batches of what many requests want of the same broker, sent together.
+"""Batches of questions to the same broker, sent together.
 
-The rule: one request at a time to each broker; what is wanted meanwhile goes with the next one. So few requests go out
-however many are wanted, and the first does not wait for others.
+The rule: one request at a time to each broker; items that come meanwhile go with the next one. So few requests go out
+for however many items, and the first item does not wait for others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Send = Callable[[int, Sequence[I]], Awaitable[Sequence[A]]]
 
 @dataclass(slots=True, eq=False)
 class _Pending(Generic[I, A]):
-    """An item that somebody wants an answer for."""
+    """An item that waits for its answer."""
 
     item: I
     answer: A | None = None
@@ -85,14 +85,14 @@ class BrokerBatches(Generic[I, A]):
             except PeerUnavailableError as error:
                 _fail(batch, error)
             except Exception as error:
-                log.exception("a request to broker %d", broker_id)
+                log.exception("a request to broker %d failed", broker_id)
                 _fail(batch, PeerUnavailableError(f"broker {broker_id}: {error}"))
             for pending in batch:
                 pending.done.set()
         del self._waiting[broker_id]
 
     def _next_batch(self, waiting: deque[_Pending[I, A]]) -> list[_Pending[I, A]]:
-        """Take the first items whose keys are different; the others stay, in their order."""
+        """Take the first items with different keys; the others stay, in their order."""
         batch: dict[Hashable, _Pending[I, A]] = {}
         postponed: list[_Pending[I, A]] = []
         while waiting and len(batch) < ITEMS_MAX:

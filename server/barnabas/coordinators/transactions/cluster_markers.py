@@ -86,7 +86,7 @@ class ClusterMarkers:
         """End a producer's transaction in a partition; returns once the marker is committed.
 
         Raises RequestError with UNKNOWN_TOPIC_OR_PARTITION if there is no such partition any more, or what its leader
-        answers; NETWORK_EXCEPTION or LEADER_NOT_AVAILABLE if nobody does. StorageError.
+        answers; NETWORK_EXCEPTION or LEADER_NOT_AVAILABLE without an answer. StorageError.
         """
         name, index = topic_partition
         info = self._metadata.image.partition(name, index)
@@ -98,7 +98,7 @@ class ClusterMarkers:
             await self._local.write(topic_partition, producer, coordinator_epoch, commit, transaction_version)
             return
         if leader not in self._metadata.image.brokers:
-            raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {name}-{index} now")
+            raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name}-{index} has no leader now")
         code = await self._ask(
             leader, _MarkerToWrite(topic_partition, producer, coordinator_epoch, commit, transaction_version)
         )

@@ -34,7 +34,7 @@ CHANNEL = "transactions"
 VERSION_MIN = 4
 """The first version that brokers send, for many transactions."""
 PATIENCE_SECONDS: Final = 1.0
-"""Time that a producer waits here for the end of its transaction before; then it is told CONCURRENT_TRANSACTIONS."""
+"""Time that a producer waits here for the end of its last transaction; then the answer is CONCURRENT_TRANSACTIONS."""
 RETRY_SECONDS: Final = 0.005
 RETRY_SECONDS_MAX: Final = 0.1
 
@@ -118,7 +118,7 @@ class ClusterVerifier:
             if leader in image.brokers:
                 return leader
         raise RequestError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {transactional_id!r} now"
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{transactional_id!r} has no coordinator now"
         )
 
     async def _send(self, broker_id: int, questions: Sequence[_Question]) -> list[Codes]:

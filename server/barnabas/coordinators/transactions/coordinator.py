@@ -94,7 +94,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     async def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None
     ) -> Producer:
-        """A producer begins or goes on. Raises RequestError as `TransactionShard.init_producer`."""
+        """A producer begins or resumes. Raises RequestError as `TransactionShard.init_producer`."""
 
         def event(machine: TransactionShard, out: Decision, new_id: int | None) -> Producer | Refused:
             return machine.init_producer(transactional_id, timeout_ms, expected, new_id, self._now_ms(), out)
@@ -223,9 +223,9 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     # --- ending ---------------------------------------------------------------------------------------------
 
     async def take_effect(self, effect: Any, shard: Shard[TransactionShard]) -> None:
-        """Have all partitions know how a transaction has ended, and then the shard that they do.
+        """Write the end of a transaction to all its partitions, and then to the shard that they have it.
 
-        Whoever reads the shard in a later epoch goes on with what is left, so this ends when the shard is unloaded.
+        The coordinator of a later epoch resumes with the partitions that are left, so this ends when the shard is unloaded.
         """
         ending: Ending = effect
         try:
@@ -234,7 +234,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
                     shard, lambda machine, out: machine.complete(ending, self._now_ms(), out)
                 )
         except RequestError as error:
-            log.warning("the end of %s is not written down: %s", ending.transactional_id, error)
+            log.warning("the end of transaction %r is not recorded: %s", ending.transactional_id, error)
         finally:
             event = self._ended.pop(ending.transactional_id, None)
             if event is not None:
@@ -276,7 +276,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     async def _end_in(
         self, topic_partition: TopicPartition, ending: Ending, shard: Shard[TransactionShard]
     ) -> bool:
-        """Write a marker, again and again while that may help; false when another coordinator goes on with it."""
+        """Write a marker, and retry while that may help; false if another coordinator is to write it."""
         seconds = RETRY_SECONDS
         what = (
             f"the end of transaction {ending.transactional_id!r} in {topic_partition[0]}-{topic_partition[1]}"
@@ -301,9 +301,9 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
                     log.warning("%s is not written: %s", what, error)
                     return True
                 if seconds == RETRY_SECONDS:
-                    log.warning("%s is tried again until it can be written: %s", what, error)
+                    log.warning("%s is retried until it can be written: %s", what, error)
             except StorageError as error:
-                log.warning("%s waits: %s", what, error)
+                log.warning("%s is delayed: %s", what, error)
             await trio.sleep(seconds)
             seconds = min(seconds * 2, RETRY_SECONDS_MAX)
 

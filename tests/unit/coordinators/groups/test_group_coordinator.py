@@ -185,7 +185,7 @@ def test_a_record_that_cannot_be_read_is_named_and_those_beside_it_count(
     assert world.machine.told == [b"first"]
     [line] = caplog.records
     assert line.levelno == level
-    text = f"__consumer_offsets-3: the record at {where} is left out, and changes nothing: {why}"
+    text = f"__consumer_offsets-3: skipping the record at {where}, which changes nothing: {why}"
     assert line.getMessage() == text
 
 

@@ -49,6 +49,9 @@ class World:
             self.shard.replay(key, value, loading=False)
         return result
 
+    async def read(self, group_id: str, look: Any) -> Any:
+        return look(self.shard)
+
     async def delete_group(self, group_id: str) -> None:
         await self.write(group_id, lambda shard, out: shard.delete_group(group_id, out))
 

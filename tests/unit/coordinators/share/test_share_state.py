@@ -108,7 +108,7 @@ async def test_what_cannot_be_written_again_is_not_deleted_and_only_logged(failu
     journal.append_failure = failure
     await state.prune()
     assert journal.start == 0
-    assert "partition 0 of the share coordinator is not cleared" in caplog.text
+    assert "redundant records in partition 0 of the share coordinator are not deleted" in caplog.text
     journal.append_failure = None
     assert await state.summary(KEYS[0]) is not None
 

@@ -304,7 +304,7 @@ async def test_a_marker_that_is_tried_again_and_again_is_warned_of_once(autojump
         await trio.sleep(60)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [line.partition(":")[0] for line in lines] == [
-        "the end of transaction 'x' in t-0 is tried again until it can be written"
+        "the end of transaction 'x' in t-0 is retried until it can be written"
     ]
 
 

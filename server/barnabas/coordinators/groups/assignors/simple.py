@@ -1,7 +1,8 @@
 """The simple assignor of share groups: a partition goes to as many members as it takes to keep all busy. Pure.
 
-The rule, in this order: every partition has somebody who wants it; members that want the same topics get equally many;
-nobody changes a partition without need. Several members may have the same partition: they share its records.
+The rule, in this order: every partition goes to a member that is subscribed to its topic; members with the same
+subscription get equally many; no partition moves without need. Several members may have the same partition: they share
+its records.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ class Subscriber:
 def readers_by_topic(
     members: Iterable[Subscriber], order: Sequence[str], topic_ids: Iterable[bytes]
 ) -> dict[bytes, list[str]]:
-    """Return the readers of these topics, by id and in this order of all members; topics that nobody reads are left out.
+    """Return the readers of these topics by topic id, in this order of all members; topics without readers are skipped.
 
-    Members mostly want the same: topics with the same readers share one list, which must not be changed.
+    Subscriptions are mostly the same: topics with the same readers share one list, which must not be changed.
     """
     wanting: dict[frozenset[bytes], list[str]] = {}
     for member in members:

@@ -141,14 +141,14 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _expect_rejoin(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
-    """It has its rebalance timeout to join again, from when it was first told."""
+    """Set its time to join again: the rebalance timeout, from the first REBALANCE_IN_PROGRESS on."""
     due_ms = group.rejoins_due_ms.setdefault(member.id, context.now_ms + member.rebalance_timeout_ms)
     context.out.timers["rejoin", group.id, member.id] = due_ms
 
 
 def leaver(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
     """The member that a LeaveGroup request names, by its id or, if static, by its instance id: of either protocol, as
-    it may be an operator who asks. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    the request may be an operator's. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
     if instance_id is not None and not member_id:
         member_id = group.static_ids.get(instance_id, "")

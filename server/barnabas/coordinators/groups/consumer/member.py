@@ -46,7 +46,7 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
 
     @property
     def stale_epoch_error(self) -> ErrorCode:
-        """The error code for who names another epoch; members of the classic protocol have generations."""
+        """The error code for a request with another epoch; members of the classic protocol have generations."""
         return ErrorCode.STALE_MEMBER_EPOCH if self.classic is None else ErrorCode.ILLEGAL_GENERATION
 
     def after_heartbeat(

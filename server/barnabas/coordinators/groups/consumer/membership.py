@@ -1,7 +1,19 @@
-"""Joining, staying in and leaving a consumer group by ConsumerGroupHeartbeat. Pure.
+"""Joining, staying in and leaving a consumer group by ConsumerGroupHeartbeat (KIP-848). Pure.
 
-The rule: every heartbeat takes the same way. The member as it says it is; the group's epoch, one higher if the
-subscription or the topics have changed; the target, if it is behind the epoch; one step of this member towards it.
+A classic group stops for each rebalance: all members join again, one of them assigns, and all wait for the result. Here the
+coordinator assigns, and each member moves to its new partitions by its own heartbeats while the others keep consuming.
+Three epochs order that:
+
+- the group's epoch rises when a subscription, the matches of an expression, or the partitions of a topic change;
+- the target's epoch is the group's epoch for which the partitions of every member were computed last;
+- a member's epoch is the target's epoch that the member has reached; requests and commits in another one are refused.
+
+A member first revokes the partitions that are not in its target, and reports that it has done so. Then it takes over the
+target's epoch, and gets each new partition as soon as the former owner has revoked it (`reconciliation`).
+
+The rule: every heartbeat takes the same steps. The member takes over what the request says; the group's epoch rises if
+that changes the subscriptions, or the topics have changed; the target is computed if it is behind the epoch; the member
+takes one step towards it. All of this is records, and the state changes when they are replayed.
 """
 
 from __future__ import annotations
@@ -44,22 +56,22 @@ EPOCH_OF_NEW: Final = 1
 """A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
 
 SMALL_GROUP_MAX: Final = 200
-"""Groups of more members and partitions together are assigned when nobody has come or gone for a while, or after
-`LARGE_INTERVAL_MS`: where there are a thousand partitions, it takes milliseconds for ten members, too."""
+"""Groups of more members and partitions together are assigned when no member has joined or left for a while, or after
+`LARGE_INTERVAL_MS`: with a thousand partitions an assignment takes milliseconds, even for ten members."""
 
 LARGE_INTERVAL_MS: Final = 1_000
 REST_SIZE_PER_MS: Final = 10
 """Members and partitions for each ms of that while: 200 ms for 1,000 members and as many partitions. A broker that is busy
-with those who come, and a slow disk, are no rest."""
+with joining members, and a slow disk, do not count as such a while."""
 
 
 class Heartbeat:
     """A ConsumerGroupHeartbeat request with what the handler knows beyond its fields.
 
     `new_member_id` is for a member that comes without an id. `may_describe` says whether the requester may describe a
-    topic, for what expressions match; None where nobody is refused. `answered` is the response to the same
-    request before, if it is repeated: it is given again where nothing is new. `unchanged` is the member, from
-    `is_up_to_date` until the event that follows, where it is.
+    topic, for the topics that an expression matches; None without an authorizer. `answered` is the response to the same
+    request before, if it is repeated: the response is the same where nothing has changed. `unchanged` is the member,
+    from `is_up_to_date` until the event that follows, if it is up to date.
     """
 
     __slots__ = (
@@ -217,7 +229,7 @@ def is_up_to_date(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, no
 
 
 def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> ConsumerGroupHeartbeatResponse:
-    """Watch over a member that is up to date, and tell it that nothing is new."""
+    """Set the session timer of a member that is up to date; returns the response without changes."""
     member = beat.unchanged
     assert member is not None
     settings = _settings_of(group, context.image)
@@ -265,10 +277,10 @@ def _reported(request: ConsumerGroupHeartbeatRequest) -> TopicIdPartitions | Non
 def take_over_static(
     group: ConsumerGroup, member_id: str, instance_id: str, context: EventContext, *, by_classic: bool
 ) -> ConsumerMember:
-    """The member that joins with an instance id: a new one, or one that takes over from who had the id.
+    """The member that joins with an instance id: a new one, or one that takes over from the former owner of the id.
 
-    Between members of the consumer protocol the former must have left for a while. One that was fenced comes back with
-    the id it had. Raises UNRELEASED_INSTANCE_ID.
+    Between members of the consumer protocol the former must have left for a while. A fenced member comes back with the
+    id it had. Raises UNRELEASED_INSTANCE_ID.
     """
     owner_id = group.static_ids.get(instance_id)
     if owner_id is None or owner_id == member_id:
@@ -462,7 +474,7 @@ def watch_revocation(group: ConsumerGroup, member: ConsumerMember, context: Even
 
 
 def forget_timers(group: ConsumerGroup, member_id: str, context: EventContext) -> None:
-    """Nobody waits for this member any more."""
+    """Cancel the timers of a member."""
     for name in ("session", "revocation"):
         context.out.timers[name, group.id, member_id] = None
     expect_nothing(group, member_id, context)

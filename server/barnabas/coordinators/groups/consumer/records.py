@@ -188,7 +188,7 @@ def regex_record(group_id: str, regex: str, resolved: Resolved) -> Record:
 
 
 def regex_tombstone(group_id: str, regex: str) -> Record:
-    """Nobody uses an expression any more."""
+    """The tombstone of an expression that no member uses any more."""
     return _regex_key(group_id, regex), None
 
 

@@ -1,9 +1,9 @@
-"""A share group: what is known of it, and of the state of the partitions that it reads. Pure.
+"""A share group: its members, their target, and for which partitions the share coordinator has a state. Pure.
 
-    Empty (nobody is in it) -> Stable
+    Empty (no members) -> Stable
 
-The rule: the state here changes only when a record is replayed. What is decided meanwhile is records and nothing else.
-A share group stays until it is deleted, whether or not anybody is in it.
+The rule: the state here changes only when a record is replayed. An event decides on records and changes nothing else.
+A share group stays until it is deleted, with or without members.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
     # --- offsets: a share group has none --------------------------------------------------------------------
 
     def check_commit(self, committer: Committer, context: EventContext) -> NoReturn:
-        """Nobody commits offsets here. Raises GROUP_ID_NOT_FOUND."""
+        """Share groups take no commits. Raises GROUP_ID_NOT_FOUND."""
         del committer, context
         self.check_offset_deletion()
 

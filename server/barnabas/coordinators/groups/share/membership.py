@@ -1,8 +1,8 @@
 """Joining, staying in and leaving a share group by ShareGroupHeartbeat. Pure.
 
-The rule: every heartbeat takes the same way. The member as it says it is; the group's epoch, one higher if the
-subscription, the topics or the partitions with a state have changed; the target, if it is behind the epoch and the last
-one is old enough; the member at its target, at once, since nobody must give up anything.
+The rule: every heartbeat takes the same steps. The member takes over what the request says; the group's epoch rises if the
+subscription, the topics or the partitions with a state have changed; the target is computed again, if it is behind the
+epoch and the last one is old enough; the member goes to its target in one step, since members share and revoke nothing.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Response to a member, and the states that must be begun before there is more to tell."""
+    """Response to a member, and the states that must be begun before its assignment can grow."""
 
     response: ShareGroupHeartbeatResponse
     beginning: Beginning | None = None

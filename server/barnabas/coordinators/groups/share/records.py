@@ -21,7 +21,7 @@ Target = target_member.ShareGroupTargetAssignmentMemberValue
 Known = known_topics.ShareGroupStatePartitionMetadataValue
 
 STABLE = 0
-"""The only state of a member: nobody must give up anything, since members share."""
+"""The only state of a member: none has partitions to revoke, since members share."""
 
 
 def epoch_record(group_id: str, epoch: int, topics_hash: int) -> Record:

@@ -1,4 +1,4 @@
-"""For which partitions the share coordinator has a state, as the group coordinator keeps count of it. Pure."""
+"""The partitions of a share group that have a state at the share coordinator, as its group counts them. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Partitions = frozenset[int]
 
 @dataclass(frozen=True, slots=True)
 class TopicStates:
-    """Partitions by topic id whose state is being made, is there, or is being deleted (by topic); and the topics' names."""
+    """Partitions by topic id that are being initialized, or have a state; topics with a state being deleted; names."""
 
     initializing: Mapping[bytes, Partitions] = field(default_factory=dict)
     initialized: Mapping[bytes, Partitions] = field(default_factory=dict)

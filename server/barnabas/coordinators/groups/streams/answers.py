@@ -1,4 +1,4 @@
-"""Parts of the response to a StreamsGroupHeartbeat: tasks, faults of the group, and who answers queries. Pure.
+"""Parts of the response to a StreamsGroupHeartbeat: tasks, faults of the group, endpoints for queries. Pure.
 
 The rule: nothing is decided here.
 """
@@ -61,7 +61,7 @@ def to_tell_endpoints(
     request: StreamsGroupHeartbeatRequest,
     response: StreamsGroupHeartbeatResponse,
 ) -> tuple[StreamsMember, ...]:
-    """Return who answers queries, to be told to those who do not know the newest yet."""
+    """Return the endpoints for queries, for a member that does not have the newest yet."""
     response.endpoint_information_epoch = group.endpoints_epoch
     if group.endpoints_epoch == request.endpoint_information_epoch:
         return ()

@@ -83,7 +83,7 @@ class Heartbeat:
 class Answer:
     """The response, and the topics that the broker is to make for the application.
 
-    `add_endpoints` completes the response: they may be very many, so whoever sends it goes through them in slices.
+    `add_endpoints` completes the response: endpoints may be very many, so the sender adds them in slices.
     """
 
     response: StreamsGroupHeartbeatResponse
@@ -147,9 +147,9 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> An
 def _joining(
     group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: EventContext
 ) -> StreamsMember:
-    """The member that joins: one that is known, one that takes over from who had its instance id, or a new one.
+    """The member that joins: a present one, one that takes over from the former owner of its instance id, or a new one.
 
-    The former must have left for a while: nobody can tell otherwise whether it has stopped.
+    The former must have left for a while: otherwise it may still run.
     """
     present = group.members.get(request.member_id)
     former_id = group.static_ids.get(request.instance_id) if request.instance_id is not None else None
@@ -361,7 +361,7 @@ def overdue(group: StreamsGroup, timer: str, member_id: str, context: EventConte
 
 
 def _assign_after_delay(group: StreamsGroup, context: EventContext) -> None:
-    """The tasks go to who has come. Where the topology has not been looked at yet, the next heartbeat does it."""
+    """Assign the tasks to the present members. Where the topology is not checked yet, the next heartbeat checks it."""
     group.waits_for_members = False
     if group.members and group.configured is not None and group.epoch > group.assignment_epoch:
         standby_replicas = int(group.settings_used.get("num.standby.replicas", "0"))

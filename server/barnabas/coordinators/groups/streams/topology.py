@@ -1,7 +1,7 @@
 """Fitting a topology to the topics that exist: how many tasks, which internal topics, what is in the way. Pure.
 
 The rule: a topology is ready when all that it reads and writes exists, with numbers of partitions that fit. What the
-broker can make itself it is told to make; what it cannot is a status that the application sees.
+broker can create is created; what it cannot create is a status that the application sees.
 """
 
 from __future__ import annotations
