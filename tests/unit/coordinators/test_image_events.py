@@ -108,20 +108,6 @@ async def test_an_internal_topic_that_is_deleted_is_forgotten_before_and_after_i
     assert told[1:-1] == [(state, "leadership")]
 
 
-async def test_a_topic_that_is_made_anew_unloads_nobody():
-    world = World()
-    assert await world.changed(created(OFFSETS), created(TRANSACTIONS), created(SHARES)) == [
-        ("groups", "leadership"), ("transactions", "leadership"), ("share state", "leadership"),
-    ]  # fmt: skip
-
-
-async def test_share_groups_that_nobody_uses_are_not_made_for_news_of_their_topic():
-    world = World(SHARES, uses_shares=False)
-    assert await world.changed(PartitionChanged(SHARES, 0, ONE._replace(leader_epoch=1))) == []
-    assert await world.changed(TopicDeleted(SHARES)) == []
-    assert world.events._shares.if_made is None
-
-
 @pytest.mark.parametrize("share_topic", [True, False])
 async def test_deleted_topics_are_forgotten_by_name_by_id_and_as_of_when_they_were_deleted(share_topic):
     world = World(*([SHARES] if share_topic else []), uses_shares=False)
@@ -135,14 +121,3 @@ async def test_deleted_topics_are_forgotten_by_name_by_id_and_as_of_when_they_we
         both = await world.changed(created("v"), TopicDeleted("u"), created("u", b"2"))
         assert both[0] == ("groups", "forget", frozenset({"u"}), frozenset({ids["u"]}), 8_000)
         assert await world.changed(created("w")) == [], "nothing was deleted"
-
-
-async def test_what_was_deleted_before_it_runs_is_forgotten_in_order():
-    world = World()
-    for name in ("t", "u"):
-        world.now_ms += 1_000
-        assert await world.changed(TopicDeleted(name)) == []
-    async with world.running():
-        assert [(names, ms) for *_, names, _, ms in world.told] == [
-            (frozenset({"t"}), 8_000), (frozenset({"u"}), 9_000),
-        ]  # fmt: skip

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinators.groups.classic import ClassicGroup
 from barnabas.coordinators.groups.expiry import expiring
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.member import State
-from barnabas.coordinators.groups.records import group_record
 from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
 from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from tests.support.refusals import code_of
 
@@ -146,27 +143,6 @@ def test_a_group_is_stable_since_its_leader_has_assigned_and_that_is_written():
         State.STABLE,
         200,
         {"a": b"1"},
-    )
-
-
-def test_a_group_without_members_reads_nothing_whatever_its_protocol_is():
-    h = stable("a")
-    h.leave("a")
-    for protocol_type in ("consumer", "connect"):
-        h.group.protocol_type = protocol_type
-        assert h.group.subscribed_topics() == set()
-
-
-def test_members_of_a_group_without_a_protocol_are_read_as_knowing_none():
-    member = GroupMetadataValue.MemberMetadata(member_id="a", session_timeout=9, subscription=b"said")
-    value = GroupMetadataValue(protocol_type="consumer", generation=5, protocol=None, members=[member])
-    group = ClassicGroup.restored("g", NO_DELAY, value)
-    assert group.members["a"].protocol_names == ("",)
-    assert group.subscribed_topics() is None
-    assert group.record() == group_record(
-        "g",
-        group.metadata_of(group.state_since_ms, [group.members["a"].record("", b"")]),
-        NO_DELAY.record_versions,
     )
 
 

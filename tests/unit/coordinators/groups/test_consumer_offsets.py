@@ -86,29 +86,6 @@ def test_a_static_member_that_has_come_back_commits_for_all_that_it_kept_in_any_
     check_commit(coordinator, "b", epoch - 1, *kept)
 
 
-def test_anybody_may_commit_while_nobody_is_in() -> None:
-    coordinator = with_topic()
-    (a,) = joined(coordinator, "a")
-    a.leave()
-    check_commit(coordinator, "", -1, 0)
-    assert code_of(check_commit, coordinator, "a", 1, 0) == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_group_that_is_not_there_is_told_by_version() -> None:
-    coordinator = with_topic()
-    assert code_of(check_commit, coordinator, "a", 1) == ErrorCode.GROUP_ID_NOT_FOUND
-    assert code_of(check_commit, coordinator, "a", 1, version=8) == ErrorCode.ILLEGAL_GENERATION
-
-
-def test_who_fetches_offsets_as_a_member_must_be_one() -> None:
-    coordinator = with_topic()
-    joined(coordinator, "a")
-    coordinator.shard.check_fetch("g", "a", 2)
-    coordinator.shard.check_fetch("g", None, -1)
-    assert code_of(coordinator.shard.check_fetch, "g", "a", 3) == ErrorCode.STALE_MEMBER_EPOCH
-    assert code_of(coordinator.shard.check_fetch, "g", "b", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-
-
 def test_offsets_of_subscribed_topics_are_kept_and_the_rest_goes_with_the_group() -> None:
     coordinator = with_topic()
     (a,) = joined(coordinator, "a")
@@ -127,18 +104,3 @@ def test_offsets_of_subscribed_topics_are_kept_and_the_rest_goes_with_the_group(
     expire()
     assert coordinator.shard.groups == coordinator.shard.offsets == {}
     assert coordinator.reloaded().groups == {}
-
-
-def test_a_group_with_members_is_not_deleted() -> None:
-    coordinator = with_topic()
-    (a,) = joined(coordinator, "a", regex="x.*")
-
-    def delete() -> None:
-        coordinator.write(lambda shard, out: shard.delete_group("g", out))
-
-    assert code_of(delete) == ErrorCode.NON_EMPTY_GROUP
-    a.leave()
-    delete()
-    assert coordinator.shard.groups == {}
-    last = dict(coordinator.journal)
-    assert all(value is None for value in last.values())

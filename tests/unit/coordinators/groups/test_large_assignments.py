@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinators.groups.consumer import target
 from barnabas.coordinators.groups.consumer.membership import EPOCH_OF_NEW
 from barnabas.coordinators.groups.consumer.target import TargetNeeded
 from barnabas.coordinators.groups.share import membership as share
@@ -167,26 +166,6 @@ def needed(kind: str, members: int, partitions: int, replicas: int = 0) -> Any:
         return share.TargetNeeded("g", 1, everybody, {}, known, nothing)
     shapes = {name: Shape(count, True, frozenset()) for name, count in counts.items()}
     return streams.TargetNeeded("g", 1, everybody, nothing, shapes, replicas)
-
-
-LIMITS = {
-    "consumer": target.COMPUTED_ASIDE_FROM,
-    "share": share.COMPUTED_ASIDE_FROM,
-    "streams": streams.COMPUTED_ASIDE_FROM,
-}
-
-
-@pytest.mark.parametrize("kind", LIMITS)
-def test_members_and_partitions_together_make_an_assignment_large(kind: str) -> None:
-    limit = LIMITS[kind]
-    for members in (1, limit // 2):
-        assert needed(kind, members, limit - members).is_large
-        assert not needed(kind, members, limit - members - 1).is_large
-
-
-@pytest.mark.parametrize(("replicas", "is_large"), [(0, False), (1, False), (2, True)])
-def test_each_copy_of_a_task_counts(replicas: int, is_large: bool) -> None:
-    assert needed("streams", 1, LIMITS["streams"] // 3, replicas).is_large is is_large
 
 
 def test_a_large_share_group_is_assigned_aside_one_assignment_at_a_time(

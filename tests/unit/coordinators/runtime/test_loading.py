@@ -175,27 +175,6 @@ async def test_what_cannot_be_read_is_tried_again(
         assert await code_of(runtime) == code
 
 
-async def test_before_it_runs_all_is_read_at_once() -> None:
-    runtime = runtime_of(journal_of(LARGE))
-    assert (await runtime.read("id", lambda machine: machine)).loaded_with == LARGE
-
-
-async def test_a_topic_that_cannot_be_made_is_no_coordinator_yet() -> None:
-    journal = journal_of(0)
-    makes = journal.ensure
-
-    async def refuse() -> int:
-        raise RequestError(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers")
-
-    journal.ensure = refuse  # type: ignore[method-assign]
-    async with running(journal) as runtime:
-        with pytest.raises(RequestError) as caught:
-            await runtime.partition_of("id")
-        assert caught.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        journal.ensure = makes  # type: ignore[method-assign]
-        assert await runtime.partition_of("id") == 0
-
-
 async def test_what_shards_need_is_prepared_once() -> None:
     prepared: list[float] = []
 

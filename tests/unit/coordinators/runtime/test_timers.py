@@ -57,30 +57,6 @@ def world() -> World:
     return World()
 
 
-def test_a_timer_is_due_once_at_its_time(world):
-    world.set("a", 20)
-    assert world.times(100) == [(20, "a")]
-
-
-def test_timers_are_due_in_the_order_of_their_times(world):
-    for key, after_ms in (("b", 20), ("a", 10), ("c", 30)):
-        world.set(key, after_ms)
-    world.steady_ms += 50
-    assert world.due() == ["a", "b", "c"]
-
-
-def test_a_timer_moved_earlier_is_due_at_the_new_time_and_not_again_at_the_old_one(world):
-    world.set("a", 50)
-    world.set("a", 20)
-    assert world.times(100) == [(20, "a")]
-
-
-def test_a_timer_put_off_is_due_at_the_new_time_only(world):
-    world.set("a", 20)
-    world.set("a", 50)
-    assert world.times(100) == [(50, "a")]
-
-
 @pytest.mark.parametrize("steps", [(20, 50, 30), (50, 20, 40), (50, 20, 20), (30, 60, 10), (50, 40, 60, 30)])
 def test_a_timer_is_due_when_it_was_last_set_to(world, steps):
     for after_ms in steps:
@@ -120,16 +96,6 @@ def test_a_timer_set_while_others_are_due_comes_next_time_even_if_its_time_has_c
     assert world.due() == []
 
 
-def test_what_is_left_of_the_timers_that_are_due_is_due_again(world):
-    world.set("a", 0)
-    world.set("b", 0)
-    going = world.timers.due()
-    next(going)
-    world.set("c", -1)
-    going.close()
-    assert world.due() == ["c", "b"]
-
-
 @pytest.mark.parametrize("set_by_ms", [-3_600_000, 3_600_000])
 def test_who_sets_the_wall_clock_neither_ends_nor_prolongs_what_is_waited_for(world, set_by_ms):
     world.set("a", 20)
@@ -145,15 +111,6 @@ def test_the_timers_of_some_kinds_are_put_off_together(world):
     assert sorted(world.times(100), key=str) == [
         (20, "session"), (20, ("join", "g")), (35, ("session", "g", "a")), (35, ("session", "g", "b")),
     ]  # fmt: skip
-
-
-def test_is_due_says_when_the_first_may_be(world):
-    assert not world.timers.is_due()
-    world.set("a", 20)
-    world.steady_ms += 19
-    assert not world.timers.is_due()
-    world.steady_ms += 1
-    assert world.timers.is_due()
 
 
 def test_few_timers_are_set_at_once_and_very_many_are_left_to_the_caller(world):

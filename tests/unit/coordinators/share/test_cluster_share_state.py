@@ -187,20 +187,6 @@ async def test_only_a_summary_that_says_nothing_is_that_of_no_state(says, is_the
         assert (summary.leader_epoch, summary.complete_count) == (2, 9)
 
 
-async def test_a_state_is_read_in_the_leader_epoch_of_who_asks_and_the_state_epoch_of_the_answer() -> None:
-    batch = SimpleNamespace(first_offset=40, last_offset=42, delivery_state=2, delivery_count=3)
-    read = await told({"state_epoch": 5, "start_offset": 40, "state_batches": [batch]}).read_state(KEY, 8)
-    assert (read.state_epoch, read.leader_epoch, read.start_offset) == (5, 8, 40)
-    assert read.batches == (StateBatch(40, 42, 2, 3),)
-
-
-@pytest.mark.parametrize("count", [0, 2])
-async def test_an_answer_of_another_size_than_was_asked_is_not_believed(count) -> None:
-    with pytest.raises(RequestError) as caught:
-        await told(*[{}] * count).delete(KEY)
-    assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 @pytest.mark.parametrize(
     ("failure", "code"),
     [

@@ -66,12 +66,6 @@ def test_no_record_more_than_wanted_is_acquired_in_strict_mode() -> None:
     assert shared.acquire(acquire_request(records=5, strict=True), [(3, 9)], 0) == [(5, 9, 1)]
 
 
-def test_portions_begin_where_batches_begin() -> None:
-    shared = partition()
-    batches = [(0, 3), (4, 7), (8, 11), (12, 15)]
-    assert shared.acquire(acquire_request(batch_size=6), batches, 0) == [(0, 7, 1), (8, 15, 1)]
-
-
 def test_no_more_than_the_window_is_in_flight() -> None:
     shared = partition(records_in_flight_max=10)
     assert shared.acquire(acquire_request(), [(0, 9), (10, 19)], 0) == [(0, 9, 1)]
@@ -199,15 +193,6 @@ def test_wrong_offsets_are_refused() -> None:
     assert code_of(shared, ack(2, 4, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
 
 
-def test_what_is_before_the_start_offset_is_not_looked_at() -> None:
-    shared = partition()
-    shared.acquire(acquire_request(), [(0, 9)], 0)
-    shared.log_starts_at(5)
-    assert decide(shared, ack(0, 3, ACCEPT)) == ()
-    assert decide(shared, ack(0, 6, ACCEPT)) == ((5, 6, ACKNOWLEDGED, 1),)
-    assert shared.start_offset == 7
-
-
 def ended_by_release(shared: SharePartition) -> Written:
     written = shared.release("a")
     assert shared.release("a").batches == (), "is being written"
@@ -281,14 +266,6 @@ def test_records_that_fail_again_and_again_come_in_ever_smaller_portions() -> No
     ]  # fmt: skip
 
 
-def test_other_records_are_not_mixed_with_those_that_fail() -> None:
-    shared = partition(deliveries_max=5)
-    for _ in range(3):
-        shared.acquire(acquire_request(), [(0, 9)], 0)
-        decide(shared, ack(0, 9, RELEASE))
-    assert shared.acquire(acquire_request(), [(0, 9), (10, 19)], 0) == [(0, 4, 4)]
-
-
 # --- locks --------------------------------------------------------------------------------------------------
 
 
@@ -348,12 +325,6 @@ def test_what_was_written_is_restored_and_the_rest_is_delivered_anew() -> None:
         (20, 24, 3),
         (25, 29, 1),
     ]
-
-
-def test_the_log_may_have_moved_on() -> None:
-    shared = partition(0, StateBatch(0, 4, AVAILABLE, 1))
-    shared.log_starts_at(10)
-    assert (shared.start_offset, shared.next_offset, shared.end) == (10, 10, 10)
 
 
 # --- checking -----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.share.membership import Heartbeat
 from barnabas.coordinators.share.groups import ShareGroups
-from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision
+from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -119,16 +119,6 @@ async def test_a_group_that_is_to_begin_elsewhere_does_in_an_epoch_of_its_own_an
     assert world.changed == ["g"], "whoever leads a partition must read its state again"
 
 
-async def test_each_partition_that_cannot_begin_elsewhere_has_its_error(world):
-    world.broken = {(U, 0)}
-    results = await world.groups.alter_offsets("g", {(T, 0): 77, (U, 0): 5})
-    assert results[T, 0] is None
-    assert results[U, 0].code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.topic_states.initializing == {}
-    assert U not in world.topic_states.initialized
-    assert world.changed == ["g"]
-
-
 async def test_the_state_of_a_topic_is_forgotten_and_others_are_told(world):
     assert await world.groups.delete_offsets("g", [T, U]) == {T: None}
     assert world.states == {}
@@ -194,28 +184,6 @@ class SizeOf:
         return self.of_member if (group_id, member_id) == ("g", "m") else 0
 
 
-@pytest.mark.parametrize("more", [0, 1])
-async def test_a_heartbeat_is_large_by_what_it_names_and_what_its_member_goes_through(more):
-    world = World()
-    world.size_of = SizeOf(0, EVENT_SIZE_MAX - 10)
-    request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["t"])
-    await world.groups.heartbeat(Heartbeat(request, "client", "/host"), 10 + more)
-    assert world.sizes == [bool(more), False, False], "and then what follows from it, by the states there are"
-
-
-@pytest.mark.parametrize(
-    ("epoch", "topics", "says_more"),
-    [(0, ["t"], True), (2, ["t"], True), (2, None, False), (-1, None, True)],
-)
-async def test_a_heartbeat_says_more_if_its_member_comes_goes_or_wants_something_else(
-    epoch, topics, says_more
-):
-    world = World()
-    await world.beat(0, "t")
-    world.size_of = SizeOf(says_more=says_more)
-    await world.beat(epoch, *(topics or ()))
-
-
 async def test_who_is_behind_in_the_first_epoch_says_no_more_than_others():
     world = World()
     await world.beat(0, "t")
@@ -225,16 +193,6 @@ async def test_who_is_behind_in_the_first_epoch_says_no_more_than_others():
         await world.beat(1)
     assert refused.value.code == ErrorCode.FENCED_MEMBER_EPOCH
     assert world.sizes[count:] == [False]
-
-
-@pytest.mark.parametrize("more", [0, 1])
-@pytest.mark.parametrize("way", ["alter", "delete", "delete group"])
-async def test_a_change_of_states_is_large_by_those_that_there_are_and_those_that_it_names(world, way, more):
-    world.sizes.clear()
-    names = 0 if way == "delete group" else 1
-    world.size_of = SizeOf(EVENT_SIZE_MAX + more - names)
-    await CHANGES[way](world.groups)
-    assert set(world.sizes) == {bool(more)}
 
 
 async def test_offsets_may_be_altered_of_share_groups_without_members_and_of_groups_that_are_not_there(world):

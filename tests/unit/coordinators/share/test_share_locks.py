@@ -139,14 +139,6 @@ async def test_each_lock_ends_at_its_own_time_whoever_came_first(autojump_clock,
     assert locks.partitions.get(OTHER) is other
 
 
-async def test_a_lock_that_ends_before_all_others_is_not_waited_past(autojump_clock, locks):
-    locks.partitions._defaults = ShareSettings(record_lock_ms=100)
-    began = locks.now_ms()
-    await locks.acquire(OTHER)
-    await trio.sleep(5)
-    assert [(group, ms - began) for group, ms in locks.states.times] == [("other", 100), ("g", 1000)]
-
-
 async def test_who_waits_for_records_is_woken_when_a_lock_ends_and_others_are_not(autojump_clock, locks):
     mine, others = await locks.partitions.load(KEY), await locks.partitions.load(OTHER)
     mine.waiting.add(free := trio.Event())
@@ -155,22 +147,6 @@ async def test_who_waits_for_records_is_woken_when_a_lock_ends_and_others_are_no
     assert not free.is_set()
     await trio.sleep(0.2)
     assert (free.is_set(), not_free.is_set()) == (True, False)
-
-
-async def test_who_waits_is_woken_when_the_partition_is_led_by_another_broker(autojump_clock, locks):
-    shared = await locks.partitions.load(KEY)
-    shared.waiting.add(woken := trio.Event())
-    locks.replica.leader_epoch += 1
-    await trio.sleep(2)
-    assert (woken.is_set(), shared.closed, locks.states.written) == (True, True, 0)
-
-
-async def test_what_ends_obeys_the_settings_of_then(autojump_clock, locks):
-    locks.partitions._defaults = ShareSettings(deliveries_max=1)
-    shared = await locks.partitions.load(KEY)
-    shared.records.settings = SETTINGS
-    await trio.sleep(2)
-    assert shared.records.start_offset == 10, "archived after its only delivery"
 
 
 async def test_a_lock_goes_on_when_what_was_decided_cannot_be_written(autojump_clock, locks):
