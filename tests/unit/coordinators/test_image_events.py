@@ -85,7 +85,7 @@ def created(name: str, id_byte: bytes = b"") -> TopicCreated:
     ("topic", "who"),
     [(OFFSETS, "groups"), (TRANSACTIONS, "transactions"), (SHARES, "share state"), ("t", "")],
 )
-async def test_a_leader_that_moves_is_told_to_the_coordinator_of_that_topic_alone(topic, who):
+async def test_moved_leader_reaches_its_topics_coordinator_alone(topic, who):
     world = World(OFFSETS, TRANSACTIONS, SHARES)
     moved = PartitionChanged(topic, 0, ONE._replace(leader_epoch=1))
     assert await world.changed(moved) == ([(who, "leadership")] if who else [])
@@ -95,9 +95,7 @@ async def test_a_leader_that_moves_is_told_to_the_coordinator_of_that_topic_alon
     ("topic", "who"), [(OFFSETS, "groups"), (TRANSACTIONS, "transactions"), (SHARES, "shares")]
 )
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "made again"])
-async def test_an_internal_topic_that_is_deleted_is_forgotten_before_and_after_its_logs_are_gone(
-    topic, who, again
-):
+async def test_deleted_internal_topic_unloads_its_coordinator(topic, who, again):
     world = World(OFFSETS, TRANSACTIONS, SHARES)
     changes = [TopicDeleted(topic), *([created(topic, b"2")] if again else [])]
     told = await world.changed(*changes)
@@ -109,7 +107,7 @@ async def test_an_internal_topic_that_is_deleted_is_forgotten_before_and_after_i
 
 
 @pytest.mark.parametrize("share_topic", [True, False])
-async def test_deleted_topics_are_forgotten_by_name_by_id_and_as_of_when_they_were_deleted(share_topic):
+async def test_deleted_topics_reach_coordinators_by_name_and_id(share_topic):
     world = World(*([SHARES] if share_topic else []), uses_shares=False)
     ids = {name: topic.id for name, topic in world.metadata.image.topics.items()}
     async with world.running():

@@ -1,4 +1,4 @@
-"""Assignors by example: who gets which partitions, for small groups whose right answer can be told by hand."""
+"""Assignors by example: the partitions of each member of small groups, with answers worked out by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def of(topic_id: bytes, *partitions: int) -> frozenset[tuple[bytes, int]]:
 # --- range --------------------------------------------------------------------------------------------------------
 
 
-def test_static_members_come_first_in_the_order_of_their_instances():
+def test_static_members_are_first_in_order_of_instance_ids():
     group = [
         Subscriber("1", frozenset({A})),
         Subscriber("2", frozenset({A}), "late"),
@@ -34,32 +34,32 @@ def test_a_partition_that_two_members_claim_is_kept_by_one():
         Subscriber("x", frozenset({A}), assigned=of(A, 0)),
         Subscriber("y", frozenset({A, B}), assigned=of(A, 0)),
     ]
-    given = assign_uniformly(different, {A: 2, B: 2})
-    assert given["x"] == of(A, 0, 1)
-    assert given["y"] == of(B, 0, 1)
+    assignment = assign_uniformly(different, {A: 2, B: 2})
+    assert assignment["x"] == of(A, 0, 1)
+    assert assignment["y"] == of(B, 0, 1)
 
 
-def test_topics_of_few_readers_are_given_first_and_the_others_make_up_for_them():
+def test_topics_with_few_readers_are_assigned_first():
     group = [
         Subscriber("x", frozenset({A, B})),
         Subscriber("y", frozenset({B})),
         Subscriber("z", frozenset({B, C})),
     ]
-    given = assign_uniformly(group, {A: 2, B: 3, C: 1})
-    assert given["x"] == of(A, 0, 1)
-    assert len(given["y"]) == 2
-    assert given["y"] <= of(B, 0, 1, 2)
-    assert of(C, 0) < given["z"]
+    assignment = assign_uniformly(group, {A: 2, B: 3, C: 1})
+    assert assignment["x"] == of(A, 0, 1)
+    assert len(assignment["y"]) == 2
+    assert assignment["y"] <= of(B, 0, 1, 2)
+    assert of(C, 0) < assignment["z"]
 
 
 # --- share groups ---------------------------------------------------------------------------------------------------
 
 
-def test_nobody_in_a_share_group_changes_a_partition_without_need():
+def test_share_group_moves_no_partition_without_need():
     group = [
         Subscriber("x", frozenset({A}), assigned=of(A, 1)),
         Subscriber("y", frozenset({A}), assigned=of(A, 0)),
         Subscriber("z", frozenset({B}), assigned=of(A, 2)),
     ]
-    given = assign_shared(group, of(A, 0, 1) | of(B, 0))
-    assert given == {"x": of(A, 1), "y": of(A, 0), "z": of(B, 0)}
+    assignment = assign_shared(group, of(A, 0, 1) | of(B, 0))
+    assert assignment == {"x": of(A, 1), "y": of(A, 0), "z": of(B, 0)}

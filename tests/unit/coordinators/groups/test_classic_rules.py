@@ -30,7 +30,7 @@ def test_each_thing_that_a_member_says_anew_counts_by_itself(change):
     before = h.group.members["a"]
     h.join("", "a", now=2_000, **change)
     after = h.group.members["a"]
-    said = {
+    values = {
         "session_timeout_ms": after.session_timeout_ms,
         "rebalance_timeout_ms": after.rebalance_timeout_ms,
         "protocols": protocols(*after.protocol_names),
@@ -40,7 +40,7 @@ def test_each_thing_that_a_member_says_anew_counts_by_itself(change):
         "rebalance_timeout_ms": before.rebalance_timeout_ms,
         "protocols": protocols("range"),
     }
-    assert said == was | change
+    assert values == was | change
     assert (after.id, after.client_id, after.client_host, after.joined_in) == (
         "a",
         "c",
@@ -48,8 +48,8 @@ def test_each_thing_that_a_member_says_anew_counts_by_itself(change):
         before.joined_in,
     )
     h.join("", "b", now=3_000)
-    assert h.timers[session("a")] == 3_000 + said["session_timeout_ms"]
-    assert h.timers["sync", "g"] == 3_000 + max(said["rebalance_timeout_ms"], REBALANCE_MS)
+    assert h.timers[session("a")] == 3_000 + values["session_timeout_ms"]
+    assert h.timers["sync", "g"] == 3_000 + max(values["rebalance_timeout_ms"], REBALANCE_MS)
 
 
 # --- small things ---------------------------------------------------------------------------------------------------
@@ -82,17 +82,17 @@ class Watched(Harness):
         lambda h: h.expire("sync", "g", now=40_000),
     ],
 )
-def test_an_event_that_changes_a_group_says_so_since_its_records_come_later(event):
+def test_event_that_changes_a_group_is_marked_ahead(event):
     """If it fails halfway only the log says what is true."""
     h = Watched()
     h.stable_pair()
-    h.join("given", known=True)
+    h.join("given", id_required=True)
     h.ahead.clear()
     event(h)
     assert h.ahead == [True]
 
 
-def test_an_event_that_merely_hears_of_a_member_is_no_reason_to_read_the_group_again():
+def test_sign_of_life_is_not_marked_ahead():
     h = stable("a", "b")
     out = Decision()
     h.group.heartbeat("a", None, h.group.generation, 0, out)

@@ -1,4 +1,4 @@
-"""A classic group over time: which timer is set to what, who is heard of, and what comes back after a restart."""
+"""A classic group over time: timers, signs of life, and the group after a restart."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stable(*ids: str) -> Harness:
 # --- timers -------------------------------------------------------------------------------------------------------
 
 
-def test_a_rebalance_waits_as_long_as_the_member_that_allows_most():
+def test_rebalance_waits_for_the_longest_timeout():
     h = Harness()
     h.join("a", rebalance_timeout_ms=20_000)
     h.join("b", rebalance_timeout_ms=50_000)
@@ -55,7 +55,7 @@ def test_a_rebalance_waits_as_long_as_the_member_that_allows_most():
     assert h.timers["join", "g"] == 5 + 20_000, "it is not asked how long b would have waited"
 
 
-def test_a_static_member_that_does_not_join_again_in_time_stays_until_its_session_is_over():
+def test_late_static_member_stays_until_its_session_ends():
     h = Harness()
     h.join("s-1", group_instance_id="s")
     h.join("a", now=1)
@@ -67,7 +67,7 @@ def test_a_static_member_that_does_not_join_again_in_time_stays_until_its_sessio
     assert set(h.group.members) == {"a"}
 
 
-def test_while_none_of_the_static_members_has_come_back_a_rebalance_waits_on():
+def test_rebalance_without_any_static_member_waits_on():
     h = Harness()
     h.join("s-1", group_instance_id="s")
     h.sync("s-1", 1, **{"s-1": b"mine"})
@@ -80,7 +80,7 @@ def test_while_none_of_the_static_members_has_come_back_a_rebalance_waits_on():
 # --- who leads, and what is chosen --------------------------------------------------------------------------------
 
 
-def test_of_the_protocols_that_all_know_the_one_is_taken_that_most_prefer():
+def test_protocol_with_most_votes_is_chosen():
     h = Harness()
     h.join("a", protocols=protocols("range", "sticky", "mine"))
     h.join("b", protocols=protocols("sticky", "range"))
@@ -91,7 +91,7 @@ def test_of_the_protocols_that_all_know_the_one_is_taken_that_most_prefer():
     assert code_of(h.join, "d", protocols=protocols("mine")) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_request_that_is_sent_again_supersedes_the_one_that_waits():
+def test_repeated_request_supersedes_the_waiting_one():
     h = stable("a", "b")
     first = h.join("", "a", now=2_000, protocols=protocols("range", metadata=b"x"))
     second = h.join("", "a", now=2_001, protocols=protocols("range", metadata=b"x"))
@@ -106,7 +106,7 @@ def test_a_request_that_is_sent_again_supersedes_the_one_that_waits():
     assert h.answers[fourth].assignment == b"2"
 
 
-def test_assignments_for_strangers_and_by_others_than_the_leader_are_not_taken():
+def test_assignments_come_from_the_leader_for_members_only():
     h = Harness()
     h.join("a")
     h.join("b")
@@ -122,14 +122,14 @@ def test_assignments_for_strangers_and_by_others_than_the_leader_are_not_taken()
 # --- rooms --------------------------------------------------------------------------------------------------------
 
 
-def test_an_id_that_comes_back_to_a_full_group_is_waited_for_no_longer():
+def test_pending_id_that_finds_a_full_group_is_dropped():
     h = Harness(GroupSettings(initial_rebalance_delay_ms=0, size_max=2))
     h.stable_pair()
-    h.join("c", known=True, now=2_000)
+    h.join("c", id_required=True, now=2_000)
     assert h.group.pending == set(), "there was no room for it"
     h.leave("b")
     h.join("", "a", now=2_000)
-    h.join("c", known=True, now=3_000)
+    h.join("c", id_required=True, now=3_000)
     assert h.group.pending == {"c"}
     h.join("d", now=3_000)
     h.join("", "a", now=3_000)
@@ -142,7 +142,7 @@ def test_an_id_that_comes_back_to_a_full_group_is_waited_for_no_longer():
 # --- after a restart ----------------------------------------------------------------------------------------------
 
 
-def test_a_group_that_is_read_again_is_what_it_was_and_everybody_has_a_whole_session():
+def test_restored_group_is_equal_with_whole_sessions():
     member = GroupMetadataValue.MemberMetadata(
         member_id="a", group_instance_id="s", client_id="c", client_host="/h", rebalance_timeout=11,
         session_timeout=12, subscription=b"said", assignment=b"given",
@@ -168,7 +168,7 @@ def test_a_group_that_is_read_again_is_what_it_was_and_everybody_has_a_whole_ses
     assert (written.members[0], written.generation, written.current_state_timestamp) == (member, 5, 77)
 
 
-def test_a_group_that_is_larger_than_allowed_by_now_must_join_again():
+def test_restored_group_above_the_size_limit_rebalances():
     members = [GroupMetadataValue.MemberMetadata(member_id=name, session_timeout=9) for name in "abc"]
     value = GroupMetadataValue(protocol_type="consumer", generation=5, protocol="range", members=members)
     for size_max, state in ((3, State.STABLE), (2, State.PREPARING_REBALANCE)):

@@ -41,7 +41,7 @@ def test_a_first_member_gets_everything_at_once() -> None:
     assert coordinator.state() == "Stable"
 
 
-def test_a_group_that_is_subscribed_to_nothing_stays_in_the_epoch_of_a_new_one() -> None:
+def test_group_without_subscriptions_stays_in_its_first_epoch() -> None:
     coordinator = with_topic()
     nothing = {**JOINING, "subscribed_topic_names": []}
     assert coordinator.heartbeat("a", 0, **nothing).member_epoch == EPOCH_OF_NEW
@@ -147,7 +147,7 @@ def test_a_group_is_assigned_once_in_its_interval() -> None:
 
 
 @pytest.mark.parametrize("ids", [2, SMALL_GROUP_MAX + 3])
-def test_a_clock_that_is_set_back_keeps_no_group_from_its_assignment(ids: int) -> None:
+def test_clock_set_back_delays_no_assignment(ids: int) -> None:
     coordinator = with_topic(ids, consumer_assignment_interval_ms=1_000)
     coordinator.now_ms = 1_000_000_000
     clients = [Client(coordinator, f"m{number}") for number in range(ids)]
@@ -221,7 +221,7 @@ def test_a_topic_made_again_is_another_topic() -> None:
     assert a.owned != before
 
 
-def test_regular_expressions_are_matched_whole_and_again_when_topics_come() -> None:
+def test_expressions_match_whole_names_and_new_topics() -> None:
     coordinator = with_topic(1)
     (a,) = joined(coordinator, "a", topics=(), regex="t|log-.*")
     coordinator.create("log-1", 1)
@@ -327,7 +327,7 @@ def test_a_full_group_takes_nobody_else() -> None:
 # --- static members -----------------------------------------------------------------------------------------
 
 
-def test_a_static_member_comes_back_to_what_it_had_without_a_new_epoch() -> None:
+def test_returning_static_member_keeps_partitions_and_epoch() -> None:
     coordinator = with_topic()
     a = Client(coordinator, "a", instance_id="i")
     b = Client(coordinator, "b")
@@ -354,7 +354,7 @@ def test_an_instance_id_in_use_is_not_given_away() -> None:
     assert coordinator.heartbeat("a", 0, **joining).member_epoch == 2
 
 
-def test_a_member_that_takes_an_instance_id_over_has_what_belongs_to_that() -> None:
+def test_instance_id_takes_its_partitions_along() -> None:
     coordinator = with_topic()
     a = Client(coordinator, "a", instance_id="i")
     b = Client(coordinator, "b")
@@ -417,7 +417,7 @@ def test_a_group_can_have_timeouts_of_its_own() -> None:
     assert coordinator.state() == "Empty"
 
 
-def test_after_a_restart_everybody_has_a_whole_timeout_and_goes_on() -> None:
+def test_restart_gives_whole_timeouts_and_resumes() -> None:
     coordinator = with_topic()
     a, b = joined(coordinator, "a", "b")
     coordinator.advance(44_000)
@@ -441,7 +441,7 @@ def test_who_had_to_give_up_slots_before_a_restart_still_has_to() -> None:
 # --- records ------------------------------------------------------------------------------------------------
 
 
-def test_slots_written_without_epochs_count_as_assigned_in_the_members_epoch() -> None:
+def test_partitions_without_epochs_have_the_members_epoch() -> None:
     coordinator = with_topic()
     joined(coordinator, "a")
     member = coordinator.group().members["a"]

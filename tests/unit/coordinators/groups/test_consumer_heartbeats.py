@@ -15,7 +15,7 @@ def timer(name: str, member_id: str) -> tuple[str, str, str]:
 # --- what is answered ---------------------------------------------------------------------------------------------
 
 
-def test_a_heartbeat_that_is_repeated_is_answered_as_before_until_something_changes():
+def test_repeated_heartbeat_has_the_same_answer_until_a_change():
     coordinator = with_topic()
     (a,) = joined(coordinator, "a")
     first = coordinator.heartbeat("a", a.epoch)
@@ -31,7 +31,7 @@ def test_a_heartbeat_that_is_repeated_is_answered_as_before_until_something_chan
 # --- timers -------------------------------------------------------------------------------------------------------
 
 
-def test_who_must_give_up_has_its_rebalance_timeout_and_no_timer_once_it_has():
+def test_revocation_timer_lasts_until_partitions_are_revoked():
     coordinator = with_topic()
     (a,) = joined(coordinator, "a")
     Client(coordinator, "b").join()
@@ -52,7 +52,7 @@ def test_who_must_give_up_has_its_rebalance_timeout_and_no_timer_once_it_has():
 # --- static members -----------------------------------------------------------------------------------------------
 
 
-def test_a_static_member_that_leaves_for_a_while_has_given_up_what_it_must():
+def test_static_member_away_has_revoked_its_partitions():
     coordinator = with_topic()
     a = Client(coordinator, "a", instance_id="i")
     b = Client(coordinator, "b")
@@ -69,7 +69,7 @@ def test_a_static_member_that_leaves_for_a_while_has_given_up_what_it_must():
     assert len(b.told) == 2
 
 
-def test_who_takes_over_an_instance_is_the_only_one_that_has_it_also_after_a_restart():
+def test_instance_id_has_one_owner_after_a_restart():
     coordinator = with_topic()
     a = Client(coordinator, "a", instance_id="i")
     a.join()

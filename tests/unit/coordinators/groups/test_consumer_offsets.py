@@ -1,4 +1,4 @@
-"""Offsets of a consumer group (KIP-848): who may commit and fetch them, and how long they are kept."""
+"""Offsets of a consumer group (KIP-848): commits, fetches, and retention."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_commits_are_checked_against_the_member_epoch() -> None:
     assert code_of(check_commit, coordinator, "a", 2, *lost) == ErrorCode.STALE_MEMBER_EPOCH
 
 
-def test_what_a_member_gives_up_is_its_to_commit_until_it_has_said_so() -> None:
-    """Each answer is that of Apache Kafka 4.3.1: epochs are compared, and only for an older one is asked who has what."""
+def test_member_may_commit_until_it_reports_revocation() -> None:
+    """Each answer is that of Apache Kafka 4.3.1: epochs are compared, and only for an older one the partitions count."""
     coordinator = with_topic()
     (a,) = joined(coordinator, "a")
     b, before = Client(coordinator, "b"), a.epoch
@@ -72,7 +72,7 @@ def test_what_a_member_gives_up_is_its_to_commit_until_it_has_said_so() -> None:
         assert code_of(check_commit, coordinator, "a", epoch, *lost) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_that_has_come_back_commits_for_all_that_it_kept_in_any_epoch() -> None:
+def test_returned_static_member_commits_in_any_epoch() -> None:
     coordinator = with_topic()
     (a,) = joined(coordinator, "a")
     b = Client(coordinator, "b", instance_id="i")
@@ -86,7 +86,7 @@ def test_a_static_member_that_has_come_back_commits_for_all_that_it_kept_in_any_
     check_commit(coordinator, "b", epoch - 1, *kept)
 
 
-def test_offsets_of_subscribed_topics_are_kept_and_the_rest_goes_with_the_group() -> None:
+def test_offsets_of_subscribed_topics_do_not_expire() -> None:
     coordinator = with_topic()
     (a,) = joined(coordinator, "a")
     committed = OffsetCommitValue(offset=7, commit_timestamp=0)

@@ -63,7 +63,7 @@ def member(id: str = "a", *, classic: bool = False, **fields: Any) -> ConsumerMe
 # --- expressions ----------------------------------------------------------------------------------------------------
 
 
-def test_an_expression_that_is_known_keeps_its_topics_whoever_else_uses_it():
+def test_resolved_expression_keeps_its_topics_for_others():
     """A member that may describe fewer topics changes nothing for others until the topics change."""
     coordinator = with_topic(2)
 
@@ -116,7 +116,7 @@ def test_all_that_was_written_of_a_group_ends_with_it(has_partition_metadata):
 # --- leaving for a while ------------------------------------------------------------------------------------------
 
 
-def test_a_static_member_that_is_away_is_waited_for_although_it_had_to_give_something_up():
+def test_static_member_away_has_its_whole_session_timeout():
     """Its rebalance timeout is shorter than its session timeout."""
     coordinator = with_topic(4)
     a = Client(coordinator, "a", instance_id="i", rebalance_timeout_ms=2_000)
@@ -151,14 +151,12 @@ def test_a_static_member_that_is_away_is_waited_for_although_it_had_to_give_some
     ],
 )
 @pytest.mark.parametrize("reported", [frozenset(), frozenset(slots(0))])
-def test_a_member_that_is_away_is_not_one_that_has_missed_an_answer(
-    epoch, previous, asked, is_good, reported
-):
-    one = member("a", epoch=epoch, previous_epoch=previous, assigned=slots(0, 1))
+def test_member_away_is_not_one_that_missed_an_answer(epoch, previous, asked, is_good, reported):
+    reporting = member("a", epoch=epoch, previous_epoch=previous, assigned=slots(0, 1))
     if is_good:
-        one.check_epoch(asked, reported)
+        reporting.check_epoch(asked, reported)
     else:
-        assert code_of(one.check_epoch, asked, reported) == ErrorCode.FENCED_MEMBER_EPOCH
+        assert code_of(reporting.check_epoch, asked, reported) == ErrorCode.FENCED_MEMBER_EPOCH
 
 
 @pytest.mark.parametrize(
@@ -172,7 +170,7 @@ def test_a_member_that_is_away_is_not_one_that_has_missed_an_answer(
         ("upgrade", "consumer", 1, False),
     ],
 )
-def test_each_condition_of_becoming_a_consumer_group_counts_by_itself(policy, protocol_type, size_max, can):
+def test_upgrade_needs_each_of_its_conditions(policy, protocol_type, size_max, can):
     settings = GroupSettings(migration_policy=MigrationPolicy(policy), consumer_size_max=size_max)
     group = ClassicGroup("g", settings)
     group.protocol_type = protocol_type
@@ -212,7 +210,7 @@ def beat_of(epoch: int, **fields: Any) -> Heartbeat:
     ],
     ids=str,
 )  # fmt: skip
-def test_only_a_heartbeat_that_says_nothing_may_find_its_member_content(fields):
+def test_only_an_empty_heartbeat_can_be_up_to_date(fields):
     coordinator, epoch = content()
     for off in (-1, 0, 1):
         beat = beat_of(epoch + off, **fields)

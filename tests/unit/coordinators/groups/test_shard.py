@@ -1,4 +1,4 @@
-"""A shard of groups by itself: groups of each kind by id, who may commit where none is, and what is done in parts."""
+"""A shard of groups by itself: commits to unknown groups, removal of offsets in parts."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def with_group(kind: str) -> GroupShard:
 
 
 def committed(shard: GroupShard, group_id: str, *offsets: tuple[str, int], at_ms: int = 0) -> None:
-    for one in offsets:
-        shard.replay_commit(CommittedOffset(group_id, one, OffsetCommitValue(commit_timestamp=at_ms)), -1)
+    for place in offsets:
+        shard.replay_commit(CommittedOffset(group_id, place, OffsetCommitValue(commit_timestamp=at_ms)), -1)
 
 
 def settled(shard: GroupShard, out: Decision) -> None:
@@ -77,9 +77,7 @@ def performed(shard: GroupShard, events: Any) -> int:
         (False, 9, -1, 0),
     ],
 )
-def test_who_commits_to_a_group_that_is_not_there_is_told_by_generation_and_version(
-    has_offsets, version, generation, code
-):
+def test_commit_to_an_unknown_group_has_its_versions_error(has_offsets, version, generation, code):
     shard = GroupShard(NO_DELAY, NO_TOPICS)
     if has_offsets:
         committed(shard, "g", ("t", 0))
@@ -93,7 +91,7 @@ def test_who_commits_to_a_group_that_is_not_there_is_told_by_generation_and_vers
 # --- offsets in parts -----------------------------------------------------------------------------------------------
 
 
-def test_only_what_was_committed_until_then_in_deleted_topics_is_forgotten():
+def test_offsets_committed_before_a_topic_deletion_are_removed():
     shard = GroupShard(NO_DELAY, NO_TOPICS)
     committed(shard, "g", ("t", 0), ("u", 0), at_ms=100)
     committed(shard, "g", ("t", 1), at_ms=101)
@@ -123,7 +121,7 @@ def test_a_group_with_many_offsets_is_deleted_in_parts(count, events):
     assert not h.shard.exists("g")
 
 
-def test_offsets_of_a_transaction_do_not_expire_and_keep_their_group():
+def test_pending_offsets_do_not_expire_and_keep_the_group():
     shard = GroupShard(GroupSettings(offsets_retention_ms=1_000), NO_TOPICS)
     shard.groups["g"] = ClassicGroup("g", shard.settings)
     committed(shard, "g", ("t", 0), ("t", 1), at_ms=0)
@@ -139,7 +137,7 @@ def test_offsets_of_a_transaction_do_not_expire_and_keep_their_group():
 
 
 @pytest.mark.parametrize(("generation", "is_good"), [(INT32_MAX - 1, True), (INT32_MAX, False)])
-def test_a_generation_after_which_there_can_be_no_other_is_not_believed(generation, is_good):
+def test_record_with_the_last_generation_is_refused(generation, is_good):
     shard = GroupShard(NO_DELAY, NO_TOPICS)
     value = GroupMetadataValue(protocol_type="consumer", generation=generation)
     key, data = group_record("g", value, NO_DELAY.record_versions)
@@ -193,9 +191,7 @@ def test_who_asks_for_offsets_as_a_member_names_its_epoch(kind, member_id, epoch
         (LAST_WITHOUT_MEMBER_EPOCHS + 1, False, 5, None, 0),
     ],
 )
-def test_who_commits_in_another_epoch_is_told_by_version_unless_it_has_had_the_partition_since(
-    version, transactional, epoch, since, code
-):
+def test_commit_in_another_epoch_needs_an_assignment_since(version, transactional, epoch, since, code):
     committer = Committer("a", epoch, transactional=transactional, api_version=version)
     if code:
         assert code_of(check_committer, 5, committer, [since]) == code

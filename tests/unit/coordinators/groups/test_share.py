@@ -132,7 +132,7 @@ def test_a_group_is_assigned_once_in_its_interval() -> None:
     assert coordinator.reloaded().share_group("g").assigned_ms == coordinator.now_ms
 
 
-def test_a_clock_that_is_set_back_keeps_no_group_from_its_assignment() -> None:
+def test_clock_set_back_delays_no_assignment() -> None:
     coordinator = Coordinator(share_assignment_interval_ms=1_000)
     coordinator.now_ms = 1_000_000_000
     epoch = coordinator.join("a", "t")
@@ -143,7 +143,7 @@ def test_a_clock_that_is_set_back_keeps_no_group_from_its_assignment() -> None:
     assert sorted(coordinator.has("a") + coordinator.has("b")) == [(T, 0), (T, 1)]
 
 
-def test_a_topic_that_grows_is_read_from_the_beginning_of_its_new_partitions() -> None:
+def test_new_partitions_of_a_topic_begin_at_offset_0() -> None:
     coordinator = Coordinator()
     epoch = coordinator.join("a", "t")
     coordinator.image = coordinator.image.apply([PartitionsAdded("t", (ONE,))])
@@ -163,7 +163,7 @@ def test_another_subscription_takes_effect_at_once() -> None:
     assert coordinator.has("a") == [(U, 0)]
 
 
-def test_a_state_that_is_being_made_is_asked_for_again_after_a_while() -> None:
+def test_initialization_is_retried_after_a_while() -> None:
     coordinator = Coordinator()
     assert coordinator.beat("a", 0, "u", begins=False).beginning is not None
     assert coordinator.beat("a", 2, begins=False).beginning is None
@@ -247,8 +247,12 @@ def test_states_are_deleted_in_two_steps() -> None:
     out = Decision()
     share_states.deleted(shard, "g", frozenset((T,)), out)
     coordinator.apply(out)
-    known = shard.share_group("g").topic_states
-    assert (known.deleting, known.topic_partitions, known.names) == (frozenset(), {(U, 0)}, {U: "u"})
+    topic_states = shard.share_group("g").topic_states
+    assert (topic_states.deleting, topic_states.topic_partitions, topic_states.names) == (
+        frozenset(),
+        {(U, 0)},
+        {U: "u"},
+    )
     out = Decision()
     for event in share_states.forgetting_topics(shard, frozenset((U,))):
         event(shard, out)
@@ -338,7 +342,7 @@ def test_a_member_whose_assignment_has_ended_is_in_no_epoch() -> None:
         assert after == replace(before, epoch=-1, previous_epoch=-1, assigned=frozenset())
 
 
-def test_a_member_is_at_rest_only_where_nothing_is_to_be_begun_either() -> None:
+def test_member_is_up_to_date_without_uninitialized_partitions() -> None:
     coordinator = Coordinator()
     epoch = coordinator.join("a", "t")
     coordinator.beat("a", epoch)

@@ -18,10 +18,10 @@ from .test_classic_times import REBALANCE_MS, SESSION_MS, protocols, session
 
 
 class World(Harness):
-    """A group with two static members, s and t, whose member ids are s-1 and t-1 at first, and a dynamic one, d."""
+    """A group with two static members, s and t, with member ids s-1 and t-1 at first, and a dynamic one, d."""
 
     def came(self, new_id: str, member_id: str = "", *, now: int = 5_000, **fields: object) -> int:
-        """A JoinGroup of who `new_id` begins with, if that is static."""
+        """A JoinGroup of the static member that `new_id` begins with, if there is one."""
         name = (member_id or new_id)[0]
         instance = {} if name == "d" else {"group_instance_id": name}
         return self.join(new_id, member_id, now=now, **instance, **fields)
@@ -101,7 +101,7 @@ def test_who_still_has_the_former_id_is_fenced_in_everything(world):
     assert sorted(world.group.members) == ["d-1", "s-1", "t-2"]
 
 
-def test_who_would_have_another_protocol_chosen_has_all_join_again(world):
+def test_static_return_that_changes_the_protocol_rebalances(world):
     """One that merely says more of itself has not."""
     waiter = world.came("t-2", protocols=protocols("range", metadata=b"more"))
     assert world.group.state is State.STABLE
@@ -127,14 +127,14 @@ def test_who_would_have_another_protocol_chosen_has_all_join_again(world):
 
 
 def rebalanced(world: World) -> None:
-    """All have joined again, and nobody has synced."""
+    """All members have joined again, and none has synced."""
     for member_id in ("s-1", "t-1", "d-1"):
         world.came("", member_id, protocols=protocols("range", metadata=b"2"))
     assert (world.group.state, world.group.generation) == (State.COMPLETING_REBALANCE, 2)
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_who_comes_back_while_members_gather_takes_the_place_of_who_it_was(world, leads):
+def test_static_return_during_a_join_replaces_the_member(world, leads):
     name = "s" if leads else "t"
     world.came("", "d-1", protocols=protocols("range", metadata=b"2"))
     former = world.came("", f"{name}-1")
@@ -153,7 +153,7 @@ def test_who_comes_back_while_members_gather_takes_the_place_of_who_it_was(world
 
 @pytest.mark.parametrize("has_synced", [True, False])
 def test_whether_it_has_its_part_is_known_of_who_comes_back(world, has_synced):
-    """A member that has not fetched its part in time leaves, whoever it is by now."""
+    """A member that has not synced in time leaves, also under its new id."""
     rebalanced(world)
     world.sync("s-1", 2, **{"s-1": b"s", "t-1": b"t", "d-1": b"d"})
     world.sync("d-1", 2)

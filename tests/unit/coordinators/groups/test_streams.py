@@ -52,8 +52,8 @@ def test_standby_tasks_keep_the_state_in_other_processes() -> None:
     coordinator.configure("g", streams_num_standby_replicas="1")
     a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
     converge(a, b)
-    for one, other in ((a, b), (b, a)):
-        standby = sorted(task[1:] for task in one.tasks if task[0] == STANDBY)
+    for first, other in ((a, b), (b, a)):
+        standby = sorted(task[1:] for task in first.tasks if task[0] == STANDBY)
         assert standby == [task for task in other.active() if task[0] == "1"]
     coordinator.streams_heartbeat("b", -1)
     converge(a)
@@ -102,7 +102,7 @@ def test_a_new_group_waits_for_more_members() -> None:
     assert coordinator.streams().state_name == "Empty"
 
 
-def test_what_a_delayed_group_lacks_is_assigned_with_the_next_heartbeat() -> None:
+def test_delayed_assignment_comes_with_the_next_heartbeat() -> None:
     coordinator = Streams(streams_initial_rebalance_delay_ms=3_000)
     a = Member(coordinator, "a")
     a.beat()
@@ -113,7 +113,7 @@ def test_what_a_delayed_group_lacks_is_assigned_with_the_next_heartbeat() -> Non
     assert len(a.told) == 8
 
 
-def test_a_clock_that_is_set_back_keeps_no_group_from_its_assignment() -> None:
+def test_clock_set_back_delays_no_assignment() -> None:
     coordinator = Streams(streams_assignment_interval_ms=1_000)
     coordinator.now_ms = 1_000_000_000
     a = Member(coordinator, "a")
@@ -126,7 +126,7 @@ def test_a_clock_that_is_set_back_keeps_no_group_from_its_assignment() -> None:
     assert a.active() == ALL
 
 
-def test_members_that_come_one_by_one_are_assigned_once_in_an_interval() -> None:
+def test_members_joining_one_by_one_share_an_assignment() -> None:
     coordinator = Streams(streams_assignment_interval_ms=1_000)
     coordinator.advance(1)
     a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
@@ -178,7 +178,7 @@ def test_a_static_member_comes_back_to_its_tasks() -> None:
     assert a.active() == ALL
 
 
-def test_a_static_member_that_is_another_process_has_the_group_assigned_anew() -> None:
+def test_static_member_of_another_process_reassigns() -> None:
     coordinator = Streams()
     coordinator.configure("g", streams_num_standby_replicas="1")
     a = Member(coordinator, "a", instance_id="i")
@@ -221,7 +221,7 @@ def test_an_instance_id_belongs_to_one_member() -> None:
     assert set(coordinator.streams().members) == {"b", "c"}, "a full group has room for who comes back"
 
 
-def test_a_static_member_that_leaves_for_a_while_has_given_up_what_it_must() -> None:
+def test_static_member_away_has_revoked_its_partitions() -> None:
     coordinator = Streams()
     a = Member(coordinator, "a", instance_id="i", rebalance_timeout_ms=3_000)
     b = Member(coordinator, "b", process_id="q")
@@ -400,7 +400,7 @@ def test_tasks_go_to_where_a_copy_of_their_state_is() -> None:
 
 
 @pytest.mark.parametrize("gone", ["", "a"])
-def test_tasks_and_their_copies_stay_with_those_who_have_their_state(gone: str) -> None:
+def test_tasks_and_standbys_stay_with_their_state(gone: str) -> None:
     shapes = {"1": Shape(4, True, frozenset())}
     had = {
         "a": [(ACTIVE, "1", 0), (ACTIVE, "1", 1)], "z": [(ACTIVE, "1", 2), (ACTIVE, "1", 3)],
@@ -435,7 +435,7 @@ def test_every_task_is_given_once_and_copies_are_apart(processes: int, standby: 
         workers = workers[1:]
 
 
-def test_a_process_gets_no_copy_of_a_task_before_it_has_given_up_the_other() -> None:
+def test_process_gets_no_standby_before_revoking_the_task() -> None:
     task = ("1", 0)
     here, elsewhere = (TakenTasks({task: "p"}, {("p", task)}, process) for process in "pq")
     assert all((role, *task) in here for role in ROLES)

@@ -47,21 +47,21 @@ def part(id: str, *sources: str, **fields: Any) -> Request.Subtopology:
 
 
 @pytest.mark.parametrize(("small", "large"), [(2, 5), (5, 2), (3, 3)])
-def test_there_are_as_many_tasks_as_the_largest_topic_has_partitions_and_stores_are_as_large(small, large):
-    found = fitted(part("0", "s", "l", keeps=["log"]), part("1", "s"), s=small, l=large)
+def test_task_count_is_that_of_the_largest_source_topic(small, large):
+    configured = fitted(part("0", "s", "l", keeps=["log"]), part("1", "s"), s=small, l=large)
     most = max(small, large)
-    assert found.shapes["0"] == Shape(most, True, frozenset({"s", "l"}))
-    assert found.shapes["1"] == Shape(small, False, frozenset({"s"}))
-    assert [(topic.name, topic.partitions) for topic in found.missing] == [("log", most)]
-    assert not found.is_ready
+    assert configured.shapes["0"] == Shape(most, True, frozenset({"s", "l"}))
+    assert configured.shapes["1"] == Shape(small, False, frozenset({"s"}))
+    assert [(topic.name, topic.partitions) for topic in configured.missing] == [("log", most)]
+    assert not configured.is_ready
 
 
 def test_sizes_are_passed_on_from_writer_to_writer():
-    found = fitted(
+    configured = fitted(
         part("2", reads={"q": 0}), part("1", reads={"r": 0}, writes=["q"]), part("0", "in", writes=["r"]),
         **{"in": 4},
     )  # fmt: skip
-    assert {name: shape.tasks for name, shape in found.shapes.items()} == {"0": 4, "1": 4, "2": 4}
+    assert {name: shape.tasks for name, shape in configured.shapes.items()} == {"0": 4, "1": 4, "2": 4}
 
 
 # --- requests -----------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_each_thing_that_is_unusual_is_told_by_itself(
 # --- the assignor -------------------------------------------------------------------------------------------------
 
 
-def test_not_everybody_keeps_the_larger_share_where_another_has_nothing():
+def test_larger_shares_leave_tasks_for_idle_members():
     """Six tasks of four members: two have two each, and the other two one each."""
     had = {"a": (0, 1), "b": (2, 3), "c": (4, 5), "d": ()}
     workers = [

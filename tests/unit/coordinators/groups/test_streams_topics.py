@@ -36,7 +36,7 @@ def test_missing_source_topics_are_told_and_looked_for_again() -> None:
     assert len(a.active()) == 4
 
 
-def test_repartition_topics_that_are_joined_get_the_size_of_the_larger_one() -> None:
+def test_copartitioned_repartition_topics_get_the_larger_size() -> None:
     coordinator = Streams()
     coordinator.create("large", 6)
     names = ("app-left-repartition", "app-right-repartition")

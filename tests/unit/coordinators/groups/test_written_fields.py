@@ -74,13 +74,13 @@ def replayed(*written: Record) -> GroupShard:
     return shard
 
 
-def same(one: object, other: object) -> None:
-    assert is_dataclass(one)
-    for field in fields(one):
-        assert getattr(one, field.name) == getattr(other, field.name), field.name
+def same(actual: object, expected: object) -> None:
+    assert is_dataclass(actual)
+    for field in fields(actual):
+        assert getattr(actual, field.name) == getattr(expected, field.name), field.name
 
 
-def test_a_member_of_a_consumer_group_is_read_again_field_by_field():
+def test_consumer_member_fields_survive_replay():
     r = of_consumers
     shard = replayed(
         r.epoch_record(GROUP, 11, 12), r.member_record(GROUP, CONSUMER), r.current_record(GROUP, CONSUMER),
@@ -98,7 +98,7 @@ def test_a_member_of_a_consumer_group_is_read_again_field_by_field():
     assert (group.members, group.target, group.static_ids) == ({}, {}, {})
 
 
-def test_a_member_of_a_streams_group_is_read_again_field_by_field():
+def test_streams_member_fields_survive_replay():
     r = of_streams
     shard = replayed(
         r.epoch_record(GROUP, 11, 12, 14, {"one": "1"}), r.member_record(GROUP, STREAMS), r.current_record(GROUP, STREAMS),
@@ -110,7 +110,7 @@ def test_a_member_of_a_streams_group_is_read_again_field_by_field():
     assert group.target == {MEMBER: frozenset(GIVEN["tasks"])}
 
 
-def test_a_member_of_a_share_group_is_read_again_field_by_field():
+def test_share_member_fields_survive_replay():
     r = of_shares
     shard = replayed(
         r.epoch_record(GROUP, 11, 12), r.member_record(GROUP, SHARE), r.current_record(GROUP, SHARE),
@@ -125,7 +125,7 @@ def test_a_member_of_a_share_group_is_read_again_field_by_field():
 
 
 @pytest.mark.parametrize("expire", [-1, 44])
-def test_a_committed_offset_is_written_where_kafka_looks_for_each_field(expire):
+def test_committed_offset_has_kafkas_fields(expire):
     value = OffsetCommitValue(
         offset=41, leader_epoch=42, metadata="the-metadata", commit_timestamp=43, expire_timestamp=expire
     )

@@ -1,4 +1,4 @@
-"""Events whose result is there at once, and those of which it is told when it comes."""
+"""Events with an immediate result, and events with a deferred one."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_what_is_not_committed_yet_comes_later(autojump_clock: trio.testin
         assert len(journal.records) == SMALL + 1
 
 
-async def test_large_events_and_whoever_comes_meanwhile_have_their_results_later(
+async def test_large_event_and_later_ones_are_deferred(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running_with_threads(journal_of(SMALL)) as runtime:

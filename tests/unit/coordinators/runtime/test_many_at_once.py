@@ -115,8 +115,8 @@ async def test_very_many_that_wait_are_answered_or_fail(autojump_clock: trio.tes
                 else:
                     many_replies = ManyReplies(numbers, str.upper)
                     await runtime.write("id", partial(answer, many_replies))
-            wanted = [ErrorCode.NOT_COORDINATOR] * len(numbers) if is_unloaded else map(str.upper, numbers)
-            assert sorted(map(str, results)) == sorted(map(str, wanted))
+            expected = [ErrorCode.NOT_COORDINATOR] * len(numbers) if is_unloaded else map(str.upper, numbers)
+            assert sorted(map(str, results)) == sorted(map(str, expected))
 
 
 async def test_each_of_many_timers_is_told_what_time_it_is(autojump_clock: trio.testing.MockClock) -> None:

@@ -39,17 +39,17 @@ class World:
         self.timers.set(self.shard, {key: at_ms})
 
     def due(self) -> list[object]:
-        found = list(self.timers.due())
-        assert all(shard is self.shard for shard, _ in found)
-        return [key for _, key in found]
+        due = list(self.timers.due())
+        assert all(shard is self.shard for shard, _ in due)
+        return [key for _, key in due]
 
     def times(self, until_ms: int) -> list[tuple[int, object]]:
         """The timers that are due in each millisecond from now on."""
-        found = []
+        due = []
         for ms in range(until_ms + 1):
-            found += [(ms, key) for key in self.due()]
+            due += [(ms, key) for key in self.due()]
             self.steady_ms += 1
-        return found
+        return due
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_timer_is_due_when_it_was_last_set_to(world, steps):
     assert world.times(100) == [(steps[-1], "a")]
 
 
-def test_a_timer_that_is_put_off_again_and_again_takes_no_more_room(world):
+def test_postponed_timer_has_one_heap_entry(world):
     for after_ms in (20, 20, 20, 50, 50, 30):
         world.set("a", after_ms)
         assert len(world.timers._heap) == 1
@@ -72,7 +72,7 @@ def test_a_timer_that_is_put_off_again_and_again_takes_no_more_room(world):
     assert world.timers._heap == []
 
 
-def test_a_timer_that_is_cancelled_is_not_due_and_may_be_set_again(world):
+def test_cancelled_timer_can_be_set_again(world):
     world.set("a", 20)
     world.set("a", None)
     world.set("never set", None)
@@ -83,7 +83,7 @@ def test_a_timer_that_is_cancelled_is_not_due_and_may_be_set_again(world):
     assert world.times(100) == [(60, "a")]
 
 
-def test_a_timer_set_while_others_are_due_comes_next_time_even_if_its_time_has_come(world):
+def test_timer_set_during_expiry_is_due_next_time(world):
     world.set("a", 0)
     world.set("b", 0)
     seen = []
@@ -97,7 +97,7 @@ def test_a_timer_set_while_others_are_due_comes_next_time_even_if_its_time_has_c
 
 
 @pytest.mark.parametrize("set_by_ms", [-3_600_000, 3_600_000])
-def test_who_sets_the_wall_clock_neither_ends_nor_prolongs_what_is_waited_for(world, set_by_ms):
+def test_wall_clock_change_moves_no_timer(world, set_by_ms):
     world.set("a", 20)
     world.ahead_ms += set_by_ms
     world.set("b", 30)
@@ -113,7 +113,7 @@ def test_the_timers_of_some_kinds_are_put_off_together(world):
     ]  # fmt: skip
 
 
-def test_few_timers_are_set_at_once_and_very_many_are_left_to_the_caller(world):
+def test_many_timers_are_left_to_the_caller(world):
     at_ms = WALL_MS + world.steady_ms + 10
     few = dict.fromkeys(range(TIMERS_PER_TURN), at_ms)
     assert not world.timers.set_decided(world.shard, few)
@@ -127,7 +127,7 @@ def test_few_timers_are_set_at_once_and_very_many_are_left_to_the_caller(world):
     assert world.shard.timers.keys() == (few.keys() | many.keys() | {"new"}) - {"m0"}
 
 
-async def test_who_waits_is_woken_by_a_timer_that_is_moved_before_all_others(autojump_clock):
+async def test_earlier_timer_wakes_the_waiting_task(autojump_clock):
     def now_ms() -> int:
         return round(trio.current_time() * 1000)
 

@@ -57,9 +57,7 @@ class Asked:
 
 @pytest.mark.parametrize("way", ["one", "many"])
 @pytest.mark.parametrize("is_unloaded", [False, True])
-async def test_an_answer_goes_out_when_what_it_says_is_committed_and_not_before(
-    autojump_clock, way, is_unloaded
-):
+async def test_answer_waits_for_the_commit_of_its_decision(autojump_clock, way, is_unloaded):
     journal = journal_of(SMALL)
     async with running(journal) as runtime, trio.open_nursery() as nursery:
         await runtime.read("id", lambda machine: machine)
@@ -91,7 +89,7 @@ async def test_an_answer_goes_out_when_what_it_says_is_committed_and_not_before(
             assert (asked.outcomes, results) == (["answer"], ["result"])
 
 
-async def test_a_timer_that_is_ended_by_hand_ends_now_and_not_again_at_its_time(autojump_clock):
+async def test_timer_ended_by_hand_expires_once(autojump_clock):
     async with running(journal_of(SMALL)) as runtime:
         machine = await runtime.read("id", lambda machine: machine)
         await trio.sleep(1)  # with the timer that it sets when it is loaded
@@ -152,7 +150,7 @@ def test_batches_are_read_again_as_they_were_decided(log):
 
 
 @pytest.mark.parametrize("field", ["producer_id", "next_producer_id"])
-def test_the_ids_of_transactional_producers_are_found_in_an_adopted_log(log, field):
+def test_adopted_log_yields_its_transactional_producer_ids(log, field):
     """An id that is handed out a second time would belong to two producers; the one to come is as good as taken."""
     append(log, batch(b"1", key=b"k", producer_id=5, producer_epoch=0, base_sequence=0))
     log.truncate_fully_and_start_at(0)

@@ -55,7 +55,7 @@ def test_new_records_are_acquired_once() -> None:
     assert shared.acquire(acquire_request("b"), [(0, 9)], 0) == []
 
 
-def test_a_whole_batch_is_acquired_even_if_it_has_more_records_than_wanted() -> None:
+def test_whole_batch_is_acquired_above_the_record_limit() -> None:
     shared = partition()
     assert shared.acquire(acquire_request(records=5), [(0, 2), (3, 9), (10, 19)], 0) == [(0, 9, 1)]
 
@@ -115,7 +115,7 @@ def test_a_hole_in_the_log_is_passed_over() -> None:
     assert shared.start_offset == 20
 
 
-def test_records_that_are_compacted_away_while_they_wait_are_archived() -> None:
+def test_records_compacted_away_are_archived() -> None:
     shared = partition()
     shared.acquire(acquire_request(), [(0, 4), (5, 9)], 0)
     decide(shared, ack(0, 9, RELEASE))
@@ -223,7 +223,7 @@ def test_that_the_log_has_moved_on_is_written_when_locks_end(end, log_start, bat
     assert not shared.release("a"), "once is enough"
 
 
-def test_a_start_that_could_not_be_written_is_written_with_the_next_end() -> None:
+def test_failed_write_of_the_start_is_repeated() -> None:
     shared = partition()
     shared.acquire(acquire_request("a", 3, strict=True), [(0, 9)], 0)
     shared.log_starts_at(10)
@@ -250,7 +250,7 @@ def test_a_record_is_archived_after_its_last_delivery() -> None:
     assert shared.start_offset == 1
 
 
-def test_records_that_fail_again_and_again_come_in_ever_smaller_portions() -> None:
+def test_failing_records_come_in_smaller_portions() -> None:
     shared = partition(deliveries_max=5)
     portions = []
     for _ in range(7):
@@ -281,7 +281,7 @@ def test_a_lock_ends_after_its_time() -> None:
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_the_write_of_a_lock_that_has_ended_decides_on_nothing_that_was_acknowledged_since(
+def test_expired_lock_write_spares_later_acknowledgements(
     done: bool,
 ) -> None:
     shared = partition()
@@ -317,7 +317,7 @@ def test_what_a_member_leaves_behind_is_free_again() -> None:
 # --- restoring ----------------------------------------------------------------------------------------------
 
 
-def test_what_was_written_is_restored_and_the_rest_is_delivered_anew() -> None:
+def test_written_state_is_restored_and_the_rest_redelivered() -> None:
     shared = partition(10, StateBatch(10, 14, ACKNOWLEDGED, 1), StateBatch(20, 24, AVAILABLE, 2))
     assert (shared.start_offset, shared.end, shared.next_offset) == (15, 25, 15)
     assert shared.acquire(acquire_request(), [(10, 19), (20, 29)], 0) == [

@@ -88,7 +88,7 @@ async def world():
     return world
 
 
-async def test_the_first_who_wants_a_topic_is_told_at_once_what_to_fetch():
+async def test_first_subscriber_gets_its_assignment_immediately():
     world = World()
     answer = await world.beat(0, "t")
     assert answer.assignment is not None
@@ -96,7 +96,7 @@ async def test_the_first_who_wants_a_topic_is_told_at_once_what_to_fetch():
     assert world.shard.share_group("g").members["m"].assigned == frozenset(), "nothing is decided yet"
 
 
-async def test_a_state_that_cannot_be_begun_is_told_to_who_asked_and_begun_again():
+async def test_failed_initialization_is_answered_and_retried():
     world = World()
     world.broken = {(T, 1)}
     with pytest.raises(RequestError) as refused:
@@ -109,7 +109,7 @@ async def test_a_state_that_cannot_be_begun_is_told_to_who_asked_and_begun_again
     assert answer.assignment is not None
 
 
-async def test_a_group_that_is_to_begin_elsewhere_does_in_an_epoch_of_its_own_and_others_are_told(world):
+async def test_altered_offsets_have_a_new_state_epoch(world):
     epoch = world.shard.share_group("g").epoch
     assert await world.groups.alter_offsets("g", {(T, 0): 77, (U, 0): 5}) == {(T, 0): None, (U, 0): None}
     assert world.states[("g", T, 0)] == (epoch + 1, 77)
@@ -129,7 +129,7 @@ async def test_the_state_of_a_topic_is_forgotten_and_others_are_told(world):
     assert world.changed == ["g"]
 
 
-async def test_the_state_of_a_topic_that_cannot_be_deleted_is_still_being_deleted(world):
+async def test_failed_state_deletion_stays_pending(world):
     world.broken = {(T, 1)}
     results = await world.groups.delete_offsets("g", [T])
     assert results[T].code == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -141,7 +141,7 @@ async def test_the_state_of_a_topic_that_cannot_be_deleted_is_still_being_delete
     assert world.topic_states.deleting == {T}, "the one that is done is not the other"
 
 
-async def test_nothing_is_left_of_a_group_that_is_deleted_and_others_are_told(world):
+async def test_deleted_group_leaves_no_state(world):
     await world.groups.delete_group("g")
     assert world.states == {}
     assert world.shard.groups == {}
@@ -184,7 +184,7 @@ class SizeOf:
         return self.of_member if (group_id, member_id) == ("g", "m") else 0
 
 
-async def test_who_is_behind_in_the_first_epoch_says_no_more_than_others():
+async def test_member_behind_in_epoch_1_is_no_large_event():
     world = World()
     await world.beat(0, "t")
     world.size_of = SizeOf(says_more=False)
@@ -195,7 +195,7 @@ async def test_who_is_behind_in_the_first_epoch_says_no_more_than_others():
     assert world.sizes[count:] == [False]
 
 
-async def test_offsets_may_be_altered_of_share_groups_without_members_and_of_groups_that_are_not_there(world):
+async def test_offsets_are_alterable_without_members(world):
     await world.groups.check_alterable("g")
     await world.groups.check_alterable("none")
     await world.beat(0, "t")

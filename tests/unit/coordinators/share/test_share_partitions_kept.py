@@ -1,4 +1,4 @@
-"""Share partitions of a broker: where they begin, in whose epochs they are written down, and when they count no longer."""
+"""Share partitions of a broker: their start, failed writes, and errors of the share coordinator."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_group_without_an_offset_begins_where_it_says(reset, start):
     assert shared.records.start_offset == start
 
 
-async def test_what_could_not_be_written_has_not_happened_and_may_be_done_again():
+async def test_failed_acknowledgement_can_be_repeated():
     world = World()
     shared = await world.acquired()
     world.failure = RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -118,9 +118,7 @@ async def test_what_could_not_be_written_has_not_happened_and_may_be_done_again(
         (ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR, False),
     ],
 )
-async def test_what_the_coordinator_says_is_told_as_a_client_sees_it_and_may_end_what_is_known(
-    code, seen, closes
-):
+async def test_coordinator_errors_are_translated_for_clients(code, seen, closes):
     world = World()
     shared = await world.acquired()
     world.failure = RequestError(code)

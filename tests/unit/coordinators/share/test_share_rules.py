@@ -27,7 +27,7 @@ LOCK_MS = 30_000
 
 
 @pytest.mark.parametrize(
-    ("aborted", "left"),
+    ("aborted", "visible"),
     [
         ([(0, 4)], [(5, 9)]),
         ([(5, 9)], [(0, 4)]),
@@ -38,12 +38,12 @@ LOCK_MS = 30_000
         ([(10, 12)], [(0, 9)]),
     ],
 )
-def test_only_what_is_aborted_is_hidden(aborted, left):
+def test_only_what_is_aborted_is_hidden(aborted, visible):
     shared = partition()
     acquired = shared.acquire(acquire_request(), [(0, 9)], 0, aborted)
-    assert [(first, last) for first, last, _ in acquired] == left
+    assert [(first, last) for first, last, _ in acquired] == visible
     held = [(run.first, run.last) for run in shared.flight if run.state is ACQUIRED]
-    assert held == left
+    assert held == visible
 
 
 # --- the last attempts --------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def acquired(members: str = "a", **settings: Any) -> Any:
 
 @pytest.mark.parametrize(("deliveries_max", "state"), [(1, ARCHIVED), (2, AVAILABLE)])
 @pytest.mark.parametrize("way", ["release", "session", "lock"])
-def test_after_its_last_delivery_a_record_is_archived_however_it_was_given_back(way, deliveries_max, state):
+def test_record_is_archived_after_its_last_delivery(way, deliveries_max, state):
     shared = acquired("ab", deliveries_max=deliveries_max)
     if way == "release":
         written = shared.acknowledge("b", [ack(5, 9, RELEASE)], 0)

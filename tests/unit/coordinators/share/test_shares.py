@@ -122,7 +122,7 @@ async def test_what_is_redundant_is_cleared_away_as_often_as_is_set(autojump_clo
 
 
 @pytest.mark.parametrize("others", [(), (("g", "n"),), (("other", "m"),)])
-async def test_who_ends_its_session_frees_its_records_and_the_last_of_a_group_ends_what_is_known(others):
+async def test_end_of_a_session_releases_its_records(others):
     shares = shares_of()
     partitions = Partitions(shares)
     shares.sessions.open(("g", "m"), [(TOPIC, 0), (TOPIC, 1)], 1)
@@ -135,7 +135,7 @@ async def test_who_ends_its_session_frees_its_records_and_the_last_of_a_group_en
     assert len(partitions.told) == 1 + is_last, "there is no session any more"
 
 
-async def test_a_connection_that_closes_ends_its_own_sessions_and_waits_for_nothing(autojump_clock):
+async def test_closed_connection_ends_its_own_sessions(autojump_clock):
     shares = shares_of()
     partitions = Partitions(shares)
     async with running(shares):

@@ -174,7 +174,7 @@ def test_snapshots_of_everything_make_the_rest_redundant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "news", "start", "combined"),
+    ("current", "news", "start", "combined"),
     [
         ([], [], -1, []),
         ([(0, 9, 0, 1)], [(3, 5, 2, 1)], -1, [(0, 2, 0, 1), (3, 5, 2, 1), (6, 9, 0, 1)]),
@@ -185,9 +185,9 @@ def test_snapshots_of_everything_make_the_rest_redundant() -> None:
         ([(0, 4, 2, 1)], [], 5, []),
     ],
 )
-def test_batches_are_combined(known: list, news: list, start: int, combined: list) -> None:  # type: ignore[type-arg]
-    made = combine([StateBatch(*batch) for batch in known], [StateBatch(*batch) for batch in news], start)
-    assert made == combined
+def test_batches_are_combined(current: list, news: list, start: int, combined: list) -> None:  # type: ignore[type-arg]
+    result = combine([StateBatch(*batch) for batch in current], [StateBatch(*batch) for batch in news], start)
+    assert result == combined
 
 
 def test_where_groups_begin() -> None:

@@ -1,4 +1,4 @@
-"""A marker in a partition that is led here: what it says, when it is refused, and who hears of it."""
+"""A marker in a partition that is led here: its fields, and when it is refused."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class World:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_a_marker_says_whose_transaction_has_ended_how_when_and_by_whom(commit):
+async def test_marker_has_producer_result_time_and_coordinator_epoch(commit):
     header, record = await World().write(commit=commit)
     assert (header.producer_id, header.producer_epoch) == PRODUCER
     assert header.max_timestamp == NOW_MS
@@ -100,9 +100,7 @@ async def test_a_marker_says_whose_transaction_has_ended_how_when_and_by_whom(co
         (2, {"producer_epoch": 4}, False),
     ],
 )
-async def test_a_marker_in_the_epoch_of_what_is_open_is_one_that_was_sent_twice(
-    version, of_known, is_refused
-):
+async def test_repeated_marker_in_an_open_epoch_is_refused(version, of_known, is_refused):
     world = World()
     world.known[PRODUCER.id] = SimpleNamespace(producer_epoch=PRODUCER.epoch, current_txn_first_offset=0)
     if not is_refused:

@@ -207,7 +207,7 @@ def test_nobody_adds_partitions_in_the_epoch_kept_for_fencing(harness):
     assert harness.transaction == before
 
 
-def test_a_producer_that_was_fenced_in_its_last_epoch_goes_on_with_a_new_id(harness):
+def test_producer_fenced_in_its_last_epoch_gets_a_new_id(harness):
     harness.put(epoch=EPOCH_MAX_OF_CLIENTS)
     old = harness.transaction.producer
     harness.add(old, ONE)
@@ -223,9 +223,7 @@ def test_a_producer_that_was_fenced_in_its_last_epoch_goes_on_with_a_new_id(harn
 
 @pytest.mark.parametrize("state", [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT, State.ONGOING])
 @pytest.mark.parametrize("added", [frozenset(), ONE])
-def test_partitions_that_are_all_there_change_nothing_in_an_open_transaction_only(
-    state: State, added: frozenset[tuple[str, int]]
-) -> None:
+def test_added_partitions_are_idempotent_while_open(state: State, added: frozenset[tuple[str, int]]) -> None:
     """A request may name no partition: it begins a transaction all the same."""
     h = Harness()
     h.put(state=state, partitions=ONE if state is State.ONGOING else frozenset())
@@ -238,7 +236,7 @@ def test_partitions_that_are_all_there_change_nothing_in_an_open_transaction_onl
         assert h.timers == {("timeout", ID): h.now + h.transaction.timeout_ms}
 
 
-def test_a_producer_that_goes_on_with_a_transaction_open_has_it_aborted_and_comes_again(harness):
+def test_resuming_producer_aborts_its_open_transaction(harness):
     producer = harness.init()
     harness.add(producer, TWO)
     refused(ErrorCode.CONCURRENT_TRANSACTIONS, harness.init, producer)
@@ -246,7 +244,7 @@ def test_a_producer_that_goes_on_with_a_transaction_open_has_it_aborted_and_come
     assert harness.init(producer) == (producer.id, 1)
 
 
-def test_a_producer_of_version_2_may_go_on_after_its_transaction_took_too_long(harness):
+def test_producer_of_version_2_resumes_after_a_timeout(harness):
     producer = harness.init()
     harness.add(producer, ONE, version=2)
     harness.expire()
@@ -255,7 +253,7 @@ def test_a_producer_of_version_2_may_go_on_after_its_transaction_took_too_long(h
     assert harness.init(producer) == (producer.id, producer.epoch + 1)
 
 
-def test_a_restart_goes_on_with_what_was_open_and_what_was_ending(harness):
+def test_restart_resumes_open_and_ending_transactions(harness):
     producer = harness.init()
     harness.add(producer, TWO)
     due = dict(harness.timers)
@@ -322,7 +320,7 @@ def test_ids_are_written_in_the_version_of_the_feature(level, version):
     assert (after.state, after.partitions, after.epoch) == (before.state, before.partitions, before.epoch)
 
 
-def test_a_feature_that_changes_while_the_broker_runs_changes_the_version_of_what_is_written_next():
+def test_feature_change_changes_the_next_records_version():
     level = [0]
     harness = Harness(TransactionSettings(record_version=lambda: level[0]))
     producer = harness.init()
