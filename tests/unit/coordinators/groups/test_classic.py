@@ -193,37 +193,6 @@ def test_records_have_the_versions_of_the_release(group_version: int, offset_ver
     assert other.offsets["g"]["t", 0].leader_epoch == (3 if offset_version == 3 else -1)
 
 
-def test_expired_session_removes_member_and_rebalances() -> None:
-    h = Harness()
-    h.stable_pair()
-    h.expire("session", "g", "b", now=10_000)
-    assert h.group.state is State.PREPARING_REBALANCE
-    again = h.join("", "a", now=10_000)
-    assert h.answers[again].generation_id == 3
-    assert [member.member_id for member in h.answers[again].members] == ["a"]
-
-
-def test_who_does_not_join_again_in_time_is_dropped() -> None:
-    h = Harness()
-    h.stable_pair()
-    waiting = h.join("", "a", now=1)
-    assert waiting not in h.answers
-    h.expire("join", "g", now=30_001)
-    assert h.answers[waiting].generation_id == 3
-    assert set(h.group.members) == {"a"}
-
-
-def test_who_does_not_sync_in_time_is_dropped() -> None:
-    h = Harness()
-    h.join("a")
-    h.join("b")
-    h.join("", "a")
-    h.sync("a", 2, a=b"1", b=b"2")
-    h.expire("sync", "g", now=30_000)
-    assert set(h.group.members) == {"a"}
-    assert h.group.state is State.PREPARING_REBALANCE
-
-
 def test_who_syncs_after_the_leader_has_assigned_is_in_time() -> None:
     h = Harness()
     h.join("a")
@@ -235,15 +204,6 @@ def test_who_syncs_after_the_leader_has_assigned_is_in_time() -> None:
     h.expire("sync", "g", now=30_000)
     assert set(h.group.members) == {"a", "b"}
     assert h.group.state is State.STABLE
-
-
-def test_the_last_member_leaves_an_empty_group() -> None:
-    h = Harness()
-    h.join("a")
-    assert h.leave("a") == [0]
-    assert h.group.state is State.EMPTY
-    assert h.group.generation == 2
-    assert h.timers.keys() == set()
 
 
 def test_members_leaving_together_cause_one_rebalance() -> None:
@@ -270,13 +230,6 @@ def test_group_without_delay_begins_without_pending_ids() -> None:
     joined = h.join("s-1", group_instance_id="s", id_required=True)
     assert h.answers[joined].generation_id == 1
     assert h.group.pending == {"c-1"}
-
-
-def test_a_full_group_says_so_first_and_names_no_member() -> None:
-    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, size_max=2))
-    h.stable_pair()
-    refused = h.join("c", "nobody", protocol_type="connect")
-    assert h.answers[refused] == JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
 def test_returning_static_member_keeps_its_described_client() -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinators.groups.expiry import expiring
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.member import State
-from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from tests.support.refusals import code_of
 
 from .test_classic import NO_DELAY, Harness
@@ -144,19 +141,3 @@ def test_state_timestamp_is_written_when_the_leader_assigns():
         200,
         {"a": b"1"},
     )
-
-
-def test_offsets_are_kept_deleted_and_expire_when_nobody_reads() -> None:
-    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=1000))
-    out = Decision()
-    h.shard.commit("g", [(("t", 0), OffsetCommitValue(offset=5, commit_timestamp=100))], out)
-    h.settle(out)
-    assert h.shard.offsets["g"]["t", 0].offset == 5
-    for now_ms, is_left in ((1099, True), (1100, False)):
-        for event in expiring(h.shard, now_ms):
-            out = Decision()
-            event(h.shard, out)
-            h.settle(out)
-        assert h.shard.exists("g") == is_left
-    assert not h.shard.exists("g")
-    assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.GROUP_ID_NOT_FOUND

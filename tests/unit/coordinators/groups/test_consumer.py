@@ -31,16 +31,6 @@ JOINING: dict[str, Any] = {
 # --- assigning and moving -----------------------------------------------------------------------------------
 
 
-def test_a_first_member_gets_everything_at_once() -> None:
-    coordinator = with_topic()
-    client = Client(coordinator, "a")
-    client.join()
-    client.settle()
-    assert client.epoch == 2
-    assert partitions_of(client) == [0, 1, 2, 3]
-    assert coordinator.state() == "Stable"
-
-
 def test_group_without_subscriptions_stays_in_its_first_epoch() -> None:
     coordinator = with_topic()
     nothing = {**JOINING, "subscribed_topic_names": []}
@@ -181,17 +171,6 @@ def test_a_group_may_have_an_interval_of_its_own() -> None:
     assert coordinator.state() != "Assigning"
 
 
-def test_who_leaves_makes_room_and_the_others_take_over() -> None:
-    coordinator = with_topic()
-    a, b = joined(coordinator, "a", "b")
-    b.leave()
-    assert coordinator.state() == "Assigning"
-    converge(a)
-    assert partitions_of(a) == [0, 1, 2, 3]
-    a.leave()
-    assert coordinator.state() == "Empty"
-
-
 def test_topics_that_change_are_noticed_with_the_next_heartbeat() -> None:
     coordinator = with_topic(2)
     (a,) = joined(coordinator, "a", topics=("t", "later"))
@@ -245,17 +224,6 @@ def test_the_assignor_that_most_members_ask_for_is_taken() -> None:
     assert [partitions_of(client) for client in (a, b, c)] == [[0], [1], [2]]
 
 
-def test_an_answer_that_was_lost_is_given_again() -> None:
-    coordinator = with_topic()
-    (a,) = joined(coordinator, "a")
-    coordinator.grow("t", 1)
-    a.beat(lost=True)
-    assert coordinator.group().members["a"].epoch == a.epoch + 1
-    assert a.beat() == 0
-    a.settle()
-    assert partitions_of(a) == [0, 1, 2, 3, 4]
-
-
 # --- refusing -----------------------------------------------------------------------------------------------
 
 
@@ -306,24 +274,6 @@ def test_members_and_groups_that_are_not_there_are_told_so() -> None:
     assert code_of(coordinator.heartbeat, "b", -1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_epoch_that_cannot_be_is_fenced() -> None:
-    coordinator = with_topic()
-    a, _ = joined(coordinator, "a", "b")
-    assert a.epoch == 3
-    assert code_of(coordinator.heartbeat, "a", 4) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert code_of(coordinator.heartbeat, "a", 1) == ErrorCode.FENCED_MEMBER_EPOCH
-    a.join()
-    assert a.epoch == 3
-    assert len(a.told) == 2
-
-
-def test_a_full_group_takes_nobody_else() -> None:
-    coordinator = with_topic(consumer_size_max=2)
-    joined(coordinator, "a", "b")
-    assert code_of(coordinator.heartbeat, "c", 0, **JOINING) == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert coordinator.heartbeat("a", 0, **JOINING).error_code == 0
-
-
 # --- static members -----------------------------------------------------------------------------------------
 
 
@@ -344,16 +294,6 @@ def test_returning_static_member_keeps_partitions_and_epoch() -> None:
     assert set(coordinator.group().members) == {"b", "a2"}
 
 
-def test_an_instance_id_in_use_is_not_given_away() -> None:
-    coordinator = with_topic()
-    joined(coordinator, "a", instance_id="i")
-    joining = {**JOINING, "instance_id": "i"}
-    assert code_of(coordinator.heartbeat, "a2", 0, **joining) == ErrorCode.UNRELEASED_INSTANCE_ID
-    assert code_of(coordinator.heartbeat, "a2", 1, instance_id="i") == ErrorCode.FENCED_INSTANCE_ID
-    assert code_of(coordinator.heartbeat, "a", 1, instance_id="j") == ErrorCode.UNKNOWN_MEMBER_ID
-    assert coordinator.heartbeat("a", 0, **joining).member_epoch == 2
-
-
 def test_instance_id_takes_its_partitions_along() -> None:
     coordinator = with_topic()
     a = Client(coordinator, "a", instance_id="i")
@@ -370,27 +310,7 @@ def test_instance_id_takes_its_partitions_along() -> None:
     assert len(b.owned) == 4, "what it had before is nobody's now"
 
 
-def test_a_static_member_that_stays_away_is_removed() -> None:
-    coordinator = with_topic()
-    (a,) = joined(coordinator, "a", instance_id="i")
-    a.leave(for_a_while=True)
-    coordinator.advance(44_999)
-    assert coordinator.state() == "Reconciling"
-    coordinator.advance(1)
-    assert coordinator.state() == "Empty"
-
-
 # --- time ---------------------------------------------------------------------------------------------------
-
-
-def test_a_member_that_is_not_heard_of_is_removed() -> None:
-    coordinator = with_topic()
-    a, b = joined(coordinator, "a", "b")
-    coordinator.advance(30_000)
-    a.beat()
-    coordinator.advance(15_000)
-    assert set(coordinator.group().members) == {"a"}
-    assert b.beat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_that_does_not_give_up_in_time_is_removed() -> None:

@@ -27,9 +27,6 @@ from tests.support.refusals import code_of
 
 from .test_classic import NO_DELAY, NO_TOPICS, Harness
 
-RUNS_SOURCES = True
-"""Stand-ins here are for classes that may be compiled, where nothing else is taken for them."""
-
 KINDS = {
     "classic": ClassicGroup, "consumer": ConsumerGroup, "share": ShareGroup, "streams": StreamsGroup,
 }  # fmt: skip

@@ -27,7 +27,6 @@ from tests.support.refusals import code_of
 
 T, U = b"t" * 16, b"u" * 16
 ONE = PartitionInfo(1, (1,), (1,))
-SESSION_MS = 45_000
 
 
 class Coordinator:
@@ -154,15 +153,6 @@ def test_new_partitions_of_a_topic_begin_at_offset_0() -> None:
     assert coordinator.has("a") == [(T, 0), (T, 1), (T, 2)]
 
 
-def test_another_subscription_takes_effect_at_once() -> None:
-    coordinator = Coordinator()
-    epoch = coordinator.join("a", "t", "u")
-    assert coordinator.has("a") == [(T, 0), (T, 1), (U, 0)]
-    answer = coordinator.beat("a", epoch, "u")
-    assert answer.response.member_epoch == epoch + 1
-    assert coordinator.has("a") == [(U, 0)]
-
-
 def test_initialization_is_retried_after_a_while() -> None:
     coordinator = Coordinator()
     assert coordinator.beat("a", 0, "u", begins=False).beginning is not None
@@ -171,48 +161,6 @@ def test_initialization_is_retried_after_a_while() -> None:
     again = coordinator.beat("a", 2)
     assert again.beginning is not None
     assert again.beginning.offsets == {(U, 0): -1}
-
-
-def test_epochs_are_checked() -> None:
-    coordinator = Coordinator()
-    epoch = coordinator.join("a", "t")
-    assert coordinator.beat("a", epoch - 1).response.member_epoch == epoch, "an answer was lost"
-    assert code_of(coordinator.beat, "a", epoch + 1) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert code_of(coordinator.beat, "b", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(coordinator.beat, "a", 1, group="other") == ErrorCode.GROUP_ID_NOT_FOUND
-    assert coordinator.beat("a", 0, "t").response.member_epoch == epoch, "it joins again"
-
-
-def test_a_group_has_room_for_so_many() -> None:
-    coordinator = Coordinator(share_size_max=1)
-    coordinator.join("a", "t")
-    assert code_of(coordinator.beat, "b", 0, "t") == ErrorCode.GROUP_MAX_SIZE_REACHED
-
-
-def test_who_leaves_or_is_not_heard_of_is_gone() -> None:
-    coordinator = Coordinator()
-    epoch = coordinator.join("a", "t")
-    coordinator.join("b", "t")
-    assert coordinator.timers["session", "g", "b"] == coordinator.now_ms + SESSION_MS
-    out = Decision()
-    coordinator.shard.expire(("session", "g", "b"), coordinator.now_ms, out)
-    coordinator.apply(out)
-    assert list(coordinator.shard.share_group("g").members) == ["a"]
-    coordinator.beat("a", epoch)
-    assert coordinator.has("a") == [(T, 0), (T, 1)]
-    assert coordinator.beat("a", -1).response.member_epoch == -1
-    group = coordinator.shard.share_group("g")
-    assert (group.state_name, group.assignment_epoch) == ("Empty", group.epoch)
-    assert code_of(coordinator.beat, "a", -1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert coordinator.reloaded().groups == coordinator.shard.groups
-
-
-def test_sessions_are_watched_after_a_load() -> None:
-    coordinator = Coordinator()
-    coordinator.join("a", "t")
-    out = Decision()
-    coordinator.reloaded().loaded(5_000, out)
-    assert out.timers == {("session", "g", "a"): 5_000 + SESSION_MS}
 
 
 def test_only_an_empty_group_begins_elsewhere() -> None:
@@ -319,16 +267,6 @@ def test_every_partition_is_read_and_every_member_is_busy(members: int, partitio
         assert min(sizes) >= 1
     settled = [Subscriber(s.id, s.topic_ids, assigned=target[s.id]) for s in subscribers]
     assert assign_shared(settled, topic_partitions) == target, "nobody moves without need"
-
-
-def test_members_only_get_what_they_want() -> None:
-    target = assign_shared(
-        [Subscriber("a", frozenset((T,))), Subscriber("b", frozenset((T, U))), Subscriber("c", frozenset())],
-        [(T, 0), (T, 1), (U, 0)],
-    )
-    assert target["a"] | target["b"] == {(T, 0), (T, 1), (U, 0)}
-    assert (U, 0) not in target["a"]
-    assert target["c"] == frozenset()
 
 
 def test_a_member_whose_assignment_has_ended_is_in_no_epoch() -> None:

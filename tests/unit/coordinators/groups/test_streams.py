@@ -13,29 +13,8 @@ from barnabas.coordinators.groups.streams.topology import Shape, Status
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest as Request
-from tests.support.classic_consumers import ClassicClient
-from tests.support.consumers import Client as ConsumerClient
 from tests.support.refusals import code_of
 from tests.support.streams import ALL, JOINING, Member, Streams, converge, topology
-
-
-def test_two_members_share_the_tasks_without_running_one_twice() -> None:
-    coordinator = Streams()
-    a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
-    converge(a)
-    b.beat()
-    assert b.told == set()
-    a.beat()
-    b.beat()
-    assert b.told == set(), "a has been told, and has not said yet that it has closed them"
-    converge(a, b)
-    assert len(a.active()) == len(b.active()) == 4
-    assert sorted(a.active() + b.active()) == ALL
-    stateful = [sum(name == "1" for name, _ in member.active()) for member in (a, b)]
-    assert stateful == [2, 2]
-    coordinator.streams_heartbeat("b", -1)
-    converge(a)
-    assert a.active() == ALL
 
 
 def test_offsets_of_tasks_are_taken_without_a_word() -> None:
@@ -193,34 +172,6 @@ def test_static_member_of_another_process_reassigns() -> None:
     assert coordinator.reloaded().groups == coordinator.shard.groups
 
 
-def test_a_static_member_that_does_not_come_back_is_missed() -> None:
-    coordinator = Streams()
-    a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q", instance_id="j")
-    converge(a, b)
-    leave(b, -2)
-    coordinator.advance(30_000)
-    a.beat()
-    coordinator.advance(15_000)
-    assert set(coordinator.streams().members) == {"a"}
-    converge(a)
-    assert a.active() == ALL
-    assert coordinator.streams().static_ids == {}
-
-
-def test_an_instance_id_belongs_to_one_member() -> None:
-    coordinator = Streams(streams_size_max=2)
-    a, b = Member(coordinator, "a", instance_id="i"), Member(coordinator, "b", process_id="q")
-    converge(a, b)
-    other = Member(coordinator, "c", process_id="q", instance_id="i")
-    assert code_of(other.beat) == ErrorCode.UNRELEASED_INSTANCE_ID
-    assert code_of(coordinator.streams_heartbeat, "a", 1, instance_id="j") == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(coordinator.streams_heartbeat, "b", 1, instance_id="i") == ErrorCode.FENCED_INSTANCE_ID
-    assert code_of(coordinator.streams_heartbeat, "a", -2) == ErrorCode.INVALID_REQUEST
-    leave(a, -2)
-    other.beat()
-    assert set(coordinator.streams().members) == {"b", "c"}, "a full group has room for who comes back"
-
-
 def test_static_member_away_has_revoked_its_partitions() -> None:
     coordinator = Streams()
     a = Member(coordinator, "a", instance_id="i", rebalance_timeout_ms=3_000)
@@ -310,44 +261,6 @@ def test_a_join_that_makes_no_sense_is_refused(fields: dict[str, Any], code: int
     assert coordinator.journal == []
 
 
-def test_members_are_checked_by_id_epoch_and_tasks() -> None:
-    coordinator = Streams(streams_size_max=1)
-    assert code_of(coordinator.streams_heartbeat, "a", 1) == ErrorCode.GROUP_ID_NOT_FOUND
-    a = Member(coordinator, "a")
-    converge(a)
-    assert code_of(coordinator.streams_heartbeat, "b", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(coordinator.streams_heartbeat, "b", 0, **JOINING) == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert code_of(coordinator.streams_heartbeat, "a", a.epoch + 1) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert code_of(coordinator.streams_heartbeat, "a", -2) == ErrorCode.INVALID_REQUEST
-    a.tasks.add((ACTIVE, "0", 99))
-    assert code_of(a.beat) == ErrorCode.INVALID_REQUEST
-
-
-def test_groups_of_one_kind_are_not_for_members_of_another() -> None:
-    coordinator = Streams()
-    converge(Member(coordinator, "a"))
-    assert code_of(ConsumerClient(coordinator, "c").join) == ErrorCode.GROUP_ID_NOT_FOUND
-    classic = ClassicClient(coordinator, "d")
-    classic.step()
-    classic.step()  # takes the answer
-    assert classic.error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    other = Streams()
-    ConsumerClient(other, "c", topics=("in",)).join()
-    assert code_of(Member(other, "a").beat) == ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_late_members_are_removed() -> None:
-    coordinator = Streams()
-    a, b = Member(coordinator, "a", rebalance_timeout_ms=3_000), Member(coordinator, "b", process_id="q")
-    converge(a)
-    b.beat()
-    a.beat()
-    coordinator.advance(3_000)
-    assert set(coordinator.streams().members) == {"b"}
-    coordinator.advance(45_000)
-    assert coordinator.streams().state_name == "Empty"
-
-
 def test_the_journal_tells_everything() -> None:
     coordinator = Streams()
     coordinator.configure("g", streams_num_standby_replicas="1")
@@ -386,17 +299,6 @@ def test_commits_are_checked_against_the_tasks() -> None:
     commit(a.epoch - 1, *kept)
     assert code_of(commit, a.epoch - 1, *lost) == ErrorCode.STALE_MEMBER_EPOCH
     assert code_of(commit, a.epoch + 1, *kept) == ErrorCode.STALE_MEMBER_EPOCH
-
-
-def test_tasks_go_to_where_a_copy_of_their_state_is() -> None:
-    shapes = {"1": Shape(2, True, frozenset())}
-    workers = [
-        Worker("a", "p", frozenset({(ACTIVE, "1", 0)})),
-        Worker("b", "q"),
-        Worker("c", "r", frozenset({(STANDBY, "1", 1)})),
-    ]
-    target = assign_tasks(workers, shapes, 0)
-    assert target == {"a": {(ACTIVE, "1", 0)}, "b": set(), "c": {(ACTIVE, "1", 1)}}
 
 
 @pytest.mark.parametrize("gone", ["", "a"])

@@ -48,22 +48,9 @@ def code_of(of: SharePartition, *acks: Acknowledgement, member: str = "a") -> in
 # --- acquiring ----------------------------------------------------------------------------------------------
 
 
-def test_new_records_are_acquired_once() -> None:
-    shared = partition()
-    assert shared.acquire(acquire_request("a"), [(0, 9)], 0) == [(0, 9, 1)]
-    assert shared.next_offset == 10
-    assert shared.acquire(acquire_request("b"), [(0, 9)], 0) == []
-
-
 def test_whole_batch_is_acquired_above_the_record_limit() -> None:
     shared = partition()
     assert shared.acquire(acquire_request(records=5), [(0, 2), (3, 9), (10, 19)], 0) == [(0, 9, 1)]
-
-
-def test_no_record_more_than_wanted_is_acquired_in_strict_mode() -> None:
-    shared = partition()
-    assert shared.acquire(acquire_request(records=5, strict=True), [(0, 2), (3, 9)], 0) == [(0, 4, 1)]
-    assert shared.acquire(acquire_request(records=5, strict=True), [(3, 9)], 0) == [(5, 9, 1)]
 
 
 def test_no_more_than_the_window_is_in_flight() -> None:
@@ -106,15 +93,6 @@ def test_the_window_is_never_exceeded_in_strict_mode() -> None:
     assert not shared.can_acquire
 
 
-def test_a_hole_in_the_log_is_passed_over() -> None:
-    shared = partition()
-    assert shared.acquire(acquire_request(), [(5, 9)], 0) == [(5, 9, 1)]
-    assert shared.start_offset == 5
-    assert shared.acquire(acquire_request(), [(20, 24)], 0) == [(20, 24, 1)]
-    decide(shared, ack(5, 9, ACCEPT))
-    assert shared.start_offset == 20
-
-
 def test_records_compacted_away_are_archived() -> None:
     shared = partition()
     shared.acquire(acquire_request(), [(0, 4), (5, 9)], 0)
@@ -123,26 +101,7 @@ def test_records_compacted_away_are_archived() -> None:
     assert shared.start_offset == 5
 
 
-def test_aborted_records_are_never_handed_out() -> None:
-    shared = partition()
-    assert shared.acquire(acquire_request(), [(0, 4), (5, 9), (10, 10)], 0, aborted=[(0, 4), (10, 10)]) == [
-        (5, 9, 1)
-    ]
-    assert shared.start_offset == 5
-    decide(shared, ack(5, 9, ACCEPT))
-    assert shared.start_offset == 11
-
-
 # --- deciding -----------------------------------------------------------------------------------------------
-
-
-def test_the_start_offset_moves_over_what_is_complete() -> None:
-    shared = partition()
-    shared.acquire(acquire_request(), [(0, 9)], 0)
-    assert decide(shared, ack(5, 9, ACCEPT)) == ((5, 9, ACKNOWLEDGED, 1),)
-    assert (shared.start_offset, shared.complete_count) == (0, 5)
-    assert decide(shared, ack(0, 4, REJECT)) == ((0, 4, ARCHIVED, 1),)
-    assert (shared.start_offset, shared.end, shared.complete_count) == (10, 10, 0)
 
 
 def test_each_offset_can_have_a_verdict_of_its_own() -> None:
@@ -269,17 +228,6 @@ def test_failing_records_come_in_smaller_portions() -> None:
 # --- locks --------------------------------------------------------------------------------------------------
 
 
-def test_a_lock_ends_after_its_time() -> None:
-    shared = partition(record_lock_ms=1000)
-    shared.acquire(acquire_request(), [(0, 4)], 0)
-    shared.acquire(acquire_request("b"), [(5, 9)], 500)
-    assert shared.lock_due_ms == 1000
-    assert not shared.expire(999)
-    assert shared.expire(1000).batches == ((0, 4, AVAILABLE, 1),)
-    assert (shared.lock_due_ms, shared.next_offset) == (1500, 0)
-    assert code_of(shared, ack(0, 4, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
-
-
 @pytest.mark.parametrize("done", [True, False])
 def test_expired_lock_write_spares_later_acknowledgements(
     done: bool,
@@ -302,16 +250,6 @@ def test_a_lock_can_be_renewed_where_the_group_allows_it() -> None:
     assert shared.lock_due_ms == 1900
     shared.settings = ShareSettings(renew_enabled=False)
     assert code_of(shared, ack(0, 4, RENEW)) == ErrorCode.INVALID_RECORD_STATE
-
-
-def test_what_a_member_leaves_behind_is_free_again() -> None:
-    shared = partition()
-    shared.acquire(acquire_request("a"), [(0, 4)], 0)
-    shared.acquire(acquire_request("b"), [(5, 9)], 0)
-    written = shared.release("a")
-    assert written.batches == ((0, 4, AVAILABLE, 1),)
-    shared.settle(written, done=True)
-    assert shared.acquire(acquire_request("c"), [(0, 9)], 0) == [(0, 4, 2)]
 
 
 # --- restoring ----------------------------------------------------------------------------------------------

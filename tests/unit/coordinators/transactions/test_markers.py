@@ -16,9 +16,6 @@ from barnabas.records.batch import iter_batches, read_records
 from barnabas.records.control import ControlType, EndMarker, parse_end_marker
 from barnabas.wire.generated.errors import ErrorCode
 
-RUNS_SOURCES = True
-"""Stand-ins here are for classes that may be compiled, where nothing else is taken for them."""
-
 NOW_MS, LAST_OFFSET = 5_000, 41
 PRODUCER = Producer(7, 3)
 

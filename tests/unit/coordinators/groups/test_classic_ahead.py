@@ -1,4 +1,4 @@
-"""A classic group, rule by rule, where two of them are easily taken for one: each case has one of them alone decide."""
+"""Events of a classic group change it ahead of their records, and say so; signs of life do not."""
 
 from __future__ import annotations
 
@@ -8,48 +8,9 @@ from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.statemachine.decision import Decision
 
 from .test_classic import Harness
-from .test_classic_times import REBALANCE_MS, protocols, session, stable
+from .test_classic_times import protocols, stable
 
 OTHER = protocols("range", metadata=b"other")
-
-
-# --- who joins again ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"session_timeout_ms": 7_000},
-        {"rebalance_timeout_ms": 50_000},
-        {"protocols": protocols("range", "more")},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_each_thing_that_a_member_says_anew_counts_by_itself(change):
-    h = stable("a", "b")
-    before = h.group.members["a"]
-    h.join("", "a", now=2_000, **change)
-    after = h.group.members["a"]
-    values = {
-        "session_timeout_ms": after.session_timeout_ms,
-        "rebalance_timeout_ms": after.rebalance_timeout_ms,
-        "protocols": protocols(*after.protocol_names),
-    }
-    was = {
-        "session_timeout_ms": before.session_timeout_ms,
-        "rebalance_timeout_ms": before.rebalance_timeout_ms,
-        "protocols": protocols("range"),
-    }
-    assert values == was | change
-    assert (after.id, after.client_id, after.client_host, after.joined_in) == (
-        "a",
-        "c",
-        "/h",
-        before.joined_in,
-    )
-    h.join("", "b", now=3_000)
-    assert h.timers[session("a")] == 3_000 + values["session_timeout_ms"]
-    assert h.timers["sync", "g"] == 3_000 + max(values["rebalance_timeout_ms"], REBALANCE_MS)
 
 
 # --- small things ---------------------------------------------------------------------------------------------------
