@@ -377,12 +377,12 @@ async def test_a_topic_is_waited_for_only_where_its_error_may_pass() -> None:
             watch = TopicWatch(client)
             watch.watch(["t"])
             cluster.topics = [topic("t", Part(0, 0, 1, 5))]
-            assert await watch._try()
+            assert await watch.refresh()
             assert watch.infos["t"].partitions[0] == (1, 5, ())
-            watch._needed = trio.Event()
+            watch.refresh_due = trio.Event()
             cluster.topics = [topic("t", code=code)]
-            assert await watch._try() is (code not in PASSES), code
-            assert watch._needed.is_set() is (code in PASSES), code
+            assert await watch.refresh() is (code not in PASSES), code
+            assert watch.refresh_due.is_set() is (code in PASSES), code
             assert ("t" in watch.infos) is (code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), code
             assert (watch.errors, watch.version) == ({"t": code}, 2)
 
@@ -406,10 +406,10 @@ async def test_metadata_that_fails_is_asked_for_again_where_that_may_help(
             raise failure
 
         usual, client.metadata = client.metadata, fails  # type: ignore[method-assign]
-        assert not await watch._try()
-        assert (watch.failure, watch._needed.is_set(), watch.version) == (failure, asks_again, 0)
+        assert not await watch.refresh()
+        assert (watch.failure, watch.refresh_due.is_set(), watch.version) == (failure, asks_again, 0)
         client.metadata = usual  # type: ignore[method-assign]
-        assert await watch._try()
+        assert await watch.refresh()
         assert (watch.failure, watch.version) == (None, 1)
 
 
@@ -420,13 +420,13 @@ async def test_metadata_is_kept_fresh_and_asked_for_in_turn(autojump_clock: Cloc
     async with clients(cluster, **settings) as client, trio.open_nursery() as nursery:
         watch = TopicWatch(client, creates_topics=True)
         begun = trio.current_time()
-        usual = watch._try
+        usual = watch.refresh
 
         async def attempt() -> bool:
             times.append(round(trio.current_time() - begun, 2))
             return await usual()
 
-        watch._try = attempt  # type: ignore[method-assign]
+        watch.refresh = attempt  # type: ignore[method-assign]
         nursery.start_soon(watch.run)
         await trio.sleep(1)
         assert times == [], "nobody has needed any"
@@ -454,8 +454,8 @@ async def test_a_leader_that_is_not_known_is_asked_for(
     async with clients(cluster) as client:
         watch = TopicWatch(client)
         watch.watch(["t"])
-        await watch._try()
-        watch._needed = trio.Event()
+        await watch.refresh()
+        watch.refresh_due = trio.Event()
         assert watch.leader("t", index) == found
-        assert watch._needed.is_set() is asks
+        assert watch.refresh_due.is_set() is asks
         assert watch.leader("other", 0) == -1

@@ -60,21 +60,21 @@ async def test_a_heartbeat_says_only_what_has_changed(instance_id: str | None) -
         "rack_id": "r", "rebalance_timeout_ms": 9_000, "subscribed_topic_names": ["t", "u"],
         "server_assignor": "range", "topic_partitions": [],
     }  # fmt: skip
-    await case.member._beat()
+    await case.member.beat()
     assert case.said == {**always, **everything}, "it joins, in epoch 0"
     assert (case.member.member_id, case.member.generation) == ("given", 3)
     always |= {"member_id": "given", "member_epoch": 3}
-    await case.member._beat()
+    await case.member.beat()
     assert case.said == always
     case.member.subscription = Subscription(["u"])
-    await case.member._beat()
+    await case.member.beat()
     assert case.said == {**always, "subscribed_topic_names": ["u"]}
-    case.member._owned = {b"u": [0]}
-    await case.member._beat()
+    case.member.owned = {b"u": [0]}
+    await case.member.beat()
     (owned,) = case.said["topic_partitions"]
     assert (owned.topic_id, owned.partitions) == (b"u", [0])
     case.member.rejoin()
-    await case.member._beat()
+    await case.member.beat()
     assert case.said == {
         **{name: value for name, value in always.items() if name != "member_epoch"},
         **everything,
@@ -84,37 +84,37 @@ async def test_a_heartbeat_says_only_what_has_changed(instance_id: str | None) -
 
 async def test_what_a_response_leaves_out_stays_as_it_is() -> None:
     case = Case()
-    await case.member._beat()
+    await case.member.beat()
     case.response = Response(0, 0, None, None, 4, 0)
-    await case.member._beat()
+    await case.member.beat()
     assert (set(case.client.lanes), set(case.client.keys)) == ({"group"}, {("g", 0)})
-    assert (case.member.member_id, case.member.generation, case.member._interval_ms) == ("given", 4, 700)
-    assert case.member._target is None
-    assert not case.member._reconciles.is_set()
+    assert (case.member.member_id, case.member.generation, case.member.interval_ms) == ("given", 4, 700)
+    assert case.member.target is None
+    assert not case.member.reconcile_due.is_set()
     case.response = Response(0, 0, None, None, 4, 0, assigned(t=[1]))
-    await case.member._beat()
-    assert case.member._target == {b"t".ljust(16): [1]}
-    assert case.member._reconciles.is_set()
+    await case.member.beat()
+    assert case.member.target == {b"t".ljust(16): [1]}
+    assert case.member.reconcile_due.is_set()
 
 
 async def test_each_error_of_a_heartbeat_has_its_consequence() -> None:
     for code in ErrorCode:
         case = Case()
         case.member.generation, case.member.member_id = 3, "m"
-        case.member._interval_ms = 5_000
+        case.member.interval_ms = 5_000
         case.response = Response(0, code, "why", "m", 3, 5_000)
         outcome: Any = None
         try:
-            await case.member._beat()
+            await case.member.beat()
         except (ResponseError, FencedInstanceError) as error:
             outcome = error
         is_fenced = code in FENCED
         assert case.member.generation == (-1 if is_fenced else 3), code
-        assert case.member._reconciles.is_set() is is_fenced, code
-        assert case.member._beats.is_set() is is_fenced, code
+        assert case.member.reconcile_due.is_set() is is_fenced, code
+        assert case.member.beat_due.is_set() is is_fenced, code
         assert case.client.forgotten == ["g"] * bool(code in COORDINATOR), code
         may_pass = code in COORDINATOR or (code.retriable and not is_fenced)
-        assert case.member._interval_ms == (1_000 if may_pass else 5_000), code
+        assert case.member.interval_ms == (1_000 if may_pass else 5_000), code
         if not code or is_fenced:
             assert outcome is None, code
         elif code is ErrorCode.FENCED_INSTANCE_ID:
@@ -130,13 +130,13 @@ async def test_an_answer_to_a_member_that_has_left_or_was_fenced_meanwhile_means
 
         def answer(_: Any, case: Case = case, change: str = change) -> Any:
             if change == "left":
-                case.member._has_left = True
+                case.member.has_left = True
             else:
                 case.member.generation = -1
             return Response(0, 0, None, "other", 9, 1)
 
         case.client.answer = answer
-        await case.member._beat()
+        await case.member.beat()
         assert (case.member.generation, case.member.member_id == "other") == (
             2 if change == "left" else -1,
             False,
@@ -193,7 +193,7 @@ async def test_only_what_may_pass_is_tried_again_and_then_everything_is_said(
         if is_retriable
         else ResponseError(ErrorCode.GROUP_MAX_SIZE_REACHED, "beating")
     )
-    await case.member._beat()
+    await case.member.beat()
     answers = [failure]
     case.client.answer = lambda _: answers.pop() if answers else case.response
     with trio.move_on_after(0.15):
@@ -221,7 +221,7 @@ async def test_a_member_whose_program_takes_too_long_leaves_until_it_asks_for_mo
     autojump_clock: trio.testing.MockClock, busy_s: float, steps_back: bool
 ) -> None:
     case = Case(max_poll_interval_ms=10_000)
-    await case.member._beat()
+    await case.member.beat()
     case.host.assigned, case.host.busy = {T0}, busy_s
     async with trio.open_nursery() as nursery:
         nursery.start_soon(case.member.run)
@@ -243,7 +243,7 @@ async def test_a_member_whose_program_takes_too_long_leaves_until_it_asks_for_mo
 async def reconciled(case: Case) -> None:
     """Let the member reconcile what it can now."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(case.member._reconcile)
+        nursery.start_soon(case.member.reconcile)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 
@@ -252,41 +252,40 @@ async def test_what_is_gone_is_given_up_before_what_is_new_is_taken_on() -> None
     case = Case()
     case.member.generation = 3
     case.host.assigned = {T0, T1}
-    target = case.member._target = {b"t".ljust(16): [1], b"u".ljust(16): [0]}
-    case.member._reconciles.set()
+    target = case.member.target = {b"t".ljust(16): [1], b"u".ljust(16): [0]}
+    case.member.reconcile_due.set()
     await reconciled(case)
     assert case.host.calls == [("revoke", {T0}), ("add", {U0})]
     assert case.host.assigned == {T1, U0}
-    assert (case.member._target, case.member._owned) == (None, target)
-    assert case.member._beats.is_set(), "the broker is told"
+    assert (case.member.target, case.member.owned) == (None, target)
+    assert case.member.beat_due.is_set(), "the broker is told"
 
 
 async def test_a_target_that_has_been_reached_is_told_without_a_callback() -> None:
     case = Case()
     case.member.generation, case.host.assigned = 3, {T0}
-    case.member._target = {b"t".ljust(16): [0]}
-    case.member._reconciles.set()
+    case.member.target = {b"t".ljust(16): [0]}
+    case.member.reconcile_due.set()
     await reconciled(case)
     assert case.host.calls == []
-    assert case.member._owned == {b"t".ljust(16): [0]}
+    assert case.member.owned == {b"t".ljust(16): [0]}
 
 
 async def test_a_topic_that_is_not_known_yet_is_asked_for_and_waited_for() -> None:
     case = Case()
     case.member.generation = 3
-    case.member._target = {b"new".ljust(16): [0], b"t".ljust(16): [0]}
-    case.member._reconciles.set()
+    case.member.target = {b"new".ljust(16): [0], b"t".ljust(16): [0]}
+    case.member.reconcile_due.set()
     await reconciled(case)
     assert case.host.calls == []
-    assert case.topics._needed.is_set()
-    assert not case.member._beats.is_set()
+    assert case.topics.refresh_due.is_set()
+    assert not case.member.beat_due.is_set()
     case.topics.infos.update(topics_with(new=1).infos)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(case.member._follow_topics)
-        nursery.start_soon(case.member._reconcile)
+        nursery.start_soon(case.member.follow_topics)
+        nursery.start_soon(case.member.reconcile)
         await trio.testing.wait_all_tasks_blocked()
-        case.topics._changed.set()
-        case.topics._changed = trio.Event()
+        case.topics.announce()
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert case.host.calls == [("add", {T0, TopicPartition("new", 0)})]
@@ -296,7 +295,7 @@ async def test_a_topic_that_is_not_known_yet_is_asked_for_and_waited_for() -> No
 async def test_a_member_that_is_fenced_while_it_reconciles_loses_what_it_has(when: str) -> None:
     case = Case()
     case.member.generation, case.host.assigned = 3, {T0}
-    case.member._target = {b"t".ljust(16): [1]}
+    case.member.target = {b"t".ljust(16): [1]}
     usual = getattr(case.host, when)
 
     async def fenced(places: set[TopicPartition]) -> None:
@@ -304,35 +303,35 @@ async def test_a_member_that_is_fenced_while_it_reconciles_loses_what_it_has(whe
         case.member.generation = -1
 
     setattr(case.host, when, fenced)
-    case.member._reconciles.set()
+    case.member.reconcile_due.set()
     await reconciled(case)
     lost = set() if when == "revoke" else {T1}
     expected = [("revoke", {T0}), ("add", {T1}), ("lose", lost)]
     assert case.host.calls == [one for one in expected if when == "add" or one[0] != "add"]
     assert case.host.assigned == set()
-    assert case.member._owned == {}
+    assert case.member.owned == {}
 
 
 async def test_an_assignment_that_changes_while_it_is_reconciled_is_not_told_as_reached() -> None:
     case = Case()
     case.member.generation = 3
-    case.member._target = {b"t".ljust(16): [0]}
+    case.member.target = {b"t".ljust(16): [0]}
     usual = case.host.add
 
     async def changed(places: set[TopicPartition]) -> None:
         await usual(places)
         if places == {T0}:
-            case.member._target = {b"t".ljust(16): [1]}
+            case.member.target = {b"t".ljust(16): [1]}
 
     case.host.add = changed  # type: ignore[method-assign]
-    case.member._reconciles.set()
+    case.member.reconcile_due.set()
     await reconciled(case)
-    assert case.member._owned == {}
-    assert case.member._target == {b"t".ljust(16): [1]}
-    case.member._reconciles.set()
+    assert case.member.owned == {}
+    assert case.member.target == {b"t".ljust(16): [1]}
+    case.member.reconcile_due.set()
     await reconciled(case)
     assert case.host.assigned == {T1}
-    assert case.member._owned == {b"t".ljust(16): [1]}
+    assert case.member.owned == {b"t".ljust(16): [1]}
 
 
 async def test_partitions_are_lost_before_the_member_joins_again(
@@ -363,17 +362,16 @@ async def test_topics_of_a_pattern_are_told_when_they_change() -> None:
 
     case = Case()
     case.member.subscription = Subscription(pattern=re.compile("t|v"))
-    await case.member._beat()
+    await case.member.beat()
     assert case.said["subscribed_topic_names"] == ["t"]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(case.member._follow_topics)
+        nursery.start_soon(case.member.follow_topics)
         for topics, is_new in (({}, False), ({"v": 1}, True)):
             await trio.testing.wait_all_tasks_blocked()
             case.topics.infos.update(topics_with(**topics).infos)
-            case.topics._changed.set()
-            case.topics._changed = trio.Event()
+            case.topics.announce()
             await trio.testing.wait_all_tasks_blocked()
-            assert case.member._beats.is_set() is is_new
+            assert case.member.beat_due.is_set() is is_new
         nursery.cancel_scope.cancel()
     case.topics.infos["v"].is_internal = True
     assert case.member.subscription.topics(case.topics) == {"t"}, "no pattern finds an internal topic"

@@ -209,7 +209,7 @@ def test_a_partition_is_fetched_when_it_may_be(change: dict[str, Any], is_asked:
     case = Case()
     for name, value in change.items():
         setattr(case.one, name, value)
-    next_look = case.fetcher._look(100.0)
+    next_look = case.fetcher.look(100.0)
     assert len(case.started) == is_asked
     assert next_look == (change["retry_at"] if change.get("retry_at", 0) > 100 else float("inf"))
 
@@ -219,7 +219,7 @@ def test_no_more_is_fetched_of_a_partition_that_has_enough() -> None:
         case = Case()
         for _ in range(count):
             case.one.chunks.append(SimpleNamespace(size=1))  # type: ignore[arg-type]
-        case.fetcher._look(0.0)
+        case.fetcher.look(0.0)
         assert len(case.started) == (count < BUFFERED_CHUNKS)
 
 
@@ -228,14 +228,14 @@ def test_a_broker_that_failed_is_left_alone_for_a_while_and_others_are_asked() -
     for source, retry_at in ((1, 100.5), (2, 100.0)):
         case.fetcher._brokers[source] = _Broker()
         case.fetcher._brokers[source].retry_at = retry_at
-    assert case.fetcher._look(100.0) == 100.5
+    assert case.fetcher.look(100.0) == 100.5
     assert [(source, list(asked)) for source, _, asked, _ in case.started] == [(2, [T1])]
 
 
 def test_a_partition_without_a_leader_is_looked_at_again_after_a_pause() -> None:
     case = Case()
     case.topics.leaders[T0] = -1
-    assert case.fetcher._look(100.0) == 100.1
+    assert case.fetcher.look(100.0) == 100.1
     assert case.started == []
 
 

@@ -72,7 +72,7 @@ async def test_offsets_are_listed_as_the_version_has_it(version: int, committed_
     found = await offsets.list_offsets(client, topics, times, committed_only=committed_only)
     assert found.values == {T0: OffsetAndTimestamp(5, 77, 3), T1: None}
     assert {place: error.code for place, error in found.errors.items()} == {U0: DENIED}
-    assert topics._needed.is_set(), "the metadata may be old"
+    assert topics.refresh_due.is_set(), "the metadata may be old"
     with pytest.raises(ResponseError, match="asking for an offset of u-0: TOPIC_AUTHORIZATION_FAILED"):
         found.all()
     (sent,) = client.asked
@@ -206,7 +206,7 @@ async def test_a_consumer_begins_where_its_group_was_or_where_it_is_told_to(
     case = Case(monkeypatch, offset_reset=reset, isolation=isolation)
     case.committed = {T0: OffsetAndMetadata(5, 3, "")}
     del case.bounds.values[T0]
-    assert await case.locator._locate_all()
+    assert await case.locator.locate_all()
     assert case.asked == [
         ("committed", [T0, T1], committed_only),
         ("bounds", {T1: time}, committed_only),
@@ -216,13 +216,13 @@ async def test_a_consumer_begins_where_its_group_was_or_where_it_is_told_to(
     assert (first.offset, first.epoch, first.committed_offset, first.done_offset) == (5, 3, 5, 5)
     assert (second.offset, second.epoch, second.committed_offset) == (20, -1, -1)
     case.asked.clear()
-    assert await case.locator._locate_all()
+    assert await case.locator.locate_all()
     assert case.asked == [], "all is known"
 
 
 async def test_without_a_group_or_a_place_to_begin_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(monkeypatch, group=None, offset_reset="none")
-    assert await case.locator._locate_all()
+    assert await case.locator.locate_all()
     assert case.asked == []
     assert [type(one.failure) for one in case.partitions.values()] == [NoOffsetError] * 2
 
@@ -231,13 +231,13 @@ async def test_a_position_that_was_moved_meanwhile_stays_there(monkeypatch: pyte
     case = Case(monkeypatch)
     case.committed = {T0: OffsetAndMetadata(5, 3, ""), T1: OffsetAndMetadata(6)}
     case.meanwhile = lambda: case.partitions[T0].seek(99)
-    await case.locator._locate_all()
+    await case.locator.locate_all()
     assert case.states() == [(99, ""), (6, "")]
     case = Case(monkeypatch)
     for one in case.partitions.values():
         one.seek_to("latest")
     case.meanwhile = lambda: case.partitions[T1].seek(99)
-    await case.locator._locate_all()
+    await case.locator.locate_all()
     assert case.states() == [(10, ""), (99, "")]
 
 
@@ -256,7 +256,7 @@ async def test_what_may_pass_is_looked_up_again_and_what_does_not_is_told(
     case = Case(monkeypatch)
     case.partitions[T1].seek(7)
     case.committed = failure
-    assert await case.locator._locate_all() is not is_left
+    assert await case.locator.locate_all() is not is_left
     assert [one.failure for one in case.partitions.values()] == [failure if is_told else None, None]
 
 
@@ -266,10 +266,10 @@ async def test_errors_of_single_partitions_are_their_own(monkeypatch: pytest.Mon
     case.bounds = offsets.Found(
         {}, {T0: denied, T1: ResponseError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "asking"), U0: denied}
     )
-    assert not await case.locator._locate_all()
+    assert not await case.locator.locate_all()
     assert [one.failure for one in case.partitions.values()] == [denied, None]
     case.bounds = offsets.Found({T1: None}, {T0: denied})
-    assert await case.locator._locate_all(), "nothing that may pass is left"
+    assert await case.locator.locate_all(), "nothing that may pass is left"
 
 
 async def test_it_looks_again_after_longer_and_longer_pauses(
@@ -321,7 +321,7 @@ async def test_a_new_leader_may_have_less_than_was_read(
     one.fetch_offset, one.fetch_epoch, one.leader_epoch = fetched, 3, 3
     other.seek(1)
     case.ends = offsets.Found({} if end is None else {T0: (3, end)})
-    assert await case.locator._locate_all()
+    assert await case.locator.locate_all()
     assert case.asked == [("ends", {T0: 3})], "what has no epoch cannot be checked"
     assert (one.leader_epoch, other.leader_epoch) == (4, 4)
     if outcome is LogTruncatedError:
@@ -339,11 +339,11 @@ async def test_a_position_is_checked_again_where_that_failed(monkeypatch: pytest
     for each in (one, other):
         each.seek(5, 3)
     case.ends = offsets.Found({T1: (3, 5)}, {T0: ResponseError(ErrorCode.FENCED_LEADER_EPOCH, "asking")})
-    assert not await case.locator._locate_all()
+    assert not await case.locator.locate_all()
     assert (one.leader_epoch, other.leader_epoch) == (-1, 4)
     case.meanwhile = lambda: one.seek(9)
     case.ends = offsets.Found({T0: (3, 0)})
-    await case.locator._locate_all()
+    await case.locator.locate_all()
     assert (one.offset, one.leader_epoch) == (9, -1), "it was moved meanwhile"
 
 
@@ -363,7 +363,7 @@ def test_a_topic_watch_asks_only_for_what_it_does_not_know() -> None:
         (lambda: watch.add("v"), True),
     ]
     for number, (step, asks) in enumerate(steps):
-        watch._needed = trio.Event()
+        watch.refresh_due = trio.Event()
         step()
-        assert watch._needed.is_set() is asks, number
-    assert (watch._names, watch._is_all) == ({"t", "u", "v"}, True)
+        assert watch.refresh_due.is_set() is asks, number
+    assert (watch.names, watch.has_all) == ({"t", "u", "v"}, True)

@@ -153,9 +153,9 @@ def test_brokers_share_the_room_that_is_left_for_what_is_fetched_ahead(
     fetcher = Fetcher(client, topics, settings, partitions_by_place, lambda: None)
     asked: list[int] = []
     fetcher._nursery = SimpleNamespace(start_soon=lambda _, *given: asked.append(given[-1]))  # type: ignore[assignment]
-    fetcher._look(0.0)
+    fetcher.look(0.0)
     assert asked == sizes
-    fetcher._look(0.0)
+    fetcher.look(0.0)
     assert asked == sizes, "each has a request on its way"
 
 

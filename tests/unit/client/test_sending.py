@@ -115,13 +115,13 @@ def test_a_batch_that_is_not_due_is_looked_at_when_it_will_be() -> None:
     case = Case(linger_ms=20, delivery_timeout_ms=5_000)
     case.add(0, now=100.0)
     case.add(2, now=100.01)
-    assert case.sender._look(100.015) == pytest.approx(100.02)
+    assert case.sender.look(100.015) == pytest.approx(100.02)
     assert case.started == []
-    assert case.sender._look(100.02) == pytest.approx(100.03)
+    assert case.sender.look(100.02) == pytest.approx(100.03)
     assert [(leader, [one.outbox.index for one in batches]) for leader, _, batches in case.started] == [
         (1, [0])
     ]
-    assert case.sender._look(100.03) == pytest.approx(105.0), "when the first expires"
+    assert case.sender.look(100.03) == pytest.approx(105.0), "when the first expires"
     assert len(case.started) == 2
 
 
@@ -130,7 +130,7 @@ def test_a_partition_without_a_leader_is_looked_at_again_after_a_pause() -> None
     case.leaders[0] = -1
     case.add(0, now=100.0)
     case.add(2, now=100.0)
-    assert case.sender._look(100.0) == pytest.approx(100.1)
+    assert case.sender.look(100.0) == pytest.approx(100.1)
     assert [leader for leader, _, _ in case.started] == [2], "others do not wait for it"
 
 
@@ -140,13 +140,13 @@ def test_a_broker_has_so_many_requests_and_one_that_is_written(
 ) -> None:
     case = Case(linger_ms=0)
     case.add(0)
-    case.sender._look(1.0)
+    case.sender.look(1.0)
     case.started.clear()
     broker = case.sender._brokers[1]
     assert (broker.is_busy, broker.in_flight) == (True, 1)
     broker.is_busy, broker.in_flight = is_busy, in_flight
     case.add(1)
-    case.sender._look(2.0)
+    case.sender.look(2.0)
     assert len(case.started) == starts
 
 
@@ -159,7 +159,7 @@ def test_a_request_takes_the_oldest_first_and_as_many_as_it_holds() -> None:
     assert len(sizes) == 1
     fits = case.settings.request_bytes_max // (REQUEST_OVERHEAD + sizes.pop())
     assert fits == 2
-    case.sender._look(5.0)
+    case.sender.look(5.0)
     ((leader, _, batches),) = case.started
     assert (leader, [one.outbox.index for one in batches]) == (1, [1, 2])
     assert case.sender._wakes.is_set(), "the other one is next"
@@ -172,7 +172,7 @@ def test_a_batch_that_is_larger_than_a_request_is_sent_alone() -> None:
     case = Case(linger_ms=0, request_bytes_max=10)
     case.add(0)
     case.add(1)
-    case.sender._look(1.0)
+    case.sender.look(1.0)
     assert len(case.started[0][2]) == 1
 
 

@@ -58,7 +58,7 @@ class Locator:
         while True:
             await self._wakes.wait()
             self._wakes = trio.Event()
-            if await self._locate_all():
+            if await self.locate_all():
                 pause_s = settings.retry_backoff_ms / 1000
             else:
                 self._wakes.set()
@@ -68,7 +68,7 @@ class Locator:
             self.moved = trio.Event()
             self.changed()
 
-    async def _locate_all(self) -> bool:
+    async def locate_all(self) -> bool:
         """Look up all that is missing, and say whether nothing is left."""
         self._is_done = True
         for step in (self._find_committed, self._find_bounds, self._validate):
