@@ -165,7 +165,7 @@ async def test_offsets_are_committed_as_the_version_has_it(version: int) -> None
 class Case:
     """A locator of T0 and T1, with what a group has committed, where logs begin and end, and where epochs do."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, group: str | None = "g", **settings: Any) -> None:
+    def __init__(self, *, group: str | None = "g", **settings: Any) -> None:
         self.partitions = {place: Partition(place) for place in (T0, T1)}
         self.committed: Any = {}
         self.bounds: Any = offsets.Found({T0: OffsetAndTimestamp(10, -1), T1: OffsetAndTimestamp(20, -1)})
@@ -176,9 +176,11 @@ class Case:
         client: Any = SimpleNamespace(settings=ClientSettings(retry_backoff_ms=100, retry_backoff_max_ms=300))
         chosen = ConsumerSettings(**settings)
         place = GroupMetadata(group) if group else None
-        self.locator = Locator(client, self.topics, chosen, self.partitions, lambda: place)
-        for name, kind in (("committed", "committed"), ("list_offsets", "bounds"), ("epoch_ends", "ends")):
-            monkeypatch.setattr(offsets, name, self._answering(kind))
+        requests: Any = SimpleNamespace(
+            committed=self._answering("committed"), list_offsets=self._answering("bounds"),
+            epoch_ends=self._answering("ends"),
+        )  # fmt: skip
+        self.locator = Locator(client, self.topics, chosen, self.partitions, lambda: place, requests)
 
     def _answering(self, kind: str) -> Any:
         async def answer(*given: Any, **options: Any) -> Any:
@@ -200,10 +202,10 @@ class Case:
 
 @pytest.mark.parametrize(("reset", "time", "committed_only"), [("earliest", -2, False), ("latest", -1, True)])
 async def test_a_consumer_begins_where_its_group_was_or_where_it_is_told_to(
-    monkeypatch: pytest.MonkeyPatch, reset: str, time: int, committed_only: bool
+    reset: str, time: int, committed_only: bool
 ) -> None:
     isolation = "read_committed" if committed_only else "read_uncommitted"
-    case = Case(monkeypatch, offset_reset=reset, isolation=isolation)
+    case = Case(offset_reset=reset, isolation=isolation)
     case.committed = {T0: OffsetAndMetadata(5, 3, "")}
     del case.bounds.values[T0]
     assert await case.locator.locate_all()
@@ -220,20 +222,20 @@ async def test_a_consumer_begins_where_its_group_was_or_where_it_is_told_to(
     assert case.asked == [], "all is known"
 
 
-async def test_without_a_group_or_a_place_to_begin_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(monkeypatch, group=None, offset_reset="none")
+async def test_without_a_group_or_a_place_to_begin_nothing_is_asked() -> None:
+    case = Case(group=None, offset_reset="none")
     assert await case.locator.locate_all()
     assert case.asked == []
     assert [type(one.failure) for one in case.partitions.values()] == [NoOffsetError] * 2
 
 
-async def test_a_position_that_was_moved_meanwhile_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(monkeypatch)
+async def test_a_position_that_was_moved_meanwhile_stays_there() -> None:
+    case = Case()
     case.committed = {T0: OffsetAndMetadata(5, 3, ""), T1: OffsetAndMetadata(6)}
     case.meanwhile = lambda: case.partitions[T0].seek(99)
     await case.locator.locate_all()
     assert case.states() == [(99, ""), (6, "")]
-    case = Case(monkeypatch)
+    case = Case()
     for one in case.partitions.values():
         one.seek_to("latest")
     case.meanwhile = lambda: case.partitions[T1].seek(99)
@@ -251,17 +253,17 @@ async def test_a_position_that_was_moved_meanwhile_stays_there(monkeypatch: pyte
     ],
 )
 async def test_what_may_pass_is_looked_up_again_and_what_does_not_is_told(
-    monkeypatch: pytest.MonkeyPatch, failure: ClientError, is_left: bool, is_told: bool
+    failure: ClientError, is_left: bool, is_told: bool
 ) -> None:
-    case = Case(monkeypatch)
+    case = Case()
     case.partitions[T1].seek(7)
     case.committed = failure
     assert await case.locator.locate_all() is not is_left
     assert [one.failure for one in case.partitions.values()] == [failure if is_told else None, None]
 
 
-async def test_errors_of_single_partitions_are_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(monkeypatch)
+async def test_errors_of_single_partitions_are_their_own() -> None:
+    case = Case()
     denied = ResponseError(DENIED, "asking")
     case.bounds = offsets.Found(
         {}, {T0: denied, T1: ResponseError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "asking"), U0: denied}
@@ -272,10 +274,8 @@ async def test_errors_of_single_partitions_are_their_own(monkeypatch: pytest.Mon
     assert await case.locator.locate_all(), "nothing that may pass is left"
 
 
-async def test_it_looks_again_after_longer_and_longer_pauses(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
-) -> None:
-    case = Case(monkeypatch)
+async def test_it_looks_again_after_longer_and_longer_pauses(autojump_clock: trio.testing.MockClock) -> None:
+    case = Case()
     times: list[float] = []
     begun = trio.current_time()
 
@@ -313,9 +313,9 @@ async def test_it_looks_again_after_longer_and_longer_pauses(
     ],
 )
 async def test_a_new_leader_may_have_less_than_was_read(
-    monkeypatch: pytest.MonkeyPatch, reset: str, end: int | None, position: int, fetched: int, outcome: Any
+    reset: str, end: int | None, position: int, fetched: int, outcome: Any
 ) -> None:
-    case = Case(monkeypatch, offset_reset=reset)
+    case = Case(offset_reset=reset)
     one, other = case.partitions.values()
     one.seek(position, 2)
     one.fetch_offset, one.fetch_epoch, one.leader_epoch = fetched, 3, 3
@@ -333,8 +333,8 @@ async def test_a_new_leader_may_have_less_than_was_read(
     assert one.failure is None or reset == "none"
 
 
-async def test_a_position_is_checked_again_where_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(monkeypatch)
+async def test_a_position_is_checked_again_where_that_failed() -> None:
+    case = Case()
     one, other = case.partitions.values()
     for each in (one, other):
         each.seek(5, 3)
