@@ -67,22 +67,6 @@ class Committing:
             raise outcome
 
 
-async def test_what_is_committed_is_what_the_program_is_done_with() -> None:
-    case = Committing()
-    await case.commits.commit_done([T0, T1, U0])
-    expected = {T0: OffsetAndMetadata(4, -1), T1: OffsetAndMetadata(6, 3)}
-    assert case.sent == [(case.group, expected)], "an epoch belongs to the position alone"
-    assert [one.committed_offset for one in case.partitions.values()] == [4, 6]
-    await case.commits.commit_done([T0, T1])
-    assert len(case.sent) == 1, "there is nothing new"
-    case.partitions[T0].done_offset = -1
-    await case.commits.commit_done([T0])
-    assert len(case.sent) == 1
-    case.partitions[T1].done_offset = 0
-    await case.commits.commit_done([T0, T1])
-    assert case.sent[1][1] == {T1: OffsetAndMetadata(0, -1)}
-
-
 async def test_positions_are_committed_with_all_that_was_handed_out() -> None:
     case = Committing()
     await case.commits.commit_positions()
@@ -98,20 +82,6 @@ async def test_positions_are_committed_with_all_that_was_handed_out() -> None:
     case.partitions.clear()
     await case.commits.commit_positions()
     assert len(case.sent) == 1, "nothing is nothing to commit"
-
-
-@pytest.mark.parametrize("is_member", [True, False])
-async def test_only_a_member_has_to_be_in_the_group(is_member: bool) -> None:
-    case = Committing()
-    case.is_member, case.group = is_member, GroupMetadata("g")
-    if is_member:
-        with pytest.raises(CommitFailedError, match="not in group 'g'"):
-            await case.commits.commit_positions()
-    else:
-        await case.commits.commit_positions()
-    assert len(case.sent) == (not is_member)
-    case.is_member, case.group = True, GroupMetadata("g", 0, "m")
-    await case.commits.commit_positions()
 
 
 @pytest.mark.parametrize(("member", "changes", "rejoins"), [("m", False, 1), ("", False, 0), ("m", True, 0)])
@@ -160,7 +130,7 @@ async def test_a_commit_waits_for_the_newer_epoch_and_for_nothing_else(
         (ResponseError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "committing"), True),
     ],
 )
-async def test_offsets_are_committed_from_time_to_time_until_that_cannot_be(
+async def test_offsets_are_committed_periodically_until_a_fatal_error(
     autojump_clock: trio.testing.MockClock, failure: Exception, is_told: bool
 ) -> None:
     case = Committing(failure)
