@@ -176,7 +176,9 @@ def _partition(topic_id: bytes, index: int, partition: Partition, version: int) 
 # --- records as batches ---------------------------------------------------------------------------------------------
 
 
-def snapshot_batches(image: QuorumImage, leadership: Leadership, *, now_ms: int) -> Iterator[bytes]:
+def snapshot_batches(
+    image: QuorumImage, leadership: Leadership, *, now_ms: int, records_per_batch: int = RECORDS_PER_BATCH
+) -> Iterator[bytes]:
     """Yield the batches of the snapshot of an image, from its header to its footer.
 
     `leadership` has the voters at the image's position. Each batch takes a few milliseconds.
@@ -198,7 +200,7 @@ def snapshot_batches(image: QuorumImage, leadership: Leadership, *, now_ms: int)
     for message, version in image_records(image):
         records.append(Record(offset, now_ms, None, encode_record(message, version)))
         offset += 1
-        if len(records) == RECORDS_PER_BATCH:
+        if len(records) == records_per_batch:
             yield encode_batch(records, leader_epoch=epoch)
             records = []
     if records:

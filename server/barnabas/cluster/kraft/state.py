@@ -76,7 +76,7 @@ class LogState:
         """Apply the next record; `place` names its log in errors. Raises MetadataLogError."""
         changes: tuple[Change, ...] = ()
         epoch = header.leader_epoch
-        self.position = Position(record.offset, epoch, record.timestamp)
+        before, self.position = self.position, Position(record.offset, epoch, record.timestamp)
         try:
             if header.is_control:
                 control_type, message = decode_control(record)
@@ -85,6 +85,8 @@ class LogState:
             else:
                 message, version = decode_record(record.value or b"")
                 name = record_name(record_key(message))
+                if name == "BeginTransaction":
+                    self._replay.publish(before)  # the image that counts until the transaction ends
                 changes = self._replay.apply(message)
         except (DecodeError, RecordsError, MetadataRecordError) as error:
             raise MetadataLogError(f"{place}: record at offset {record.offset}: {error}") from None
