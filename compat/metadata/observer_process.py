@@ -33,10 +33,10 @@ class LongestStep(trio.abc.Instrument):
         self.longest_ms = 0.0
         self._begun = 0.0
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._begun = time.monotonic()
 
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
         self.longest_ms = max(self.longest_ms, 1000 * (time.monotonic() - self._begun))
 
 

@@ -41,9 +41,7 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
     voters = static_voters(value(VOTERS) or ())
     bootstrap = tuple(_servers(value(BOOTSTRAP) or ()))
     node_id = config.get(broker.NODE_ID)
-    if node_id < 0:
-        node_id = config.get(broker.BROKER_ID)
-    if node_id < 0:
+    if not config.is_node_id_set:
         raise SettingError("node.id is not set: a broker of a KRaft cluster needs one of its own")
     if node_id in voters:
         raise SettingError(
