@@ -13,6 +13,7 @@ from barnabas.client import Endpoint, parse_bootstrap
 from barnabas.cluster.kraft.contacts import Address
 from barnabas.cluster.kraft.durable_log import LogSettings
 from barnabas.config import broker
+from barnabas.config.cluster import controller_listener
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 
@@ -33,6 +34,8 @@ class QuorumSettings(NamedTuple):
     fetch_bytes_max: int
     snapshot_bytes_max: int
     log: LogSettings
+    listener: str = ""
+    """The listener by which controllers are reached, of those in the records of voters."""
 
 
 def quorum_settings(config: BrokerConfig) -> QuorumSettings:
@@ -62,6 +65,7 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
         fetch_bytes_max=value("controller.quorum.fetch.max.bytes"),
         snapshot_bytes_max=value("controller.quorum.fetch.snapshot.max.bytes"),
         log=_log_settings(value),
+        listener=controller_listener(config),
     )
 
 

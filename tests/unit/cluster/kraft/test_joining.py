@@ -53,6 +53,7 @@ def test_settings_are_kafkas():
     settings = quorum_settings(BrokerConfig(voters))
     assert (settings.log_dir, settings.bootstrap) == ("/a", (("a", 1), ("b", 2)))
     assert settings.static_voters == {1: ("a", 1), 2: ("b", 2)}
+    assert settings.listener == "CONTROLLER"
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,7 @@ def test_settings_are_kafkas():
         ({"controller.quorum.voters": "a:1"}, "'a:1' is not id@host:port"),
         ({"controller.quorum.bootstrap.servers": "a"}, "'a' is not host:port"),
         ({"node.id": None}, "node.id is not set"),
+        ({"controller.listener.names": None}, "controller.listener.names is not set"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(changed, text):
