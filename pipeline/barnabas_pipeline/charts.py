@@ -127,7 +127,7 @@ def _drawn(caption: str, into: list[str]) -> Iterator[Any]:
         finally:
             pyplot.close(figure)
     svg = buffer.getvalue()
-    svg = re.sub("|".join(_NAMES), lambda found: _NAMES[found[0]], svg[svg.index("<svg") :])
+    svg = re.sub("|".join(_NAMES), lambda match: _NAMES[match[0]], svg[svg.index("<svg") :])
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(caption)}" ', 1)
     into.append(f"<figure><figcaption>{escape(caption)}</figcaption>{svg}</figure>")
 

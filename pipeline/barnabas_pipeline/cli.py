@@ -73,29 +73,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     parser = Parser(prog="barnabas-pipeline", description="Barnabas' data pipeline on Apache Spark.")
     jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB", parser_class=Parser)
-    known = JOBS | {
-        one.name: ("derived", f"a job of {one.dist.name if one.dist else one.value}")
-        for one in entry_points(group="barnabas_pipeline.jobs")
-        if one.name not in JOBS
+    all_jobs = JOBS | {
+        entry_point.name: (
+            "derived",
+            f"a job of {entry_point.dist.name if entry_point.dist else entry_point.value}",
+        )
+        for entry_point in entry_points(group="barnabas_pipeline.jobs")
+        if entry_point.name not in JOBS
     }
-    if arguments and arguments[0] in known:
+    if arguments and arguments[0] in all_jobs:
         asks_for_help = "-h" in arguments or "--help" in arguments
         requirements.check(needs_java=arguments[0] not in WITHOUT_SPARK and not asks_for_help)
-    for job, (module, text) in known.items():
+    for job, (module, text) in all_jobs.items():
         sub = jobs.add_parser(job, help=text, description=text)
         if job in arguments[:1]:
             _functions(job, module)[0](sub)
     args = parser.parse_args(arguments)
-    return int(_functions(args.job, known[args.job][0])[1](args))
+    return int(_functions(args.job, all_jobs[args.job][0])[1](args))
 
 
 def _functions(job: str, module: str) -> tuple[Callable[[Any], None], Callable[[Any], int]]:
     """Return what adds the options of a job, and what runs it."""
-    found = importlib.import_module(f"barnabas_pipeline.commands.{module}")
+    imported = importlib.import_module(f"barnabas_pipeline.commands.{module}")
     name = job.replace("-", "_")
-    if module == "derived" and not hasattr(found, f"add_{name}"):
-        return partial(found.add_derived, name=job), found.run_derived
-    return getattr(found, f"add_{name}"), getattr(found, f"run_{name}")
+    if module == "derived" and not hasattr(imported, f"add_{name}"):
+        return partial(imported.add_derived, name=job), imported.run_derived
+    return getattr(imported, f"add_{name}"), getattr(imported, f"run_{name}")
 
 
 if __name__ == "__main__":

@@ -165,23 +165,23 @@ def name_of(kind: Type) -> str:
 # --- as JSON --------------------------------------------------------------------------------------------------------
 
 
-def field_to_dict(one: Field) -> dict[str, Any]:
+def field_to_dict(field: Field) -> dict[str, Any]:
     """Write a field as schema files and manifests have it."""
-    entry: dict[str, Any] = {"name": one.name, **_element_to_dict(one)}
+    entry: dict[str, Any] = {"name": field.name, **_element_to_dict(field)}
     return entry
 
 
-def _element_to_dict(one: Field) -> dict[str, Any]:
-    entry: dict[str, Any] = {"type": type_to_json(one.type)}
-    if one.required:
+def _element_to_dict(field: Field) -> dict[str, Any]:
+    entry: dict[str, Any] = {"type": type_to_json(field.type)}
+    if field.required:
         entry["required"] = True
     entry |= {
         name: value
         for name in ("min", "max", "default", "number")
-        if (value := getattr(one, name)) is not None
+        if (value := getattr(field, name)) is not None
     }
-    if one.aliases:
-        entry["aliases"] = list(one.aliases)
+    if field.aliases:
+        entry["aliases"] = list(field.aliases)
     return entry
 
 
@@ -305,38 +305,47 @@ def _widened_field(old: Field, new: Field) -> Field | None:
     )
 
 
-def find(fields: tuple[Field, ...], wanted: Field) -> Field | None:
+def find(fields: tuple[Field, ...], other: Field) -> Field | None:
     """Find the field of another version: by its number if both have one, else by its name or a former one."""
-    if wanted.number is not None:
-        for one in fields:
-            if one.number == wanted.number:
-                return one
-    for one in fields:
-        if one.name == wanted.name and (one.number is None or wanted.number is None):
-            return one
-    for one in fields:
-        if one.number is None and (one.name in wanted.aliases or wanted.name in one.aliases):
-            return one
+    if other.number is not None:
+        for field in fields:
+            if field.number == other.number:
+                return field
+    for field in fields:
+        if field.name == other.name and (field.number is None or other.number is None):
+            return field
+    for field in fields:
+        if field.number is None and (field.name in other.aliases or other.name in field.aliases):
+            return field
     return None
 
 
 def merged(old: tuple[Field, ...], new: tuple[Field, ...]) -> tuple[Field, ...] | None:
     """Return the fields of old and new, the added ones nullable and at the end; None if one has changed its type."""
-    found = []
-    for one in old:
-        other = find(new, one)
-        kept = one if other is None else _widened_field(one, other)
+    fields = []
+    for field in old:
+        other = find(new, field)
+        kept = field if other is None else _widened_field(field, other)
         if kept is None:
             return None
-        found.append(kept)
-    for one in new:
-        if find(old, one) is None:
-            if any(one.name.lower() == other.name.lower() for other in found):
+        fields.append(kept)
+    for field in new:
+        if find(old, field) is None:
+            if any(field.name.lower() == other.name.lower() for other in fields):
                 return None
-            found.append(
-                Field(one.name, one.type, False, one.min, one.max, one.default, one.aliases, one.number)
+            fields.append(
+                Field(
+                    field.name,
+                    field.type,
+                    False,
+                    field.min,
+                    field.max,
+                    field.default,
+                    field.aliases,
+                    field.number,
+                )
             )
-    return tuple(found)
+    return tuple(fields)
 
 
 def from_whole(column: Any, kind: str) -> Any:

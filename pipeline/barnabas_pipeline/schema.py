@@ -58,12 +58,12 @@ class EventSchema:
 
     def to_dict(self) -> dict[str, Any]:
         """As it is kept in manifests and schema files."""
-        found = {
+        document = {
             "name": self.name,
             "event_time": self.event_time,
             "fields": [field_to_dict(one) for one in self.fields],
         }
-        return found | ({"key": [field_to_dict(one) for one in self.key]} if self.key else {})
+        return document | ({"key": [field_to_dict(one) for one in self.key]} if self.key else {})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EventSchema:
@@ -83,7 +83,8 @@ class EventSchema:
         if any(one.name.startswith("_") for one in self.fields):
             raise UsageError(f"schema {self.name}: field names must not begin with an underscore")
         if self.event_time != NO_EVENT_TIME and not any(
-            one.name == self.event_time and one.type in _TIME_TYPES and one.required for one in self.fields
+            field.name == self.event_time and field.type in _TIME_TYPES and field.required
+            for field in self.fields
         ):
             raise UsageError(
                 f"schema {self.name}: event_time must name a required field of type {', '.join(_TIME_TYPES)}"

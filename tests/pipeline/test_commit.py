@@ -76,7 +76,7 @@ def test_an_entry_has_the_sums_of_the_tasks_of_each_partition_and_all_their_file
     first, second, third = manifest.partitions.values()
     assert (third.start, third.end, third.span) == (7, 7, 0)
     later = empty(tmp_path)
-    fill(later, ranges, results, bounds_of(31, 4, 7), known={2})
+    fill(later, ranges, results, bounds_of(31, 4, 7), known_partitions={2})
     assert [*later.partitions] == ["0", "1"]
     assert [getattr(first, name) for name in COUNTS] == [11, 2, 3, 5, 10]
     assert (first.start, first.end, first.high_watermark, first.leader_epoch) == (0, 31, 36, 3)
@@ -125,7 +125,7 @@ def test_an_entry_follows_the_state_of_its_table(tmp_path: Path, monkeypatch: py
 def commit(root: Path, results: list[TaskResult], *ranges: OffsetRange, **more: Any) -> list[LoadTask]:
     meanwhile = more.pop("meanwhile", lambda: None)
     loading = options(root, target_file_bytes=77, **more)
-    wanted = [one.wanted for one in results]
+    wanted = [one.offset_range for one in results]
     plan = Plan(Table(root), IDENTITY, bounds_of(*[100] * 3), [*ranges], wanted, loading)
     tasks = plan.prepare()
     meanwhile()
@@ -136,7 +136,7 @@ def commit(root: Path, results: list[TaskResult], *ranges: OffsetRange, **more: 
 def test_a_load_is_committed_with_its_tasks(tmp_path: Path) -> None:
     results = [result(0, 0, 10, name="a"), result(0, 10, 20, name="b")]
     asked = commit(tmp_path, results, OffsetRange(0, 0, 20))
-    assert [task.wanted for task in asked] == [one.wanted for one in results]
+    assert [task.offset_range for task in asked] == [one.offset_range for one in results]
     assert {(task.topic_id, task.target_file_bytes) for task in asked} == {("topic-id", 77)}
     assert {task.layout.open()[0].location for task in asked} == {location_of(tmp_path)}
     table = Table(tmp_path)

@@ -18,7 +18,7 @@ from barnabas_pipeline.errors import (
 )
 from barnabas_pipeline.jobs import monitor, rank, security, streams
 from barnabas_pipeline.jobs.audit import AuditReport, _check_strays, _doubtful, _judge, _tell, raise_if_lossy
-from barnabas_pipeline.jobs.coverage import EXAMPLES_MAX, RUN_OFFSETS, Found, Run, plan_runs
+from barnabas_pipeline.jobs.coverage import EXAMPLES_MAX, RUN_OFFSETS, Findings, Run, plan_runs
 from barnabas_pipeline.jobs.load import LoadSummary, find_loss, gone, only_end
 from barnabas_pipeline.jobs.rounds import Commit, Rounds, TableNames, _bounds_of, _portion
 from barnabas_pipeline.jobs.seal import _is_complete
@@ -255,7 +255,7 @@ def entries_of(*commits: Any, partition: int = 0, topic_id: str = "tid") -> list
 def runs_of(*entries: Any, bounds: Any = None) -> list[tuple[int, int]]:
     known = {0: Bounds(0, 1 << 40, 1 << 40, 0)} if bounds is None else bounds
     found = plan_runs(entries, State(cluster_id="c", topic_id="tid"), known)
-    return [(one.wanted.start, one.wanted.end) for one in found]
+    return [(one.offset_range.start, one.offset_range.end) for one in found]
 
 
 def test_consecutive_commits_are_one_run_up_to_a_size() -> None:
@@ -298,7 +298,7 @@ def test_the_run_in_which_the_log_begins_is_kept_short(start: int, runs: Any, in
     found = plan_runs(
         entries_of(commit_of(0, 5), commit_of(5, 9)), State(cluster_id="c", topic_id="tid"), bounds
     )
-    assert [(one.wanted.start, one.wanted.end) for one in found] == runs
+    assert [(one.offset_range.start, one.offset_range.end) for one in found] == runs
     assert [(one.in_log.start, one.in_log.end) for one in found] == in_log
 
 
@@ -317,9 +317,9 @@ def test_a_run_claims_what_its_commits_do() -> None:
 def run_of(partition: int = 0, **found: Any) -> Run:
     wanted = OffsetRange(partition, 10, 20)
     made = Run(wanted, 5, control=1, aborted=2, accounted=7, in_log=wanted)
-    made.found = Found(digest=5, control=1, aborted=2, rows=6, letters=1, accounted=7)
+    made.findings = Findings(digest=5, control=1, aborted=2, rows=6, letters=1, accounted=7)
     for name, value in found.items():
-        setattr(made.found, name, value)
+        setattr(made.findings, name, value)
     return made
 
 
@@ -359,13 +359,13 @@ def test_a_run_is_judged_by_what_the_log_and_the_files_have(
     assert all(said in told for said, told in zip(problems, report.problems, strict=True))
     assert report.missing == missing
     assert report.rows_compared == 7
-    assert report.rows_gone_from_log == (run.found.gone if not in_log else 0)
+    assert report.rows_gone_from_log == (run.findings.gone if not in_log else 0)
 
 
 def test_findings_of_pieces_are_those_of_their_run() -> None:
-    total = Found()
+    total = Findings()
     for factor in (1, 10):
-        total.add(Found(0, factor, *(factor * n for n in range(1, 8)), [factor] * 15, [factor] * 2, [factor]))
+        total.add(Findings(0, factor, *(factor * n for n in range(1, 8)), [factor] * 15, [factor] * 2, [factor]))
     assert total.digest == digest.add(1, 10)
     names = ("control", "aborted", "rows", "letters", "accounted", "gone", "missing")
     assert [getattr(total, name) for name in names] == [11 * n for n in range(1, 8)]
@@ -407,13 +407,13 @@ def test_rows_beyond_all_loads_are_strays() -> None:
 def test_values_are_compared_where_something_is_doubtful_or_everywhere() -> None:
     second, third = run_of(), run_of()
     for n, one in ((1, second), (2, third)):
-        one.wanted = one.in_log = OffsetRange(0, 10 + 10 * n, 20 + 10 * n)
+        one.offset_range = one.in_log = OffsetRange(0, 10 + 10 * n, 20 + 10 * n)
     runs = [third, run_of(), second]
     nothing: Any = SimpleNamespace(files=[seen("a", has=(0, 22, 24)), seen("b", has=(0, 5, 9))])
     assert _doubtful(runs, set(), nothing, is_all=False) == []
     assert _doubtful(runs, {"a", "b"}, nothing, is_all=False) == [OffsetRange(0, 20, 30)]
     assert _doubtful(runs, set(), nothing, is_all=True) == [OffsetRange(0, 10, 40)]
-    third.found.digest = 6
+    third.findings.digest = 6
     assert _doubtful(runs, set(), nothing, is_all=False) == [OffsetRange(0, 30, 40)]
     second.in_log = OffsetRange(0, 22, 30)
     assert _doubtful(runs, set(), nothing, is_all=True) == [OffsetRange(0, 10, 20), OffsetRange(0, 22, 40)]

@@ -103,10 +103,10 @@ def test_each_offset_of_a_range_is_a_row_or_a_letter_or_is_counted(table: Table)
     result = run(wanted, log)  # type: ignore[arg-type]
     assert log.opened == [(wanted.log, "id")]
     assert log.closed == 1
-    assert result.wanted == wanted.wanted
+    assert result.offset_range == wanted.offset_range
     counts = (result.loaded, result.dead, result.control, result.aborted, result.compacted)
     assert counts == (4, 6, 1, 2, 7)
-    assert sum(counts) == len(wanted.wanted)
+    assert sum(counts) == len(wanted.offset_range)
     assert result.bytes_read == sum(len(one.data) for one in log.items if isinstance(one, RawBatch))
     assert result.digest
     rows = rows_in(result.files)
@@ -227,7 +227,7 @@ def test_of_several_tasks_each_has_its_result_in_order_and_a_failure_is_one(
     for number in (0, 3, 5):
         found = results[number]
         assert isinstance(found, TaskResult)
-        assert (found.wanted.start, found.loaded) == (number, 1)
+        assert (found.offset_range.start, found.loaded) == (number, 1)
     assert results[1] is loss
     assert [str(results[n]) for n in (2, 4)] == [
         "a task could not read or write: [Errno 28] No space left on device",

@@ -121,20 +121,20 @@ def lake(args: Any) -> Any:
     """The lake that the options name. Raises UsageError if it has no catalog."""
     from barnabas_pipeline.lake.iceberg import CATALOG, Lake, check_catalog
 
-    found = Lake(args.lake, args.catalog or CATALOG, tuple(sorted(pairs(args.catalog_property).items())))
-    check_catalog(found)
-    return found
+    chosen = Lake(args.lake, args.catalog or CATALOG, tuple(sorted(pairs(args.catalog_property).items())))
+    check_catalog(chosen)
+    return chosen
 
 
 def pairs(rows: list[str]) -> dict[str, str]:
     """`NAME=VALUE` options as a dict. Raises UsageError."""
-    found = {}
+    values = {}
     for row in rows:
         name, equals, value = row.partition("=")
         if not equals or not name:
             raise UsageError(f"{row!r} is not NAME=VALUE")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def log_options(args: Any, *, topic: str | None = None) -> LogOptions:
@@ -186,8 +186,8 @@ def spark_session(args: Any, name: str) -> Any:
 
 def now_ms(args: Any) -> int:
     """The time that the job takes for now: the clock's, or what `--now` says."""
-    given = getattr(args, "now", None)
-    return int(time.time() * 1000) if given is None else int(given)
+    now = getattr(args, "now", None)
+    return int(time.time() * 1000) if now is None else int(now)
 
 
 def stop_after_the_round(stop: Callable[[], None]) -> None:

@@ -33,17 +33,17 @@ def add_current(parser: argparse.ArgumentParser) -> None:
         default="",
         help="the table of rows; default: that of events, and __current",
     )
-    made = parser.add_argument_group("of a new table")
-    made.add_argument("--key", metavar="FIELD,...", help="fields of the value that name a row")
-    made.add_argument(
+    group = parser.add_argument_group("of a new table")
+    group.add_argument("--key", metavar="FIELD,...", help="fields of the value that name a row")
+    group.add_argument(
         "--key-from", choices=("record-key",), help="or the key of the record, as load has decoded it"
     )
-    made.add_argument(
+    group.add_argument(
         "--envelope",
         choices=ENVELOPES,
         help="debezium: values say what was before, after, and done; default: none",
     )
-    made.add_argument(
+    group.add_argument(
         "--buckets",
         type=int,
         metavar="N",

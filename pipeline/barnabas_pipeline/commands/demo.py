@@ -186,7 +186,8 @@ class Demo:
         summary = follower.run()
         page.end()
         rows = [
-            {"topic": kind, **asdict(one.summary)} for kind, one in sorted(follower.rounds.streams.items())
+            {"topic": kind, **asdict(stream.summary)}
+            for kind, stream in sorted(follower.rounds.streams.items())
         ]
         self.facts["rows in the lake"] = summary.loaded
         is_expected = summary.reasons == self.spoilt

@@ -36,10 +36,10 @@ def job_class(name: str) -> Any:
         return getattr(importlib.import_module(f"barnabas_pipeline.jobs.{name}"), BUILT_IN[name])
     from barnabas_pipeline.jobs.derived import GROUP, DerivedJob
 
-    found = entry_points(group=GROUP)[name].load()
-    if not (isinstance(found, type) and issubclass(found, DerivedJob)):
-        raise UsageError(f"the entry point {name} of {GROUP} is {found!r}, not a class of DerivedJob")
-    return found
+    loaded = entry_points(group=GROUP)[name].load()
+    if not (isinstance(loaded, type) and issubclass(loaded, DerivedJob)):
+        raise UsageError(f"the entry point {name} of {GROUP} is {loaded!r}, not a class of DerivedJob")
+    return loaded
 
 
 def add_derived(parser: argparse.ArgumentParser, name: str) -> None:

@@ -106,7 +106,7 @@ def registry_of(args: Any, url: str) -> Registry:
     return Registry.at(url, ca=args.registry_ca, cert=args.registry_cert, key=args.registry_key)
 
 
-def choose(args: Any, known: Callable[[], Mapping[str, Any]]) -> Chosen:
+def choose(args: Any, schema_of_table: Callable[[], Mapping[str, Any]]) -> Chosen:
     """The schema and the decoder that the options describe; `known` is the table's schema, if there is a table.
 
     Raises UsageError, IncompleteError.
@@ -124,7 +124,7 @@ def choose(args: Any, known: Callable[[], Mapping[str, Any]]) -> Chosen:
     own = _own_schema(args, value) if name == "json" else None
     newest = own or _with_event_time(EventSchema(args.topic, NO_EVENT_TIME, value.fields), args.event_time)
     newest = replace(newest, key=key or newest.key)
-    table = known()
+    table = schema_of_table()
     if not table:
         return Chosen(newest.checked(), decoding)
     mine = EventSchema.from_dict(table)
@@ -149,12 +149,14 @@ def _own_schema(args: Any, value: Source) -> EventSchema | None:
     return None if value.fields else schema.load(args.schema or args.topic)
 
 
-def _with_event_time(one: EventSchema, name: str | None) -> EventSchema:
+def _with_event_time(event_schema: EventSchema, name: str | None) -> EventSchema:
     """Take a field for the event time, which a record must have then. Raises UsageError."""
     if name in (None, NO_EVENT_TIME):
-        return one
-    fields = tuple(replace(field, required=True) if field.name == name else field for field in one.fields)
-    return replace(one, event_time=name, fields=fields).checked()
+        return event_schema
+    fields = tuple(
+        replace(field, required=True) if field.name == name else field for field in event_schema.fields
+    )
+    return replace(event_schema, event_time=name, fields=fields).checked()
 
 
 def _source(
@@ -165,8 +167,8 @@ def _source(
     if name in ("raw", "string"):
         return Source("", whole_schema(args.topic, name).fields, decoding)
     if name not in ("json", *_BINARY):
-        found = schema.load(path or args.topic)
-        return Source(found.name, found.fields, decoding)
+        loaded = schema.load(path or args.topic)
+        return Source(loaded.name, loaded.fields, decoding)
     if registry is not None:
         decoding["registry"] = registry.to_dict()
     if record and name in _BINARY:
@@ -238,22 +240,24 @@ def imports_of(path: Path, text: str) -> dict[str, str]:
     from barnabas.registry.formats.protobuf_known import descriptor_of
     from barnabas.registry.formats.protobuf_text import read
 
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
 
     def collect(held: str, name: str, depth: int) -> None:
         try:
             needed = list(read(held, name).dependency)
         except ValueError as error:
             raise UsageError(f"{path}: {error}") from None
-        for one in needed:
-            if one in found or descriptor_of(one) is not None:
+        for dependency in needed:
+            if dependency in texts or descriptor_of(dependency) is not None:
                 continue
-            place = next((up / one for up in path.resolve().parents if (up / one).is_file()), None)
+            place = next(
+                (up / dependency for up in path.resolve().parents if (up / dependency).is_file()), None
+            )
             if place is None or depth > IMPORTS_MAX:
-                raise UsageError(f"{path} imports {one!r}, which is neither beside it nor above")
+                raise UsageError(f"{path} imports {dependency!r}, which is neither beside it nor above")
             inner = place.read_text(encoding="utf-8")
-            collect(inner, one, depth + 1)
-            found[one] = inner
+            collect(inner, dependency, depth + 1)
+            texts[dependency] = inner
 
     collect(text, path.name, 0)
-    return found
+    return texts

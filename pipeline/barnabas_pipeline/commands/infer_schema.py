@@ -34,13 +34,13 @@ def run_infer_schema(args: Any) -> int:
     from barnabas_pipeline.formats.inference import draft, sampled
 
     if args.format == CONNECT and not args.schema:
-        found = connect.draft(args.topic, sampled(common.log_options(args), args.sample))
+        drafted = connect.draft(args.topic, sampled(common.log_options(args), args.sample))
     elif args.format not in (None, "json") or args.registry or args.schema:
-        found = formats.choose(args, dict).schema
+        drafted = formats.choose(args, dict).schema
     else:
         values = sampled(common.log_options(args), args.sample)
-        found = draft(args.topic, values, event_time=args.event_time)
-    text = json.dumps(_checked(found).to_dict(), indent=2, ensure_ascii=False)
+        drafted = draft(args.topic, values, event_time=args.event_time)
+    text = json.dumps(_checked(drafted).to_dict(), indent=2, ensure_ascii=False)
     if not args.out:
         print(text)
         return EXIT_DONE
@@ -52,5 +52,5 @@ def run_infer_schema(args: Any) -> int:
     return EXIT_DONE
 
 
-def _checked(found: EventSchema) -> EventSchema:
-    return EventSchema.from_dict(found.to_dict())
+def _checked(drafted: EventSchema) -> EventSchema:
+    return EventSchema.from_dict(drafted.to_dict())

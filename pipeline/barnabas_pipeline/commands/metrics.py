@@ -45,8 +45,8 @@ def serve(address: str, stack: ExitStack, *collectors: Any) -> CollectorRegistry
     """Show metrics until the stack is closed; port 0 takes a free one. Raises UsageError."""
     host, port = parse_address(address)
     registry = CollectorRegistry()
-    for one in collectors:
-        registry.register(one)
+    for collector in collectors:
+        registry.register(collector)
     for kind in (ProcessCollector, PlatformCollector):
         kind(registry=registry)
     try:

@@ -178,20 +178,20 @@ def run_mirror(args: Any) -> int:
     spark = common.spark_session(args, "mirror")
     reporter = _Reporter(as_json=args.json) if is_in_rounds else lambda _round, _seconds: None
     with ExitStack() as stack:
-        one = Mirror(spark, options, reporter)
-        stack.callback(one.close)
+        mirror = Mirror(spark, options, reporter)
+        stack.callback(mirror.close)
         if args.metrics:
-            metrics.serve(args.metrics, stack, metrics.MirrorCollector(one))
+            metrics.serve(args.metrics, stack, metrics.MirrorCollector(mirror))
         if is_in_rounds:
-            common.stop_after_the_round(one.stop)
-        summary = one.run(args.trigger)
-    if one.exit_code in (EXIT_USAGE, EXIT_DATA_LOSS) and not is_in_rounds:
+            common.stop_after_the_round(mirror.stop)
+        summary = mirror.run(args.trigger)
+    if mirror.exit_code in (EXIT_USAGE, EXIT_DATA_LOSS) and not is_in_rounds:
         from barnabas_pipeline.jobs.mirror.rounds import raise_worst
 
-        if not summary.topics or len(one.failures) == 1:
-            raise_worst(one)
+        if not summary.topics or len(mirror.failures) == 1:
+            raise_worst(mirror)
     summarize("mirror", asdict(summary), as_json=args.json)
-    return one.exit_code
+    return mirror.exit_code
 
 
 class _Reporter:

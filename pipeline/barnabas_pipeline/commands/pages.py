@@ -88,12 +88,12 @@ class Page(Watcher):
         rate = {name: list(points) for name, points in self._rate.items()}
         rows = [
             {
-                "topic": name, "behind": sum(one.behind.values()), "loaded": one.summary.loaded,
-                "dead": one.summary.dead, "commits": one.summary.commits, "state": _state(one),
+                "topic": name, "behind": sum(stream.behind.values()), "loaded": stream.summary.loaded,
+                "dead": stream.summary.dead, "commits": stream.summary.commits, "state": _state(stream),
             }
-            for name, one in sorted(self._rounds.streams.items())
+            for name, stream in sorted(self._rounds.streams.items())
         ]  # fmt: skip
-        found = [
+        sections = [
             ("Behind", charts.lines(behind, "Offsets that are not loaded yet (UTC)", unit="offsets")),
             ("Rate", charts.lines(rate, "Rows and dead letters a second (UTC)", unit="1/s")),
             ("Topics", charts.table(rows)),
@@ -101,8 +101,8 @@ class Page(Watcher):
         if self._events:
             names = ("time", "topic", "event")
             rows = [dict(zip(names, one, strict=True)) for one in reversed(self._events)]
-            found.append(("Events", charts.table(rows)))
-        return found
+            sections.append(("Events", charts.table(rows)))
+        return sections
 
     def _facts(self) -> dict[str, Any]:
         summary = self._rounds.summary

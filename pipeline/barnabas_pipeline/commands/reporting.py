@@ -36,17 +36,17 @@ def add_reporting(parser: Any) -> None:
 
 def watchers(args: Any, stack: ExitStack, *, is_bounded: bool) -> list[Any]:
     """Those that report a load as the options want it."""
-    found: list[Any] = []
+    reporters: list[Any] = []
     if args.progress == JSON:
-        found.append(Events(lambda event: print(json.dumps(event, default=str), flush=True)))
+        reporters.append(Events(lambda event: print(json.dumps(event, default=str), flush=True)))
     elif args.progress == AUTO and sys.stderr.isatty():
-        found.append(stack.enter_context(Bars(sys.stderr)))
+        reporters.append(stack.enter_context(Bars(sys.stderr)))
     elif args.progress == AUTO and not is_bounded:
-        found.append(Events(lines_to(sys.stderr)))
+        reporters.append(Events(lines_to(sys.stderr)))
     if args.log_format:
         log = begin_log(sys.stderr, is_json=args.log_format == JSON)
-        found.append(Events(log))
-    return found
+        reporters.append(Events(log))
+    return reporters
 
 
 class Events:
@@ -213,15 +213,15 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         event: Mapping[str, Any] = getattr(record, "event", {})
-        found: Event = {
+        fields: Event = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            found["exception"] = self.formatException(record.exc_info)
-        return json.dumps(found | {key: value for key, value in event.items() if key != "time"}, default=str)
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields | {key: value for key, value in event.items() if key != "time"}, default=str)
 
 
 def begin_log(file: TextIO, *, is_json: bool) -> Callable[[Event], None]:

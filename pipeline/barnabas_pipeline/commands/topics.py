@@ -96,9 +96,9 @@ class Settings:
             ),
             {},
         )
-        found = self._defaults | matching | self._by_name.get(topic, {})
+        chosen = self._defaults | matching | self._by_name.get(topic, {})
         mine = argparse.Namespace(**vars(args))
-        for name, value in found.items():
+        for name, value in chosen.items():
             if hasattr(mine, name):  # other commands have fewer
                 setattr(mine, name, value)
         mine.topic = topic
@@ -123,28 +123,28 @@ class Settings:
         return held or {}
 
     def _each(self, part: str, held: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        found = held.get(part) or {}
-        if isinstance(found, list):
-            found = dict.fromkeys(map(str, found))
-        if not isinstance(found, dict):
+        entries = held.get(part) or {}
+        if isinstance(entries, list):
+            entries = dict.fromkeys(map(str, entries))
+        if not isinstance(entries, dict):
             raise self._wrong((part,), "has a mapping of names to settings, or a list of names")
-        return {str(name): self._checked((part, str(name)), one) for name, one in found.items()}
+        return {str(name): self._checked((part, str(name)), one) for name, one in entries.items()}
 
     def _checked(self, place: tuple[str, ...], held: Any) -> dict[str, Any]:
         """Return settings as the command line would have them, by the names of its namespace."""
         if held is not None and not isinstance(held, dict):
             raise self._wrong(place, "has settings, such as format: json")
-        found = {}
+        options = {}
         for key, value in (held or {}).items():
             name = str(key)
             if name not in BY_TOPIC:
                 raise self._wrong((*place, name), f"is no setting of a topic: {', '.join(BY_TOPIC)}")
             action = self._actions[name]
             try:
-                found[action.dest] = self._value(name, action, value)
+                options[action.dest] = self._value(name, action, value)
             except (ValueError, UsageError) as error:
                 raise self._wrong((*place, name), str(error)) from None
-        return found
+        return options
 
     def _value(self, name: str, action: argparse.Action, value: Any) -> Any:
         if action.nargs == 0:
@@ -181,8 +181,8 @@ def options_by_name(parser: argparse.ArgumentParser) -> dict[str, argparse.Actio
 
 def names_in(texts: Iterable[str]) -> list[str]:
     """Return the topics of `--topic`, each of which may be several. Raises UsageError for what is no name."""
-    found = [part.strip() for text in texts for part in text.split(",")]
-    for name in found:
+    names = [part.strip() for text in texts for part in text.split(",")]
+    for name in names:
         if why := why_no_topic(name):
             raise UsageError(f"{name!r} is not the name of a topic: {why}; --topic-pattern takes a pattern")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))

@@ -48,9 +48,9 @@ def class_of(name: str) -> Any:
                 f"{', '.join(missing)} not installed; {name} needs the extra `formats`: {install_command('formats')}"
             )
         return getattr(import_module(f"{__name__}.{module}"), class_name)
-    for one in entry_points(group=GROUP):
-        if one.name == name:
-            return one.load()
+    for entry_point in entry_points(group=GROUP):
+        if entry_point.name == name:
+            return entry_point.load()
     raise UsageError(f"{name!r} is no format: {', '.join(names())}")
 
 
@@ -66,15 +66,15 @@ def restore(schema: EventSchema, limits: Mapping[str, Any], *, careful: bool = F
 
 
 def _plain(schema: EventSchema, limits: Mapping[str, Any], *, careful: bool) -> Any:
-    given = {name: one for name, one in limits.items() if name not in ("format", "key")}
-    if isinstance(given.get("registry"), Mapping):
+    options = {name: one for name, one in limits.items() if name not in ("format", "key")}
+    if isinstance(options.get("registry"), Mapping):
         from barnabas_pipeline.formats.registry import Registry
 
-        given["registry"] = Registry.at(**given["registry"])
-    if "references" in given:
-        given["references"] = tuple((name, text) for name, text in given["references"])
-    made = class_of(limits.get("format", "json"))
+        options["registry"] = Registry.at(**options["registry"])
+    if "references" in options:
+        options["references"] = tuple((name, text) for name, text in options["references"])
+    decoder_class = class_of(limits.get("format", "json"))
     try:
-        return made(schema, careful=careful, **given)
+        return decoder_class(schema, careful=careful, **options)
     except TypeError as error:
         raise UsageError(f"format {limits.get('format', 'json')}: {error}") from None

@@ -68,9 +68,9 @@ def _of_text(text: str) -> AvroWriter:
 
 @lru_cache(1_000)
 def _of_id(registry: Registry, schema_id: int) -> AvroWriter | None:
-    found = registry.understood(schema_id)
+    understood = registry.understood(schema_id)
     try:
-        return None if found is None else _made(found[1])
+        return None if understood is None else _made(understood[1])
     except UsageError:
         return None
 
@@ -83,7 +83,7 @@ def _made(parsed: Any) -> AvroWriter:
 def fields_of_text(text: str, references: dict[str, str] | None = None) -> tuple[str, Any]:
     """Return the name and the fields of a schema. Raises UsageError."""
     try:
-        made = _made(parse(Schema(AVRO, text), [*(references or {}).items()]))
+        writer = _made(parse(Schema(AVRO, text), [*(references or {}).items()]))
     except SchemaError as error:
         raise UsageError(f"Avro schema: {error}") from None
-    return made.name, made.fields
+    return writer.name, writer.fields

@@ -40,8 +40,8 @@ class ColumnReader(StepReader):
         at = np.where(self.start > self.end, self.pinned, self.start)
         if plan.kind == "record":
             columns = []
-            for one in plan.children:
-                column, at = self._read(one, at, rows)
+            for child in plan.children:
+                column, at = self._read(child, at, rows)
                 columns.append(column)
         else:
             column, at = self._read(plan, at, rows)
@@ -148,8 +148,8 @@ class ColumnReader(StepReader):
     def _sized(self, at: Any, rows: Any) -> tuple[Any, Any]:
         """Read a length: where the bytes begin, and where they end."""
         size, begin = self._longs(at, rows)
-        left = self.ends(rows) - begin
-        wrong = (size < 0) | (size > left) & (begin != self.pinned)
+        remaining = self.ends(rows) - begin
+        wrong = (size < 0) | (size > remaining) & (begin != self.pinned)
         if wrong.any():
             self._fail(wrong, begin, rows)
             size[wrong] = 0
@@ -199,8 +199,8 @@ class ColumnReader(StepReader):
 
     def _record(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
         columns = []
-        for one in plan.children:
-            column, at = self._read(one, at, rows)
+        for child in plan.children:
+            column, at = self._read(child, at, rows)
             columns.append(column)
         return _struct(columns, plan.type, len(rows)), at
 
@@ -223,11 +223,11 @@ class ColumnReader(StepReader):
         index, at = self._indexes(len(plan.children), at, rows)
         columns = []
         null = np.zeros(len(at), bool)
-        for n, one in enumerate(plan.children):
-            if one.kind == "null":
+        for n, child in enumerate(plan.children):
+            if child.kind == "null":
                 null = index == n
                 continue
-            column, at = self._some(one, np.flatnonzero(index == n), at, rows)
+            column, at = self._some(child, np.flatnonzero(index == n), at, rows)
             columns.append(column)
         return _struct(columns, plan.type, len(rows), null), at
 
@@ -249,38 +249,38 @@ class ColumnReader(StepReader):
     def _items(self, plans: list[Plan], at: Any, rows: Any) -> tuple[list[Any], Any, Any]:
         """Read the items of arrays, the first of all, then the second, and so on: columns, edges, places."""
         count = len(at)
-        left = np.zeros(count, np.int64)
+        remaining = np.zeros(count, np.int64)
         at = at.copy()
-        self._next_blocks(np.arange(count), left, at, rows)
+        self._next_blocks(np.arange(count), remaining, at, rows)
         parts: list[list[Any]] = [[] for _ in plans]
         owners = []
         taken = 0
-        while len(live := np.flatnonzero(left)):
+        while len(live := np.flatnonzero(remaining)):
             taken += 1
             if taken > ITEMS_MAX or (taken > FEW_ITEMS_MAX and len(live) < FEW):
-                self._fail(left > 0, at, rows)
+                self._fail(remaining > 0, at, rows)
                 break
-            for n, one in enumerate(plans):
-                column, at[live] = self._read(one, at[live], rows[live])
+            for n, plan in enumerate(plans):
+                column, at[live] = self._read(plan, at[live], rows[live])
                 parts[n].append(column)
             owners.append(live)
-            left[live] -= 1
-            left[live[at[live] >= self.pinned]] = 0
-            done = live[(left[live] == 0) & (at[live] < self.pinned)]
+            remaining[live] -= 1
+            remaining[live[at[live] >= self.pinned]] = 0
+            done = live[(remaining[live] == 0) & (at[live] < self.pinned)]
             if len(done):
-                self._next_blocks(done, left, at, rows)
+                self._next_blocks(done, remaining, at, rows)
         owner = np.concatenate(owners) if owners else np.empty(0, np.int64)
         order = pa.array(np.argsort(owner, kind="stable"))
         edges = pa.array(
             np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))]).astype(np.int32)
         )
         columns = [
-            pa.concat_arrays(part).take(order) if part else pa.array([], arrow_type(one.type))
-            for part, one in zip(parts, plans, strict=True)
+            pa.concat_arrays(part).take(order) if part else pa.array([], arrow_type(plan.type))
+            for part, plan in zip(parts, plans, strict=True)
         ]
         return columns, edges, at
 
-    def _next_blocks(self, live: Any, left: Any, at: Any, rows: Any) -> None:
+    def _next_blocks(self, live: Any, remaining: Any, at: Any, rows: Any) -> None:
         """Read how many items follow."""
         number, at[live] = self._longs(at[live], rows[live])
         sized = live[number < 0]
@@ -290,7 +290,7 @@ class ColumnReader(StepReader):
             wrong[sized[size < 0]] = True
             self._fail(wrong, at, rows)
         number = np.abs(number)
-        left[live] = np.where((number < 0) | (at[live] >= self.pinned), 0, number)
+        remaining[live] = np.where((number < 0) | (at[live] >= self.pinned), 0, number)
         wrong = np.zeros(len(at), bool)
         wrong[live] = number < 0  # of the least number of 64 bits
         self._fail(wrong, at, rows)

@@ -86,9 +86,9 @@ class _Planner:
         if depth > DEPTH_MAX * 2 or self.parts > PARTS_MAX:
             raise UsageError("the Avro schema is nested too deeply, or too large")
         if id(root) in self.open:
-            made = self.open[id(root)]
-            made.is_recursive = True
-            return made
+            plan = self.open[id(root)]
+            plan.is_recursive = True
+            return plan
         by_kind: dict[str, Callable[[Any, int], Plan]] = {
             "union": self._union, "record": self._record, "error": self._record, "array": self._array, "map": self._map,
         }  # fmt: skip
@@ -97,17 +97,17 @@ class _Planner:
         return _plain(root)
 
     def _record(self, root: Any, depth: int) -> Plan:
-        made = self.open[id(root)] = Plan("record", "json")
-        made.children = [self.plan(one.type, depth) for one in root.fields]
-        made.names = tuple(one.name for one in root.fields)
-        made.empties = sum(map(_is_empty, made.children))
+        record = self.open[id(root)] = Plan("record", "json")
+        record.children = [self.plan(one.type, depth) for one in root.fields]
+        record.names = tuple(one.name for one in root.fields)
+        record.empties = sum(map(_is_empty, record.children))
         del self.open[id(root)]
-        made.is_recursive |= not root.fields  # no column can be without fields
-        if not made.is_recursive:
-            made.type = Record(
-                tuple(_field(one, plan) for one, plan in zip(root.fields, made.children, strict=True))
+        record.is_recursive |= not root.fields  # no column can be without fields
+        if not record.is_recursive:
+            record.type = Record(
+                tuple(_field(one, plan) for one, plan in zip(root.fields, record.children, strict=True))
             )
-        return made
+        return record
 
     def _array(self, root: Any, depth: int) -> Plan:
         item = self.plan(root.inner, depth)
@@ -127,10 +127,13 @@ class _Planner:
             return Plan("optional", others[0].type, null, children=others)
         short = Counter(_short(one) for one in root.branches)
         names = [
-            _short(one) if short[_short(one)] == 1 else one.name.replace(".", "_") for one in root.branches
+            _short(branch) if short[_short(branch)] == 1 else branch.name.replace(".", "_")
+            for branch in root.branches
         ]
         fields = tuple(
-            Field(name, one.type) for name, one in zip(names, children, strict=True) if one.kind != "null"
+            Field(name, child.type)
+            for name, child in zip(names, children, strict=True)
+            if child.kind != "null"
         )
         return Plan("union", Union(fields), children=children, names=tuple(names))
 
@@ -162,10 +165,10 @@ def _plain(root: Any) -> Plan:
     return Plan(kind, _LOGICAL.get((kind, logical), kind))
 
 
-def _field(one: Any, plan: Plan) -> Field:
-    default = _default(one.default, plan) if one.has_default else None
-    aliases = tuple(str(name) for name in one.aliases)
-    return Field(one.name, plan.type, not plan.is_nullable, default=default, aliases=aliases)
+def _field(avro_field: Any, plan: Plan) -> Field:
+    default = _default(avro_field.default, plan) if avro_field.has_default else None
+    aliases = tuple(str(name) for name in avro_field.aliases)
+    return Field(avro_field.name, plan.type, not plan.is_nullable, default=default, aliases=aliases)
 
 
 def _default(value: Any, plan: Plan) -> Any:

@@ -133,11 +133,11 @@ class Reader:
         return [self.read(plan.children[0]) for _ in self._blocks()]
 
     def _map(self, plan: Plan) -> list[tuple[str, Any]]:
-        found: dict[str, Any] = {}
+        items: dict[str, Any] = {}
         for _ in self._blocks():
             key = self._string(plan)
-            found[key] = self.read(plan.children[0])
-        return list(found.items())
+            items[key] = self.read(plan.children[0])
+        return list(items.items())
 
     def _record(self, plan: Plan) -> dict[str, Any]:
         if plan.empties:
@@ -193,8 +193,8 @@ def _nested_json(value: Any, plan: Plan) -> Any:
             return json.loads(value)
         case "record":
             return {
-                name: _nested_json(value[name], one)
-                for name, one in zip(plan.names, plan.children, strict=True)
+                name: _nested_json(value[name], child)
+                for name, child in zip(plan.names, plan.children, strict=True)
             }
         case "optional":
             return _nested_json(value, plan.children[0])

@@ -86,14 +86,14 @@ class BlockDecoder:
 
     def limits(self) -> dict[str, Any]:
         """All but the schema that a verdict depends on; what is as by default is left out, but for the bounds."""
-        found = {name: getattr(self, name) for name in ("value_bytes_max", "past_max_ms", "future_max_ms")}
-        found |= {
-            one.name: getattr(self, one.name)
-            for one in fields(self)
-            if one.name not in {"schema", "careful", *found} and getattr(self, one.name) != one.default
+        limits = {name: getattr(self, name) for name in ("value_bytes_max", "past_max_ms", "future_max_ms")}
+        limits |= {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in {"schema", "careful", *limits} and getattr(self, field.name) != field.default
         }
-        found = {name: one.to_dict() if hasattr(one, "to_dict") else one for name, one in found.items()}
-        return found if self.format == "json" else found | {"format": self.format}
+        limits = {name: one.to_dict() if hasattr(one, "to_dict") else one for name, one in limits.items()}
+        return limits if self.format == "json" else limits | {"format": self.format}
 
     def decode(self, columns: Columns) -> tuple[Any, Any, list[BadRecord]]:
         """Return (the good rows' numbers as numpy, their fields and `_extra` as a table, the bad rows)."""

@@ -69,33 +69,33 @@ class BinaryDecoder(FramedDecoder):
         fit = valid & (view.end - view.start <= self.value_bytes_max)
         ids = np.full(len(columns), NO_ID) if self.registry is None else frames_of(columns.value)
         parts = []
-        left = np.ones(len(columns), bool)
+        doubtful = np.ones(len(columns), bool)
         for schema_id in np.unique(ids[fit]).tolist():
             rows = np.flatnonzero(fit & (ids == schema_id))
             try:
                 done, table = self._decode_group(columns, view, schema_id, rows)
             except NotSureError:
                 continue
-            left[done] = False
+            doubtful[done] = False
             parts.append((done, table))
-        return parts, np.flatnonzero(left)
+        return parts, np.flatnonzero(doubtful)
 
     def _decode_group(self, columns: Columns, view: View, schema_id: int, rows: Any) -> tuple[Any, Any]:
         """Decode rows of one schema: those that it is sure of, and their table. Raises NotSureError."""
         start = view.start[rows] + (0 if schema_id == NO_ID else SIZE)
         path, mine, other = self.paths_of(View(view.data, start, view.end[rows]))
         writer = None if schema_id == -1 else self.writer(schema_id, path)
-        if writer is None or not self._is_wanted(writer):
+        if writer is None or not self._is_taken(writer):
             raise NotSureError
-        made, bad = writer.read_columns(mine)
-        found, good = record_columns(made, writer.fields, self.schema.fields, len(rows))
-        left = leftovers(writer.fields, self.schema.fields)
-        found.append(extra_column(made, writer.fields, left, len(rows)))
-        table = pa.Table.from_arrays(found, schema=self.arrow)
+        values, bad = writer.read_columns(mine)
+        arrays, good = record_columns(values, writer.fields, self.schema.fields, len(rows))
+        unmapped = leftovers(writer.fields, self.schema.fields)
+        arrays.append(extra_column(values, writer.fields, unmapped, len(rows)))
+        table = pa.Table.from_arrays(arrays, schema=self.arrow)
         good &= ~bad & ~other & self._are_times_good(table, columns.timestamp_ms[rows])
         return (rows, table) if good.all() else (rows[good], table.filter(pa.array(good)))
 
-    def _is_wanted(self, writer: Writer) -> bool:
+    def _is_taken(self, writer: Writer) -> bool:
         return not self.record or writer.name == self.record
 
     # --- one by one -----------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class BinaryDecoder(FramedDecoder):
         writer = self.writer(schema_id, path)
         if writer is None:
             raise RefusedError("schema_id", f"schema {schema_id} has no such message, or no sense in it")
-        if not self._is_wanted(writer):
+        if not self._is_taken(writer):
             raise RefusedError("type", f"the value is {writer.name}, no {self.record}")
         held, more = writer.read(payload)
         row = record_value(held, writer.fields, self.schema.fields)

@@ -55,10 +55,10 @@ class ConnectJsonDecoder(JsonDecoder):
     def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Any, Any]], Any]:
         heads = _Heads()
         try:
-            found = [heads.payload(one, self.value_bytes_max) for one in columns.value.to_pylist()]
+            payloads = [heads.payload(one, self.value_bytes_max) for one in columns.value.to_pylist()]
         except RefusedError:
             return [], np.arange(len(columns))
-        unwrapped = Columns(*columns[:5], pa.array(found, pa.binary()), columns.headers)
+        unwrapped = Columns(*columns[:5], pa.array(payloads, pa.binary()), columns.headers)
         return JsonDecoder._decode_fast(self, unwrapped)
 
     def read(self, value: bytes) -> Mapping[str, Any]:
@@ -90,11 +90,11 @@ class _Heads:
         for head in self._known:
             if value.startswith(head) and value.endswith(b"}"):
                 return value[len(head) : -1]  # judged by whoever reads it: an object, and nothing behind it
-        found = payload_of(value, bytes_max)
-        head = value[: -1 - len(found)]
-        if len(self._known) < HEADS_MAX and value == head + found + b"}" and head.endswith(b'"payload":'):
+        payload = payload_of(value, bytes_max)
+        head = value[: -1 - len(payload)]
+        if len(self._known) < HEADS_MAX and value == head + payload + b"}" and head.endswith(b'"payload":'):
             self._known.append(head)
-        return found
+        return payload
 
 
 # --- schemas --------------------------------------------------------------------------------------------------------
@@ -128,9 +128,9 @@ def type_of(schema: Mapping[str, Any]) -> Type:
     if name in _NAMED:
         return _NAMED[str(name)]
     if name == _DECIMAL:
-        said = schema.get("parameters", {})
-        scale = int(said.get("scale", 0))
-        return Decimal(max(int(said.get(_PRECISION, 38)), scale, 1), scale, is_bytes=True)
+        parameters = schema.get("parameters", {})
+        scale = int(parameters.get("scale", 0))
+        return Decimal(max(int(parameters.get(_PRECISION, 38)), scale, 1), scale, is_bytes=True)
     match kind:
         case "struct" if schema.get("fields"):
             return Record(tuple(Field(str(one["field"]), type_of(one)) for one in schema["fields"]))

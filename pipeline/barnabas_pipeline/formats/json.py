@@ -59,8 +59,8 @@ class JsonDecoder(FramedDecoder):
         if values.null_count or pc.max(pc.binary_length(values)).as_py() > self.value_bytes_max:
             return None
         if self.registry is not None:
-            found = frames_of(values)
-            if any(self.known(one) is None for one in np.unique(found).tolist()):
+            ids = frames_of(values)
+            if any(self.known(one) is None for one in np.unique(ids).tolist()):
                 return None
             values = unframed(values)
         if not (
@@ -72,10 +72,10 @@ class JsonDecoder(FramedDecoder):
         if data.count(b"\n") != len(columns) - 1 or b"\r" in data or b"\\u0000" in data:
             return None
         try:
-            made = read_lines(data, self.schema.fields, len(columns))
+            arrays = read_lines(data, self.schema.fields, len(columns))
         except NotSureError:
             return None
-        table = pa.Table.from_arrays([*made, pa.nulls(len(columns), pa.string())], schema=self.arrow)
+        table = pa.Table.from_arrays([*arrays, pa.nulls(len(columns), pa.string())], schema=self.arrow)
         return table if self._are_times_good(table, columns.timestamp_ms).all() else None
 
     # --- one by one -----------------------------------------------------------------------------------------
@@ -87,17 +87,17 @@ class JsonDecoder(FramedDecoder):
         fields = self.schema.fields
         event = parse_object(value, self.value_bytes_max, exact=needs_digits(fields))
         checker = Checker()
-        known: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         whole = set()
-        for one in fields:
+        for field in fields:
             checker.strange = False
-            known |= checker.record(event, (one,))
+            values |= checker.record(event, (field,))
             if checker.strange:
-                whole.add(one.name)
+                whole.add(field.name)
         if event or whole:
             kept = ",".join(text for name, text in members(value) if name in event or name in whole)
-            known[EXTRA] = f"{{{kept}}}"
-        return known
+            values[EXTRA] = f"{{{kept}}}"
+        return values
 
 
 def columns_at(columns: Columns, rows: Any) -> Columns:

@@ -36,17 +36,17 @@ from barnabas_pipeline.log.columns import NotSureError
 _READ_AS = {"float": pa.float64(), "bytes": pa.string(), "date": pa.string(), "iso8601": pa.string()}
 
 
-def can_read(one: Field) -> bool:
+def can_read(field: Field) -> bool:
     """Tell if there is a fast way for a field: Arrow's reader knows no maps, no unions, and no text as it was written."""
-    match one.type:
+    match field.type:
         case Map() | Union() | "json":
             return False
         case Decimal():
-            return not one.type.is_bytes
+            return not field.type.is_bytes
         case Array():
-            return can_read(one.type.element)
+            return can_read(field.type.element)
         case Record():
-            return all(map(can_read, one.type.fields))
+            return all(map(can_read, field.type.fields))
     return True
 
 
@@ -89,33 +89,33 @@ def read_lines(data: bytes, fields: tuple[Field, ...], rows: int) -> list[Any]:
         raise NotSureError from None
 
 
-def _converted(column: Any, one: Field, *, is_whole: bool) -> Any:
+def _converted(column: Any, field: Field, *, is_whole: bool) -> Any:
     """Return a column of a field's type, within its bounds. Raises NotSureError.
 
     Nulls are allowed where the field or the record around it (then `is_whole` is false) may lack them.
     """
-    if column.null_count and ((one.required and is_whole) or one.default is not None):
+    if column.null_count and ((field.required and is_whole) or field.default is not None):
         raise NotSureError
-    match one.type:
+    match field.type:
         case str():
-            made = plain_column(column, one.type)
+            converted = plain_column(column, field.type)
         case Decimal():
             column.validate(
                 full=True
             )  # Arrow's reader counts no digits before the point where the number is short
-            made = column
+            converted = column
         case Enum():
-            _require(pc.is_in(column, pa.array(one.type.symbols, pa.string(), size=None)), column)
-            made = column
+            _require(pc.is_in(column, pa.array(field.type.symbols, pa.string(), size=None)), column)
+            converted = column
         case Array():
-            element = _converted(column.flatten(), one.type.element, is_whole=True)
-            made = _rebuilt_list(column, element, one.type)
+            element = _converted(column.flatten(), field.type.element, is_whole=True)
+            converted = _rebuilt_list(column, element, field.type)
         case Record():
-            made = _record(column, one.type)
+            converted = _record(column, field.type)
         case _:
             raise NotSureError
-    _check_bounds(made, one)
-    return made
+    _check_bounds(converted, field)
+    return converted
 
 
 def _rebuilt_list(column: Any, element: Any, kind: Array) -> Any:
@@ -127,21 +127,21 @@ def _rebuilt_list(column: Any, element: Any, kind: Array) -> Any:
 
 def _record(column: Any, kind: Record) -> Any:
     mask = column.is_null() if column.null_count else None
-    made = []
-    for child, one in zip(column.flatten(), kind.fields, strict=True):
-        if one.required and child.null_count != column.null_count:
+    children = []
+    for child, field in zip(column.flatten(), kind.fields, strict=True):
+        if field.required and child.null_count != column.null_count:
             raise NotSureError
-        made.append(_converted(child, one, is_whole=not column.null_count))
-    return pa.StructArray.from_arrays(made, fields=list(arrow_type(kind)), mask=mask)
+        children.append(_converted(child, field, is_whole=not column.null_count))
+    return pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=mask)
 
 
 def plain_column(column: Any, kind: str) -> Any:
     """Return a column of a plain type from what was read for it. Raises NotSureError, ArrowInvalid, ValueError."""
     plain = PLAIN[kind]
     if kind in ("double", "float"):
-        made = column.cast(plain.arrow, safe=False)
-        _require(pc.is_finite(made), made)
-        return made
+        converted = column.cast(plain.arrow, safe=False)
+        _require(pc.is_finite(converted), converted)
+        return converted
     if kind == "bytes":
         return pa.array(
             [None if one is None else b64decode(one, validate=True) for one in column.to_pylist()],
@@ -152,14 +152,14 @@ def plain_column(column: Any, kind: str) -> Any:
         return column
     if kind == "date":
         _require(pc.match_substring_regex(column, DATE), column)
-        made = column.cast(pa.date32())
-        _require_within(made.cast(pa.int32()), DAY_MIN, DAY_MAX)
-        return made
+        converted = column.cast(pa.date32())
+        _require_within(converted.cast(pa.int32()), DAY_MIN, DAY_MAX)
+        return converted
     if kind == "iso8601":
         _require(pc.match_substring_regex(column, ISO8601), column)
-        made = column.cast(plain.arrow)
-        _require_within(made.cast(pa.int64()), DAY_MIN * DAY_US, (DAY_MAX + 1) * DAY_US - 1)
-        return made
+        converted = column.cast(plain.arrow)
+        _require_within(converted.cast(pa.int64()), DAY_MIN * DAY_US, (DAY_MAX + 1) * DAY_US - 1)
+        return converted
     if plain.min is None:
         return column
     if kind not in ("long", "timestamp_ns", "local_timestamp_ns"):
@@ -173,13 +173,13 @@ def _require(mask: Any, column: Any) -> None:
 
 
 def _require_within(column: Any, low: Any, high: Any) -> None:
-    found = pc.min_max(column).as_py()
-    if found["min"] is not None and (found["min"] < low or found["max"] > high):
+    bounds = pc.min_max(column).as_py()
+    if bounds["min"] is not None and (bounds["min"] < low or bounds["max"] > high):
         raise NotSureError
 
 
-def _check_bounds(column: Any, one: Field) -> None:
-    if one.min is None and one.max is None:
+def _check_bounds(column: Any, field: Field) -> None:
+    if field.min is None and field.max is None:
         return
     if pa.types.is_string(column.type):
         sizes = pc.utf8_length(column)
@@ -191,8 +191,9 @@ def _check_bounds(column: Any, one: Field) -> None:
         sizes = column
     else:
         raise NotSureError
-    found = pc.min_max(sizes).as_py()
-    if found["min"] is not None and (
-        (one.min is not None and found["min"] < one.min) or (one.max is not None and found["max"] > one.max)
+    bounds = pc.min_max(sizes).as_py()
+    if bounds["min"] is not None and (
+        (field.min is not None and bounds["min"] < field.min)
+        or (field.max is not None and bounds["max"] > field.max)
     ):
         raise NotSureError

@@ -35,7 +35,9 @@ def fields_of_text(text: str, references: Mapping[str, str] | None = None) -> tu
 class _Reader:
     def __init__(self, root: dict[str, Any], others: dict[str, Any]) -> None:
         self.files = others | {
-            one["$id"]: one for one in (root, *others.values()) if isinstance(one, dict) and "$id" in one
+            schema["$id"]: schema
+            for schema in (root, *others.values())
+            if isinstance(schema, dict) and "$id" in schema
         }
 
     def type_of(self, schema: Any, file: Any, within: tuple[int, ...]) -> tuple[Type, bool]:
@@ -44,8 +46,8 @@ class _Reader:
             return "json", True
         within = (*within, id(schema))
         if "$ref" in schema:
-            found, file = self._referred(str(schema["$ref"]), file)
-            return self.type_of(found, file, within)
+            target, file = self._referred(str(schema["$ref"]), file)
+            return self.type_of(target, file, within)
         for word in ("oneOf", "anyOf"):
             if isinstance(schema.get(word), list):
                 return self._one_of(schema[word], file, within)
@@ -83,7 +85,7 @@ class _Reader:
         if kind == "object" and isinstance(properties, dict) and properties:
             required = schema.get("required", [])
             fields = [
-                self._field(name, one, name in required, file, within) for name, one in properties.items()
+                self._field(name, inner, name in required, file, within) for name, inner in properties.items()
             ]
             return Record(tuple(fields))
         if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
@@ -93,25 +95,25 @@ class _Reader:
 
     def _field(self, name: str, schema: Any, is_required: bool, file: Any, within: tuple[int, ...]) -> Field:
         kind, nullable = self.type_of(schema, file, within)
-        known = schema if isinstance(schema, dict) else {}
+        options = schema if isinstance(schema, dict) else {}
         low, high = ("minLength", "maxLength") if kind == "string" else ("minimum", "maximum")
         if kind not in ("string", "long", "double"):
-            known = {"default": known.get("default")}
+            options = {"default": options.get("default")}
         is_required = is_required and not nullable
-        return Field(name, kind, is_required, known.get(low), known.get(high), known.get("default"))
+        return Field(name, kind, is_required, options.get(low), options.get(high), options.get("default"))
 
     def _one_of(self, schemas: list[Any], file: Any, within: tuple[int, ...]) -> tuple[Type, bool]:
-        found = [self.type_of(one, file, within) for one in schemas if one != {"type": "null"}]
-        nullable = any(null for _, null in found) or len(found) < len(schemas)
-        if len(found) == 1:
-            return found[0][0], nullable
-        if not found or any(kind == "json" for kind, _ in found):
+        types = [self.type_of(one, file, within) for one in schemas if one != {"type": "null"}]
+        nullable = any(null for _, null in types) or len(types) < len(schemas)
+        if len(types) == 1:
+            return types[0][0], nullable
+        if not types or any(kind == "json" for kind, _ in types):
             return "json", True
         names: list[str] = []
-        for kind, _ in found:
+        for kind, _ in types:
             name = kind if isinstance(kind, str) else type(kind).__name__.lower()
             names.append(name if name not in names else f"{name}{len(names) + 1}")
-        return Union(tuple(Field(name, kind) for name, (kind, _) in zip(names, found, strict=True))), nullable
+        return Union(tuple(Field(name, kind) for name, (kind, _) in zip(names, types, strict=True))), nullable
 
     def _referred(self, text: str, file: Any) -> tuple[Any, Any]:
         name, _, pointer = text.partition("#")
@@ -119,10 +121,10 @@ class _Reader:
             if name not in self.files:
                 raise UsageError(f"JSON Schema: it refers to {name!r}, which is not among its references")
             file = self.files[name]
-        found = file
+        target = file
         for part in pointer.strip("/").split("/") if pointer.strip("/") else ():
             part = part.replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, dict) or part not in found:
+            if not isinstance(target, dict) or part not in target:
                 raise UsageError(f"JSON Schema: {text!r} is not there")
-            found = found[part]
-        return found, file
+            target = target[part]
+        return target, file

@@ -60,9 +60,9 @@ class Digits(float):
 
 
 def _digits(text: str) -> Digits:
-    made = Digits(text)
-    made.text = text
-    return made
+    number = Digits(text)
+    number.text = text
+    return number
 
 
 _INTEGERS = (int,)
@@ -126,13 +126,13 @@ def _skip_space(text: str, at: int) -> int:
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    parsed = dict(pairs)
+    if len(parsed) != len(pairs):
         names = [name for name, _ in pairs]
         raise RefusedError(
             "duplicate_key", f"{next(n for n in names if names.count(n) > 1)!r} is there twice"
         )
-    return made
+    return parsed
 
 
 def _no_constant(name: str) -> Any:
@@ -172,18 +172,18 @@ def needs_digits(fields: tuple[Field, ...]) -> bool:
     return any(_needs_digits(one) for one in fields)
 
 
-def _needs_digits(one: Field) -> bool:
-    match one.type:
+def _needs_digits(field: Field) -> bool:
+    match field.type:
         case Decimal() | "json":
             return True
         case Array():
-            return _needs_digits(one.type.element)
+            return _needs_digits(field.type.element)
         case Map():
-            return _needs_digits(one.type.value)
+            return _needs_digits(field.type.value)
         case Record():
-            return needs_digits(one.type.fields)
+            return needs_digits(field.type.fields)
         case Union():
-            return needs_digits(one.type.branches)
+            return needs_digits(field.type.branches)
     return False
 
 
@@ -198,16 +198,16 @@ class Checker:
 
     def record(self, value: dict[str, Any], fields: tuple[Field, ...], path: str = "") -> dict[str, Any]:
         """Check the fields of an object; takes those that are known out of it. Raises RefusedError."""
-        known = {}
-        for one in fields:
-            name = f"{path}{one.name}"
-            if one.name in value:
-                known[one.name] = self.checked(value.pop(one.name), one, name)
-            elif one.default is not None:
-                known[one.name] = self.checked(one.default, one, name)
-            elif one.required:
+        values = {}
+        for field in fields:
+            name = f"{path}{field.name}"
+            if field.name in value:
+                values[field.name] = self.checked(value.pop(field.name), field, name)
+            elif field.default is not None:
+                values[field.name] = self.checked(field.default, field, name)
+            elif field.required:
                 raise RefusedError("missing_field", f"{name} is missing")
-        return known
+        return values
 
     def checked(self, value: Any, field: Field, path: str) -> Any:
         """Return the value as its field wants it. Raises RefusedError."""
@@ -217,23 +217,23 @@ class Checker:
             return None
         kind = field.type
         if isinstance(kind, str):
-            made = _PLAIN[kind](value, path)
+            checked = _PLAIN[kind](value, path)
         else:
-            made = self._nested(value, kind, path)
+            checked = self._nested(value, kind, path)
         if field.min is None and field.max is None:
-            return made
-        size = len(made) if isinstance(made, str | bytes | list) else made
+            return checked
+        size = len(checked) if isinstance(checked, str | bytes | list) else checked
         if (field.min is not None and size < field.min) or (field.max is not None and size > field.max):
             raise RefusedError("range", f"{path} is not within {field.min} and {field.max}")
-        return made
+        return checked
 
     def _nested(self, value: Any, kind: Any, path: str) -> Any:
         match kind:
             case Record() if type(value) is dict:
-                left = dict(value)
-                made = self.record(left, kind.fields, f"{path}.")
-                self.strange |= bool(left)
-                return made
+                remaining = dict(value)
+                record = self.record(remaining, kind.fields, f"{path}.")
+                self.strange |= bool(remaining)
+                return record
             case Array() if type(value) is list:
                 return [self.checked(one, kind.element, path) for one in value]
             case Map() if type(value) is dict:
@@ -331,20 +331,20 @@ def _double(value: Any, path: str) -> float:
     if type(value) not in _NUMBERS:
         raise RefusedError("type", f"{path} is no double")
     try:
-        made = float(value)
+        number = float(value)
     except OverflowError:
-        made = float("inf")
-    if made - made != 0:
+        number = float("inf")
+    if number - number != 0:
         raise RefusedError("range", f"{path} is no finite number")
-    return made
+    return number
 
 
 def _float(value: Any, path: str) -> float:
     with np.errstate(over="ignore"):
-        made = float(np.float32(_double(value, path)))
-    if made - made != 0:
+        number = float(np.float32(_double(value, path)))
+    if number - number != 0:
         raise RefusedError("range", f"{path} is no finite number of 32 bits")
-    return made
+    return number
 
 
 def _boolean(value: Any, path: str) -> bool:
@@ -382,10 +382,10 @@ def _date(value: Any, path: str) -> int:
 
 
 def _iso8601(value: Any, path: str) -> int:
-    found = _ISO8601.fullmatch(_string(value, path))
-    if not found:
+    match = _ISO8601.fullmatch(_string(value, path))
+    if not match:
         raise RefusedError("type", f"{path} is no time like 2026-11-20T14:00:00.5Z")
-    day, time, fraction, zone = found.groups()
+    day, time, fraction, zone = match.groups()
     micros = (fraction or "").ljust(9, "0")
     if micros[6:].strip("0"):
         raise RefusedError("range", f"{path} is more exact than microseconds")
@@ -397,10 +397,10 @@ def _iso8601(value: Any, path: str) -> int:
     if zone != "Z":
         hours, minutes = int(zone[1:3]), int(zone[3:].lstrip(":") or 0)
         seconds = (hours * 3600 + minutes * 60) * (-1 if zone[0] == "-" else 1)
-    made = ((when - _EPOCH) // timedelta(seconds=1) - seconds) * 1_000_000 + int(micros[:6])
-    if not DAY_MIN * DAY_US <= made < (DAY_MAX + 1) * DAY_US:
+    total_us = ((when - _EPOCH) // timedelta(seconds=1) - seconds) * 1_000_000 + int(micros[:6])
+    if not DAY_MIN * DAY_US <= total_us < (DAY_MAX + 1) * DAY_US:
         raise RefusedError("range", f"{path} is no time of the years 1 to 9999")
-    return made
+    return total_us
 
 
 def _json(value: Any, path: str) -> str:

@@ -45,9 +45,9 @@ class KeyedDecoder:
         good, keys, refused = self.key.decode(keyed)
         seen = {one.row for one in bad}
         more = [
-            BadRecord(int(there[one.row]), f"key_{one.reason}", f"key: {one.detail}")
-            for one in refused
-            if int(there[one.row]) not in seen
+            BadRecord(int(there[refusal.row]), f"key_{refusal.reason}", f"key: {refusal.detail}")
+            for refusal in refused
+            if int(there[refusal.row]) not in seen
         ]
         place = np.full(len(columns), -1)
         place[there[good]] = np.arange(len(good))

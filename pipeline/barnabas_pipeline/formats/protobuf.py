@@ -115,10 +115,10 @@ def _of_text(text: str, references: tuple[tuple[str, str], ...], record: str) ->
 
 @lru_cache(1_000)
 def _of_id(registry: Registry, schema_id: int, path: tuple[int, ...]) -> ProtobufWriter | None:
-    found = registry.understood(schema_id)
-    if found is None:
+    understood = registry.understood(schema_id)
+    if understood is None:
         return None
-    parsed: Any = found[1]
+    parsed: Any = understood[1]
     within, name = parsed.file.message_type, parsed.file.package
     for number in path:
         if not 0 <= number < len(within):
@@ -148,5 +148,5 @@ def fields_of_text(
     text: str, references: dict[str, str] | None = None, record: str = ""
 ) -> tuple[str, tuple[Field, ...]]:
     """Return the name and the fields of a message. Raises UsageError."""
-    made = _of_text(text, tuple((references or {}).items()), record)
-    return made.name, made.fields
+    writer = _of_text(text, tuple((references or {}).items()), record)
+    return writer.name, writer.fields

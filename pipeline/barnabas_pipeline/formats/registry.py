@@ -56,11 +56,11 @@ class Registry:
             if told.get(ADDRESS) and not is_same(told[ADDRESS], url):
                 told = {}
             login = told.get(USER, ""), told.get(PASSWORD, "")
-            one = cls(url, ca, cert, key, login, told.get(TOKEN, ""))
-            _client(one)
+            registry = cls(url, ca, cert, key, login, told.get(TOKEN, ""))
+            _client(registry)
         except ValueError as error:
             raise UsageError(f"--registry: {error}") from None
-        return one
+        return registry
 
     def client(self) -> RegistryClient:
         """Return the client of all that ask this registry in the process."""
@@ -79,9 +79,9 @@ class Registry:
         return None if schema is None or parsed is None else (schema, parsed)
 
     def _parsed(self, schema_id: int) -> tuple[Schema | None, Any]:
-        known = _KNOWN.get((self, schema_id))
-        if known is not None and known[0] > time.monotonic():
-            return known[1], known[2]
+        cached = _KNOWN.get((self, schema_id))
+        if cached is not None and cached[0] > time.monotonic():
+            return cached[1], cached[2]
         schema, parsed = ask(_schema_of, _client(self), schema_id)
         until = float("inf") if schema is not None else time.monotonic() + ASK_AGAIN_SECONDS
         _KNOWN[self, schema_id] = (until, schema, parsed)
@@ -89,15 +89,15 @@ class Registry:
 
     def references(self, schema: Schema) -> dict[str, str]:
         """Return the texts of what a schema refers to, each after what it needs itself. Raises IncompleteError."""
-        found: dict[str, str] = ask(_references, _client(self), schema)
-        return found
+        texts: dict[str, str] = ask(_references, _client(self), schema)
+        return texts
 
     def latest(self, subject: str) -> Registered:
         """Return the newest version of a subject. Raises UsageError if there is none, IncompleteError."""
-        found: Registered | None = ask(_latest, _client(self), subject)
-        if found is None:
+        registered: Registered | None = ask(_latest, _client(self), subject)
+        if registered is None:
             raise UsageError(f"{self.to_dict()['url']} has no subject {subject!r}")
-        return found
+        return registered
 
 
 _ASKING = threading.Lock()
@@ -105,15 +105,17 @@ _KNOWN: dict[tuple[Registry, int], tuple[float, Schema | None, Any]] = {}
 
 
 @lru_cache(64)
-def _client(one: Registry) -> RegistryClient:
-    user, password = one.login
-    given = {CA: one.ca, CERTIFICATE: one.cert, KEY: one.key, BEARER_TOKEN: one.token}
+def _client(registry: Registry) -> RegistryClient:
+    user, password = registry.login
+    settings = {CA: registry.ca, CERTIFICATE: registry.cert, KEY: registry.key, BEARER_TOKEN: registry.token}
     if user:
-        given[USER_INFO] = f"{user}:{password}"
-    found = RegistryAt.of({f"{PREFIX}{name}": text for name, text in given.items() if text}, one.url)
-    if found is None:
+        settings[USER_INFO] = f"{user}:{password}"
+    address = RegistryAt.of(
+        {f"{PREFIX}{name}": text for name, text in settings.items() if text}, registry.url
+    )
+    if address is None:
         raise ValueError("an address is expected: http://HOST:PORT")
-    return found.client()
+    return address.client()
 
 
 def ask(question: Any, *arguments: Any) -> Any:
@@ -121,14 +123,14 @@ def ask(question: Any, *arguments: Any) -> Any:
 
     One thread at a time: who asks a client for what is being asked for waits in the event loop of the one who asked first.
     """
-    for left in reversed(range(TRIES)):
+    for tries_left in reversed(range(TRIES)):
         try:
             with _ASKING:
                 return trio.run(question, *arguments)
         except RegistryError as error:
-            if (400 <= error.status < 500 and error.status != 429) or not left:
+            if (400 <= error.status < 500 and error.status != 429) or not tries_left:
                 raise IncompleteError(f"the schema registry: {error}") from None
-            time.sleep(0.2 * (TRIES - left))
+            time.sleep(0.2 * (TRIES - tries_left))
     raise AssertionError
 
 
@@ -146,17 +148,17 @@ async def _schema_of(client: RegistryClient, schema_id: int) -> tuple[Schema | N
 
 
 async def _references(client: RegistryClient, schema: Schema) -> dict[str, str]:
-    known: dict[str, str] = {}
+    texts: dict[str, str] = {}
 
-    async def collect(one: Schema) -> None:
-        for needed in one.references:
-            if needed.name not in known:
+    async def collect(referring: Schema) -> None:
+        for needed in referring.references:
+            if needed.name not in texts:
                 inner = (await client.version(needed.subject, needed.version)).schema
                 await collect(inner)
-                known.setdefault(needed.name, inner.text)
+                texts.setdefault(needed.name, inner.text)
 
     await collect(schema)
-    return known
+    return texts
 
 
 async def _latest(client: RegistryClient, subject: str) -> Registered | None:

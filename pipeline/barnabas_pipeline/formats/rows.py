@@ -39,8 +39,8 @@ class RowDecoder(BlockDecoder):
             event = dict(self.decode_value(value))
         except (ValueError, LookupError) as error:
             raise RefusedError(self.format, str(error)) from None
-        known = Checker().record(event, self.schema.fields)
-        return known | ({EXTRA: json.dumps(event, ensure_ascii=False, default=str)} if event else {})
+        values = Checker().record(event, self.schema.fields)
+        return values | ({EXTRA: json.dumps(event, ensure_ascii=False, default=str)} if event else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class _Part:
     hours: tuple[int, ...]
 
     @property
-    def wanted(self) -> OffsetRange:
+    def offset_range(self) -> OffsetRange:
         start = min(file.bounds.offset_min for file in self.files)
         return OffsetRange(self.partition, start, max(file.bounds.offset_max for file in self.files) + 1)
 
@@ -111,12 +111,12 @@ def _plan(
     parts = []
     layout = table.layout
     for partition, mine in sorted(groups.items()):
-        for one in sorted(state.ends) if partition < 0 else [partition]:
-            part = _Part(options, layout, state.topic_id, one, tuple(mine), tuple(chosen))
-            if part.wanted.start < bounds[one].start and partition >= 0:
+        for number in sorted(state.ends) if partition < 0 else [partition]:
+            part = _Part(options, layout, state.topic_id, number, tuple(mine), tuple(chosen))
+            if part.offset_range.start < bounds[number].start and partition >= 0:
                 raise DataLossError(
                     "the log has not all of these hours any more",
-                    [MissingOffsets(one, part.wanted.start, bounds[one].start)],
+                    [MissingOffsets(number, part.offset_range.start, bounds[number].start)],
                 )
             parts.append(part)
     return parts

@@ -31,16 +31,16 @@ class Choice:
 def parse_choice(topics: Iterable[str], excluded: Iterable[str]) -> Choice:
     """Read `--topic` and `--exclude`; each of the former may be several, separated by commas. Raises UsageError."""
     names, patterns = [], []
-    for one in (part.strip() for text in topics for part in text.split(",")):
-        if not one:
+    for name in (part.strip() for text in topics for part in text.split(",")):
+        if not name:
             raise UsageError("a topic's name is empty")
-        if why_no_topic(one):
-            compile_pattern(one)
-            patterns.append(one)
+        if why_no_topic(name):
+            compile_pattern(name)
+            patterns.append(name)
         else:
-            names.append(one)
-    for one in excluded:
-        compile_pattern(one)
+            names.append(name)
+    for pattern in excluded:
+        compile_pattern(pattern)
     return Choice(tuple(dict.fromkeys(names)), tuple(patterns), tuple(excluded))
 
 
@@ -61,9 +61,9 @@ def choose(choice: Choice, topics: Mapping[str, bool]) -> list[str]:
     def matches(patterns: Iterable[Any], name: str) -> bool:
         return any(pattern.fullmatch(name) for pattern in patterns)
 
-    found = [name for name in choice.names if name in topics]
+    chosen = [name for name in choice.names if name in topics]
     for name, is_internal in sorted(topics.items()):
         hidden = is_internal or name in RECORDS or name.startswith(HIDDEN)
-        if not hidden and name not in found and matches(meant, name):
-            found.append(name)
-    return [name for name in found if not matches(excluded, name)]
+        if not hidden and name not in chosen and matches(meant, name):
+            chosen.append(name)
+    return [name for name in chosen if not matches(excluded, name)]

@@ -98,7 +98,7 @@ def plan(table: Table, state: State, target_bytes: int, files_min: int) -> Itera
     layout, spec_id = table.layout, table.iceberg.metadata.default_spec_id
     foreign = {field.name for field in table.iceberg.schema().fields} - set(lake_schema(schema).names)
     small: dict[tuple[Any, ...], list[Piece]] = {}
-    for file in sorted(table.pieces(), key=lambda one: (*one.bounds[1:], one.path)):
+    for file in sorted(table.pieces(), key=lambda piece: (*piece.bounds[1:], piece.path)):
         if (
             (file.size < target_bytes // 2 or file.deletes)
             and file.bounds.topic_id
@@ -134,9 +134,9 @@ def merge(group: _Group) -> DataFile:
     partition = partitions.pop() if len(partitions) == 1 else -1
     writer = TableWriter(group.layout, group.schema, group.topic_id, partition, target_bytes=NO_LIMIT)
     writer.write(rows)
-    [made] = writer.close()
-    again = pa.concat_tables(scan.rows(group.layout, [Piece(made.path)], schema))
-    is_whole = any(one.deletes for one in group.files) or made.rows == sum(one.rows for one in group.files)
+    [merged] = writer.close()
+    again = pa.concat_tables(scan.rows(group.layout, [Piece(merged.path)], schema))
+    is_whole = any(one.deletes for one in group.files) or merged.rows == sum(one.rows for one in group.files)
     if not is_whole or not again.equals(rows):
-        raise IncompleteError(f"{made.path} is not what it was made of")
-    return made
+        raise IncompleteError(f"{merged.path} is not what it was made of")
+    return merged

@@ -75,20 +75,20 @@ def compare(
     log_rows = from_log.select(PARTITION, "_offset", judged.alias("hash"))
     lake_rows = in_lake.unionByName(in_dead)
     sums = _sums(lake_rows)
-    found = Differences(sum(count for count, _, _ in sums.values()))
+    differences = Differences(sum(count for count, _, _ in sums.values()))
     if any(count != distinct for count, distinct, _ in sums.values()):
         again = lake_rows.groupBy(PARTITION, "_offset").count().where("count > 1")
-        found.doubled_first = _first(again)
+        differences.doubled_first = _first(again)
     if sums != _sums(log_rows):
-        _name_differences(log_rows, lake_rows, found)
-    return found
+        _name_differences(log_rows, lake_rows, differences)
+    return differences
 
 
 def _readable(files: Iterable[Seen], ranges: list[OffsetRange], unreadable: frozenset[str]) -> list[Seen]:
     return [
-        one
-        for one in files
-        if one.path not in unreadable and any(one.may_have(a.partition, a.start, a.end) for a in ranges)
+        seen
+        for seen in files
+        if seen.path not in unreadable and any(seen.may_have(a.partition, a.start, a.end) for a in ranges)
     ]
 
 
@@ -96,8 +96,10 @@ def _within(ranges: list[OffsetRange], partition: str, offset: str) -> Any:
     from pyspark.sql import functions as sf
 
     parts = [
-        (sf.col(partition) == one.partition) & (sf.col(offset) >= one.start) & (sf.col(offset) < one.end)
-        for one in ranges
+        (sf.col(partition) == offset_range.partition)
+        & (sf.col(offset) >= offset_range.start)
+        & (sf.col(offset) < offset_range.end)
+        for offset_range in ranges
     ]
     return reduce(or_, parts)
 
@@ -108,19 +110,19 @@ def _sums(rows: Any) -> dict[int, tuple[int, int, int]]:
 
     total = sf.sum(sf.col("hash").cast("decimal(38,0)")).alias("total")
     distinct = sf.count_distinct("_offset").alias("offsets")
-    found = rows.groupBy(PARTITION).agg(sf.count("*").alias("count"), distinct, total).collect()
-    return {row[PARTITION]: (row["count"], row["offsets"], int(row["total"])) for row in found}
+    grouped = rows.groupBy(PARTITION).agg(sf.count("*").alias("count"), distinct, total).collect()
+    return {row[PARTITION]: (row["count"], row["offsets"], int(row["total"])) for row in grouped}
 
 
-def _name_differences(log_rows: Any, lake_rows: Any, found: Differences) -> None:
+def _name_differences(log_rows: Any, lake_rows: Any, differences: Differences) -> None:
     joined = log_rows.withColumnRenamed("hash", "log_hash").join(
         lake_rows.withColumnRenamed("hash", "lake_hash"), [PARTITION, "_offset"], "full_outer"
     )
-    found.gone = joined.where("log_hash is null").count()
+    differences.gone = joined.where("log_hash is null").count()
     missing, altered = joined.where("lake_hash is null"), joined.where("lake_hash <> log_hash")
-    found.missing, found.altered = missing.count(), altered.count()
-    found.missing_first = _first(missing) if found.missing else []
-    found.altered_first = _first(altered) if found.altered else []
+    differences.missing, differences.altered = missing.count(), altered.count()
+    differences.missing_first = _first(missing) if differences.missing else []
+    differences.altered_first = _first(altered) if differences.altered else []
 
 
 def _first(rows: Any) -> list[tuple[int, int]]:

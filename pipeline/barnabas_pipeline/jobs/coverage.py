@@ -33,22 +33,22 @@ _NOTHING = Bounds(0, 0, 0, -1)  # of a partition that is gone
 class Run:
     """Consecutive commits of one partition: what they claim together, what became of it since, and what was found."""
 
-    wanted: OffsetRange
+    offset_range: OffsetRange
     digest: int | None  # None: some commit has none
     control: int
     aborted: int
     accounted: int  # offsets that are rows or dead letters
     in_log: OffsetRange  # its part that the log has
-    found: Found = field(default_factory=lambda: Found())
+    findings: Findings = field(default_factory=lambda: Findings())
 
     @property
     def is_as_loaded(self) -> bool:
         """True if the log has the very batches of the load, all of them."""
-        return self.in_log == self.wanted and self.found.digest == self.digest
+        return self.in_log == self.offset_range and self.findings.digest == self.digest
 
 
 @dataclass(slots=True)
-class Found:
+class Findings:
     """Findings in a piece, or in all pieces of a run together."""
 
     run: int = -1
@@ -64,7 +64,7 @@ class Found:
     doubled_first: list[int] = field(default_factory=list)
     strange_first: list[int] = field(default_factory=list)
 
-    def add(self, other: Found) -> None:
+    def add(self, other: Findings) -> None:
         """Count in another piece of the same run."""
         self.digest = digest.add(self.digest, other.digest)
         for name in ("control", "aborted", "rows", "letters", "accounted", "gone", "missing"):
@@ -78,7 +78,7 @@ class Piece:
     """A part of a run that one task looks at, and the files that may have rows of it."""
 
     run: int
-    wanted: OffsetRange
+    offset_range: OffsetRange
     in_log: bool
     rows: tuple[Seen, ...]
     dead: tuple[Seen, ...]
@@ -102,11 +102,11 @@ class Inventory:
 def take_inventory(table: Table) -> Inventory:
     """Look up what counts now."""
     entries = table.entries()
-    known = Files()
+    files = Files()
     for entry in entries:
-        known.apply(entry)
-    rows = [Seen(known.rows.get(piece.path), piece) for piece in table.pieces()]
-    return Inventory(table.state(), entries, rows, [Seen(file) for file in known.dead.values()])
+        files.apply(entry)
+    rows = [Seen(files.rows.get(piece.path), piece) for piece in table.pieces()]
+    return Inventory(table.state(), entries, rows, [Seen(file) for file in files.dead.values()])
 
 
 # --- planning -------------------------------------------------------------------------------------------------------
@@ -128,21 +128,23 @@ def plan_runs(entries: Iterable[Entry], state: State, bounds: Mapping[int, Bound
                 run = last[partition] = Run(nothing, 0, 0, 0, 0, nothing)
                 runs.append(run)
             _extend(run, commit, bound)
-    return [run for run in runs if len(run.wanted)]
+    return [run for run in runs if len(run.offset_range)]
 
 
 def _goes_on(run: Run, commit: PartitionCommit, bound: Bounds) -> bool:
-    is_near_start = run.wanted.start < bound.start < commit.end
-    together = commit.end - run.wanted.start
+    is_near_start = run.offset_range.start < bound.start < commit.end
+    together = commit.end - run.offset_range.start
     has_digest = (run.digest is None) == (not commit.log_digest)
-    return run.wanted.end == commit.start and together <= RUN_OFFSETS and has_digest and not is_near_start
+    return (
+        run.offset_range.end == commit.start and together <= RUN_OFFSETS and has_digest and not is_near_start
+    )
 
 
 def _extend(run: Run, commit: PartitionCommit, bound: Bounds) -> None:
     new = digest.decode(commit.log_digest)
     run.digest = None if new is None or run.digest is None else digest.add(run.digest, new)
-    partition, start = run.wanted.partition, run.wanted.start
-    run.wanted = OffsetRange(partition, start, commit.end)
+    partition, start = run.offset_range.partition, run.offset_range.start
+    run.offset_range = OffsetRange(partition, start, commit.end)
     first = min(max(start, bound.start), commit.end)
     run.in_log = OffsetRange(partition, first, max(first, min(commit.end, bound.end)))
     run.control += commit.control
@@ -154,17 +156,19 @@ def _pieces(inventory: Inventory, log: Log, runs: list[Run]) -> Iterator[Piece]:
     rows, dead = ([one for one in files if one.may_be_of(inventory.state.topic_id)]
                   for files in (inventory.rows, inventory.dead))  # fmt: skip
     for n, run in enumerate(runs):
-        before = replace(run.in_log, start=run.wanted.start, end=run.in_log.start)
-        behind = replace(run.in_log, start=run.in_log.end, end=run.wanted.end)
+        before = replace(run.in_log, start=run.offset_range.start, end=run.in_log.start)
+        behind = replace(run.in_log, start=run.in_log.end, end=run.offset_range.end)
         parts = [(one, True) for one in split(log, [run.in_log])]
-        for wanted, in_log in (*parts, (before, False), (behind, False)):
-            if len(wanted):
-                yield Piece(n, wanted, in_log, _near(rows, wanted), _near(dead, wanted))
+        for offset_range, in_log in (*parts, (before, False), (behind, False)):
+            if len(offset_range):
+                yield Piece(n, offset_range, in_log, _near(rows, offset_range), _near(dead, offset_range))
 
 
-def _near(files: list[Seen], wanted: OffsetRange) -> tuple[Seen, ...]:
+def _near(files: list[Seen], offset_range: OffsetRange) -> tuple[Seen, ...]:
     """The files that may have something of a range."""
-    return tuple(one for one in files if one.may_have(wanted.partition, wanted.start, wanted.end))
+    return tuple(
+        one for one in files if one.may_have(offset_range.partition, offset_range.start, offset_range.end)
+    )
 
 
 # --- looking --------------------------------------------------------------------------------------------------------
@@ -187,9 +191,9 @@ def look(
         results = spark.sparkContext.parallelize(items, slices).mapPartitions(work).collect()
     except Exception as error:
         raise unwrap(error) from None
-    for one in results:
-        if isinstance(one, Found):
-            runs[one.run].found.add(one)
+    for result in results:
+        if isinstance(result, Findings):
+            runs[result.run].findings.add(result)
     return [one for one in results if isinstance(one, FileCheck)]
 
 
@@ -209,7 +213,7 @@ def _file_groups(inventory: Inventory) -> Iterator[list[Seen]]:
 
 def _look(
     items: Iterator[Any], layout: Layout, options: LogOptions, topic_id: str
-) -> Iterator[Found | FileCheck]:
+) -> Iterator[Findings | FileCheck]:
     log = None
     try:
         for item in items:
@@ -224,25 +228,25 @@ def _look(
             log.close()
 
 
-def look_at(layout: Layout, piece: Piece, log: Log | None, topic_id: str) -> Found:
+def look_at(layout: Layout, piece: Piece, log: Log | None, topic_id: str) -> Findings:
     """Compare the offsets that a piece of log has with those of the lake, one by one."""
-    rows = row_offsets(layout, piece.rows, piece.wanted, topic_id)
-    letters, dead = dead_offsets(layout, piece.dead, piece.wanted)
+    rows = row_offsets(layout, piece.rows, piece.offset_range, topic_id)
+    letters, dead = dead_offsets(layout, piece.dead, piece.offset_range)
     both = np.sort(np.concatenate([rows, dead]))
     is_again = np.append(False, both[1:] == both[:-1])
-    found = Found(piece.run, rows=len(rows), letters=letters, accounted=len(both))
-    found.doubled_first = np.unique(both[is_again])[:EXAMPLES_MAX].tolist()
+    findings = Findings(piece.run, rows=len(rows), letters=letters, accounted=len(both))
+    findings.doubled_first = np.unique(both[is_again])[:EXAMPLES_MAX].tolist()
     both = both[~is_again]
     if not piece.in_log or log is None:
-        found.gone = len(both)
-        return found
-    there = outline(log, piece.wanted)
-    found.digest, found.control, found.aborted = (
+        findings.gone = len(both)
+        return findings
+    there = outline(log, piece.offset_range)
+    findings.digest, findings.control, findings.aborted = (
         there.counts.digest,
         there.counts.control,
         there.counts.aborted,
     )
-    found.missing, found.missing_first = there.without(both, EXAMPLES_MAX)
+    findings.missing, findings.missing_first = there.without(both, EXAMPLES_MAX)
     strange = both[~there.has(both)]
-    found.gone, found.strange_first = len(strange), strange[:EXAMPLES_MAX].tolist()
-    return found
+    findings.gone, findings.strange_first = len(strange), strange[:EXAMPLES_MAX].tolist()
+    return findings

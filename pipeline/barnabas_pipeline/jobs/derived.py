@@ -164,10 +164,12 @@ class Derived:
 
         Raises ConflictError, UsageError.
         """
-        known = self.store.state()
+        earlier = self.store.state()
         states = states or self.states()
         params = json.loads(json.dumps(self.job.params(), default=repr))
-        news = None if replay or not known.version or known.params != params else self._news(known, states)
+        news = (
+            None if replay or not earlier.version or earlier.params != params else self._news(earlier, states)
+        )
         if news is None:
             news = _News({one: table.pieces(span=self._span(states[one])) for one, table in self.tables.items()
                           if states[one].version}, is_replay=True)  # fmt: skip
@@ -177,45 +179,45 @@ class Derived:
         files = news.all
         summary = DerivedSummary(files_read=len(files), rows_read=sum(one.rows for one in files))
         summary.is_replay = news.is_replay
-        made = replace(
-            known,
-            version=known.version + 1,
+        newer = replace(
+            earlier,
+            version=earlier.version + 1,
             inputs={kind: state.version for kind, state in states.items()},
             digests={kind: state.digest for kind, state in states.items()},
             params=params,
             settings=settings,
         )
-        if files or news.is_replay or settings != known.settings:
-            self._make(spark, known, made, states, news, summary)
-        if made != replace(known, version=made.version):
-            self.store.commit(made)
+        if files or news.is_replay or settings != earlier.settings:
+            self._make(spark, earlier, newer, states, news, summary)
+        if newer != replace(earlier, version=newer.version):
+            self.store.commit(newer)
         self._report(summary, out or f"{self.root}/results")
         return summary
 
     def result(self, name: str) -> Any:
         """A result of the newest commit as an Arrow table; one by parts is that of all parts together."""
-        found = self.store.state().results
+        results = self.store.state().results
         names = [
-            one
-            for one in sorted(found)
-            if one.endswith(".parquet") and one.removesuffix(".parquet").split("/")[0] == name
+            path
+            for path in sorted(results)
+            if path.endswith(".parquet") and path.removesuffix(".parquet").split("/")[0] == name
         ]
-        return pa.concat_tables(self.store.read_table(found[one]) for one in names)
+        return pa.concat_tables(self.store.read_table(results[one]) for one in names)
 
     # --- what is new ------------------------------------------------------------------------------------------------
 
-    def _news(self, known: ResultState, states: Mapping[str, State]) -> _News | None:
+    def _news(self, earlier: ResultState, states: Mapping[str, State]) -> _News | None:
         """The files that came after the last commit; None if that cannot be told, or rows have changed since."""
         chosen: dict[str, list[Piece]] = {}
         for kind, table in self.tables.items():
             if not states[kind].version:
                 continue
             chosen[kind] = []
-            entries = table.entries(known.inputs.get(kind, 0))
-            if known.digests.get(kind, "") != (entries[0].previous if entries else states[kind].digest):
+            entries = table.entries(earlier.inputs.get(kind, 0))
+            if earlier.digests.get(kind, "") != (entries[0].previous if entries else states[kind].digest):
                 return None  # the table went back, or is another one
             for entry in entries:
-                files = [one for one in entry.add if self._is_wanted(one)]
+                files = [one for one in entry.add if self._is_in_span(one)]
                 if files and entry.kind in REPLAY_KINDS:
                     return None
                 if entry.kind != "compact":
@@ -226,7 +228,7 @@ class Derived:
                 return None  # compacted and removed before anybody came
         return _News(chosen, is_replay=False)
 
-    def _is_wanted(self, file: DataFile) -> bool:
+    def _is_in_span(self, file: DataFile) -> bool:
         if self._span_ms is None or not file.hours:
             return True
         first, last = self._span_ms[0] // HOUR_MS, (self._span_ms[1] - 1) // HOUR_MS
@@ -240,32 +242,32 @@ class Derived:
     def _make(
         self,
         spark: Any,
-        known: ResultState,
-        made: ResultState,
+        earlier: ResultState,
+        newer: ResultState,
         states: Mapping[str, State],
         news: _News,
         summary: DerivedSummary,
     ) -> None:
         """Write partials and results of a commit, and name them in it."""
-        directory = self.store.begin(made.version)
-        kept = ResultState() if news.is_replay else known
+        directory = self.store.begin(newer.version)
+        kept = ResultState() if news.is_replay else earlier
         fresh, merged = self._merged(spark, kept, states, news, summary)
         try:
             changed = self.store.write_parts(merged, f"{directory}/partials")
         finally:
             fresh.unpersist()
         summary.parts = len(changed)
-        made.partials = kept.partials | changed
+        newer.partials = kept.partials | changed
         faults.point("derived.after_partials")
-        if made.settings != kept.settings:  # what follows from partials may be another
-            changed, kept = made.partials, ResultState()
+        if newer.settings != kept.settings:  # what follows from partials may be another
+            changed, kept = newer.partials, ResultState()
         touched = self.store.read_parts(spark, changed, fresh.schema)
-        made.condensed, condensed = made.partials, touched
+        newer.condensed, condensed = newer.partials, touched
         if type(self.job).condense is not DerivedJob.condense:
             condensed = self.job.condense(touched)
-            made.condensed = kept.condensed | self.store.write_parts(condensed, f"{directory}/condensed")
+            newer.condensed = kept.condensed | self.store.write_parts(condensed, f"{directory}/condensed")
         tables = [(name, frame.toArrow()) for name, frame in self.job.finish(
-            self.store.read_parts(spark, made.condensed, condensed.schema)).items()]  # fmt: skip
+            self.store.read_parts(spark, newer.condensed, condensed.schema)).items()]  # fmt: skip
         for name, frame in self.job.by_part(touched).items():
             table = frame.toArrow()
             tables += [
@@ -273,7 +275,7 @@ class Derived:
                 for part in pc.unique(table[PART]).to_pylist()
             ]
         by_part = {name: path for name, path in kept.results.items() if "/" in name}
-        made.results = by_part | self.store.write_tables(tables, f"{directory}/results")
+        newer.results = by_part | self.store.write_tables(tables, f"{directory}/results")
         summary.rows = {name: table.num_rows for name, table in tables}
 
     def _merged(

@@ -92,5 +92,5 @@ class Feed(DerivedJob):
         """See `derived.DerivedJob`."""
         if not args.follows and not args.truth:
             raise UsageError("feed needs --follows, or --truth of a simulation")
-        given = json.loads(Path(args.follows or args.truth).read_text())
-        return cls(given if args.follows else given["follows"], items_max=args.items)
+        document = json.loads(Path(args.follows or args.truth).read_text())
+        return cls(document if args.follows else document["follows"], items_max=args.items)

@@ -83,11 +83,11 @@ class LoadSummary:
     def add(self, results: list[TaskResult]) -> None:
         """Count in what was committed."""
         self.commits += 1
-        for one in results:
+        for result in results:
             for name in ("loaded", "dead", "control", "aborted", "compacted", "bytes_read"):
-                setattr(self, name, getattr(self, name) + getattr(one, name))
-            self.files += len(one.files)
-            for file in one.dead_files:
+                setattr(self, name, getattr(self, name) + getattr(result, name))
+            self.files += len(result.files)
+            for file in result.dead_files:
                 for reason, count in file.reasons.items():
                     self.reasons[reason] = self.reasons.get(reason, 0) + count
 
@@ -132,14 +132,14 @@ def adopt(table: Table, identity: TopicIdentity, bounds: dict[int, Bounds], opti
 
 def find_loss(state: State, identity: TopicIdentity, bounds: dict[int, Bounds]) -> DataLossError | None:
     """Return the loss that can never be loaded, if any: the topic is another one, or its log begins or ends elsewhere."""
-    known = (state.cluster_id, state.topic_id)
-    if known != (identity.cluster_id, identity.topic_id):
+    earlier = (state.cluster_id, state.topic_id)
+    if earlier != (identity.cluster_id, identity.topic_id):
         missing = [
             MissingOffsets(partition, end, max(end, state.high_watermarks.get(partition, end)))
             for partition, end in sorted(state.ends.items())
         ]
-        what = "cluster" if known[0] != identity.cluster_id else "topic"
-        was, now = (known[0], identity.cluster_id) if what == "cluster" else (known[1], identity.topic_id)
+        what = "cluster" if earlier[0] != identity.cluster_id else "topic"
+        was, now = (earlier[0], identity.cluster_id) if what == "cluster" else (earlier[1], identity.topic_id)
         return DataLossError(
             f"{what} {identity.topic if what == 'topic' else ''} is another one now: {now}, was {was}; offsets after the "
             "last known high watermark cannot be known",
@@ -163,7 +163,8 @@ def find_loss(state: State, identity: TopicIdentity, bounds: dict[int, Bounds]) 
     if loss is not None:
         # What was loaded from offsets that are other records now cannot be told apart from them.
         loss.can_go_on = all(
-            one.end is not None and one.start == state.ends.get(one.partition, 0) for one in missing
+            offsets.end is not None and offsets.start == state.ends.get(offsets.partition, 0)
+            for offsets in missing
         )
     return loss
 
@@ -214,7 +215,7 @@ class Plan:
         """Commit what the tasks did. Raises ConflictError if somebody else has loaded meanwhile."""
         assert self.entry is not None
         faults.point("load.after_tasks")
-        fill(self.entry, self.ranges, results, self.bounds, known=self.table.state().ends)
+        fill(self.entry, self.ranges, results, self.bounds, known_partitions=self.table.state().ends)
         self.table.commit(self.entry, keep_snapshots=self.options.keep_snapshots)
 
 
@@ -228,13 +229,15 @@ def run_tasks(spark: Any, tasks: list[LoadTask]) -> list[TaskResult | PipelineEr
     Raises what keeps Spark from running the job at all, such as a worker that dies again and again.
     """
     context = spark.sparkContext
-    large = sum(len(one.wanted) for one in tasks) // OFFSETS_PER_SPARK_TASK
-    parts = bins([*enumerate(tasks)], max(large, context.defaultParallelism), lambda one: len(one[1].wanted))
+    large = sum(len(one.offset_range) for one in tasks) // OFFSETS_PER_SPARK_TASK
+    parts = bins(
+        [*enumerate(tasks)], max(large, context.defaultParallelism), lambda item: len(item[1].offset_range)
+    )
     try:
-        found = dict(context.parallelize(parts, len(parts)).mapPartitions(_run).collect())
+        outcomes = dict(context.parallelize(parts, len(parts)).mapPartitions(_run).collect())
     except Exception as error:
         raise unwrap(error) from None
-    return [found[n] for n in range(len(tasks))]
+    return [outcomes[n] for n in range(len(tasks))]
 
 
 def _run(parts: Iterable[list[tuple[int, LoadTask]]]) -> Iterator[tuple[int, TaskResult | PipelineError]]:
@@ -268,8 +271,8 @@ _MISSING = re.compile(r"partition (\d+): \[(\d+), (\d+|\?)\)")
 
 
 def _parse_missing(text: str) -> list[MissingOffsets]:
-    found = _MISSING.findall(text.partition("; missing: ")[2])
-    return [MissingOffsets(int(p), int(start), None if end == "?" else int(end)) for p, start, end in found]
+    matches = _MISSING.findall(text.partition("; missing: ")[2])
+    return [MissingOffsets(int(p), int(start), None if end == "?" else int(end)) for p, start, end in matches]
 
 
 def fill(
@@ -278,29 +281,30 @@ def fill(
     results: list[TaskResult],
     bounds: dict[int, Bounds],
     *,
-    known: Collection[int] = (),
+    known_partitions: Collection[int] = (),
 ) -> None:
     """Put what the tasks did into the entry, and check that it covers the ranges exactly.
 
     An empty range is left out, but for a partition that is not `known` yet: the table says where it begins.
     """
-    for wanted in ranges:
-        if not len(wanted) and wanted.partition in known:
+    for offset_range in ranges:
+        if not len(offset_range) and offset_range.partition in known_partitions:
             continue
         mine = sorted(
-            (one for one in results if one.wanted.partition == wanted.partition), key=lambda one: one.wanted
+            (result for result in results if result.offset_range.partition == offset_range.partition),
+            key=lambda result: result.offset_range,
         )
-        edges = [wanted.start, *(one.wanted.end for one in mine)]
-        assert [one.wanted.start for one in mine] == edges[:-1], (wanted, mine)
-        assert edges[-1] == wanted.end, (wanted, mine)
-        bound = bounds[wanted.partition]
+        edges = [offset_range.start, *(one.offset_range.end for one in mine)]
+        assert [one.offset_range.start for one in mine] == edges[:-1], (offset_range, mine)
+        assert edges[-1] == offset_range.end, (offset_range, mine)
+        bound = bounds[offset_range.partition]
         counts = {
             name: sum(getattr(one, name) for one in mine)
             for name in ("loaded", "dead", "control", "aborted", "compacted")
         }
-        entry.partitions[str(wanted.partition)] = PartitionCommit(
-            start=wanted.start,
-            end=wanted.end,
+        entry.partitions[str(offset_range.partition)] = PartitionCommit(
+            start=offset_range.start,
+            end=offset_range.end,
             leader_epoch=bound.leader_epoch,
             high_watermark=bound.high_watermark,
             log_digest=digest.encode(digest.add(*(one.digest for one in mine))),

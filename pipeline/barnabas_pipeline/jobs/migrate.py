@@ -87,8 +87,8 @@ def _as_written(schema: Schema) -> Schema:
     """The columns by the names that they have in files of the old lake."""
     return Schema(
         *(
-            one.model_copy(update={"name": EARLIER_PARTITION}) if one.name == PARTITION else one
-            for one in schema.fields
+            field.model_copy(update={"name": EARLIER_PARTITION}) if field.name == PARTITION else field
+            for field in schema.fields
         ),
         schema_id=schema.schema_id,
     )

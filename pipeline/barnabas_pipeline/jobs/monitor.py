@@ -59,7 +59,7 @@ class Monitor(DerivedJob):
             rows.append(tables["metrics"].select(window, "service", "metric", value, late))
         if "logs" in tables:
             rows.append(tables["logs"].select(window, "service", level, none, late))
-        return reduce(lambda one, other: one.unionByName(other), rows).groupBy("window_start", "service", "metric").agg(
+        return reduce(lambda union, other: union.unionByName(other), rows).groupBy("window_start", "service", "metric").agg(
             sf.count("*").alias("count"), sf.sum("value").alias("total"), sf.min("value").alias("least"),
             sf.max("value").alias("most"), sf.sum("late").alias("late"),
         )  # fmt: skip
@@ -173,8 +173,8 @@ def score(alerts: list[dict[str, Any]], incidents: list[dict[str, Any]]) -> dict
         return same and alert["start"] < incident["end"] and incident["start"] < alert["end"]
 
     right = sum(any(overlap(alert, incident) for incident in incidents) for alert in alerts)
-    found = sum(any(overlap(alert, incident) for alert in alerts) for incident in incidents)
+    detected = sum(any(overlap(alert, incident) for alert in alerts) for incident in incidents)
     return {
         "precision": round(right / len(alerts), 4) if alerts else 1.0,
-        "recall": round(found / len(incidents), 4) if incidents else 1.0,
+        "recall": round(detected / len(incidents), 4) if incidents else 1.0,
     }

@@ -30,13 +30,13 @@ def publish(
     """
     from confluent_kafka import Producer
 
-    known: dict[str, str] = {}
+    published: dict[str, str] = {}
     with suppress(FileNotFoundError):
-        known = json.loads(store.read(io, memory))
+        published = json.loads(store.read(io, memory))
     texts = {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in messages.items()}
     digests = {key: hashlib.sha256(text.encode()).hexdigest() for key, text in texts.items()}
-    changed = sorted(key for key in digests if known.get(key) != digests[key])
-    gone = sorted(set(known) - set(digests))
+    changed = sorted(key for key in digests if published.get(key) != digests[key])
+    gone = sorted(set(published) - set(digests))
     failures: list[str] = []
 
     def delivered(error: Any, _: Any) -> None:
@@ -52,10 +52,10 @@ def publish(
                 break
             except BufferError:
                 producer.poll(0.1)
-    left = producer.flush(FLUSH_SECONDS_MAX)
-    if failures or left:
+    unsent = producer.flush(FLUSH_SECONDS_MAX)
+    if failures or unsent:
         raise IncompleteError(
-            f"{len(failures)} messages failed ({failures[:1]}), {left} were not acknowledged"
+            f"{len(failures)} messages failed ({failures[:1]}), {unsent} were not acknowledged"
         )
     store.replace(io, memory, json.dumps(digests, sort_keys=True).encode())
     return len(changed) + len(gone)

@@ -117,7 +117,7 @@ class Rank(DerivedJob):
         def in_order(column: str) -> Any:
             """Add up fractions day by day, so that the sum does not depend on who came first."""
             terms = sf.collect_list(sf.struct("part", (sf.col(column) / scale * factor).alias("term")))
-            return sf.aggregate(sf.array_sort(terms), sf.lit(0.0), lambda total, one: total + one["term"])
+            return sf.aggregate(sf.array_sort(terms), sf.lit(0.0), lambda total, term: total + term["term"])
 
         names = ("views", "clicks", "votes_up", "votes_down")
         joined = condensed.crossJoin(last).groupBy("item").agg(

@@ -90,9 +90,9 @@ def _redrive(
     offsets = letters["offset"].to_numpy()[good].tolist()
     entry.redriven.setdefault(str(file.partition), []).extend(offsets)
     entry.dead_remove.append(file.path)
-    left = letters.filter(pa.array(~good))
-    if left.num_rows:
-        entry.dead_add.append(write_dead(table.layout, left, file.topic_id, file.partition))
+    remaining = letters.filter(pa.array(~good))
+    if remaining.num_rows:
+        entry.dead_add.append(write_dead(table.layout, remaining, file.topic_id, file.partition))
     summary.resolved += len(offsets)
 
 

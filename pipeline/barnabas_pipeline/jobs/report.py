@@ -62,14 +62,14 @@ def report(
 
 def _judged(summary: ReportSummary, states: Mapping[str, State], first: int) -> ReportSummary:
     """Say which hours of a day there are, and which of them are not sealed."""
-    found: set[int] = set()
+    present: set[int] = set()
     for kind, state in states.items():
         if state.version:
             hours = sorted(hour for hour in state.hours if first <= hour < first + 24)
             summary.unsealed += [f"{kind} {hour_name(hour)}" for hour in hours if hour not in state.sealed]
             summary.versions[kind] = state.version
-            found |= {*hours}
-    summary.hours = len(found)
+            present |= {*hours}
+    summary.hours = len(present)
     return summary
 
 
@@ -105,14 +105,14 @@ class Report(DerivedJob):
         pairs = {
             kind: sf.array(*(
                 sf.struct(sf.lit(what).alias("what"), sf.expr(key).alias("key"))
-                for one, what, key in self.counted if one == kind
+                for source, what, key in self.counted if source == kind
             ))
             for kind in tables
         }  # fmt: skip
         rows = [table.select(hour, sf.inline(pairs[kind])) for kind, table in tables.items()]
         union = rows[0]
-        for one in rows[1:]:
-            union = union.unionByName(one)
+        for frame in rows[1:]:
+            union = union.unionByName(frame)
         return union.groupBy("hour", "what", "key").agg(sf.count("*").alias("count"))
 
     def finish(self, condensed: Any) -> Mapping[str, Any]:
@@ -125,11 +125,11 @@ class Report(DerivedJob):
         def total(condition: str) -> Any:
             return sf.sum(sf.when(sf.expr(condition), sf.col("count")).otherwise(0))
 
-        made: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         if "views" in self.loaded:
             took = sf.when(sf.col("what") == "took_ms", sf.col("key").try_cast("double"))
             frequency = sf.when(took.isNotNull(), sf.col("count")).otherwise(0)
-            made["traffic_by_hour"] = condensed.groupBy("hour").agg(
+            results["traffic_by_hour"] = condensed.groupBy("hour").agg(
                 total("what = 'status'").alias("views"),
                 sf.count_if(sf.expr("what = 'member' and key is not null")).alias("members"),
                 sf.count_if(sf.expr("what = 'session' and key is not null")).alias("sessions"),
@@ -142,13 +142,13 @@ class Report(DerivedJob):
                 clicks = what("item_clicks").groupBy(sf.col("key").alias("item")).agg(
                     sf.sum("count").alias("clicks"))  # fmt: skip
                 counted = counted.join(clicks, "item", "left").na.fill(0)
-            made["top_items"] = counted.orderBy(sf.desc("views"), "item").limit(TOP)
+            results["top_items"] = counted.orderBy(sf.desc("views"), "item").limit(TOP)
             status = sf.col("key").try_cast("bigint").alias("status")
-            made["status_codes"] = what("status").groupBy(status).agg(sf.sum("count").alias("views"))
+            results["status_codes"] = what("status").groupBy(status).agg(sf.sum("count").alias("views"))
         if "votes" in self.loaded:
-            made["votes_by_hour"] = what("vote").groupBy("hour").agg(
+            results["votes_by_hour"] = what("vote").groupBy("hour").agg(
                 total("key = 'up'").alias("up"), total("key = 'down'").alias("down"))  # fmt: skip
         if "logins" in self.loaded:
-            made["logins_by_hour"] = what("login").groupBy("hour").agg(
+            results["logins_by_hour"] = what("login").groupBy("hour").agg(
                 sf.sum("count").alias("logins"), total("key = 'false'").alias("failed"))  # fmt: skip
-        return made
+        return results

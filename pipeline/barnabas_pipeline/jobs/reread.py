@@ -40,7 +40,7 @@ class Override:
 class Rereading:
     """A range, the decoder of its load, and what was done to it later, in order."""
 
-    wanted: OffsetRange
+    offset_range: OffsetRange
     decoder: Decoder
     overrides: tuple[Override, ...]
 
@@ -54,9 +54,15 @@ def plan_rereading(
     for entry in entries:
         for key, commit in entry.partitions.items():
             parts = [
-                OffsetRange(one.partition, max(commit.start, one.start), min(commit.end, one.end))
-                for one in ranges
-                if one.partition == int(key) and one.start < commit.end and commit.start < one.end
+                OffsetRange(
+                    offset_range.partition,
+                    max(commit.start, offset_range.start),
+                    min(commit.end, offset_range.end),
+                )
+                for offset_range in ranges
+                if offset_range.partition == int(key)
+                and offset_range.start < commit.end
+                and commit.start < offset_range.end
             ]
             for piece in split(log, parts):
                 overrides = [_override(one, piece) for one in changes if one.version > entry.version]
@@ -95,10 +101,10 @@ def reread_frame(spark: Any, readings: list[Rereading], state: State, log_option
 
 def reread(reading: Rereading, log_options: LogOptions, topic_id: str, arrow: Any) -> Iterator[Any]:
     """Read and decode a range, widened to the columns `arrow`."""
-    partition = reading.wanted.partition
+    partition = reading.offset_range.partition
     log = open_log(log_options)
     try:
-        for item in RangeReader(log, reading.wanted):
+        for item in RangeReader(log, reading.offset_range):
             if not isinstance(item, Columns):
                 bad = {"end_offset": item.end, "reason": item.reason, "value": item.data}
                 yield _bad_rows(arrow, partition, [item.start], [bad])
@@ -113,7 +119,7 @@ def reread(reading: Rereading, log_options: LogOptions, topic_id: str, arrow: An
 
 def judge(item: Columns, reading: Rereading, topic_id: str) -> Iterator[tuple[Any, Columns, list[BadRecord]]]:
     """Decode a block by the decoder that last had a say about each record."""
-    partition = reading.wanted.partition
+    partition = reading.offset_range.partition
     decided = np.zeros(len(item), np.int64)  # 0: the load's; n: the n-th override's
     event_hours = None
     for n, override in enumerate(reading.overrides, 1):
@@ -156,16 +162,18 @@ def _widen(table: Any, arrow: Any) -> Any:
 def _refused_rows(arrow: Any, partition: int, columns: Columns, refused: list[BadRecord]) -> Any:
     offsets = [int(columns.offset[one.row]) for one in refused]
     bad = [
-        {"end_offset": offset + 1, "reason": one.reason, "value": columns.value[one.row].as_py()}
-        for offset, one in zip(offsets, refused, strict=True)
+        {"end_offset": offset + 1, "reason": refusal.reason, "value": columns.value[refusal.row].as_py()}
+        for offset, refusal in zip(offsets, refused, strict=True)
     ]
     return _bad_rows(arrow, partition, offsets, bad)
 
 
 def _bad_rows(arrow: Any, partition: int, offsets: list[int], bad: list[dict[str, Any]]) -> Any:
-    given = {PARTITION: [partition] * len(offsets), "_offset": offsets, "_bad": bad}
+    values = {PARTITION: [partition] * len(offsets), "_offset": offsets, "_bad": bad}
     arrays = [
-        pa.array(given[one.name], one.type) if one.name in given else pa.nulls(len(offsets), one.type)
-        for one in arrow
+        pa.array(values[field.name], field.type)
+        if field.name in values
+        else pa.nulls(len(offsets), field.type)
+        for field in arrow
     ]
     return pa.Table.from_arrays(arrays, schema=arrow)

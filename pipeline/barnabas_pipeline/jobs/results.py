@@ -142,9 +142,9 @@ class Results:
 
         def write(batches: Iterator[Any]) -> Iterator[Any]:
             pieces = ((part, rows) for batch in batches for part, rows in _runs(batch))
-            for part, found in groupby(pieces, lambda one: one[0]):
+            for part, group in groupby(pieces, lambda piece: piece[0]):
                 file = OpenFile(files, f"{directory}/{uuid.uuid4().hex}.parquet", schema)
-                for _, rows in found:
+                for _, rows in group:
                     file.write(rows.cast(schema))
                 file.finish()
                 yield pa.RecordBatch.from_pydict({PART: [part], "location": [file.location]})
@@ -164,7 +164,7 @@ class Results:
             for location in locations:
                 with files.new_input(location.decode()).open() as stream:
                     for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS):
-                        yield _as_wanted(batch, arrow)
+                        yield _with_columns(batch, arrow)
 
         return frames.read_items(spark, [self.path(one).encode() for one in parts.values()], schema, read)
 
@@ -226,12 +226,12 @@ class Results:
             return
         kept = {path for one in commits[-COMMITS_KEPT:] for path in one.paths}
         there = sorted(self.below(one.location) for one in store.listing(self.io, self.path("files")))
-        for run, found in groupby(there, lambda path: "/".join(path.split("/")[:2])):
+        for run, paths in groupby(there, lambda path: "/".join(path.split("/")[:2])):
             if _version_of(run) <= newest - COMMITS_KEPT:
-                self._clean(run, [*found], kept)
-        for one in commits[:-COMMITS_KEPT]:
+                self._clean(run, [*paths], kept)
+        for commit in commits[:-COMMITS_KEPT]:
             with suppress(FileNotFoundError):
-                self.io.delete(self._commit_file(one.version))
+                self.io.delete(self._commit_file(commit.version))
 
     def _clean(self, run: str, paths: list[str], kept: set[str]) -> None:
         """Remove what a run has written but for what is kept; another run may do so, too."""
@@ -260,11 +260,11 @@ def _runs(batch: Any) -> Iterator[tuple[str, Any]]:
         start = end
 
 
-def _as_wanted(batch: Any, schema: Any) -> Any:
+def _with_columns(batch: Any, schema: Any) -> Any:
     there = {*batch.schema.names}
     columns = [
-        batch.column(one.name).cast(one.type) if one.name in there else pa.nulls(len(batch), one.type)
-        for one in schema
+        batch.column(field.name).cast(field.type) if field.name in there else pa.nulls(len(batch), field.type)
+        for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 

@@ -70,11 +70,11 @@ class TableNames:
         """Raise UsageError if the table of a topic, or one beside it, is another topic's."""
         name = place_of(root).name
         names = (name, f"{name}{dead.SUFFIX}", f"{name}{current.SUFFIX}")
-        for one in names:
-            other = self._topics.get(one)
+        for table_name in names:
+            other = self._topics.get(table_name)
             if other not in (None, topic):
                 raise UsageError(
-                    f"topics {other} and {topic} would both have a table {one}: give one of them another"
+                    f"topics {other} and {topic} would both have a table {table_name}: give one of them another"
                 )
         self._topics |= dict.fromkeys(names, topic)
 
@@ -229,8 +229,8 @@ class Rounds:
         if self._is_bounded and self._count > 1:
             return
         choice = self._topics.choice
-        found = choose(choice, {one.name: one.is_internal for one in topics.values()})
-        for name in dict.fromkeys([*choice.names, *found]):
+        chosen = choose(choice, {one.name: one.is_internal for one in topics.values()})
+        for name in dict.fromkeys([*choice.names, *chosen]):
             if name in self.streams:
                 continue
             stream = Stream(name, self._topics.options_of, self._topics.catalogs, is_bounded=self._is_bounded)
@@ -276,44 +276,44 @@ class Rounds:
         self, due: list[Stream], topics: Mapping[str, Topic], bounds: Mapping[Any, Bounds | ClientError]
     ) -> list[tuple[Stream, Plan]]:
         """Return what a round loads of each topic that has something new, each its fair portion."""
-        wanted: list[tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]] = []
+        pending: list[tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]] = []
         for stream in due:
             topic = topics[stream.name]
             identity = TopicIdentity(self._source.cluster_id(), topic.name, topic.topic_id)
             try:
-                known = _bounds_of(topic, bounds)
-                ranges = stream.pending(identity, known)
+                stream_bounds = _bounds_of(topic, bounds)
+                ranges = stream.pending(identity, stream_bounds)
             except PipelineError as error:
                 self._fail(stream, error)
                 continue
             if any(map(len, ranges)):
-                wanted.append((stream, identity, known, ranges))
+                pending.append((stream, identity, stream_bounds, ranges))
             elif stream.succeed():
                 self._tell("recovered", stream.name)
-        portions = share([_portion(one, ranges) for one, _, _, ranges in wanted], self._round_max(wanted))
+        portions = share([_portion(one, ranges) for one, _, _, ranges in pending], self._round_max(pending))
         plans = []
-        for (stream, identity, known, whole), portion in zip(wanted, portions, strict=True):
+        for (stream, identity, stream_bounds, whole), portion in zip(pending, portions, strict=True):
             ranges = shorten(whole, portion)
             log = open_log(stream.options.log)
             try:
                 tasks = split(log, ranges, bytes_max=stream.options.split_bytes)
             finally:
                 log.close()
-            plans.append((stream, Plan(stream.table, identity, known, ranges, tasks, stream.options)))
+            plans.append((stream, Plan(stream.table, identity, stream_bounds, ranges, tasks, stream.options)))
         return plans
 
-    def _round_max(self, wanted: list[Any]) -> int:
-        largest = max((one.options.offsets_per_commit_max for one, *_ in wanted), default=0)
+    def _round_max(self, pending: list[Any]) -> int:
+        largest = max((one.options.offsets_per_commit_max for one, *_ in pending), default=0)
         return self._offsets_max or max(OFFSETS_PER_ROUND_MAX, largest)
 
     def _load(self, plans: list[tuple[Stream, Plan]], done: Round) -> None:
         tasks: list[tuple[Stream, Plan, list[LoadTask]]] = []
         with done.step("prepare"):
-            for (stream, plan), found in self._each(plans, lambda one: one[1].prepare()):
-                if isinstance(found, PipelineError):
-                    self._fail(stream, found)
+            for (stream, plan), prepared in self._each(plans, lambda item: item[1].prepare()):
+                if isinstance(prepared, PipelineError):
+                    self._fail(stream, prepared)
                 else:
-                    tasks.append((stream, plan, found))
+                    tasks.append((stream, plan, prepared))
         with done.step("tasks"):
             results = self._run([one for _, _, one in tasks])
         ready: list[tuple[Stream, Plan, list[TaskResult]]] = []
@@ -324,7 +324,7 @@ class Rounds:
                 ready.append((stream, plan, outcome))
         committed = []
         with done.step("commit"):
-            for (stream, plan, mine), error in self._each(ready, lambda one: one[1].commit(one[2])):
+            for (stream, plan, mine), error in self._each(ready, lambda item: item[1].commit(item[2])):
                 if error is None:
                     committed.append(stream)
                     self._note(done, stream, plan, mine)
@@ -357,14 +357,14 @@ class Rounds:
         if not tasks:
             return []
         try:
-            found = iter(run_tasks(self._spark, [one for mine in tasks for one in mine]))
+            remaining = iter(run_tasks(self._spark, [one for mine in tasks for one in mine]))
         except Exception as error:
             if len(tasks) == 1:
                 return [self._failure(error)]
             return [self._run([mine])[0] for mine in tasks]
         results: list[list[TaskResult] | PipelineError] = []
         for mine in tasks:
-            outcomes = [next(found) for _ in mine]
+            outcomes = [next(remaining) for _ in mine]
             failed = next((one for one in outcomes if isinstance(one, PipelineError)), None)
             results.append(failed or [one for one in outcomes if isinstance(one, TaskResult)])
         return results
@@ -398,14 +398,14 @@ class Rounds:
 
 def _bounds_of(topic: Topic, bounds: Mapping[Any, Bounds | ClientError]) -> dict[int, Bounds]:
     """Return the bounds of the partitions of a topic. Raises IncompleteError if one of them cannot be told."""
-    found = {}
+    by_number = {}
     for number in range(topic.partitions):
         bound = bounds.get((topic.name, number))
         if isinstance(bound, Bounds):
-            found[number] = bound
+            by_number[number] = bound
         elif bound is not None:
             raise IncompleteError(str(bound))
-    return found
+    return by_number
 
 
 def _portion(stream: Stream, ranges: list[OffsetRange]) -> int:

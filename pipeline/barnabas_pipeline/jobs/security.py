@@ -113,7 +113,7 @@ class Security(DerivedJob):
             "spam": (f"votes >= {rules.spam_votes}", "votes"),
             "guessing": (f"failures >= {rules.login_failures}", "failures"),
         }
-        found = None
+        union = None
         for kind, (condition, measure) in conditions.items():
             rows = partials.where(condition).where(
                 ~sf.col("subject").isin(*self.allowed) if self.allowed else "true"
@@ -124,21 +124,21 @@ class Security(DerivedJob):
                 sf.max(measure).alias("worst"),
             )
             verdicts = verdicts.withColumn("kind", sf.lit(kind))
-            found = verdicts if found is None else found.unionByName(verdicts)
-        return found
+            union = verdicts if union is None else union.unionByName(verdicts)
+        return union
 
     def finish(self, condensed: Any) -> Mapping[str, Any]:
         """`verdicts`: id, kind, subject, the first minute, how many minutes, and the worst count."""
         from pyspark.sql import functions as sf
 
-        found = condensed.groupBy("kind", "subject").agg(
+        grouped = condensed.groupBy("kind", "subject").agg(
             sf.min("first_minute").alias("first_minute"),
             sf.sum("minutes").alias("minutes"),
             sf.max("worst").alias("worst"),
         )
         identity = sf.sha2(sf.concat_ws("|", "kind", "subject", sf.col("first_minute").cast("string")), 256)
         columns = ["kind", "subject", "first_minute", "minutes", "worst"]
-        return {"verdicts": found.select(sf.substring(identity, 1, 16).alias("verdict_id"), *columns)}
+        return {"verdicts": grouped.select(sf.substring(identity, 1, 16).alias("verdict_id"), *columns)}
 
     def messages(self, derived: Derived) -> Mapping[str, Any]:
         """See `derived.DerivedJob`."""
@@ -161,11 +161,11 @@ class Security(DerivedJob):
     @classmethod
     def from_options(cls, args: Any) -> Security:
         """See `derived.DerivedJob`."""
-        given = json.loads(Path(args.rules).read_text()) if args.rules else {}
-        unknown = sorted(set(given) - {one.name for one in fields(Rules)})
+        document = json.loads(Path(args.rules).read_text()) if args.rules else {}
+        unknown = sorted(set(document) - {one.name for one in fields(Rules)})
         if unknown:
             raise UsageError(f"there is no rule {unknown[0]!r}")
-        return cls(Rules(**given), allowed=tuple(args.allow))
+        return cls(Rules(**document), allowed=tuple(args.allow))
 
 
 def _one(condition: str) -> Any:
@@ -176,9 +176,9 @@ def _one(condition: str) -> Any:
 
 def score(verdicts: list[dict[str, Any]], kind: str, truth: list[str]) -> dict[str, float]:
     """Precision and recall of one kind of verdict."""
-    found = {row["subject"] for row in verdicts if row["kind"] == kind}
-    right = len(found & set(truth))
+    subjects = {row["subject"] for row in verdicts if row["kind"] == kind}
+    right = len(subjects & set(truth))
     return {
-        "precision": round(right / len(found), 4) if found else 1.0,
+        "precision": round(right / len(subjects), 4) if subjects else 1.0,
         "recall": round(right / len(truth), 4) if truth else 1.0,
     }

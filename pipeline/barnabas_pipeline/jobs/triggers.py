@@ -22,10 +22,10 @@ def parse_trigger(text: str) -> float | None:
     """
     if text == AVAILABLE:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) *(millisecond|second|minute|hour)s?", text.strip().lower())
-    if not found:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) *(millisecond|second|minute|hour)s?", text.strip().lower())
+    if not match:
         raise UsageError(f"a trigger is {AVAILABLE}, or an interval such as '5 seconds', not {text!r}")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def repeat(step: Callable[[], tuple[bool, bool]], interval_seconds: float, stopping: threading.Event) -> None:
@@ -39,5 +39,5 @@ def repeat(step: Callable[[], tuple[bool, bool]], interval_seconds: float, stopp
         has_done, is_last = step()
         if is_last:
             break
-        left = interval_seconds - (time.monotonic() - began)
-        stopping.wait(max(left, 0 if has_done else IDLE_SECONDS))
+        remaining_seconds = interval_seconds - (time.monotonic() - began)
+        stopping.wait(max(remaining_seconds, 0 if has_done else IDLE_SECONDS))

@@ -82,12 +82,12 @@ class Form:
             )
         if self.is_debezium and self.shape.key and not isinstance(held.get("before"), Record):
             raise UsageError(f"schema {self.schema.name} has no `before`, which has the key of a deleted row")
-        known = self.value.names
+        names = self.value.names
         for name in self.shape.key:
-            if name not in known:
-                raise UsageError(f"the key {name} is none of the fields {', '.join(known)}")
+            if name not in names:
+                raise UsageError(f"the key {name} is none of the fields {', '.join(names)}")
         for name, kind in self.key_types.items():
-            if name in known and self.value.field(name).type != kind:
+            if name in names and self.value.field(name).type != kind:
                 raise UsageError(
                     f"field {name} has one type in the key of records, and another in their value"
                 )
@@ -160,9 +160,9 @@ class Form:
         )
 
 
-def _named(one: Field, key: tuple[Field, ...]) -> str:
+def _named(field: Field, key: tuple[Field, ...]) -> str:
     """The column of a field of records' keys; a key that is one value, and no record, has no name of its own."""
-    return RECORD_KEY if len(key) == 1 and one.name == "value" else one.name
+    return RECORD_KEY if len(key) == 1 and field.name == "value" else field.name
 
 
 # --- from events ----------------------------------------------------------------------------------------------------
@@ -172,33 +172,36 @@ def within(table: Any, topic_id: str, ranges: Mapping[int, tuple[int, int]]) -> 
     """The rows of events of one incarnation whose offsets are within [start, end) of their partition."""
     partition, offset = table[PARTITION].to_numpy(), table[OFFSET].to_numpy()
     low, high = np.zeros((2, max([*ranges, *np.unique(partition).tolist()], default=0) + 1), np.int64)
-    for one, (start, end) in ranges.items():
-        low[one], high[one] = start, end
+    for number, (start, end) in ranges.items():
+        low[number], high[number] = start, end
     keep = (offset >= low[partition]) & (offset < high[partition])
     return table.filter(pc.and_(pa.array(keep), pc.equal(table["_topic_id"], topic_id)))
 
 
 def changes(form: Form, table: Any) -> Iterator[tuple[int, Any]]:
     """Yield (bucket, changes) of events; those of NO_BUCKET are no changes."""
-    one = _Events(form, table)
-    parts = [one.made(one.upserts, deleted=False), one.made(one.deletes, deleted=True)]
-    if one.moved is not None:
-        parts.append(one.made(one.moved, deleted=True, key=one.earlier_keys))
-    made = pa.concat_tables(parts)
-    whole = np.ones(len(made), bool)
+    events = _Events(form, table)
+    parts = [
+        events.changes_of(events.upserts, deleted=False),
+        events.changes_of(events.deletes, deleted=True),
+    ]
+    if events.moved is not None:
+        parts.append(events.changes_of(events.moved, deleted=True, key=events.earlier_keys))
+    rows = pa.concat_tables(parts)
+    whole = np.ones(len(rows), bool)
     for name in form.keys:
-        whole &= made[name].is_valid().to_numpy()
-    lost = one.unknown + int((~whole).sum())
+        whole &= rows[name].is_valid().to_numpy()
+    lost = events.unknown + int((~whole).sum())
     if lost:
         yield NO_BUCKET, pa.table({"lost": [lost]})
-    made = made.filter(pa.array(whole))
-    bucket = buckets_of(form, made)
-    if BUCKET in made.schema.names:
-        made = made.set_column(made.schema.get_field_index(BUCKET), BUCKET, pa.array(bucket, pa.int32()))
+    rows = rows.filter(pa.array(whole))
+    bucket = buckets_of(form, rows)
+    if BUCKET in rows.schema.names:
+        rows = rows.set_column(rows.schema.get_field_index(BUCKET), BUCKET, pa.array(bucket, pa.int32()))
     order = np.argsort(bucket, kind="stable")
     edges = np.flatnonzero(np.diff(bucket[order], prepend=-2, append=-2))
     for start, end in pairwise(edges):
-        yield int(bucket[order[start]]), made.take(pa.array(order[start:end]))
+        yield int(bucket[order[start]]), rows.take(pa.array(order[start:end]))
 
 
 class _Events:
@@ -230,8 +233,10 @@ class _Events:
         self.upserts = writes & self.table["after"].is_valid().to_numpy()
         # A tombstone follows a delete, and says nothing new; without the record's key it does not say of which row.
         self.deletes = _mask(pc.equal(operation, "d")) | (tombstone if not self.form.shape.key else False)
-        known = self.upserts | self.deletes | tombstone | _mask(pc.is_in(operation, pa.array(["t", "m"])))
-        self.unknown = int((~known).sum())
+        understood = (
+            self.upserts | self.deletes | tombstone | _mask(pc.is_in(operation, pa.array(["t", "m"])))
+        )
+        self.unknown = int((~understood).sum())
         keys = self.form.shape.key
         if keys and set(keys) <= self.values[1].keys():  # a checked form with such a key has `before`
             self.earlier_keys = {name: self.values[1][name] for name in keys}
@@ -244,17 +249,19 @@ class _Events:
         places = [values[name] for values in self.values if name in values] if self.form.shape.key else []
         fields = self.form.schema.key
         places += [
-            pc.struct_field(self.table[KEY_COLUMN], one.name) for one in fields if _named(one, fields) == name
+            pc.struct_field(self.table[KEY_COLUMN], field.name)
+            for field in fields
+            if _named(field, fields) == name
         ]
         if not places:
             return self.table[RECORD_KEY]
         kind = self.form.key_types[name]
         return pc.coalesce(*(one for one in places if one.type == kind))
 
-    def made(self, mask: Any, *, deleted: bool, key: Mapping[str, Any] | None = None) -> Any:
+    def changes_of(self, mask: Any, *, deleted: bool, key: Mapping[str, Any] | None = None) -> Any:
         """The changes of some events."""
         rows = pa.array(np.flatnonzero(mask))
-        found = {
+        columns = {
             **self.values[0],
             **self.keys,
             **(key or {}),
@@ -265,10 +272,10 @@ class _Events:
             BUCKET: pa.nulls(len(self.table), pa.int32()),  # is filled in when all changes have keys
         }
         if self.form.has_lsn:
-            found[LSN] = pc.struct_field(self.table["source"], "lsn")
+            columns[LSN] = pc.struct_field(self.table["source"], "lsn")
         schema = self.form.arrow
-        made = pa.table([found[name].take(rows) for name in schema.names], schema=schema)
-        return made.append_column(DELETED, pa.array(np.full(len(rows), deleted)))
+        changed = pa.table([columns[name].take(rows) for name in schema.names], schema=schema)
+        return changed.append_column(DELETED, pa.array(np.full(len(rows), deleted)))
 
 
 def _mask(column: Any) -> Any:
@@ -279,12 +286,12 @@ def buckets_of(form: Form, table: Any) -> Any:
     """The bucket of each row: Iceberg's own of a key of one column, a hash of these of a key of several."""
     names = form.keys
     modulus = form.shape.buckets if len(names) == 1 else _HASHES
-    found = np.zeros(len(table), np.int64)
+    hashes = np.zeros(len(table), np.int64)
     for name in names:
         kind = _pyarrow_to_schema_without_ids(table.schema).find_field(name).field_type
         column = table[name].combine_chunks()
-        found = (found * 31 + BucketTransform(modulus).pyarrow_transform(kind)(column).to_numpy()) % _HASHES
-    return found % form.shape.buckets
+        hashes = (hashes * 31 + BucketTransform(modulus).pyarrow_transform(kind)(column).to_numpy()) % _HASHES
+    return hashes % form.shape.buckets
 
 
 # --- into rows ------------------------------------------------------------------------------------------------------
@@ -319,23 +326,23 @@ def merge(
     is_deleted = every[DELETED.name].to_numpy()
     if form.is_debezium:
         every = _filled(form, every, code, order, is_deleted)
-    for end, one in sorted(zip(ends.tolist(), truncated, strict=True))[-1:]:
-        before = (partition[last] < one.partition) | (
-            (partition[last] == one.partition) & (offset[last] < one.offset)
+    for end, truncation in sorted(zip(ends.tolist(), truncated, strict=True))[-1:]:
+        before = (partition[last] < truncation.partition) | (
+            (partition[last] == truncation.partition) & (offset[last] < truncation.offset)
         )
         last = last[(moment[last] > end) | ((moment[last] == end) & ~before)]
-    kept, left = last[~is_deleted[last]], last[is_deleted[last]]
-    made = every.take(pa.array(kept)).select(form.arrow.names)
+    kept, deleted = last[~is_deleted[last]], last[is_deleted[last]]
+    merged = every.take(pa.array(kept)).select(form.arrow.names)
     return (
-        made.sort_by([(name, "ascending") for name in form.keys]),
-        every.take(pa.array(left if is_moving else left[:0])).select(form.gone.names),
+        merged.sort_by([(name, "ascending") for name in form.keys]),
+        every.take(pa.array(deleted if is_moving else deleted[:0])).select(form.gone.names),
     )
 
 
 def _widened(table: Any, columns: Any) -> Any:
     arrays = [
-        table[one.name] if one.name in table.column_names else pa.nulls(len(table), one.type)
-        for one in columns
+        table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type)
+        for field in columns
     ]
     return pa.table(arrays, schema=columns)
 
@@ -369,15 +376,15 @@ def _rising(
 ) -> Any:
     """The moments of events where within a key and a partition, and after a truncation there, none goes back."""
     moment = moment.copy()
-    for end, one in zip(ends.tolist(), truncated, strict=True):
-        after = (partition == one.partition) & (offset > one.offset)
+    for end, truncation in zip(ends.tolist(), truncated, strict=True):
+        after = (partition == truncation.partition) & (offset > truncation.offset)
         moment[after] = np.maximum(moment[after], end)
     order = np.lexsort((offset, partition, code))
     begins = np.diff(code[order], prepend=-1) != 0
     begins |= np.diff(partition[order], prepend=-1) != 0
-    made = np.empty_like(moment)
-    made[order] = np.maximum.accumulate((np.cumsum(begins) << 32) | moment[order]) & 0xFFFF_FFFF
-    return made
+    rising = np.empty_like(moment)
+    rising[order] = np.maximum.accumulate((np.cumsum(begins) << 32) | moment[order]) & 0xFFFF_FFFF
+    return rising
 
 
 def _filled(form: Form, every: Any, code: Any, order: Any, is_deleted: Any) -> Any:

@@ -59,5 +59,5 @@ def event_hours(column: Any) -> Any:
 
 def span_of(column: Any) -> tuple[Any, Any]:
     """The least and the greatest value."""
-    found = pc.min_max(column).as_py()
-    return found["min"], found["max"]
+    bounds = pc.min_max(column).as_py()
+    return bounds["min"], bounds["max"]

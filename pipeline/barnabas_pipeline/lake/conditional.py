@@ -83,11 +83,11 @@ def _keys(properties: Mapping[str, str], region: str | None) -> dict[str, Any] |
     None: without that library it is the environment, a token of a workload, or the machine. Raises UsageError.
     """
 
-    def given(name: str) -> str | None:
+    def setting(name: str) -> str | None:
         return properties.get(f"s3.{name}") or properties.get(f"client.{name}")
 
-    keys = [given("access-key-id"), given("secret-access-key"), given("session-token")]
-    role = given("role-arn")
+    keys = [setting("access-key-id"), setting("secret-access-key"), setting("session-token")]
+    role = setting("role-arn")
     has_library = find_spec("boto3") is not None
     if role and not has_library:
         raise UsageError("s3.role-arn needs AWS' library, for results: pip install boto3")
@@ -96,11 +96,11 @@ def _keys(properties: Mapping[str, str], region: str | None) -> dict[str, Any] |
 
         session = Session(*keys, region)
         if role:
-            name = given("role-session-name") or "barnabas"
+            name = setting("role-session-name") or "barnabas"
             answer = session.client("sts").assume_role(RoleArn=role, RoleSessionName=name)["Credentials"]
             keys = [answer["AccessKeyId"], answer["SecretAccessKey"], answer["SessionToken"]]
-        elif found := session.get_credentials():
-            keys = [found.access_key, found.secret_key, found.token]
+        elif credentials := session.get_credentials():
+            keys = [credentials.access_key, credentials.secret_key, credentials.token]
     if not keys[0]:
         return None
     return {"access_key_id": keys[0], "secret_access_key": keys[1], "token": keys[2], "expires_at": None}

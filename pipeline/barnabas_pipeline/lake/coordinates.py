@@ -47,19 +47,19 @@ class Seen:
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
         """Say whether rows of offsets [start, end) may be in it."""
-        found = self.entry if self.entry is not None else self.piece
-        return found is not None and found.may_have(partition, start, end)
+        described = self.entry if self.entry is not None else self.piece
+        return described is not None and described.may_have(partition, start, end)
 
     def may_be_of(self, topic_id: str) -> bool:
         """Say whether rows of an incarnation may be in it."""
-        said = (
+        owner = (
             self.entry.topic_id
             if self.entry is not None
             else self.piece.bounds.topic_id
             if self.piece
             else ""
         )
-        return said in (topic_id, "")
+        return owner in (topic_id, "")
 
 
 class FileCheck(NamedTuple):
@@ -85,8 +85,8 @@ def check_file(layout: Layout, seen: Seen, topic_id: str) -> FileCheck:
             rows = pq.read_metadata(stream).num_rows
         same = sha256_of(io, path) == (entry.size, entry.sha256)
     except FileNotFoundError:
-        said = entry.rows if entry is not None else piece.rows if piece is not None else 0
-        return FileCheck(path, f"{path} is missing: {said} rows", -1, seen.is_ours)
+        expected = entry.rows if entry is not None else piece.rows if piece is not None else 0
+        return FileCheck(path, f"{path} is missing: {expected} rows", -1, seen.is_ours)
     except UNREADABLE:
         return FileCheck(path, f"{path} is not as it was written, and no Parquet", -1, seen.is_ours)
     problem = ""
@@ -99,48 +99,50 @@ def check_file(layout: Layout, seen: Seen, topic_id: str) -> FileCheck:
     return FileCheck(path, problem, rows, True)
 
 
-def row_offsets(layout: Layout, files: Iterable[Seen], wanted: OffsetRange, topic_id: str) -> Any:
+def row_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRange, topic_id: str) -> Any:
     """The offsets of the rows within a range, rising, each as often as it is there. Unreadable files have none."""
-    found = []
-    for one in files:
-        if one.is_ours:
-            found.append(_read(layout, one.path, wanted, PARTITION, "_offset")[0])
-        elif one.piece is not None:
-            found.append(_scanned(layout, one.piece, wanted, topic_id))
-    return _sorted(found)
+    parts = []
+    for file in files:
+        if file.is_ours:
+            parts.append(_read(layout, file.path, offset_range, PARTITION, "_offset")[0])
+        elif file.piece is not None:
+            parts.append(_scanned(layout, file.piece, offset_range, topic_id))
+    return _sorted(parts)
 
 
-def dead_offsets(layout: Layout, files: Iterable[Seen], wanted: OffsetRange) -> tuple[int, Any]:
+def dead_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRange) -> tuple[int, Any]:
     """(how many dead letters begin within a range, the offsets that they stand for, rising)."""
     letters, parts = 0, []
-    for one in files:
-        low, high = _read(layout, one.path, wanted, "partition", "offset", "end_offset")
+    for file in files:
+        low, high = _read(layout, file.path, offset_range, "partition", "offset", "end_offset")
         letters += len(low)
         parts += [np.arange(*span) for span in zip(low, high, strict=True)]
     return letters, _sorted(parts)
 
 
-def _scanned(layout: Layout, piece: Piece, wanted: OffsetRange, topic_id: str) -> Any:
+def _scanned(layout: Layout, piece: Piece, offset_range: OffsetRange, topic_id: str) -> Any:
     """Offsets of a file of another engine, which may have rows of several incarnations."""
-    found = [np.empty(0, np.int64)]
+    parts = [np.empty(0, np.int64)]
     try:
         for rows in scan.rows(layout, [piece], IDENTITY):
             offsets = rows["_offset"].to_numpy()
-            keep = (rows[PARTITION].to_numpy() == wanted.partition) & (offsets >= wanted.start)
-            keep &= (offsets < wanted.end) & (rows["_topic_id"].to_numpy(zero_copy_only=False) == topic_id)
-            found.append(offsets[keep])
+            keep = (rows[PARTITION].to_numpy() == offset_range.partition) & (offsets >= offset_range.start)
+            keep &= (offsets < offset_range.end) & (
+                rows["_topic_id"].to_numpy(zero_copy_only=False) == topic_id
+            )
+            parts.append(offsets[keep])
     except UNREADABLE:
-        return found[0]
-    return np.concatenate(found)
+        return parts[0]
+    return np.concatenate(parts)
 
 
 def _sorted(parts: list[Any]) -> Any:
-    found = np.concatenate([np.empty(0, np.int64), *parts])
-    found.sort()
-    return found
+    offsets = np.concatenate([np.empty(0, np.int64), *parts])
+    offsets.sort()
+    return offsets
 
 
-def _read(layout: Layout, path: str, wanted: OffsetRange, partition: str, *names: str) -> list[Any]:
+def _read(layout: Layout, path: str, offset_range: OffsetRange, partition: str, *names: str) -> list[Any]:
     """Columns of the rows of one partition whose offset, the first of `names`, is within the range."""
     nothing = [np.empty(0, np.int64)] * len(names)
     _, io = layout.open()
@@ -149,20 +151,20 @@ def _read(layout: Layout, path: str, wanted: OffsetRange, partition: str, *names
             file = pq.ParquetFile(stream)
             if partition not in file.schema_arrow.names:
                 partition = EARLIER_PARTITION
-            groups, is_sure = _choose(file.metadata, wanted, partition, names[0])
+            groups, is_sure = _choose(file.metadata, offset_range, partition, names[0])
             if not groups:
                 return nothing
             rows = file.read_row_groups(groups, columns=[*names] if is_sure else [*names, partition])
         arrays = [rows[name].to_numpy() for name in names]
-        keep = (arrays[0] >= wanted.start) & (arrays[0] < wanted.end)
+        keep = (arrays[0] >= offset_range.start) & (arrays[0] < offset_range.end)
         if not is_sure:
-            keep &= rows[partition].to_numpy() == wanted.partition
+            keep &= rows[partition].to_numpy() == offset_range.partition
     except UNREADABLE:
         return nothing
     return [array[keep] for array in arrays]
 
 
-def _choose(metadata: Any, wanted: OffsetRange, partition: str, offset: str) -> tuple[list[int], bool]:
+def _choose(metadata: Any, offset_range: OffsetRange, partition: str, offset: str) -> tuple[list[int], bool]:
     """Row groups that may have rows of the range, and whether all their rows are of its partition for sure."""
     index = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
     groups, is_sure = [], True
@@ -174,9 +176,9 @@ def _choose(metadata: Any, wanted: OffsetRange, partition: str, offset: str) -> 
             groups.append(n)
             is_sure = False
         elif (
-            partitions.min <= wanted.partition <= partitions.max
-            and offsets.min < wanted.end
-            and offsets.max >= wanted.start
+            partitions.min <= offset_range.partition <= partitions.max
+            and offsets.min < offset_range.end
+            and offsets.max >= offset_range.start
         ):
             groups.append(n)
             is_sure = is_sure and partitions.min == partitions.max

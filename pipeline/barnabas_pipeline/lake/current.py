@@ -94,13 +94,15 @@ class Applied:
             held = json.loads(data)
             if held.pop("format") != FORMAT:
                 raise BrokenLakeError(f"{path} is of a format that is not known here")
-            made = cls(**held, path=path, digest=digest(data))
-            shape: Any = made.shape
-            made.shape = Shape(tuple(shape["key"]), shape["envelope"], shape["buckets"])
-            made.ends = {int(one): end for one, end in made.ends.items()}
-            made.truncated = None if made.truncated is None else Moment(*made.truncated)
-            made.gone = None if made.gone is None else {int(one): place for one, place in made.gone.items()}
-            return made
+            applied = cls(**held, path=path, digest=digest(data))
+            shape: Any = applied.shape
+            applied.shape = Shape(tuple(shape["key"]), shape["envelope"], shape["buckets"])
+            applied.ends = {int(one): end for one, end in applied.ends.items()}
+            applied.truncated = None if applied.truncated is None else Moment(*applied.truncated)
+            applied.gone = (
+                None if applied.gone is None else {int(one): place for one, place in applied.gone.items()}
+            )
+            return applied
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenLakeError(f"{path} cannot be read: {error!r}") from None
 
@@ -142,8 +144,8 @@ class CurrentTable:
                 self.iceberg = self._catalog.load_table(self.place.name)
             name_of = self.iceberg.schema().find_column_name
             column, transform, _ = _bucketing(form)
-            found = [(name_of(one.source_id), str(one.transform)) for one in self.iceberg.spec().fields]
-            if found != [(column, str(transform))]:
+            fields = [(name_of(one.source_id), str(one.transform)) for one in self.iceberg.spec().fields]
+            if fields != [(column, str(transform))]:
                 raise self._partitioned_otherwise()
             iceberg.evolve(self.iceberg, form.arrow)
 
@@ -165,12 +167,12 @@ class CurrentTable:
         if self.iceberg is None:
             return {}
         with explained():
-            found = scan.pieces_of(self.iceberg.scan().plan_files(), None)
+            pieces = scan.pieces_of(self.iceberg.scan().plan_files(), None)
         by_bucket: dict[int, tuple[Piece, ...]] = {}
-        for one in found:
-            if one.spec_id != self.iceberg.metadata.default_spec_id:
+        for piece in pieces:
+            if piece.spec_id != self.iceberg.metadata.default_spec_id:
                 raise self._partitioned_otherwise()
-            by_bucket[one.partition[0]] = (*by_bucket.get(one.partition[0], ()), one)
+            by_bucket[piece.partition[0]] = (*by_bucket.get(piece.partition[0], ()), piece)
         return by_bucket
 
     def _partitioned_otherwise(self) -> UsageError:
@@ -218,11 +220,11 @@ class CurrentTable:
             self.refresh()  # after the listing: what is committed meanwhile is not taken for old
             if self.iceberg is None:
                 return 0  # perhaps it has another name now
-            known = named(self.iceberg)
-            for said in map(iceberg.summary_of, self.iceberg.snapshots()):
-                if PATH in said:
-                    known |= {*(self._read(said[PATH], said[SHA256]).gone or {}).values()}
-            old = [one.location for one in listed if one.location not in known and one.modified <= before]
+            kept = named(self.iceberg)
+            for summary in map(iceberg.summary_of, self.iceberg.snapshots()):
+                if PATH in summary:
+                    kept |= {*(self._read(summary[PATH], summary[SHA256]).gone or {}).values()}
+            old = [one.location for one in listed if one.location not in kept and one.modified <= before]
             for location in old:
                 with suppress(FileNotFoundError):  # somebody else was faster
                     self.iceberg.io.delete(location)
@@ -258,8 +260,8 @@ class Increment:
 
 def _blocks(tables: Iterable[Any], rows_min: int) -> Iterator[Any]:
     held: list[Any] = []
-    for one in tables:
-        held.append(one)
+    for table in tables:
+        held.append(table)
         if sum(map(len, held)) >= rows_min:
             yield pa.concat_tables(held)
             held = []
@@ -286,13 +288,13 @@ class Merger:
         rows, gone = self.merged(parts, self.rows(bucket), self._gone(bucket))
         old = tuple(one.path for one in self.files.get(bucket, ()))
         metadata, io = self.layout.open()
-        left = ""
+        gone_path = ""
         if len(gone):
-            left = f"{metadata.location}/{GONE}/{uuid.uuid4().hex}.parquet"
-            file = OpenFile(io, left, self.form.gone)
+            gone_path = f"{metadata.location}/{GONE}/{uuid.uuid4().hex}.parquet"
+            file = OpenFile(io, gone_path, self.form.gone)
             file.write(gone)
             file.finish()
-        return Bucket(bucket, sum(map(len, parts)), tuple(_files(metadata, io, bucket, rows)), old, left)
+        return Bucket(bucket, sum(map(len, parts)), tuple(_files(metadata, io, bucket, rows)), old, gone_path)
 
     def merged(self, changed: list[Any], rows: Any, gone: Any) -> tuple[Any, Any]:
         """Merge changes into rows and what deleted ones have left."""
@@ -336,7 +338,7 @@ def _files(metadata: Any, io: Any, bucket: int, rows: Any) -> Iterator[DataFile]
         file = OpenFile(io, f"{metadata.location}/data/{uuid.uuid4().hex}.parquet", schema)
         file.write(rows.slice(start, size).cast(schema))
         written, sha256, footer = file.finish()
-        found = statistics(metadata.schema(), metadata.properties, footer).to_serialized_dict()
-        made = DataFile(file.location, file.rows, written, sha256, "")
-        made.iceberg = {"partition": (bucket,), "spec_id": metadata.default_spec_id, **found}
-        yield made
+        column_statistics = statistics(metadata.schema(), metadata.properties, footer).to_serialized_dict()
+        entry = DataFile(file.location, file.rows, written, sha256, "")
+        entry.iceberg = {"partition": (bucket,), "spec_id": metadata.default_spec_id, **column_statistics}
+        yield entry

@@ -71,17 +71,19 @@ class DeadLetters:
             if iceberg is None or not self._follows(iceberg):
                 return []
             tasks = list(iceberg.scan().plan_files())
-        wanted = Files()
+        expected = Files()
         for entry in entries[: ledger_of(iceberg)[0]]:
-            wanted.apply(entry)
-        found = {task.file.file_path: task.file.record_count for task in tasks}
+            expected.apply(entry)
+        rows_by_path = {task.file.file_path: task.file.record_count for task in tasks}
         name = f"table {self.place.name}"
-        problems = [f"{name} lacks {path}" for path in wanted.dead if path not in found]
-        problems += [f"{name} has {path}, which does not count" for path in found if path not in wanted.dead]
+        problems = [f"{name} lacks {path}" for path in expected.dead if path not in rows_by_path]
         problems += [
-            f"{name} says {found[path]} rows of {path}, which has {file.rows}"
-            for path, file in wanted.dead.items()
-            if found.get(path, file.rows) != file.rows
+            f"{name} has {path}, which does not count" for path in rows_by_path if path not in expected.dead
+        ]
+        problems += [
+            f"{name} says {rows_by_path[path]} rows of {path}, which has {file.rows}"
+            for path, file in expected.dead.items()
+            if rows_by_path.get(path, file.rows) != file.rows
         ]
         return problems + [
             f"{name} hides rows of {task.file.file_path}" for task in tasks if task.delete_files
@@ -94,9 +96,9 @@ class DeadLetters:
 
     def _open(self, *, create: bool) -> Any:
         catalog = self._table.catalogs.of(self._table.place)
-        found = load_or_none(catalog, self.place)
-        if found is not None or not create:
-            return found
+        table = load_or_none(catalog, self.place)
+        if table is not None or not create:
+            return table
         columns = dead_columns()
         properties = {
             **PROPERTIES,
@@ -128,10 +130,10 @@ class DeadLetters:
                 add |= {file.path: file for file in entry.dead_add}
         old = named_files(iceberg, remove)
         if not self._follows(iceberg) or len(old) != len(remove):
-            wanted = self._table.files().dead
-            found = {task.file.file_path for task in iceberg.scan().plan_files()}
-            add = {path: file for path, file in wanted.items() if path not in found}
-            old = named_files(iceberg, found - wanted.keys())
+            expected = self._table.files().dead
+            present = {task.file.file_path for task in iceberg.scan().plan_files()}
+            add = {path: file for path, file in expected.items() if path not in present}
+            old = named_files(iceberg, present - expected.keys())
         named = {VERSION: str(state.version), PATH: state.path, SHA256: state.digest}
         described = [describe(iceberg.io, iceberg.metadata, file) for file in add.values()]
         transaction = changing(iceberg, named, described, old)

@@ -159,14 +159,20 @@ def _note(entry: DataFile, part: Any, event_time: str) -> None:
 def describe(io: Any, metadata: Any, file: DataFile, *, as_written: Schema | None = None) -> DataFile:
     """Note what a snapshot says of a file that is there, by its footer; `as_written`: the columns by the names in it."""
     with io.new_input(file.path).open() as stream:
-        found = statistics(as_written or metadata.schema(), metadata.properties, pq.read_metadata(stream))
-    partition = _partition_of(found, metadata)
-    file.iceberg = {"partition": partition, "spec_id": metadata.default_spec_id, **found.to_serialized_dict()}
+        column_statistics = statistics(
+            as_written or metadata.schema(), metadata.properties, pq.read_metadata(stream)
+        )
+    partition = _partition_of(column_statistics, metadata)
+    file.iceberg = {
+        "partition": partition,
+        "spec_id": metadata.default_spec_id,
+        **column_statistics.to_serialized_dict(),
+    }
     return file
 
 
-def _partition_of(found: Any, metadata: Any) -> tuple[Any, ...]:
-    record = found.partition(metadata.spec(), metadata.schema())
+def _partition_of(column_statistics: Any, metadata: Any) -> tuple[Any, ...]:
+    record = column_statistics.partition(metadata.spec(), metadata.schema())
     return tuple(record[n] for n in range(len(record)))
 
 

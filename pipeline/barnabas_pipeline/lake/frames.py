@@ -64,8 +64,8 @@ def read_pieces(
     """The rows of some files, in the newest schema: columns that a file lacks are null."""
     arrow = lake_schema(EventSchema.from_dict(state.schema))
     if columns is not None:
-        wanted = set(columns)
-        arrow = pa.schema([field for field in arrow if field.name in wanted])
+        names = set(columns)
+        arrow = pa.schema([field for field in arrow if field.name in names])
     layout = table.layout
 
     def read(blobs: list[bytes]) -> Iterator[Any]:

@@ -36,10 +36,10 @@ def _opened(netloc: str, properties: tuple[tuple[str, str], ...]) -> Any:
     that only its parent has."""
     host, _, port = netloc.partition(":")
     try:
-        found = _file_system()(host, int(port) if port else None, **dict(properties))
+        file_system = _file_system()(host, int(port) if port else None, **dict(properties))
     except RuntimeError as error:
         raise UsageError(f"hdfs://{netloc}: {error}") from None
-    return fs.PyFileSystem(fs.FSSpecHandler(found))
+    return fs.PyFileSystem(fs.FSSpecHandler(file_system))
 
 
 def is_hdfs(system: Any) -> bool:
@@ -63,9 +63,9 @@ class _Raising:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._inner, name)
 
-        def call(*given: Any, **named: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             try:
-                return method(*given, **named)
+                return method(*arguments, **named)
             except RuntimeError as error:
                 text = str(error).partition(r"\n")[0]  # the namenode's traceback follows
                 raise OSError(f"HDFS: {text}") from error
@@ -108,13 +108,13 @@ def _file_system() -> Any:
 
         cachable = False  # fsspec drops what it has kept in each child process
 
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
             self.client: Any = _Raising(self.client)
 
         def _convert_file_status(self, file_status: Any) -> dict[str, Any]:
-            found = dict(super()._convert_file_status(file_status))
-            return {**found, "mtime": file_status.modification_time / 1000}
+            status = dict(super()._convert_file_status(file_status))
+            return {**status, "mtime": file_status.modification_time / 1000}
 
         def _open(self, path: str, mode: str = "rb", **more: Any) -> Any:
             file = super()._open(path, mode, **more)

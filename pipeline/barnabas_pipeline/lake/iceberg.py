@@ -134,9 +134,9 @@ def place_of(root: Place | str | Path) -> Place:
 
 def check_catalog(lake: Lake) -> dict[str, str]:
     """Return the properties of a lake's catalog. Raises UsageError without one that is known."""
-    given = dict(lake.properties)
-    if any(key in given for key in FOUND_BY) or Config().get_catalog_config(lake.catalog):
-        return given
+    properties = dict(lake.properties)
+    if any(key in properties for key in FOUND_BY) or Config().get_catalog_config(lake.catalog):
+        return properties
     location = location_of(lake.location)
     here = local_path(location)
     if here is None or lake.catalog != CATALOG:
@@ -144,7 +144,12 @@ def check_catalog(lake: Lake) -> dict[str, str]:
             f"{location} needs a catalog that has its tables: --catalog NAME of pyiceberg's configuration, or "
             "--catalog-property type=rest --catalog-property uri=... and the like"
         )
-    return {**given, "type": "sql", "uri": f"sqlite:///{here / CATALOG_FILE}", "warehouse": f"file://{here}"}
+    return {
+        **properties,
+        "type": "sql",
+        "uri": f"sqlite:///{here / CATALOG_FILE}",
+        "warehouse": f"file://{here}",
+    }
 
 
 def store_properties(lake: Lake) -> dict[str, str]:
@@ -245,19 +250,19 @@ def create_namespace(catalog: Catalog, place: Place) -> None:
         catalog.create_namespace_if_not_exists(place.namespace)
 
 
-def evolve(table: Any, wanted: Any) -> None:
+def evolve(table: Any, schema: Any) -> None:
     """Add the columns of Arrow's that it lacks, and widen those that are too narrow; ids of those that there are stay.
 
     Raises IncompleteError, and UsageError for a column of another type.
     """
     name = ".".join(table.name())
-    fields = _pyarrow_to_schema_without_ids(wanted).as_struct()
+    fields = _pyarrow_to_schema_without_ids(schema).as_struct()
     for _ in range(EVOLVE_TRIES):
         if _fits(fields, table.schema().as_struct()):
             return
         try:
             with table.update_schema() as update:
-                update.union_by_name(wanted)
+                update.union_by_name(schema)
         except CommitFailedException:
             table.refresh()
             continue
@@ -269,50 +274,55 @@ def evolve(table: Any, wanted: Any) -> None:
     raise IncompleteError(f"others change the schema of {name}: run again")
 
 
-def _fits(kind: IcebergType, known: IcebergType) -> bool:
+def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
     """Say whether a table can hold values of a type: it has all fields, nested ones included, as wide or wider."""
-    match kind, known:
+    match kind, column_type:
         case StructType(), StructType():
-            types = {one.name: one.field_type for one in known.fields}
+            types = {one.name: one.field_type for one in column_type.fields}
             return all(one.name in types and _fits(one.field_type, types[one.name]) for one in kind.fields)
         case ListType(), ListType():
-            return _fits(kind.element_type, known.element_type)
+            return _fits(kind.element_type, column_type.element_type)
         case MapType(), MapType():
-            return _fits(kind.key_type, known.key_type) and _fits(kind.value_type, known.value_type)
+            return _fits(kind.key_type, column_type.key_type) and _fits(
+                kind.value_type, column_type.value_type
+            )
         case IntegerType(), LongType():
             return True
         case FloatType(), DoubleType():
             return True
         case DecimalType(), DecimalType():
-            return bool(kind.scale == known.scale and kind.precision <= known.precision)
-    return bool(kind == known)
+            return bool(kind.scale == column_type.scale and kind.precision <= column_type.precision)
+    return bool(kind == column_type)
 
 
 def numbered(schema: Any, table: Schema) -> Any:
     """Return Arrow columns with the field ids and the widths that they have in a table. Raises KeyError for others."""
-    known = {one.name: one for one in table.fields}
+    fields_by_name = {one.name: one for one in table.fields}
     return pa.schema(
-        [_numbered(field, known[field.name].field_type, known[field.name].field_id) for field in schema]
+        [
+            _numbered(field, fields_by_name[field.name].field_type, fields_by_name[field.name].field_id)
+            for field in schema
+        ]
     )
 
 
-def _numbered(field: Any, known: Any, number: int) -> Any:
+def _numbered(field: Any, column_type: Any, number: int) -> Any:
     return pa.field(
-        field.name, _typed(field.type, known), field.nullable, {b"PARQUET:field_id": b"%d" % number}
+        field.name, _typed(field.type, column_type), field.nullable, {b"PARQUET:field_id": b"%d" % number}
     )
 
 
-def _typed(kind: Any, known: Any) -> Any:
-    if isinstance(known, StructType):
-        by_name = {one.name: one for one in known.fields}
+def _typed(kind: Any, column_type: Any) -> Any:
+    if isinstance(column_type, StructType):
+        by_name = {one.name: one for one in column_type.fields}
         return pa.struct(
             [_numbered(one, by_name[one.name].field_type, by_name[one.name].field_id) for one in kind]
         )
-    if isinstance(known, ListType):
-        return pa.list_(_numbered(kind.value_field, known.element_type, known.element_id))
-    if isinstance(known, MapType):
-        key = _numbered(kind.key_field, known.key_type, known.key_id)
-        return pa.map_(key, _numbered(kind.item_field, known.value_type, known.value_id))
+    if isinstance(column_type, ListType):
+        return pa.list_(_numbered(kind.value_field, column_type.element_type, column_type.element_id))
+    if isinstance(column_type, MapType):
+        key = _numbered(kind.key_field, column_type.key_type, column_type.key_id)
+        return pa.map_(key, _numbered(kind.item_field, column_type.value_type, column_type.value_id))
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     return pa.int32() if pa.types.is_integer(kind) and kind.bit_width < 32 else kind
@@ -332,17 +342,17 @@ def _partition_fields(
         yield schema.event_time, HourTransform() if is_time else TruncateTransform(HOUR_MS), EVENT_HOUR
         return
     for part in [] if text == "none" else text.split(","):
-        found = _PARTITION.fullmatch(part.strip())
+        match = _PARTITION.fullmatch(part.strip())
         try:
-            transform = parse_transform(f"{found[1] or 'identity'}{found[2] or ''}") if found else None
+            transform = parse_transform(f"{match[1] or 'identity'}{match[2] or ''}") if match else None
         except ValidationError:
             transform = None
-        if found is None or transform is None or isinstance(transform, UnknownTransform):
+        if match is None or transform is None or isinstance(transform, UnknownTransform):
             raise UsageError(
                 f"--partition-by {part.strip()!r}: none, or TRANSFORM(FIELD) with year, month, day, hour, identity, "
                 "bucket[N], truncate[W], separated by commas"
             )
-        yield (found[3] or found[4]).strip(), transform, None
+        yield (match[3] or match[4]).strip(), transform, None
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -397,12 +407,12 @@ def iceberg_file(file: DataFile) -> Any:
 
 def named_files(table: Any, paths: Iterable[str]) -> list[Any]:
     """The data files of the current snapshot that have these paths."""
-    wanted = set(paths)
-    if not wanted or table.current_snapshot() is None:
+    chosen = set(paths)
+    if not chosen or table.current_snapshot() is None:
         return []
     manifests = table.current_snapshot().manifests(table.io)
     entries = (entry for one in manifests for entry in one.fetch_manifest_entry(table.io))
-    return [entry.data_file for entry in entries if entry.data_file.file_path in wanted]
+    return [entry.data_file for entry in entries if entry.data_file.file_path in chosen]
 
 
 class _Transaction(Transaction):
@@ -429,8 +439,8 @@ def changing(table: Any, named: dict[str, str], add: Iterable[DataFile], old: li
     producer = update.overwrite() if old else update.merge_append()
     for file in add:
         producer.append_data_file(iceberg_file(file))
-    for one in old:
-        producer.delete_data_file(one)
+    for file in old:
+        producer.delete_data_file(file)
     producer.commit()
     transaction.set_properties({key: named[key] for key in (VERSION, PATH, SHA256)})
     # Then pyiceberg repeats nothing on a head that nobody has seen, and removes nothing that may have landed.
@@ -471,13 +481,13 @@ def ledger_of(table: Any) -> tuple[int, str, str]:
     """The entry that counts: its version, path and digest; that of a snapshot of somebody else is the one before."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
-        said = summary_of(snapshot)
-        if VERSION in said:
-            return int(said[VERSION]), said[PATH], said[SHA256]
+        properties = summary_of(snapshot)
+        if VERSION in properties:
+            return int(properties[VERSION]), properties[PATH], properties[SHA256]
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else table.snapshot_by_id(parent)
-    said = table.properties
-    return int(said.get(VERSION, 0)), said.get(PATH, ""), said.get(SHA256, "")
+    properties = table.properties
+    return int(properties.get(VERSION, 0)), properties.get(PATH, ""), properties.get(SHA256, "")
 
 
 def summary_of(snapshot: Any) -> dict[str, str]:

@@ -189,11 +189,11 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """As an entry keeps it: sets of hours as ranges [first, last]; what the entry itself says is left out."""
-        made = {name: getattr(self, name) for name in _KEPT}
-        made["totals"] = {partition: _row(one) for partition, one in self.totals.items()}
+        document = {name: getattr(self, name) for name in _KEPT}
+        document["totals"] = {partition: _row(one) for partition, one in self.totals.items()}
         for name in _HOURS:
-            made[name] = _ranges(getattr(self, name))
-        return made
+            document[name] = _ranges(getattr(self, name))
+        return document
 
 
 _HOURS = ("hours", "sealed", "reopened")
@@ -228,11 +228,11 @@ class Entry:
 
     def encode(self) -> bytes:
         """As it is stored."""
-        made = {one.name: getattr(self, one.name) for one in fields(self)}
-        made["partitions"] = {key: asdict(one) for key, one in self.partitions.items()}
+        document = {one.name: getattr(self, one.name) for one in fields(self)}
+        document["partitions"] = {key: asdict(one) for key, one in self.partitions.items()}
         for name in ("add", "dead_add"):
-            made[name] = [_plain(one) for one in getattr(self, name)]
-        return (json.dumps(made, sort_keys=True, separators=(",", ":")) + "\n").encode()
+            document[name] = [_plain(one) for one in getattr(self, name)]
+        return (json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n").encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Entry:
@@ -254,16 +254,18 @@ class Entry:
         """Return the state after this entry, which is stored as `data` at `path`. Raises BrokenLakeError."""
         kept = self.after
         try:
-            made: dict[str, Any] = {name: kept[name] for name in _KEPT}
+            values: dict[str, Any] = {name: kept[name] for name in _KEPT}
             for name in _BY_PARTITION:
-                made[name] = {int(partition): value for partition, value in kept[name].items()}
-            made["totals"] = {partition: PartitionCommit(*row) for partition, row in made["totals"].items()}
+                values[name] = {int(partition): value for partition, value in kept[name].items()}
+            values["totals"] = {
+                partition: PartitionCommit(*row) for partition, row in values["totals"].items()
+            }
             for name in _HOURS:
-                made[name] = {hour for first, last in kept[name] for hour in range(first, last + 1)}
+                values[name] = {hour for first, last in kept[name] for hour in range(first, last + 1)}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenLakeError(f"the state after entry {self.version} cannot be read: {error!r}") from None
         identity = (self.cluster_id, self.topic, self.topic_id)
-        return State(self.version, path, digest(data), *identity, schema=self.schema, **made)
+        return State(self.version, path, digest(data), *identity, schema=self.schema, **values)
 
 
 @dataclass(slots=True)
@@ -297,17 +299,17 @@ def _row(commit: PartitionCommit) -> list[Any]:
 def _plain(file: DataFile) -> dict[str, Any]:
     """A file without what is not said of it."""
     return {
-        one.name: value
-        for one in fields(file)
-        if one.name != "iceberg" and (value := getattr(file, one.name)) not in (-1, [], {})
+        field.name: value
+        for field in fields(file)
+        if field.name != "iceberg" and (value := getattr(file, field.name)) not in (-1, [], {})
     }
 
 
 def _ranges(hours: Iterable[int]) -> list[list[int]]:
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for hour in sorted(hours):
-        if found and found[-1][1] == hour - 1:
-            found[-1][1] = hour
+        if ranges and ranges[-1][1] == hour - 1:
+            ranges[-1][1] = hour
         else:
-            found.append([hour, hour])
-    return found
+            ranges.append([hour, hour])
+    return ranges

@@ -66,11 +66,11 @@ def _entry(raw: dict[str, Any], prefix: str, sha256: str) -> Entry:
 
 
 def _file(raw: dict[str, Any], prefix: str) -> DataFile:
-    known = {one.name for one in fields(DataFile)}
-    made = DataFile(**{name: value for name, value in raw.items() if name in known})
-    made.path = f"{prefix}/{made.path}"
-    made.hours = [hour_number(raw["hour"])] if raw.get("hour") else []
-    return made
+    names = {one.name for one in fields(DataFile)}
+    file = DataFile(**{name: value for name, value in raw.items() if name in names})
+    file.path = f"{prefix}/{file.path}"
+    file.hours = [hour_number(raw["hour"])] if raw.get("hour") else []
+    return file
 
 
 def following(state: State, entry: Entry) -> State:

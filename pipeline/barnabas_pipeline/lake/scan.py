@@ -78,16 +78,16 @@ def pieces_of(tasks: Iterable[FileScanTask], schema: Any) -> list[Piece]:
     """Return scan tasks as plain values; without a schema they say nothing of coordinates."""
     return [
         Piece(
-            one.file.file_path,
-            one.file.file_format.name,
-            one.file.file_size_in_bytes,
-            one.file.record_count,
-            one.file.spec_id,
-            tuple(one.file.partition[n] for n in range(len(one.file.partition))),
-            tuple((deleted.file_path, deleted.file_format.name) for deleted in one.delete_files),
-            UNKNOWN_BOUNDS if schema is None else bounds_of(one.file, schema),
+            task.file.file_path,
+            task.file.file_format.name,
+            task.file.file_size_in_bytes,
+            task.file.record_count,
+            task.file.spec_id,
+            tuple(task.file.partition[n] for n in range(len(task.file.partition))),
+            tuple((deleted.file_path, deleted.file_format.name) for deleted in task.delete_files),
+            UNKNOWN_BOUNDS if schema is None else bounds_of(task.file, schema),
         )
-        for one in tasks
+        for task in tasks
     ]
 
 
@@ -107,18 +107,18 @@ def within(span: Span | None, schema: Any) -> BooleanExpression:
 def rows(layout: Layout, pieces: Iterable[Piece], schema: Any, span: Span | None = None) -> Iterator[Any]:
     """Yield the rows of files, as tables of some columns of events of some time; what a file lacks is null."""
     metadata, io = layout.open()
-    wanted = schema
+    columns = schema
     if span is not None and span[0] not in schema.names:
         field = metadata.schema().find_field(span[0])
-        wanted = schema.append(schema_to_pyarrow(metadata.schema().select(field.name)).field(0))
+        columns = schema.append(schema_to_pyarrow(metadata.schema().select(field.name)).field(0))
     for piece in pieces:
-        for table in (_parquet if piece.format == "PARQUET" else _other)(metadata, io, piece, wanted):
-            found = table
+        for table in (_parquet if piece.format == "PARQUET" else _other)(metadata, io, piece, columns):
+            chosen = table
             if span is not None:
-                times = event_ms(found[span[0]])
-                found = found.filter(pa.array((times >= span[1]) & (times < span[2])))
-            if found.num_rows:
-                yield found.select(schema.names)
+                times = event_ms(chosen[span[0]])
+                chosen = chosen.filter(pa.array((times >= span[1]) & (times < span[2])))
+            if chosen.num_rows:
+                yield chosen.select(schema.names)
 
 
 def _parquet(metadata: Any, io: Any, piece: Piece, schema: Any) -> Iterator[Any]:
@@ -132,10 +132,10 @@ def _parquet(metadata: Any, io: Any, piece: Piece, schema: Any) -> Iterator[Any]
         at = 0
         for batch in file.iter_batches(BATCH_ROWS, columns=columns):
             arrays = [
-                batch.column(there[one.name]).cast(one.type)
-                if one.name in there
-                else pa.repeat(pa.scalar(others.get(one.name), one.type), len(batch))
-                for one in schema
+                batch.column(there[field.name]).cast(field.type)
+                if field.name in there
+                else pa.repeat(pa.scalar(others.get(field.name), field.type), len(batch))
+                for field in schema
             ]
             table = pa.Table.from_arrays(arrays, schema=schema)
             if len(gone):
@@ -149,9 +149,9 @@ def _partition_values(metadata: Any, piece: Piece) -> dict[str, Any]:
     spec, name_of = metadata.specs().get(piece.spec_id), metadata.schema().find_column_name
     fields = spec.fields if spec is not None else ()
     return {
-        name_of(one.source_id): value
-        for one, value in zip(fields, piece.partition, strict=False)
-        if isinstance(one.transform, IdentityTransform)
+        name_of(field.source_id): value
+        for field, value in zip(fields, piece.partition, strict=False)
+        if isinstance(field.transform, IdentityTransform)
     }
 
 
@@ -166,8 +166,8 @@ def _deleted(io: Any, piece: Piece) -> Any:
     """The positions of the rows of a file that another engine has deleted."""
     if not piece.deletes:
         return np.empty(0, np.int64)
-    found = _read_all_delete_files(io, [piece.task()]).get(piece.path, [])
-    return np.concatenate([np.empty(0, np.int64), *(one.to_numpy() for one in found)])
+    deletes = _read_all_delete_files(io, [piece.task()]).get(piece.path, [])
+    return np.concatenate([np.empty(0, np.int64), *(one.to_numpy() for one in deletes)])
 
 
 def names_in(file: Any, table: Any) -> dict[str, str]:

@@ -116,20 +116,20 @@ class Table:
         """Return the entries after a version, in order. Raises BrokenLakeError if one is not what the next one names."""
         state = self.state()
         ahead = self._read_ahead(after) if state.version - after > READ_AHEAD_MIN else {}
-        found: list[Entry] = []
+        entries: list[Entry] = []
         path, sha256 = state.path, state.digest
-        while path and (not found or found[-1].version > after + 1) and state.version > after:
+        while path and (not entries or entries[-1].version > after + 1) and state.version > after:
             entry, _, _ = self._read(path, sha256, ahead.get(path))
-            found.append(entry)
+            entries.append(entry)
             path, sha256 = entry.previous_path, entry.previous
-        return found[::-1]
+        return entries[::-1]
 
     def files(self) -> Files:
         """Return the files that the ledger tells of."""
-        found = Files()
+        files = Files()
         for entry in self.entries():
-            found.apply(entry)
-        return found
+            files.apply(entry)
+        return files
 
     def pieces(self, version: int | None = None, span: Span | None = None) -> list[Piece]:
         """Return the files of a version, those that may have events of some time.
@@ -142,17 +142,17 @@ class Table:
         snapshot = None
         if version is not None and version != state.version:
             named = (
-                one
-                for one in self._iceberg.snapshots()
-                if iceberg.summary_of(one).get(VERSION) == str(version)
+                candidate
+                for candidate in self._iceberg.snapshots()
+                if iceberg.summary_of(candidate).get(VERSION) == str(version)
             )
             snapshot = next((one.snapshot_id for one in named), None)
             if snapshot is None:
                 raise UsageError(f"version {version} of {self.place.location} has expired")
         schema = self._iceberg.schema()
         with iceberg.explained():
-            found = self._iceberg.scan(scan.within(span, schema), snapshot_id=snapshot).plan_files()
-            return scan.pieces_of(found, schema)
+            tasks = self._iceberg.scan(scan.within(span, schema), snapshot_id=snapshot).plan_files()
+            return scan.pieces_of(tasks, schema)
 
     def _read(self, path: str, sha256: str, data: bytes | None = None) -> tuple[Entry, str, bytes]:
         data = read_entry(self._iceberg.io, path, sha256, data)
@@ -312,7 +312,7 @@ def expire_all_but(transaction: Any, count: int) -> None:
     """Expire the oldest snapshots in a transaction, but for heads of branches and tags."""
     metadata = transaction.table_metadata
     heads = {ref.snapshot_id for ref in metadata.refs.values()}
-    by_age = sorted(metadata.snapshots, key=lambda one: one.sequence_number or 0)
+    by_age = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
     old = [one.snapshot_id for one in by_age[: max(0, len(by_age) - count)] if one.snapshot_id not in heads]
     if old:
         ExpireSnapshots(transaction).by_ids(old).commit()

@@ -36,7 +36,7 @@ class LoadTask:
     decoder: Decoder
     layout: Layout
     topic_id: str
-    wanted: OffsetRange
+    offset_range: OffsetRange
     target_file_bytes: int
 
 
@@ -44,7 +44,7 @@ class LoadTask:
 class TaskResult:
     """Counts of the range by what became of it: `loaded + dead + control + aborted + compacted` is its length."""
 
-    wanted: OffsetRange
+    offset_range: OffsetRange
     loaded: int = 0
     dead: int = 0
     control: int = 0
@@ -80,18 +80,18 @@ def run(task: LoadTask, logs: Logs) -> TaskResult:
         task.layout,
         task.decoder.schema,
         task.topic_id,
-        task.wanted.partition,
+        task.offset_range.partition,
         target_bytes=task.target_file_bytes,
     )
-    result = TaskResult(task.wanted)
+    result = TaskResult(task.offset_range)
     dead_rows: list[dict[str, Any]] = []
     try:
-        reader = RangeReader(log, task.wanted)
+        reader = RangeReader(log, task.offset_range)
         for item in reader:
             if isinstance(item, CorruptSpan):
                 dead_rows.append(_dead_span(task, item))
                 continue
-            table, bad = to_table(item, task.decoder, task.topic_id, task.wanted.partition)
+            table, bad = to_table(item, task.decoder, task.topic_id, task.offset_range.partition)
             dead_rows += [_dead_record(task, item, one) for one in bad]
             if table.num_rows:
                 writer.write(table)
@@ -103,7 +103,7 @@ def run(task: LoadTask, logs: Logs) -> TaskResult:
     result.files = writer.close()
     if dead_rows:
         letters = pa.Table.from_pylist(dead_rows, schema=DEAD_SCHEMA)
-        result.dead_files = [write_dead(task.layout, letters, task.topic_id, task.wanted.partition)]
+        result.dead_files = [write_dead(task.layout, letters, task.topic_id, task.offset_range.partition)]
     faults.point("task.after_files")
     counts = reader.counts
     result.dead = sum(row["end_offset"] - row["offset"] for row in dead_rows)
@@ -141,7 +141,7 @@ def _dead_record(task: LoadTask, columns: Columns, bad: BadRecord) -> dict[str, 
     offset, timestamp_ms = int(columns.offset[row]), int(columns.timestamp_ms[row])
     return {
         "topic_id": task.topic_id,
-        "partition": task.wanted.partition,
+        "partition": task.offset_range.partition,
         "offset": offset,
         "end_offset": offset + 1,
         "timestamp": timestamp_ms * 1000 if TIME_MIN_MS <= timestamp_ms <= TIME_MAX_MS else None,
@@ -160,7 +160,7 @@ def _dead_record(task: LoadTask, columns: Columns, bad: BadRecord) -> dict[str, 
 def _dead_span(task: LoadTask, span: CorruptSpan) -> dict[str, Any]:
     return {
         "topic_id": task.topic_id,
-        "partition": task.wanted.partition,
+        "partition": task.offset_range.partition,
         "offset": span.start,
         "end_offset": span.end,
         "value": span.data,

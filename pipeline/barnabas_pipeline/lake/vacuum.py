@@ -26,10 +26,12 @@ def vacuum(root: Place | str, *, age_seconds: float) -> int:
     dead = DeadLetters(table)
     dead.publish()
     before = datetime.fromtimestamp(time.time() - age_seconds, UTC)
-    for one in (table.iceberg, dead.iceberg()):
-        if one is not None and any(each.timestamp_ms < before.timestamp() * 1000 for each in one.snapshots()):
+    for iceberg in (table.iceberg, dead.iceberg()):
+        if iceberg is not None and any(
+            each.timestamp_ms < before.timestamp() * 1000 for each in iceberg.snapshots()
+        ):
             with explained():
-                one.maintenance.expire_snapshots().older_than(before).commit()
+                iceberg.maintenance.expire_snapshots().older_than(before).commit()
     orphans = find_orphans(Table(root), age_seconds)
     with explained():
         for location in orphans:
@@ -49,22 +51,24 @@ def find_orphans(table: Table, age_seconds: float) -> list[str]:
         table.refresh()  # after the listing: what is committed meanwhile is not taken for old
         if table.iceberg is None:
             return []  # perhaps it has another name now
-        known = set(table.files().dead)
-        for one in (table.iceberg, DeadLetters(table).iceberg()):
-            if one is not None:
-                known |= named(one)
-    return sorted(one.location for one in listed if one.location not in known and one.modified <= before)
+        named_paths = set(table.files().dead)
+        for iceberg in (table.iceberg, DeadLetters(table).iceberg()):
+            if iceberg is not None:
+                named_paths |= named(iceberg)
+    return sorted(
+        one.location for one in listed if one.location not in named_paths and one.modified <= before
+    )
 
 
 def named(iceberg: Any) -> set[str]:
     """All that an Iceberg table names: metadata, manifests, files of all its snapshots."""
-    known = {iceberg.metadata_location, *(one.metadata_file for one in iceberg.metadata.metadata_log)}
-    known |= {one.statistics_path for one in iceberg.metadata.statistics}
+    paths = {iceberg.metadata_location, *(one.metadata_file for one in iceberg.metadata.metadata_log)}
+    paths |= {one.statistics_path for one in iceberg.metadata.statistics}
     manifests: dict[str, Any] = {}
     for snapshot in iceberg.snapshots():
-        known.add(snapshot.manifest_list)
+        paths.add(snapshot.manifest_list)
         manifests |= {one.manifest_path: one for one in snapshot.manifests(iceberg.io)}
     for path, manifest in manifests.items():
-        known.add(path)
-        known |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(iceberg.io)}
-    return known
+        paths.add(path)
+        paths |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(iceberg.io)}
+    return paths

@@ -185,9 +185,9 @@ def _fields(data: bytes, at: Any, end: Any, size: Any) -> Any:
     edges[1::2] = at
     edges[2::2] = end
     every = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(edges), pa.py_buffer(data)])
-    wanted = np.arange(1, 2 * count, 2, dtype=np.int64)
+    places = np.arange(1, 2 * count, 2, dtype=np.int64)
     null = size < 0
-    return every.take(pa.array(wanted, mask=null if null.any() else None))
+    return every.take(pa.array(places, mask=null if null.any() else None))
 
 
 def _headers(data: bytes, buf: Any, count: Any, at: Any, end: Any) -> Any:

@@ -114,11 +114,11 @@ class Log(Protocol):
         """Return the first offset whose timestamp is at least that; None if there is none."""
         ...
 
-    def cut_points(self, wanted: OffsetRange, bytes_max: int) -> list[int]:
-        """Return offsets inside of `wanted`, batch boundaries about `bytes_max` apart."""
+    def cut_points(self, offset_range: OffsetRange, bytes_max: int) -> list[int]:
+        """Return offsets inside of the range, batch boundaries about `bytes_max` apart."""
         ...
 
-    def read(self, wanted: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
+    def read(self, offset_range: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
         """Yield what is stored of a range, as `order.Order` does. Raises DataLossError if its start is gone."""
         ...
 

@@ -44,9 +44,9 @@ class Logs(AbstractContextManager["Logs"]):
     def expect(self, topics: Iterable[LogOptions]) -> None:
         """Ask each cluster for the metadata of all topics that will be read, with one request."""
         names: dict[Any, set[str]] = {}
-        for one in topics:
-            if (client := self._client(one)) is not None:
-                names.setdefault(client, set()).add(one.topic)
+        for options in topics:
+            if (client := self._client(options)) is not None:
+                names.setdefault(client, set()).add(options.topic)
         for client, mine in names.items():
             with suppress(ClientError):  # whoever reads them is told
                 client.run(lambda asked, mine=mine: asked.metadata(sorted(mine)))
@@ -68,5 +68,5 @@ class Logs(AbstractContextManager["Logs"]):
 
     def __exit__(self, *_: object) -> None:
         """Close all connections."""
-        for one in self._clients.values():
-            one.close()
+        for client in self._clients.values():
+            client.close()

@@ -27,10 +27,10 @@ NO_SCHEMA_ID = 2**31 - 1
 def schema_of(kind: str) -> dict[str, Any]:
     """Return the schema of a kind of event as Avro has it."""
     fields = [
-        {"name": one.name, "type": one.type}
-        if one.required
-        else {"name": one.name, "type": ["null", one.type], "default": None}
-        for one in BUILT_IN[kind].fields
+        {"name": field.name, "type": field.type}
+        if field.required
+        else {"name": field.name, "type": ["null", field.type], "default": None}
+        for field in BUILT_IN[kind].fields
     ]
     return {"type": "record", "name": kind, "namespace": "barnabas.site", "fields": fields}
 

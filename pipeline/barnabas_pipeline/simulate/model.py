@@ -237,8 +237,8 @@ class Simulation:
         for at in range(self.site.start_ms, self._end_ms, step):
             for service in SERVICES:
                 bad = any(
-                    one["service"] == service and one["start"] <= at < one["end"]
-                    for one in self.truth.incidents
+                    incident["service"] == service and incident["start"] <= at < incident["end"]
+                    for incident in self.truth.incidents
                 )
                 for host in range(hosts):
                     name = f"{service}-{host}"

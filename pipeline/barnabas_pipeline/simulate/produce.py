@@ -23,8 +23,8 @@ def create_topics(bootstrap: str, topics: Sequence[str], partitions: int, config
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = [NewTopic(topic, partitions, 1, config=config) for topic in topics]
-    for topic, future in admin.create_topics(wanted, request_timeout=30).items():
+    new_topics = [NewTopic(topic, partitions, 1, config=config) for topic in topics]
+    for topic, future in admin.create_topics(new_topics, request_timeout=30).items():
         try:
             future.result(30)
         except KafkaException as error:
@@ -65,11 +65,11 @@ def send(
         if n % 1000 == 0:
             producer.poll(0)
             progress(n)
-    left = producer.flush(FLUSH_SECONDS_MAX)
+    unsent = producer.flush(FLUSH_SECONDS_MAX)
     progress(len(events))
-    if failures or left:
+    if failures or unsent:
         raise IncompleteError(
-            f"{len(failures)} records failed ({failures[:1]}), {left} were not acknowledged"
+            f"{len(failures)} records failed ({failures[:1]}), {unsent} were not acknowledged"
         )
     return Counter(spoilt.values())
 

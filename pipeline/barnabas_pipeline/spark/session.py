@@ -50,7 +50,7 @@ def create(app_name: str, *, master: str | None = None, conf: Mapping[str, str] 
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()  # only then does SparkConf know what spark-submit was told
 
-    given = dict(conf or {})
+    from_caller = dict(conf or {})
     outside = SparkConf()
     settings = {key: value for key, value in DEFAULTS.items() if not outside.contains(key)}
     roots = os.pathsep.join(source_roots())
@@ -62,7 +62,7 @@ def create(app_name: str, *, master: str | None = None, conf: Mapping[str, str] 
         builder = builder.master(master)
     elif not outside.contains("spark.master"):
         builder = builder.master(DEFAULT_MASTER)
-    for key, value in (settings | given).items():
+    for key, value in (settings | from_caller).items():
         builder = builder.config(key, value)
     os.environ["PYTHONPATH"] = os.pathsep.join(
         dict.fromkeys(

@@ -116,9 +116,9 @@ class BarnabasSource(DataSource):
 class Task(InputPartition):
     """Range that one Spark task reads."""
 
-    def __init__(self, wanted: OffsetRange, ranges_row: tuple[Any, ...]) -> None:
-        super().__init__((wanted.partition, wanted.start, wanted.end))
-        self.wanted = wanted
+    def __init__(self, offset_range: OffsetRange, ranges_row: tuple[Any, ...]) -> None:
+        super().__init__((offset_range.partition, offset_range.start, offset_range.end))
+        self.offset_range = offset_range
         self.ranges_row = ranges_row
 
 
@@ -132,10 +132,10 @@ class _Reading:
         self.selection = selection(options)
         self.columns = _columns(options)
         self.split_bytes = _integer(options, "splitBytes", None)
-        self.wanted_partitions = _partitions(options)
+        self.chosen_partitions = _partitions(options)
 
     def _wants(self, partition: int) -> bool:
-        return self.wanted_partitions is None or partition in self.wanted_partitions
+        return self.chosen_partitions is None or partition in self.chosen_partitions
 
     def tasks(self, log: Log, ranges: list[OffsetRange]) -> list[Task]:
         bounds = log.bounds()
@@ -155,16 +155,16 @@ class _Reading:
             return
         log = open_log(self.log_options)
         try:
-            for item in RangeReader(log, task.wanted, fields=ALL_FIELDS.intersection(self.columns)):
+            for item in RangeReader(log, task.offset_range, fields=ALL_FIELDS.intersection(self.columns)):
                 if isinstance(item, Columns):
-                    yield from self._batches(item, task.wanted.partition)
+                    yield from self._batches(item, task.offset_range.partition)
                 elif self.on_corrupt == FAIL:
                     raise IncompleteError(
-                        f"{self.log_options.topic}-{task.wanted.partition}: offsets [{item.start}, {item.end}) are "
+                        f"{self.log_options.topic}-{task.offset_range.partition}: offsets [{item.start}, {item.end}) are "
                         f"damaged: {item.detail}; option onCorrupt=row shows them as rows"
                     )
                 else:
-                    yield self._corrupt_row(item, task.wanted.partition)
+                    yield self._corrupt_row(item, task.offset_range.partition)
         finally:
             log.close()
 
@@ -181,13 +181,15 @@ class _Reading:
             self.log_options.topic, partition, span.start, None, None, None, None, span.data, None,
             span.reason, span.end,
         )  # fmt: skip
-        known = dict(zip([*COLUMNS, *(field.name for field in _CORRUPT_FIELDS)], values, strict=True))
+        values_by_column = dict(
+            zip([*COLUMNS, *(field.name for field in _CORRUPT_FIELDS)], values, strict=True)
+        )
         fields = [*(_FIELDS[name] for name in self.columns), *_CORRUPT_FIELDS]
-        arrays = [pa.array([known[field.name]], field.type) for field in fields]
+        arrays = [pa.array([values_by_column[field.name]], field.type) for field in fields]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def to_arrow(columns: Columns, topic: str, partition: int, wanted: Sequence[str] = tuple(COLUMNS)) -> Any:
+def to_arrow(columns: Columns, topic: str, partition: int, names: Sequence[str] = tuple(COLUMNS)) -> Any:
     """Make a record batch of the wanted columns of the source's schema."""
     count = len(columns)
     makers: dict[str, Callable[[], Any]] = {
@@ -201,8 +203,8 @@ def to_arrow(columns: Columns, topic: str, partition: int, wanted: Sequence[str]
         "value": lambda: columns.value,
         "headers": lambda: columns.headers,
     }
-    arrays = [makers[name]() for name in wanted]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([_FIELDS[name] for name in wanted]))
+    arrays = [makers[name]() for name in names]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([_FIELDS[name] for name in names]))
 
 
 class BatchReader(_Reading, DataSourceReader):
@@ -217,10 +219,12 @@ class BatchReader(_Reading, DataSourceReader):
 
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802
         """Note what narrows the range, if asked to; Spark still applies every filter itself."""
-        for one in filters:
+        for pushed in filters:
             if self._push_filters:
-                self._narrow(type(one).__name__, getattr(one, "attribute", ()), getattr(one, "value", None))
-            yield one
+                self._narrow(
+                    type(pushed).__name__, getattr(pushed, "attribute", ()), getattr(pushed, "value", None)
+                )
+            yield pushed
 
     def _narrow(self, kind: str, column: tuple[str, ...], value: Any) -> None:
         if column == ("partition",) and kind == "EqualTo":
@@ -238,8 +242,8 @@ class BatchReader(_Reading, DataSourceReader):
             self._from_timestamp_ms = max(self._from_timestamp_ms or timestamp_ms, timestamp_ms)
 
     def _keep(self, partitions: set[int]) -> None:
-        self.wanted_partitions = (
-            partitions if self.wanted_partitions is None else self.wanted_partitions & partitions
+        self.chosen_partitions = (
+            partitions if self.chosen_partitions is None else self.chosen_partitions & partitions
         )
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -247,14 +251,14 @@ class BatchReader(_Reading, DataSourceReader):
         log = open_log(self.log_options)
         try:
             ranges = []
-            for one in resolve(log, self.selection):
-                if not self._wants(one.partition):
+            for offset_range in resolve(log, self.selection):
+                if not self._wants(offset_range.partition):
                     continue
-                start, end = max(one.start, self._from), min(one.end, self._to)
+                start, end = max(offset_range.start, self._from), min(offset_range.end, self._to)
                 if self._from_timestamp_ms is not None and start < end:
-                    found = log.offset_for_time(one.partition, self._from_timestamp_ms)
-                    start = end if found is None else max(start, found)
-                ranges.append(OffsetRange(one.partition, start, max(start, end)))
+                    offset = log.offset_for_time(offset_range.partition, self._from_timestamp_ms)
+                    start = end if offset is None else max(start, offset)
+                ranges.append(OffsetRange(offset_range.partition, start, max(start, end)))
             return self.tasks(log, ranges)
         finally:
             log.close()
@@ -284,9 +288,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Return the offset at which a new query starts."""
         return self._offset(
             {
-                one.partition: one.start
-                for one in resolve(self.log, self.selection)
-                if self._wants(one.partition)
+                offset_range.partition: offset_range.start
+                for offset_range in resolve(self.log, self.selection)
+                if self._wants(offset_range.partition)
             }
         )
 
@@ -370,8 +374,14 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             )
 
 
-def _row(wanted: OffsetRange, bound: Bounds) -> tuple[int, ...]:
-    return wanted.partition, wanted.start, wanted.end, bound.high_watermark, bound.leader_epoch
+def _row(offset_range: OffsetRange, bound: Bounds) -> tuple[int, ...]:
+    return (
+        offset_range.partition,
+        offset_range.start,
+        offset_range.end,
+        bound.high_watermark,
+        bound.leader_epoch,
+    )
 
 
 # --- options --------------------------------------------------------------------------------------------------------

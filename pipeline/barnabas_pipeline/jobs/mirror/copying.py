@@ -86,15 +86,15 @@ def _is_fenced(error: BaseException | None) -> bool:
 
 def producer_settings(part: Part) -> tuple[ProducerSettings, ClientSettings]:
     """Return the settings to write with. Raises ValueError."""
-    given = {**DEFAULTS, **part.target.client_settings}
+    client_settings = {**DEFAULTS, **part.target.client_settings}
     settings = replace(
-        ProducerSettings.of(given),
+        ProducerSettings.of(client_settings),
         acks=-1,
         is_idempotent=True,
         transactional_id=part.transactional_id,
         creates_topics=False,
     )
-    return settings, ClientSettings.of(given, client_id="barnabas-mirror")
+    return settings, ClientSettings.of(client_settings, client_id="barnabas-mirror")
 
 
 async def _copy(part: Part, result: PartResult) -> None:
@@ -129,9 +129,9 @@ class _Copy:
     async def run(self, start: int) -> None:
         """Copy up to the end of the part, or up to what cannot be read, which is raised then."""
         counts = Counts()
-        wanted = OffsetRange(self.part.place.partition, start, self.part.bound.end)
-        blocks = read_blocks(self.log, wanted, counts)
-        position, failure = wanted.end, None
+        offset_range = OffsetRange(self.part.place.partition, start, self.part.bound.end)
+        blocks = read_blocks(self.log, offset_range, counts)
+        position, failure = offset_range.end, None
         copied = start
         while True:
             try:
@@ -203,15 +203,15 @@ class _Copy:
 
 
 async def _is_visible(client: Client, place: tuple[str, int], offset: int) -> bool:
-    found = (await Admin(client).offsets({place: LATEST}, is_committed=True))[place]
-    return isinstance(found, OffsetAt) and found.offset > offset
+    latest = (await Admin(client).offsets({place: LATEST}, is_committed=True))[place]
+    return isinstance(latest, OffsetAt) and latest.offset > offset
 
 
 def is_from_target(part: Part, record: Record) -> bool:
     """Say whether the target itself had the record before: a loop, which ends here."""
-    for one in coordinates_of(record):
-        if one.cluster_id == part.target_cluster_id and (
-            one.cluster_id != part.place.cluster_id or one.topic_id == part.place.target_id
+    for coordinates in coordinates_of(record):
+        if coordinates.cluster_id == part.target_cluster_id and (
+            coordinates.cluster_id != part.place.cluster_id or coordinates.topic_id == part.place.target_id
         ):
             return True
     return False

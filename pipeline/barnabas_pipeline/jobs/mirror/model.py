@@ -186,12 +186,12 @@ def check_position(place: Place, topic: str, position: int, bound: Bounds) -> No
         raise DataLossError(f"{topic} has become shorter than what was mirrored of it", [missing])
 
 
-def check_identity(place: Place, topic: str, found: Coordinates) -> None:
+def check_identity(place: Place, topic: str, coordinates: Coordinates) -> None:
     """See that a position is of this incarnation of the topic. Raises DataLossError."""
-    if (found.cluster_id, found.topic_id) == (place.cluster_id, place.topic_id):
+    if (coordinates.cluster_id, coordinates.topic_id) == (place.cluster_id, place.topic_id):
         return
     raise DataLossError(
-        f"{place.target}-{place.partition} mirrors {found.topic_id} of cluster {found.cluster_id}, not {topic} "
+        f"{place.target}-{place.partition} mirrors {coordinates.topic_id} of cluster {coordinates.cluster_id}, not {topic} "
         f"{place.topic_id} of {place.cluster_id}",
-        [MissingOffsets(place.partition, found.offset, None)],
+        [MissingOffsets(place.partition, coordinates.offset, None)],
     )

@@ -210,18 +210,20 @@ class Mirror:
         for target, streams in sorted(by_target.items()):
             if len(streams) == 1:
                 done.streams += streams
-            for one in streams if len(streams) > 1 else ():
-                done.fail(one, UsageError(f"{len(streams)} topics would be called {target!r}; see --rename"))
+            for stream in streams if len(streams) > 1 else ():
+                done.fail(
+                    stream, UsageError(f"{len(streams)} topics would be called {target!r}; see --rename")
+                )
 
     def _prepare_topics(self, done: _Round) -> None:
-        wanted = {
-            one.target: (one.source if isinstance(one.source, Site) else None, one.topic)
-            for one in done.streams
+        targets = {
+            stream.target: (stream.source if isinstance(stream.source, Site) else None, stream.topic)
+            for stream in done.streams
         }
-        found = self._topics.prepare(wanted, done.summary)
+        prepared = self._topics.prepare(targets, done.summary)
         kept = []
         for stream in done.streams:
-            there = found.get(stream.target)
+            there = prepared.get(stream.target)
             if isinstance(there, Topic):
                 stream.there = there
                 kept.append(stream)
@@ -255,8 +257,12 @@ class Mirror:
                         key = (place.cluster_id, place.topic_id, number)
                         end = min(bound.end, self._ends.setdefault(key, bound.end))
                         bound = bound._replace(end=max(bound.start, end))
-                    known = committed.get((stream.target, number))
-                    position = place.parse_position(known.metadata) if known is not None else None
+                    committed_offset = committed.get((stream.target, number))
+                    position = (
+                        place.parse_position(committed_offset.metadata)
+                        if committed_offset is not None
+                        else None
+                    )
                     try:
                         start = self._start(
                             stream, place, bound, position, is_empty=(stream.target, number) in empty
@@ -273,10 +279,10 @@ class Mirror:
     def _empty_partitions(self, streams: list[Stream], committed: Any) -> set[TopicPartition]:
         """Return partitions of the target without a position and without records: nothing was mirrored there yet."""
         unknown = [
-            one.there
-            for one in streams
-            if one.there is not None
-            and any((one.target, number) not in committed for number in range(one.topic.partitions))
+            stream.there
+            for stream in streams
+            if stream.there is not None
+            and any((stream.target, number) not in committed for number in range(stream.topic.partitions))
         ]
         return {
             place
@@ -366,19 +372,19 @@ class Mirror:
 
 def mirror(spark: Any, options: MirrorOptions) -> MirrorSummary:
     """Mirror what is there now. Raises DataLossError, UsageError or IncompleteError for the worst that failed."""
-    one = Mirror(spark, options)
+    mirror = Mirror(spark, options)
     try:
-        summary = one.run()
-        raise_worst(one)
+        summary = mirror.run()
+        raise_worst(mirror)
         return summary
     finally:
-        one.close()
+        mirror.close()
 
 
-def raise_worst(one: Mirror) -> None:
+def raise_worst(mirror: Mirror) -> None:
     """Raise the worst failure of the newest round, if there is any."""
-    code = one.exit_code
-    text = "; ".join(f"{failure.where}: {failure.text}" for failure in one.failures)
+    code = mirror.exit_code
+    text = "; ".join(f"{failure.where}: {failure.text}" for failure in mirror.failures)
     if code == EXIT_DATA_LOSS:
         raise DataLossError(text, [])
     if code == EXIT_USAGE:
