@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -25,6 +25,9 @@ from barnabas_pipeline.field_types import (
     name_of,
     widened,
 )
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document, Json, Value
 
 __all__ = ["BUILT_IN", "INT64_MAX", "NO_EVENT_TIME", "EventSchema", "Field", "load"]
 
@@ -52,11 +55,11 @@ class EventSchema:
         return (*self.fields, Field(KEY_COLUMN, Record(self.key))) if self.key else self.fields
 
     @property
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.Schema:
         """The columns as Arrow types."""
         return pa.schema([pa.field(one.name, arrow_type(one.type)) for one in self.columns])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """As it is kept in manifests and schema files."""
         document = {
             "name": self.name,
@@ -66,7 +69,7 @@ class EventSchema:
         return document | ({"key": [field_to_dict(one) for one in self.key]} if self.key else {})
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> EventSchema:
+    def from_dict(cls, data: Mapping[str, Json]) -> EventSchema:
         """Read what `to_dict` writes. Raises UsageError."""
         try:
             name, event_time = str(data["name"]), str(data.get("event_time", NO_EVENT_TIME))
@@ -129,7 +132,7 @@ class EventSchema:
         return replace(self, fields=fields, key=key if self.key else ()).checked()
 
 
-def _schema(name: str, **fields: tuple[Any, ...]) -> EventSchema:
+def _schema(name: str, **fields: tuple[Value, ...]) -> EventSchema:
     return EventSchema(name, "ts", tuple(Field(key, *row) for key, row in fields.items()))
 
 

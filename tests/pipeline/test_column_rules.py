@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+from barnabas_pipeline.lake.pyiceberg_internals import schema_without_ids
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import (
     DecimalType,
@@ -132,7 +132,7 @@ def test_columns_of_a_file_have_the_numbers_and_widths_of_the_table() -> None:
             pa.field("points", pa.list_(twin)),
         ]
     )
-    table = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(as_table))
+    table = assign_fresh_schema_ids(schema_without_ids(as_table))
     found = numbered(given, table)
     assert found.names == given.names
     for field in found:

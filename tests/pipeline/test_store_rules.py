@@ -263,7 +263,7 @@ def test_hdfs_is_reached_by_the_package_for_it_if_that_is_there(
     monkeypatch.setattr(
         PyArrowFileIO, "_initialize_hdfs_fs", lambda self, scheme, netloc: f"libhdfs of {scheme}://{netloc}"
     )
-    assert StoreIO(given)._initialize_hdfs_fs(scheme, netloc) == expected
+    assert StoreIO(given).open_hdfs(scheme, netloc) == expected
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_without_a_client_of_hdfs_it_is_said_how_to_get_one(
 
     monkeypatch.setattr(PyArrowFileIO, "_initialize_hdfs_fs", fail)
     with pytest.raises(error) as raised:
-        StoreIO({})._initialize_hdfs_fs("viewfs", "h")
+        StoreIO({}).open_hdfs("viewfs", "h")
     assert (type(raised.value), str(raised.value)) == (error, text)
 
 

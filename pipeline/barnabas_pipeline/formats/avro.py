@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from barnabas.registry.errors import SchemaError
 from barnabas.registry.formats import parse
@@ -22,6 +22,10 @@ from barnabas_pipeline.formats.framing import View
 from barnabas_pipeline.formats.registry import Registry
 from barnabas_pipeline.log.columns import NotSureError
 
+if TYPE_CHECKING:
+    from barnabas.registry.formats.avro import AvroSchema as ParsedAvro
+    from barnabas_pipeline.data_types import Column, Document, Mask, Row
+
 
 @dataclass(slots=True)
 class AvroWriter:
@@ -31,13 +35,13 @@ class AvroWriter:
     plan: Plan
     fields: tuple[Field, ...]
 
-    def read(self, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    def read(self, payload: bytes) -> tuple[Row, Document]:
         """Read one value. Raises RefusedError."""
         value = Reader(payload).whole(self.plan)
         is_record = self.plan.kind == "record" and not self.plan.is_recursive
         return (value if is_record else {"value": value}), {}
 
-    def read_columns(self, view: View) -> tuple[list[Any], Any]:
+    def read_columns(self, view: View) -> tuple[list[Column], Mask]:
         """Read many values. Raises NotSureError."""
         if not has_fast_way(self.plan):
             raise NotSureError
@@ -61,7 +65,7 @@ class AvroDecoder(BinaryDecoder):
 @lru_cache(256)
 def _of_text(text: str) -> AvroWriter:
     try:
-        return _made(parse(Schema(AVRO, text)))
+        return _made(cast("ParsedAvro", parse(Schema(AVRO, text))))
     except SchemaError as error:
         raise UsageError(f"Avro schema: {error}") from None
 
@@ -70,20 +74,20 @@ def _of_text(text: str) -> AvroWriter:
 def _of_id(registry: Registry, schema_id: int) -> AvroWriter | None:
     understood = registry.understood(schema_id)
     try:
-        return None if understood is None else _made(understood[1])
+        return None if understood is None else _made(cast("ParsedAvro", understood[1]))
     except UsageError:
         return None
 
 
-def _made(parsed: Any) -> AvroWriter:
+def _made(parsed: ParsedAvro) -> AvroWriter:
     plan = plan_of(parsed.root)
     return AvroWriter(parsed.root.name, plan, fields_of(plan))
 
 
-def fields_of_text(text: str, references: dict[str, str] | None = None) -> tuple[str, Any]:
+def fields_of_text(text: str, references: dict[str, str] | None = None) -> tuple[str, tuple[Field, ...]]:
     """Return the name and the fields of a schema. Raises UsageError."""
     try:
-        writer = _made(parse(Schema(AVRO, text), [*(references or {}).items()]))
+        writer = _made(cast("ParsedAvro", parse(Schema(AVRO, text), [*(references or {}).items()])))
     except SchemaError as error:
         raise UsageError(f"Avro schema: {error}") from None
     return writer.name, writer.fields

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import DEPTH_MAX, Array, Decimal, Enum, Field, Map, Record, Type, Union
+
+if TYPE_CHECKING:
+    from barnabas.registry.formats.avro_types import Field as AvroField
+    from barnabas.registry.formats.avro_types import Type as AvroType
+    from barnabas_pipeline.data_types import Json
 
 PARTS_MAX = 10_000
 _LOGICAL = {
@@ -63,7 +68,7 @@ class Plan:
         )
 
 
-def plan_of(root: Any) -> Plan:
+def plan_of(root: AvroType) -> Plan:
     """Make the plan of a schema that Barnabas' registry has read. Raises UsageError."""
     return _Planner().plan(root, 0)
 
@@ -81,7 +86,7 @@ class _Planner:
         self.open: dict[int, Plan] = {}
         self.parts = 0
 
-    def plan(self, root: Any, depth: int) -> Plan:
+    def plan(self, root: AvroType, depth: int) -> Plan:
         self.parts += 1
         if depth > DEPTH_MAX * 2 or self.parts > PARTS_MAX:
             raise UsageError("the Avro schema is nested too deeply, or too large")
@@ -89,14 +94,14 @@ class _Planner:
             plan = self.open[id(root)]
             plan.is_recursive = True
             return plan
-        by_kind: dict[str, Callable[[Any, int], Plan]] = {
+        by_kind: dict[str, Callable[[AvroType, int], Plan]] = {
             "union": self._union, "record": self._record, "error": self._record, "array": self._array, "map": self._map,
         }  # fmt: skip
         if root.kind in by_kind:
             return by_kind[root.kind](root, depth + 1)
         return _plain(root)
 
-    def _record(self, root: Any, depth: int) -> Plan:
+    def _record(self, root: AvroType, depth: int) -> Plan:
         record = self.open[id(root)] = Plan("record", "json")
         record.children = [self.plan(one.type, depth) for one in root.fields]
         record.names = tuple(one.name for one in root.fields)
@@ -109,15 +114,15 @@ class _Planner:
             )
         return record
 
-    def _array(self, root: Any, depth: int) -> Plan:
+    def _array(self, root: AvroType, depth: int) -> Plan:
         item = self.plan(root.inner, depth)
         return Plan("array", Array(Field("element", item.type, not item.is_nullable)), children=[item])
 
-    def _map(self, root: Any, depth: int) -> Plan:
+    def _map(self, root: AvroType, depth: int) -> Plan:
         item = self.plan(root.inner, depth)
         return Plan("map", Map(Field("value", item.type, not item.is_nullable)), children=[item])
 
-    def _union(self, root: Any, depth: int) -> Plan:
+    def _union(self, root: AvroType, depth: int) -> Plan:
         children = [self.plan(one, depth) for one in root.branches]
         others = [one for one in children if one.kind != "null"]
         if len(children) == 1:
@@ -145,11 +150,11 @@ def _is_empty(plan: Plan) -> bool:
     return plan.kind == "null" or (plan.kind == "fixed" and plan.size == 0)
 
 
-def _short(root: Any) -> str:
+def _short(root: AvroType) -> str:
     return str(root.name).rpartition(".")[2] if root.name else str(root.kind)
 
 
-def _plain(root: Any) -> Plan:
+def _plain(root: AvroType) -> Plan:
     kind, properties = root.kind, root.properties
     logical = properties.get("logicalType") or properties.get("connect.name")
     if kind in ("bytes", "fixed") and logical == "decimal":
@@ -162,16 +167,16 @@ def _plain(root: Any) -> Plan:
         return Plan(kind, Enum(tuple(root.symbols)), symbols=tuple(root.symbols))
     if kind == "null":
         return Plan(kind)
-    return Plan(kind, _LOGICAL.get((kind, logical), kind))
+    return Plan(kind, _LOGICAL.get((kind, str(logical)), kind))
 
 
-def _field(avro_field: Any, plan: Plan) -> Field:
+def _field(avro_field: AvroField, plan: Plan) -> Field:
     default = _default(avro_field.default, plan) if avro_field.has_default else None
     aliases = tuple(str(name) for name in avro_field.aliases)
     return Field(avro_field.name, plan.type, not plan.is_nullable, default=default, aliases=aliases)
 
 
-def _default(value: Any, plan: Plan) -> Any:
+def _default(value: Json, plan: Plan) -> Json:
     """A default as the pipeline's JSON has it; None for null, and for what that JSON cannot say."""
     from base64 import b64encode
 

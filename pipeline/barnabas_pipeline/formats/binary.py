@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,9 @@ from barnabas_pipeline.formats.resolve import (
 )
 from barnabas_pipeline.log.columns import Columns, NotSureError
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Document, Integers, Mask, Row, Value
+
 NO_ID = -2
 
 
@@ -35,10 +38,10 @@ class Writer(Protocol):
     """Full name of the record or message."""
     fields: tuple[Field, ...]
 
-    def read(self, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    def read(self, payload: bytes) -> tuple[Row, Document]:
         """Read one value: its fields, and what else is kept in `_extra`. Raises RefusedError."""
 
-    def read_columns(self, view: View) -> tuple[list[Any], Any]:
+    def read_columns(self, view: View) -> tuple[list[Column], Mask]:
         """Read many: the columns of the fields, and a mask of those that were not read. Raises NotSureError."""
 
 
@@ -57,13 +60,13 @@ class BinaryDecoder(FramedDecoder):
         """Split what follows the id into the path of the message and its bytes. Raises RefusedError."""
         return (), payload
 
-    def paths_of(self, view: View) -> tuple[tuple[int, ...], View, Any]:
+    def paths_of(self, view: View) -> tuple[tuple[int, ...], View, Mask]:
         """The path that most values have, the values without it, and a mask of those that have another."""
         return (), view, np.zeros(len(view.start), bool)
 
     # --- all at once ----------------------------------------------------------------------------------------
 
-    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Any, Any]], Any]:
+    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Integers, pa.Table]], Integers]:
         view = view_of(columns.value)
         valid = columns.value.is_valid().to_numpy(zero_copy_only=False)
         fit = valid & (view.end - view.start <= self.value_bytes_max)
@@ -80,7 +83,9 @@ class BinaryDecoder(FramedDecoder):
             parts.append((done, table))
         return parts, np.flatnonzero(doubtful)
 
-    def _decode_group(self, columns: Columns, view: View, schema_id: int, rows: Any) -> tuple[Any, Any]:
+    def _decode_group(
+        self, columns: Columns, view: View, schema_id: int, rows: Integers
+    ) -> tuple[Integers, pa.Table]:
         """Decode rows of one schema: those that it is sure of, and their table. Raises NotSureError."""
         start = view.start[rows] + (0 if schema_id == NO_ID else SIZE)
         path, mine, other = self.paths_of(View(view.data, start, view.end[rows]))
@@ -100,7 +105,7 @@ class BinaryDecoder(FramedDecoder):
 
     # --- one by one -----------------------------------------------------------------------------------------
 
-    def read(self, value: bytes) -> Mapping[str, Any]:
+    def read(self, value: bytes) -> Mapping[str, Value]:
         """Decode one value. Raises RefusedError."""
         schema_id, payload = NO_ID, value
         if self.registry is not None:

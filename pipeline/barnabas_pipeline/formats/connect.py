@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from barnabas_pipeline.formats.json import JsonDecoder
 from barnabas_pipeline.formats.json_values import members, parse_object
 from barnabas_pipeline.log.columns import Columns
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Integers, Json, Value
 
 PAYLOAD = "payload"
 MEMBERS = {"schema", PAYLOAD}
@@ -52,7 +55,7 @@ class ConnectJsonDecoder(JsonDecoder):
 
     format = "connect-json"
 
-    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Any, Any]], Any]:
+    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Integers, pa.Table]], Integers]:
         heads = _Heads()
         try:
             payloads = [heads.payload(one, self.value_bytes_max) for one in columns.value.to_pylist()]
@@ -61,7 +64,7 @@ class ConnectJsonDecoder(JsonDecoder):
         unwrapped = Columns(*columns[:5], pa.array(payloads, pa.binary()), columns.headers)
         return JsonDecoder._decode_fast(self, unwrapped)
 
-    def read(self, value: bytes) -> Mapping[str, Any]:
+    def read(self, value: bytes) -> Mapping[str, Value]:
         """Decode one event. Raises RefusedError."""
         return JsonDecoder.read(self, payload_of(value, self.value_bytes_max))
 
@@ -122,7 +125,7 @@ def draft(name: str, values: Iterable[bytes | None]) -> EventSchema:
     return EventSchema(name, NO_EVENT_TIME, fields)
 
 
-def type_of(schema: Mapping[str, Any]) -> Type:
+def type_of(schema: Mapping[str, Json]) -> Type:
     """The type that a schema of Connect's means; no field is required, since a column may be dropped."""
     kind, name = schema.get("type"), schema.get("name")
     if name in _NAMED:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import INT64_MAX, Array, Field, Map, Record, Type
@@ -21,6 +21,9 @@ from barnabas_pipeline.log.planning import Selection, resolve
 from barnabas_pipeline.log.reader import RangeReader
 from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Json
 
 KEYS_MAX = 50
 """An object with more different keys among the sample is a map, if its values are alike."""
@@ -41,7 +44,7 @@ class Seen:
     low: int = INT64_MAX
     high: int = -INT64_MAX
 
-    def add(self, value: Any) -> None:
+    def add(self, value: Json) -> None:
         """Take note of a value."""
         self.count += 1
         if value is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,9 @@ from barnabas_pipeline.formats.framing import FramedDecoder, frames_of, unframed
 from barnabas_pipeline.formats.json_columns import can_read, read_lines
 from barnabas_pipeline.formats.json_values import Checker, members, needs_digits, parse_object
 from barnabas_pipeline.log.columns import Columns, NotSureError
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Integers, Row, Value
 
 ROWS_MIN = 64
 """A block of less rows is not divided to find those that the fast way takes."""
@@ -35,9 +38,9 @@ class JsonDecoder(FramedDecoder):
 
     # --- all at once ----------------------------------------------------------------------------------------
 
-    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Any, Any]], Any]:
-        parts: list[tuple[Any, Any]] = []
-        doubtful: list[Any] = []
+    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Integers, pa.Table]], Integers]:
+        parts: list[tuple[Integers, pa.Table]] = []
+        doubtful: list[Integers] = []
         if not all(map(can_read, self.schema.fields)):
             return parts, np.arange(len(columns))
         waiting = [np.arange(len(columns))]
@@ -53,7 +56,7 @@ class JsonDecoder(FramedDecoder):
                 waiting += reversed(np.array_split(rows, 8))
         return parts, np.concatenate(doubtful) if doubtful else np.empty(0, np.int64)
 
-    def _decode_block(self, columns: Columns) -> Any | None:
+    def _decode_block(self, columns: Columns) -> pa.Table | None:
         """The whole block as a table, or None if anything about it needs a closer look."""
         values = columns.value
         if values.null_count or pc.max(pc.binary_length(values)).as_py() > self.value_bytes_max:
@@ -80,14 +83,14 @@ class JsonDecoder(FramedDecoder):
 
     # --- one by one -----------------------------------------------------------------------------------------
 
-    def read(self, value: bytes) -> Mapping[str, Any]:
+    def read(self, value: bytes) -> Mapping[str, Value]:
         """Decode one event to its fields, unknown ones as JSON under `_extra`. Raises RefusedError."""
         if self.registry is not None:
             _, value = self.split(value)
         fields = self.schema.fields
         event = parse_object(value, self.value_bytes_max, exact=needs_digits(fields))
         checker = Checker()
-        values: dict[str, Any] = {}
+        values: Row = {}
         whole = set()
         for field in fields:
             checker.strange = False
@@ -100,7 +103,7 @@ class JsonDecoder(FramedDecoder):
         return values
 
 
-def columns_at(columns: Columns, rows: Any) -> Columns:
+def columns_at(columns: Columns, rows: Integers) -> Columns:
     """The rows of one stretch."""
     start, count = int(rows[0]), len(rows)
     return Columns(

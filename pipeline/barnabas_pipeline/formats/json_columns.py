@@ -8,7 +8,7 @@ from __future__ import annotations
 import binascii
 import io
 from base64 import b64decode
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +33,9 @@ from barnabas_pipeline.field_types import (
 from barnabas_pipeline.formats.json_values import DATE, ISO8601, UUID
 from barnabas_pipeline.log.columns import NotSureError
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column
+
 _READ_AS = {"float": pa.float64(), "bytes": pa.string(), "date": pa.string(), "iso8601": pa.string()}
 
 
@@ -50,7 +53,7 @@ def can_read(field: Field) -> bool:
     return True
 
 
-def read_type(kind: Type) -> Any:
+def read_type(kind: Type) -> pa.DataType:
     """The type that a field is read as."""
     match kind:
         case str():
@@ -66,7 +69,7 @@ def read_type(kind: Type) -> Any:
             return arrow_type(kind)
 
 
-def read_lines(data: bytes, fields: tuple[Field, ...], rows: int) -> list[Any]:
+def read_lines(data: bytes, fields: tuple[Field, ...], rows: int) -> list[Column]:
     """Read one object a line, without escaped zeros, into columns. Raises NotSureError."""
     schema = pa.schema([pa.field(one.name, read_type(one.type)) for one in fields])
     try:
@@ -89,7 +92,7 @@ def read_lines(data: bytes, fields: tuple[Field, ...], rows: int) -> list[Any]:
         raise NotSureError from None
 
 
-def _converted(column: Any, field: Field, *, is_whole: bool) -> Any:
+def _converted(column: Column, field: Field, *, is_whole: bool) -> Column:
     """Return a column of a field's type, within its bounds. Raises NotSureError.
 
     Nulls are allowed where the field or the record around it (then `is_whole` is false) may lack them.
@@ -118,14 +121,14 @@ def _converted(column: Any, field: Field, *, is_whole: bool) -> Any:
     return converted
 
 
-def _rebuilt_list(column: Any, element: Any, kind: Array) -> Any:
+def _rebuilt_list(column: Column, element: Column, kind: Array) -> Column:
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     edges = pa.array([0, *lengths.cumsum().tolist()], pa.int32())
     mask = column.is_null() if column.null_count else None
     return pa.ListArray.from_arrays(edges, element, arrow_type(kind), mask=mask)
 
 
-def _record(column: Any, kind: Record) -> Any:
+def _record(column: Column, kind: Record) -> Column:
     mask = column.is_null() if column.null_count else None
     children = []
     for child, field in zip(column.flatten(), kind.fields, strict=True):
@@ -135,7 +138,7 @@ def _record(column: Any, kind: Record) -> Any:
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=mask)
 
 
-def plain_column(column: Any, kind: str) -> Any:
+def plain_column(column: Column, kind: str) -> Column:
     """Return a column of a plain type from what was read for it. Raises NotSureError, ArrowInvalid, ValueError."""
     plain = PLAIN[kind]
     if kind in ("double", "float"):
@@ -167,18 +170,18 @@ def plain_column(column: Any, kind: str) -> Any:
     return from_whole(column, kind)
 
 
-def _require(mask: Any, column: Any) -> None:
+def _require(mask: Column, column: Column) -> None:
     if not pc.all(mask, min_count=0).as_py() or (not column.null_count and mask.null_count):
         raise NotSureError
 
 
-def _require_within(column: Any, low: Any, high: Any) -> None:
+def _require_within(column: Column, low: int, high: int | None) -> None:
     bounds = pc.min_max(column).as_py()
     if bounds["min"] is not None and (bounds["min"] < low or bounds["max"] > high):
         raise NotSureError
 
 
-def _check_bounds(column: Any, field: Field) -> None:
+def _check_bounds(column: Column, field: Field) -> None:
     if field.min is None and field.max is None:
         return
     if pa.types.is_string(column.type):

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import DEPTH_MAX, Array, Enum, Field, Map, Record, Type, Union
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document, Json
 
 _FORMATS = {"date-time": "iso8601", "date": "date", "uuid": "uuid"}
 _PLAIN = {"integer": "long", "number": "double", "boolean": "boolean"}
@@ -33,14 +36,14 @@ def fields_of_text(text: str, references: Mapping[str, str] | None = None) -> tu
 
 
 class _Reader:
-    def __init__(self, root: dict[str, Any], others: dict[str, Any]) -> None:
+    def __init__(self, root: Document, others: Document) -> None:
         self.files = others | {
             schema["$id"]: schema
             for schema in (root, *others.values())
             if isinstance(schema, dict) and "$id" in schema
         }
 
-    def type_of(self, schema: Any, file: Any, within: tuple[int, ...]) -> tuple[Type, bool]:
+    def type_of(self, schema: Json, file: Json, within: tuple[int, ...]) -> tuple[Type, bool]:
         """Return the type of what a schema describes, and if it may be null."""
         if not isinstance(schema, dict) or id(schema) in within or len(within) > DEPTH_MAX:
             return "json", True
@@ -71,7 +74,7 @@ class _Reader:
             )
         return self._plain(others[0], schema, file, within), nullable
 
-    def _plain(self, kind: str, schema: dict[str, Any], file: Any, within: tuple[int, ...]) -> Type:
+    def _plain(self, kind: str, schema: Document, file: Json, within: tuple[int, ...]) -> Type:
         if kind in _PLAIN:
             return _PLAIN[kind]
         if kind == "string":
@@ -93,7 +96,9 @@ class _Reader:
             return Map(Field("value", value, not nullable))
         return "json"
 
-    def _field(self, name: str, schema: Any, is_required: bool, file: Any, within: tuple[int, ...]) -> Field:
+    def _field(
+        self, name: str, schema: Json, is_required: bool, file: Json, within: tuple[int, ...]
+    ) -> Field:
         kind, nullable = self.type_of(schema, file, within)
         options = schema if isinstance(schema, dict) else {}
         low, high = ("minLength", "maxLength") if kind == "string" else ("minimum", "maximum")
@@ -102,7 +107,7 @@ class _Reader:
         is_required = is_required and not nullable
         return Field(name, kind, is_required, options.get(low), options.get(high), options.get("default"))
 
-    def _one_of(self, schemas: list[Any], file: Any, within: tuple[int, ...]) -> tuple[Type, bool]:
+    def _one_of(self, schemas: list[Json], file: Json, within: tuple[int, ...]) -> tuple[Type, bool]:
         types = [self.type_of(one, file, within) for one in schemas if one != {"type": "null"}]
         nullable = any(null for _, null in types) or len(types) < len(schemas)
         if len(types) == 1:
@@ -115,7 +120,7 @@ class _Reader:
             names.append(name if name not in names else f"{name}{len(names) + 1}")
         return Union(tuple(Field(name, kind) for name, (kind, _) in zip(names, types, strict=True))), nullable
 
-    def _referred(self, text: str, file: Any) -> tuple[Any, Any]:
+    def _referred(self, text: str, file: Json) -> tuple[Json, Json]:
         name, _, pointer = text.partition("#")
         if name:
             if name not in self.files:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal as Number
 from decimal import InvalidOperation
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -34,6 +34,10 @@ from barnabas_pipeline.field_types import (
     name_of,
 )
 from barnabas_pipeline.formats.base import VALUE_BYTES_MAX, RefusedError
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document, Json, Row, Value
+    from barnabas_pipeline.field_types import Type
 
 LONG_DIGITS_MAX = 400  # an integer with more digits is larger than any field takes, and dear to parse
 TOO_LARGE = 10**LONG_DIGITS_MAX
@@ -72,9 +76,7 @@ _NUMBERS = (int, float, Digits)
 # --- text -----------------------------------------------------------------------------------------------------------
 
 
-def parse_object(
-    value: bytes | None, bytes_max: int = VALUE_BYTES_MAX, *, exact: bool = False
-) -> dict[str, Any]:
+def parse_object(value: bytes | None, bytes_max: int = VALUE_BYTES_MAX, *, exact: bool = False) -> Document:
     """Parse one JSON object and nothing but it; with `exact` fractions are Digits. Raises RefusedError."""
     if not value:
         raise RefusedError("empty", "the value is null" if value is None else "the value has no bytes")
@@ -125,7 +127,7 @@ def _skip_space(text: str, at: int) -> int:
     return at
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _no_duplicates(pairs: list[tuple[str, Json]]) -> Document:
     parsed = dict(pairs)
     if len(parsed) != len(pairs):
         names = [name for name, _ in pairs]
@@ -135,7 +137,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return parsed
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
@@ -151,7 +153,7 @@ _EXACT = json.JSONDecoder(
 )
 
 
-def written(value: Any, path: str) -> str:
+def written(value: Json, path: str) -> str:
     """Write an exact value as JSON again, without spaces. Raises RefusedError."""
     if isinstance(value, dict):
         inner = (
@@ -196,7 +198,7 @@ class Checker:
 
     strange: bool = False
 
-    def record(self, value: dict[str, Any], fields: tuple[Field, ...], path: str = "") -> dict[str, Any]:
+    def record(self, value: Document, fields: tuple[Field, ...], path: str = "") -> Row:
         """Check the fields of an object; takes those that are known out of it. Raises RefusedError."""
         values = {}
         for field in fields:
@@ -209,7 +211,7 @@ class Checker:
                 raise RefusedError("missing_field", f"{name} is missing")
         return values
 
-    def checked(self, value: Any, field: Field, path: str) -> Any:
+    def checked(self, value: Json, field: Field, path: str) -> Value:
         """Return the value as its field wants it. Raises RefusedError."""
         if value is None:
             if field.required:
@@ -227,7 +229,7 @@ class Checker:
             raise RefusedError("range", f"{path} is not within {field.min} and {field.max}")
         return checked
 
-    def _nested(self, value: Any, kind: Any, path: str) -> Any:
+    def _nested(self, value: Json, kind: Type, path: str) -> Value:
         match kind:
             case Record() if type(value) is dict:
                 remaining = dict(value)
@@ -251,7 +253,7 @@ class Checker:
                 return self._union(value, kind, path)
         raise RefusedError("type", f"{path} is no {name_of(kind)}")
 
-    def _union(self, value: Any, kind: Union, path: str) -> Any:
+    def _union(self, value: Json, kind: Union, path: str) -> Value:
         strange = self.strange
         for branch in kind.branches:
             try:
@@ -261,7 +263,7 @@ class Checker:
         raise RefusedError("type", f"{path} is none of the union's types")
 
 
-def _map_key(name: str, kind: str, path: str) -> Any:
+def _map_key(name: str, kind: str, path: str) -> Value:
     if kind == "string":
         return name
     if kind == "boolean" and name in ("true", "false"):
@@ -271,7 +273,7 @@ def _map_key(name: str, kind: str, path: str) -> Any:
     raise RefusedError("type", f"a key of {path} is no {kind}")
 
 
-def _decimal(value: Any, kind: Decimal, path: str) -> Number:
+def _decimal(value: Json, kind: Decimal, path: str) -> Number:
     if type(value) not in (*_NUMBERS, str):
         raise RefusedError("type", f"{path} is no decimal")
     text = value.text if isinstance(value, Digits) else str(value) if abs_fits(value) else ""
@@ -297,14 +299,14 @@ def _decimal(value: Any, kind: Decimal, path: str) -> Number:
     return Number((sign, digits + (0,) * max(shift, 0), -kind.scale))
 
 
-def _unscaled(value: Any, kind: Decimal, path: str) -> str:
+def _unscaled(value: Json, kind: Decimal, path: str) -> str:
     data = _bytes(value, path)
     if not 0 < len(data) <= DECIMAL_BYTES_MAX:
         raise RefusedError("range", f"{path} is no decimal of 1 to {DECIMAL_BYTES_MAX} bytes")
     return f"{int.from_bytes(data, signed=True)}E-{kind.scale}"
 
 
-def abs_fits(value: Any) -> bool:
+def abs_fits(value: Json) -> bool:
     """Tell if a number has not so many digits that it was not parsed; texts fit."""
     return type(value) is not int or abs(value) < TOO_LARGE
 
@@ -312,12 +314,12 @@ def abs_fits(value: Any) -> bool:
 # --- plain types ----------------------------------------------------------------------------------------------------
 
 
-def _whole(kind: str) -> Callable[[Any, str], int]:
+def _whole(kind: str) -> Callable[[Json, str], int]:
     plain = PLAIN[kind]
     low, high = plain.min, plain.max
     bits = {"int": "32 bit integer", "long": "64 bit integer"}.get(kind, kind)
 
-    def check(value: Any, path: str) -> int:
+    def check(value: Json, path: str) -> int:
         if type(value) is not int:
             raise RefusedError("type", f"{path} is no {kind}")
         if not low <= value <= high:  # type: ignore[operator]
@@ -327,7 +329,7 @@ def _whole(kind: str) -> Callable[[Any, str], int]:
     return check
 
 
-def _double(value: Any, path: str) -> float:
+def _double(value: Json, path: str) -> float:
     if type(value) not in _NUMBERS:
         raise RefusedError("type", f"{path} is no double")
     try:
@@ -339,7 +341,7 @@ def _double(value: Any, path: str) -> float:
     return number
 
 
-def _float(value: Any, path: str) -> float:
+def _float(value: Json, path: str) -> float:
     with np.errstate(over="ignore"):
         number = float(np.float32(_double(value, path)))
     if number - number != 0:
@@ -347,32 +349,32 @@ def _float(value: Any, path: str) -> float:
     return number
 
 
-def _boolean(value: Any, path: str) -> bool:
+def _boolean(value: Json, path: str) -> bool:
     if type(value) is not bool:
         raise RefusedError("type", f"{path} is no boolean")
     return value
 
 
-def _string(value: Any, path: str) -> str:
+def _string(value: Json, path: str) -> str:
     if type(value) is not str:
         raise RefusedError("type", f"{path} is no string")
     return value
 
 
-def _bytes(value: Any, path: str) -> bytes:
+def _bytes(value: Json, path: str) -> bytes:
     try:
         return b64decode(_string(value, path), validate=True)
     except (binascii.Error, ValueError):
         raise RefusedError("type", f"{path} is no base64") from None
 
 
-def _uuid(value: Any, path: str) -> str:
+def _uuid(value: Json, path: str) -> str:
     if not _UUID.fullmatch(_string(value, path)):
         raise RefusedError("type", f"{path} is no UUID")
     return str(value).lower()
 
 
-def _date(value: Any, path: str) -> int:
+def _date(value: Json, path: str) -> int:
     if not _DATE.fullmatch(_string(value, path)):
         raise RefusedError("type", f"{path} is no date like 2026-11-20")
     try:
@@ -381,7 +383,7 @@ def _date(value: Any, path: str) -> int:
         raise RefusedError("range", f"{path} is no date of the years 1 to 9999") from None
 
 
-def _iso8601(value: Any, path: str) -> int:
+def _iso8601(value: Json, path: str) -> int:
     match = _ISO8601.fullmatch(_string(value, path))
     if not match:
         raise RefusedError("type", f"{path} is no time like 2026-11-20T14:00:00.5Z")
@@ -403,11 +405,11 @@ def _iso8601(value: Any, path: str) -> int:
     return total_us
 
 
-def _json(value: Any, path: str) -> str:
+def _json(value: Json, path: str) -> str:
     return written(value, path)
 
 
-_PLAIN: dict[str, Callable[[Any, str], Any]] = {
+_PLAIN: dict[str, Callable[[Json, str], Value]] = {
     name: _whole(name) for name, plain in PLAIN.items() if plain.min is not None and name != "date"
 } | {
     "boolean": _boolean,

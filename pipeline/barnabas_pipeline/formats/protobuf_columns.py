@@ -7,7 +7,7 @@ comes in another order is read in one more pass, and what is not known at all by
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ from google.protobuf.descriptor import FieldDescriptor as Kind
 from barnabas_pipeline.field_types import DAY_MAX, DAY_MIN, PLAIN, arrow_type
 from barnabas_pipeline.formats.protobuf_plan import BYTES, FIXED32, FIXED64, GROUP, VARINT, Message, Part
 from barnabas_pipeline.formats.steps import FEW, FEW_ITEMS_MAX, ITEMS_MAX, StepReader
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Integers, Mask
 
 PASSES = 3
 _ZIGZAG = (Kind.TYPE_SINT32, Kind.TYPE_SINT64)
@@ -35,13 +38,17 @@ def has_fast_way(plan: Message) -> bool:
     )
 
 
+Places: TypeAlias = "tuple[Integers, Integers, Integers, Integers]"
+"""Of values: the number of the message, where each begins, where it ends, the number itself if it is one."""
+
+
 class Occurrences:
     """Occurrences of a field: the places of the messages, where each begins, where it ends, its number if it is one."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[Any, Any, Any, Any]] = []
+        self.parts: list[Places] = []
 
-    def all(self) -> tuple[Any, Any, Any, Any]:
+    def all(self) -> Places:
         """Return all of them, in the order of their bytes."""
         if not self.parts:
             empty = np.empty(0, np.int64)
@@ -56,13 +63,13 @@ class Occurrences:
 class MessageColumns(StepReader):
     """Reads messages that lie in `data` from `start` to `end`; `bad` are those that it has not read."""
 
-    def read(self, plan: Message) -> tuple[list[Any], Any]:
+    def read(self, plan: Message) -> tuple[list[Column], Mask]:
         """Return the columns of the message's fields, as it declares them, and the mask of those that were not read."""
         columns = self._message(plan, self.start, self.end, np.arange(len(self.start)))
         by_number = {one.number: column for one, column in zip(plan.parts, columns, strict=True)}
         return [by_number[one.number] for one in plan.descriptor.fields], self.bad
 
-    def _message(self, plan: Message, begin: Any, end: Any, rows: Any) -> list[Any]:
+    def _message(self, plan: Message, begin: Integers, end: Integers, rows: Integers) -> list[Column]:
         """Read messages from `begin` to `end`, one or more of each record `rows`: a column for each part."""
         occurrences = self._occurrences(plan, begin, end, rows)
         self._check_oneofs(plan, occurrences, rows)
@@ -70,7 +77,9 @@ class MessageColumns(StepReader):
 
     # --- where fields are -----------------------------------------------------------------------------------
 
-    def _occurrences(self, plan: Message, begin: Any, end: Any, rows: Any) -> dict[int, Occurrences]:
+    def _occurrences(
+        self, plan: Message, begin: Integers, end: Integers, rows: Integers
+    ) -> dict[int, Occurrences]:
         occurrences: dict[int, Occurrences] = defaultdict(Occurrences)
         at = np.where(self.bad[rows], end, begin)
         tags = [(one, wire, _tag(one.number, wire)) for one in plan.parts for wire in _wires(one)]
@@ -83,7 +92,14 @@ class MessageColumns(StepReader):
         return occurrences
 
     def _take(
-        self, part: Part, wire: int, tag: bytes, occurrences: Occurrences, at: Any, end: Any, rows: Any
+        self,
+        part: Part,
+        wire: int,
+        tag: bytes,
+        occurrences: Occurrences,
+        at: Integers,
+        end: Integers,
+        rows: Integers,
     ) -> None:
         """Take a field where it is next; again and again if it is repeated."""
         turns = 0
@@ -116,7 +132,7 @@ class MessageColumns(StepReader):
                 occurrences.parts.append((live, first, last, value))
             live = live[at[live] < end[live]]
 
-    def _extent(self, wire: int, at: Any, end: Any) -> tuple[Any, Any, Any]:
+    def _extent(self, wire: int, at: Integers, end: Integers) -> tuple[Integers, Integers, Mask]:
         """Return where values end, what they are if they are varints or else where bytes begin, and which go too far."""
         if wire in _SIZES:
             last = at + _SIZES[wire]
@@ -131,8 +147,8 @@ class MessageColumns(StepReader):
         return first + np.where(wrong, 0, size), first.astype(np.uint64), wrong
 
     def _packed(
-        self, part: Part, live: Any, first: Any, last: Any, rows: Any
-    ) -> list[tuple[Any, Any, Any, Any]]:
+        self, part: Part, live: Integers, first: Integers, last: Integers, rows: Integers
+    ) -> list[Places]:
         """The values of packed fields."""
         if part.wire in _SIZES:
             size = _SIZES[part.wire]
@@ -158,9 +174,9 @@ class MessageColumns(StepReader):
             at[more] = np.where(wrong, last[more], end)
         return parts
 
-    def _check_oneofs(self, plan: Message, occurrences: dict[int, Occurrences], rows: Any) -> None:
+    def _check_oneofs(self, plan: Message, occurrences: dict[int, Occurrences], rows: Integers) -> None:
         """Leave records that have two fields of a oneof to the careful way: the last one counts."""
-        seen: dict[str, Any] = {}
+        seen: dict[str, Mask] = {}
         for part in plan.parts:
             if part.oneof:
                 mask = np.zeros(len(rows), bool)
@@ -171,7 +187,7 @@ class MessageColumns(StepReader):
 
     # --- columns --------------------------------------------------------------------------------------------
 
-    def _column(self, part: Part, occurrences: tuple[Any, Any, Any, Any], start: Any, rows: Any) -> Any:
+    def _column(self, part: Part, occurrences: Places, start: Integers, rows: Integers) -> Column:
         places, begin, end, value = occurrences
         if part.is_repeated:
             values = (
@@ -204,7 +220,9 @@ class MessageColumns(StepReader):
         column = pc.if_else(pa.array(seen), column, pa.scalar(None, column.type))
         return column if part.default is None else pc.fill_null(column, pa.scalar(part.default, column.type))
 
-    def _messages(self, part: Part, places: Any, begin: Any, end: Any, rows: Any) -> Any:
+    def _messages(
+        self, part: Part, places: Integers, begin: Integers, end: Integers, rows: Integers
+    ) -> Column:
         twice = np.bincount(places, minlength=len(rows)) > 1
         self.bad[rows[twice]] = True  # they would have to be merged
         places, first = np.unique(places, return_index=True)
@@ -216,7 +234,9 @@ class MessageColumns(StepReader):
         index[places], null[places] = np.arange(len(places)), False
         return column.take(pa.array(index, mask=null))
 
-    def _values(self, part: Part, begin: Any, end: Any, value: Any, rows: Any) -> Any:
+    def _values(
+        self, part: Part, begin: Integers, end: Integers, value: Integers | None, rows: Integers
+    ) -> Column:
         """Make a column of single values."""
         if part.of is not None:
             inner = self._message(part.of, begin, end, rows)
@@ -227,10 +247,11 @@ class MessageColumns(StepReader):
             ordered = {member.number: column for member, column in zip(part.of.parts, inner, strict=True)}
             columns = [ordered[member.number] for member in part.of.descriptor.fields]
             return pa.StructArray.from_arrays(columns, fields=list(arrow_type(part.type)))
-        if part.shape == "enum":
-            return self._enums(part, value, rows)
         if part.wire == BYTES:
             return self._texts(part, begin, end, rows)
+        assert value is not None, "only messages have no number"
+        if part.shape == "enum":
+            return self._enums(part, value, rows)
         if part.wire in _SIZES:
             raw = np.lib.stride_tricks.sliding_window_view(self.buf, _SIZES[part.wire])[begin]
             number = raw.view(_FIXED[part.kind]).ravel()
@@ -240,14 +261,15 @@ class MessageColumns(StepReader):
         column_type = arrow_type(part.type)
         return column if column.type == column_type else column.cast(column_type)
 
-    def _texts(self, part: Part, begin: Any, end: Any, rows: Any) -> Any:
+    def _texts(self, part: Part, begin: Integers, end: Integers, rows: Integers) -> Column:
         fresh = self.bad[rows]
         if fresh.any():
             begin, end = np.where(fresh, self.start[rows], begin), np.where(fresh, self.start[rows], end)
         column = self.slices(begin, end)
         return self.texts(column, rows) if part.type == "string" else column
 
-    def _varint(self, part: Part, value: Any, rows: Any) -> Any:
+    def _varint(self, part: Part, value: Integers, rows: Integers) -> Integers | Mask:
+        number: Integers
         if part.kind in _ZIGZAG:
             number = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
         elif part.kind in (Kind.TYPE_UINT64, Kind.TYPE_BOOL):
@@ -268,13 +290,11 @@ class MessageColumns(StepReader):
         if wrong.any():
             self.bad[rows[wrong]] = True
             number = np.where(wrong, 0, number)
-        return (
-            number == 1
-            if part.kind == Kind.TYPE_BOOL
-            else number.astype(np.int32 if part.type == "int" else np.int64)
-        )
+        if part.kind == Kind.TYPE_BOOL:
+            return number == 1
+        return number.astype(np.int32) if part.type == "int" else number.astype(np.int64)
 
-    def _enums(self, part: Part, value: Any, rows: Any) -> Any:
+    def _enums(self, part: Part, value: Integers, rows: Integers) -> Column:
         numbers = np.array(sorted(part.numbers), np.int64)
         names = pa.array([part.numbers[number] for number in numbers.tolist()], pa.string())
         mine = value.view(np.int64)
@@ -283,7 +303,7 @@ class MessageColumns(StepReader):
         self.bad[rows[wrong]] = True
         return pa.DictionaryArray.from_arrays(pa.array(index), names).dictionary_decode()
 
-    def _timestamps(self, inner: list[Any], rows: Any) -> Any:
+    def _timestamps(self, inner: list[Column], rows: Integers) -> Column:
         seconds, nanos = inner[0].to_numpy(), inner[1].to_numpy().astype(np.int64)
         wrong = (seconds < DAY_MIN * 86_400) | (seconds >= (DAY_MAX + 1) * 86_400)
         wrong |= (nanos < 0) | (nanos >= 1_000_000_000) | (nanos % 1000 != 0)  # exact ones alone
@@ -291,7 +311,7 @@ class MessageColumns(StepReader):
         micros = np.where(wrong, 0, seconds) * 1_000_000 + np.where(wrong, 0, nanos) // 1000
         return pa.array(micros).cast(arrow_type("timestamp_us"))
 
-    def _map_entries(self, entry: Part, begin: Any, end: Any, rows: Any) -> Any:
+    def _map_entries(self, entry: Part, begin: Integers, end: Integers, rows: Integers) -> list[Column]:
         assert entry.of is not None
         occurrences = self._occurrences(entry.of, begin, end, rows)
         columns = []
@@ -303,7 +323,7 @@ class MessageColumns(StepReader):
             columns.append(self._column(part, occurrences[part.number].all(), begin, rows))
         return columns
 
-    def _map(self, part: Part, columns: list[Any], edges: Any, rows: Any) -> Any:
+    def _map(self, part: Part, columns: list[Column], edges: Column, rows: Integers) -> Column:
         """Make a column of maps, each by its keys; of two entries with one key the last counts, so the careful way
         takes them."""
         keys, values = columns

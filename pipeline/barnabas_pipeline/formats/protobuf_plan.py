@@ -7,12 +7,17 @@ become text, JSON.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from google.protobuf.descriptor import FieldDescriptor as Kind
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import DEPTH_MAX, Array, Enum, Field, Map, Record, Type
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+    from barnabas_pipeline.data_types import Value
 
 VARINT, FIXED64, BYTES, GROUP, FIXED32 = 0, 1, 2, 3, 5
 PARTS_MAX = 10_000
@@ -43,12 +48,12 @@ class Part:
     shape: str
     type: Type
     """Of one value."""
-    descriptor: Any
+    descriptor: FieldDescriptor
     is_repeated: bool = False
     is_map: bool = False
     has_presence: bool = False
     is_required: bool = False
-    default: Any = None
+    default: Value = None
     oneof: str = ""
     numbers: dict[int, str] = field(default_factory=dict)
     of: Message | None = None
@@ -68,7 +73,7 @@ class Part:
 class Message:
     """A message and its parts, by number."""
 
-    descriptor: Any
+    descriptor: Descriptor
     parts: list[Part] = field(default_factory=list)
 
     @property
@@ -81,7 +86,7 @@ class Message:
         )
 
 
-def plan_of(descriptor: Any) -> Message:
+def plan_of(descriptor: Descriptor) -> Message:
     """Make the plan of a message. Raises UsageError."""
     recursive: set[str] = set()
     while True:  # until no type is found to contain itself that was not known to
@@ -98,14 +103,14 @@ class _Planner:
         self.recursive = set(recursive)
         self.parts = 0
 
-    def message(self, descriptor: Any, within: tuple[str, ...]) -> Message:
+    def message(self, descriptor: Descriptor, within: tuple[str, ...]) -> Message:
         if len(within) > DEPTH_MAX:
             raise UsageError("the Protobuf message is nested too deeply")
         within = (*within, descriptor.full_name)
         parts = [self.part(one, within) for one in descriptor.fields]
         return Message(descriptor, sorted(parts, key=lambda part: part.number))
 
-    def part(self, descriptor: Any, within: tuple[str, ...]) -> Part:
+    def part(self, descriptor: FieldDescriptor, within: tuple[str, ...]) -> Part:
         self.parts += 1
         if self.parts > PARTS_MAX:
             raise UsageError("the Protobuf message is too large")
@@ -118,7 +123,7 @@ class _Planner:
         part.oneof = descriptor.containing_oneof.name if descriptor.containing_oneof else ""
         return part
 
-    def _single(self, descriptor: Any, within: tuple[str, ...]) -> Part:
+    def _single(self, descriptor: FieldDescriptor, within: tuple[str, ...]) -> Part:
         name, number, kind = descriptor.name, descriptor.number, descriptor.type
         if kind == Kind.TYPE_ENUM:
             numbers = {value.number: value.name for value in reversed(descriptor.enum_type.values)}

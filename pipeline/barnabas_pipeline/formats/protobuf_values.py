@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from decimal import Decimal as Number
-from typing import Any
+from typing import TYPE_CHECKING
 
 from google.protobuf import json_format, message_factory
 from google.protobuf.message import DecodeError
@@ -20,20 +20,27 @@ from barnabas_pipeline.field_types import DAY_MAX, DAY_MIN, DAY_US
 from barnabas_pipeline.formats.base import RefusedError
 from barnabas_pipeline.formats.protobuf_plan import Message, Part
 
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import FieldDescriptor
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import Message as ProtobufMessage
+
+    from barnabas_pipeline.data_types import Document, Json, Row, Value
+
 UNKNOWN = "_unknown"
 
 
 class MessageReader:
     """Reads messages of one kind."""
 
-    def __init__(self, plan: Message, pool: Any) -> None:
+    def __init__(self, plan: Message, pool: DescriptorPool) -> None:
         self.plan = plan
         self.pool = pool
         self.made = message_factory.GetMessageClass(plan.descriptor)
         self._counter = ValueCounter(plan.descriptor)
         self.inexact = False
 
-    def read(self, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    def read(self, payload: bytes) -> tuple[Row, Document]:
         """Read one: its fields as Arrow takes them, and what goes into `_extra` beside. Raises RefusedError."""
         try:
             self._counter.check(payload)
@@ -41,7 +48,7 @@ class MessageReader:
             if not message.IsInitialized():
                 missing = ", ".join(message.FindInitializationErrors())
                 raise RefusedError("missing_field", f"{missing} is missing")
-            more: dict[str, Any] = {}
+            more: Document = {}
             values = {}
             for part in self.plan.parts:
                 self.inexact = False
@@ -55,19 +62,19 @@ class MessageReader:
             raise RefusedError("protobuf", str(error) or "the value is no such message") from None
         return values, more | ({UNKNOWN: b64encode(unknown).decode()} if unknown else {})
 
-    def _json(self, held: Any, part: Part) -> Any:
+    def _json(self, held: Value, part: Part) -> Json:
         if part.is_map:
             return {str(key): self._dict(held[key]) for key in sorted(held)}
         return [self._dict(value) for value in held] if part.is_repeated else self._dict(held)
 
-    def _dict(self, message: Any) -> Any:
+    def _dict(self, message: ProtobufMessage) -> Json:
         """The message as Google's JSON has it, always in the same order."""
         mapping = json_format.MessageToDict(
             message, descriptor_pool=self.pool, preserving_proto_field_name=True
         )
         return json.loads(json.dumps(mapping, sort_keys=True))
 
-    def _field(self, message: Any, part: Part) -> Any:
+    def _field(self, message: ProtobufMessage, part: Part) -> Value:
         if part.has_presence and not message.HasField(part.name):
             return part.default
         held = getattr(message, part.name)
@@ -85,7 +92,7 @@ class MessageReader:
             return [self._single(each, part) for each in held]
         return self._single(held, part)
 
-    def _single(self, held: Any, part: Part) -> Any:
+    def _single(self, held: Value, part: Part) -> Value:
         match part.shape:
             case "enum":
                 return part.numbers.get(held, str(held))
@@ -101,7 +108,7 @@ class MessageReader:
                 return {each.name: self._field(held, each) for each in part.of.parts}
         return Number(held) if part.type == "unsigned_long" else held
 
-    def _timestamp(self, held: Any) -> int:
+    def _timestamp(self, held: Value) -> int:
         if not 0 <= held.nanos < 1_000_000_000:
             raise RefusedError("range", f"{held.nanos} are no nanoseconds of a Timestamp")
         total_us: int = held.seconds * 1_000_000 + held.nanos // 1000
@@ -110,7 +117,7 @@ class MessageReader:
         self.inexact |= bool(held.nanos % 1000)
         return total_us
 
-    def _unknown(self, message: Any) -> bytes:
+    def _unknown(self, message: ProtobufMessage) -> bytes:
         """The fields that the schema does not know, with those of its own that have such within; as a message."""
         within = [one for one, held in message.ListFields() if one.is_extension or _has_unknown(held, one)]
         if not within and not _own_unknown(message):
@@ -124,7 +131,7 @@ class MessageReader:
         return data
 
 
-def _own_unknown(message: Any) -> bool:
+def _own_unknown(message: ProtobufMessage) -> bool:
     """Tell if there are fields of numbers that the message does not have. Raises RefusedError for others that do not
     fit."""
     has_unknown = False
@@ -138,7 +145,7 @@ def _own_unknown(message: Any) -> bool:
     return has_unknown
 
 
-def _has_unknown(held: Any, descriptor: Any) -> bool:
+def _has_unknown(held: Value, descriptor: FieldDescriptor) -> bool:
     if descriptor.message_type is None:
         return False
     if descriptor.message_type.GetOptions().map_entry:
@@ -151,7 +158,7 @@ def _has_unknown(held: Any, descriptor: Any) -> bool:
     return _any_unknown(held)
 
 
-def _any_unknown(message: Any) -> bool:
+def _any_unknown(message: ProtobufMessage) -> bool:
     mine = _own_unknown(message)
     within = [one.is_extension or _has_unknown(held, one) for one, held in message.ListFields()]
     return mine or any(within)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -24,6 +24,10 @@ from barnabas.registry.errors import RegistryError, SchemaError
 from barnabas.registry.schemas import Registered, Schema
 from barnabas_pipeline.errors import IncompleteError, UsageError
 
+if TYPE_CHECKING:
+    from barnabas.registry.formats import Parsed
+
+T = TypeVar("T")
 ASK_AGAIN_SECONDS = 60
 """After that, a registry is asked again for an id that it did not have."""
 TRIES = 3
@@ -70,7 +74,7 @@ class Registry:
         """Return the schema of an id, None if there is none. Raises IncompleteError."""
         return self._parsed(schema_id)[0]
 
-    def understood(self, schema_id: int) -> tuple[Schema, Any] | None:
+    def understood(self, schema_id: int) -> tuple[Schema, Parsed] | None:
         """Return the schema of an id, and what Barnabas' registry makes of it with all that it refers to.
 
         None if there is no such id, or no sense in it. Raises IncompleteError.
@@ -78,7 +82,7 @@ class Registry:
         schema, parsed = self._parsed(schema_id)
         return None if schema is None or parsed is None else (schema, parsed)
 
-    def _parsed(self, schema_id: int) -> tuple[Schema | None, Any]:
+    def _parsed(self, schema_id: int) -> tuple[Schema | None, Parsed | None]:
         cached = _KNOWN.get((self, schema_id))
         if cached is not None and cached[0] > time.monotonic():
             return cached[1], cached[2]
@@ -89,19 +93,18 @@ class Registry:
 
     def references(self, schema: Schema) -> dict[str, str]:
         """Return the texts of what a schema refers to, each after what it needs itself. Raises IncompleteError."""
-        texts: dict[str, str] = ask(_references, _client(self), schema)
-        return texts
+        return ask(_references, _client(self), schema)
 
     def latest(self, subject: str) -> Registered:
         """Return the newest version of a subject. Raises UsageError if there is none, IncompleteError."""
-        registered: Registered | None = ask(_latest, _client(self), subject)
+        registered = ask(_latest, _client(self), subject)
         if registered is None:
             raise UsageError(f"{self.to_dict()['url']} has no subject {subject!r}")
         return registered
 
 
 _ASKING = threading.Lock()
-_KNOWN: dict[tuple[Registry, int], tuple[float, Schema | None, Any]] = {}
+_KNOWN: dict[tuple[Registry, int], tuple[float, Schema | None, Parsed | None]] = {}
 
 
 @lru_cache(64)
@@ -118,7 +121,7 @@ def _client(registry: Registry) -> RegistryClient:
     return address.client()
 
 
-def ask(question: Any, *arguments: Any) -> Any:
+def ask(question: Callable[..., Awaitable[T]], *arguments: object) -> T:
     """Ask, again if there is no answer. Raises IncompleteError.
 
     One thread at a time: who asks a client for what is being asked for waits in the event loop of the one who asked first.
@@ -134,7 +137,7 @@ def ask(question: Any, *arguments: Any) -> Any:
     raise AssertionError
 
 
-async def _schema_of(client: RegistryClient, schema_id: int) -> tuple[Schema | None, Any]:
+async def _schema_of(client: RegistryClient, schema_id: int) -> tuple[Schema | None, Parsed | None]:
     try:
         schema = await client.schema(schema_id)
     except RegistryError as error:

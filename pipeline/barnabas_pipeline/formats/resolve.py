@@ -10,7 +10,7 @@ import json
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal as Number
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,9 @@ from barnabas_pipeline.field_types import (
 from barnabas_pipeline.formats.base import RefusedError
 from barnabas_pipeline.formats.json_values import Checker
 from barnabas_pipeline.log.columns import NotSureError
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Document, Json, Mask, Row, Value
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDER = {
@@ -82,9 +85,7 @@ def _has_leftovers(writer: Type, reader: Type) -> bool:
 # --- one value ------------------------------------------------------------------------------------------------------
 
 
-def record_value(
-    value: dict[str, Any], writer: tuple[Field, ...], reader: tuple[Field, ...], path: str = ""
-) -> dict[str, Any]:
+def record_value(value: Row, writer: tuple[Field, ...], reader: tuple[Field, ...], path: str = "") -> Row:
     """Return the reader's fields of a record. Raises RefusedError."""
     values = {}
     for field in reader:
@@ -99,7 +100,7 @@ def record_value(
     return values
 
 
-def _value(value: Any, kind: Type, reader: Field, path: str) -> Any:
+def _value(value: Value, kind: Type, reader: Field, path: str) -> Value:
     if value is None:
         if reader.required:
             raise RefusedError("type", f"{path} is null")
@@ -109,7 +110,7 @@ def _value(value: Any, kind: Type, reader: Field, path: str) -> Any:
     return fitted
 
 
-def _fitting(value: Any, kind: Type, reader: Type, path: str) -> Any:
+def _fitting(value: Value, kind: Type, reader: Type, path: str) -> Value:
     match kind, reader:
         case Record(), Record():
             return record_value(value, kind.fields, reader.fields, f"{path}.")
@@ -139,7 +140,7 @@ def _fitting(value: Any, kind: Type, reader: Type, path: str) -> Any:
     return value
 
 
-def _branch(value: Any, branch: Field, reader: Union, path: str) -> Any:
+def _branch(value: Value, branch: Field, reader: Union, path: str) -> Value:
     mine = find(reader.branches, branch)
     order = [mine] if mine is not None else [one for one in reader.branches if fits(branch.type, one.type)]
     if not order:
@@ -147,7 +148,7 @@ def _branch(value: Any, branch: Field, reader: Union, path: str) -> Any:
     return {order[0].name: _fitting(value, branch.type, order[0].type, path)}
 
 
-def _check_bounds(value: Any, field: Field, path: str) -> None:
+def _check_bounds(value: Value, field: Field, path: str) -> None:
     if field.min is None and field.max is None:
         return
     size = len(value) if isinstance(value, str | bytes | list) else value
@@ -157,9 +158,7 @@ def _check_bounds(value: Any, field: Field, path: str) -> None:
         raise RefusedError("range", f"{path} is not within {field.min} and {field.max}")
 
 
-def extra_of(
-    value: dict[str, Any], unmapped: tuple[Field, ...], more: dict[str, Any] | None = None
-) -> str | None:
+def extra_of(value: Row, unmapped: tuple[Field, ...], more: Document | None = None) -> str | None:
     """Write what the table has no column for as JSON, and `more`; None if there is nothing."""
     kept = {
         one.name: as_json(value[one.name], one.type) for one in unmapped if value.get(one.name) is not None
@@ -168,7 +167,7 @@ def extra_of(
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":")) if kept else None
 
 
-def as_json(value: Any, kind: Type) -> Any:
+def as_json(value: Value, kind: Type) -> Json:
     """Return a value as JSON has it: bytes in base64, times in ISO 8601, decimals and what is no finite number as text."""
     if value is None:
         return None
@@ -209,7 +208,7 @@ def as_json(value: Any, kind: Type) -> Any:
     return value
 
 
-def _key_text(key: Any) -> str:
+def _key_text(key: Value) -> str:
     return ("false", "true")[key] if isinstance(key, bool) else str(key)
 
 
@@ -217,8 +216,8 @@ def _key_text(key: Any) -> str:
 
 
 def record_columns(
-    columns: list[Any], writer: tuple[Field, ...], reader: tuple[Field, ...], rows: int
-) -> tuple[list[Any], Any]:
+    columns: list[Column], writer: tuple[Field, ...], reader: tuple[Field, ...], rows: int
+) -> tuple[list[Column], Mask]:
     """Return the reader's columns, and a mask of the rows that fit them. Raises NotSureError."""
     by_name = {one.name: column for one, column in zip(writer, columns, strict=True)}
     good = np.ones(rows, bool)
@@ -237,7 +236,7 @@ def record_columns(
     return arrays, good
 
 
-def _absent(field: Field, rows: int) -> Any:
+def _absent(field: Field, rows: int) -> Column:
     if field.default is not None:
         try:
             value = Checker().checked(field.default, field, field.name)
@@ -249,7 +248,7 @@ def _absent(field: Field, rows: int) -> Any:
     return pa.nulls(rows, arrow_type(field.type))
 
 
-def _within_bounds(column: Any, field: Field) -> Any:
+def _within_bounds(column: Column, field: Field) -> Mask:
     if pa.types.is_string(column.type):
         sizes = pc.utf8_length(column)
     elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
@@ -264,7 +263,7 @@ def _within_bounds(column: Any, field: Field) -> Any:
     return pc.fill_null(fine, True).to_numpy(zero_copy_only=False)
 
 
-def _column(column: Any, kind: Type, reader: Type) -> Any:
+def _column(column: Column, kind: Type, reader: Type) -> Column:
     match kind, reader:
         case Record(), Record():
             if kind == reader:
@@ -296,15 +295,15 @@ def _column(column: Any, kind: Type, reader: Type) -> Any:
     raise NotSureError
 
 
-def _element(column: Any, mine: Field, reader: Field) -> Any:
+def _element(column: Column, mine: Field, reader: Field) -> Column:
     if reader.min is not None or reader.max is not None or (reader.required and column.null_count):
         raise NotSureError
     return _column(column, mine.type, reader.type)
 
 
 def extra_column(
-    columns: list[Any], writer: tuple[Field, ...], unmapped: tuple[Field, ...], rows: int
-) -> Any:
+    columns: list[Column], writer: tuple[Field, ...], unmapped: tuple[Field, ...], rows: int
+) -> Column:
     """`_extra` for all rows."""
     if not unmapped:
         return pa.nulls(rows, pa.string())
@@ -317,7 +316,7 @@ def extra_column(
     )
 
 
-def numbers_of(column: Any) -> Any:
+def numbers_of(column: Column) -> Column:
     """Times and dates as the numbers that they are kept as, also within."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):

@@ -104,7 +104,7 @@ def raise_if_lossy(report: AuditReport) -> None:
 
 
 def _keep(table: Table, report: AuditReport) -> None:
-    location = f"{table.iceberg.location()}/_audit/{report.version:020d}.json"
+    location = f"{table.existing.location()}/_audit/{report.version:020d}.json"
     with explained():
         store.write(table.io, location, json.dumps(asdict(report), indent=1).encode())
 

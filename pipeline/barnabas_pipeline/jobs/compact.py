@@ -77,12 +77,12 @@ def compact(
         )
         entry.add, entry.remove = new, [file.path for group in groups for file in group.files]
         faults.point("compact.before_commit")
-        seen = table.iceberg.metadata_location
+        seen = table.existing.metadata_location
         try:
             table.commit(entry)
         except ConflictError:
             table.refresh()
-            if table.iceberg.metadata_location == seen:
+            if table.existing.metadata_location == seen:
                 raise
             continue  # others make progress, so there is another plan
         faults.point("compact.after_commit")
@@ -95,8 +95,8 @@ def plan(table: Table, state: State, target_bytes: int, files_min: int) -> Itera
     if not state.version:
         return
     schema = EventSchema.from_dict(state.schema)
-    layout, spec_id = table.layout, table.iceberg.metadata.default_spec_id
-    foreign = {field.name for field in table.iceberg.schema().fields} - set(lake_schema(schema).names)
+    layout, spec_id = table.layout, table.existing.metadata.default_spec_id
+    foreign = {field.name for field in table.existing.schema().fields} - set(lake_schema(schema).names)
     small: dict[tuple[Any, ...], list[Piece]] = {}
     for file in sorted(table.pieces(), key=lambda piece: (*piece.bounds[1:], piece.path)):
         if (

@@ -194,7 +194,7 @@ class CurrentRows:
             last = max(truncated)
         is_moving = len(plan.state.ends) > 1
         merger = Merger(
-            layout_of(self.table.iceberg),
+            layout_of(self.table.existing),
             plan.form,
             {} if plan.reason else files,
             {} if plan.reason else applied.gone or {},
@@ -283,7 +283,7 @@ class CurrentRows:
         plan = Plan(form, state, "check", increment, pieces)
         truncated = tuple(_truncations(self.events, plan)) if form.is_debezium else ()
         merger = Merger(
-            layout_of(self.table.iceberg), form, self.table.files(), {}, truncated, applied.gone is not None
+            layout_of(self.table.existing), form, self.table.files(), {}, truncated, applied.gone is not None
         )
         nothing = form.arrow.empty_table(), form.gone.empty_table()
 

@@ -54,13 +54,13 @@ def migrate(source: Path, place: Place) -> MigrateSummary:
     summary = MigrateSummary(last.version, len(alive), len(dead), sum(file.rows for file in alive))
     if not is_local:
         summary.bytes_copied = _copy(table.io, source, prefix, [*alive, *dead])
-    as_written = _as_written(table.iceberg.schema())
+    as_written = _as_written(table.existing.schema())
     with explained(), ThreadPoolExecutor(THREADS) as pool:
-        with table.iceberg.transaction() as transaction:  # files of the first releases have no field ids
+        with table.existing.transaction() as transaction:  # files of the first releases have no field ids
             transaction.set_properties({NAME_MAPPING: as_written.name_mapping.model_dump_json()})
         list(
             pool.map(
-                lambda file: describe(table.io, table.iceberg.metadata, file, as_written=as_written), alive
+                lambda file: describe(table.io, table.existing.metadata, file, as_written=as_written), alive
             )
         )
     _commit(table, entries, alive)

@@ -15,20 +15,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.transforms import BucketTransform
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import Field, Record, arrow_type
 from barnabas_pipeline.formats.base import TOMBSTONE
 from barnabas_pipeline.lake.columns import COORDINATES, PARTITION
+from barnabas_pipeline.lake.pyiceberg_internals import schema_without_ids
 from barnabas_pipeline.log.columns import TIMESTAMP_TYPE
 from barnabas_pipeline.schema import KEY_COLUMN, EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Integers, Mask
 
 PLAIN, DEBEZIUM = "none", "debezium"
 ENVELOPES = (PLAIN, DEBEZIUM)
@@ -91,7 +94,7 @@ class Form:
                 raise UsageError(
                     f"field {name} has one type in the key of records, and another in their value"
                 )
-            table = _pyarrow_to_schema_without_ids(pa.schema([(name, kind)]))
+            table = schema_without_ids(pa.schema([(name, kind)]))
             if not BucketTransform(1).can_transform(table.find_field(name).field_type):
                 raise UsageError(f"field {name} is {kind}, which cannot be a key")
         return self
@@ -109,12 +112,12 @@ class Form:
         return self.is_debezium and any((one.name, one.type) == ("lsn", "long") for one in inner)
 
     @property
-    def order(self) -> list[Any]:
+    def order(self) -> list[pa.Field]:
         """The columns that say which event was the last one."""
         return [*_ORDER, *([pa.field(LSN, pa.int64())] if self.has_lsn else [])]
 
     @property
-    def value(self) -> Any:
+    def value(self) -> pa.Schema:
         """The columns that come from the value."""
         fields = self.schema.fields
         if self.is_debezium:
@@ -124,7 +127,7 @@ class Form:
         return pa.schema([pa.field(one.name, arrow_type(one.type)) for one in fields])
 
     @property
-    def key_types(self) -> dict[str, Any]:
+    def key_types(self) -> dict[str, pa.DataType]:
         """The types of the key's columns, by name."""
         if self.shape.key:
             return {name: self.value.field(name).type for name in self.shape.key}
@@ -138,7 +141,7 @@ class Form:
         return tuple(self.key_types)
 
     @property
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.Schema:
         """All columns: the key, the value, unknown fields as JSON, and the event that was the last one."""
         keys = [pa.field(name, kind) for name, kind in self.key_types.items()]
         others = [one for one in self.value if one.name not in self.key_types]
@@ -146,12 +149,12 @@ class Form:
         return pa.schema([*keys, *others, _EVENT[EXTRA], *self.order, *bucket])
 
     @property
-    def gone(self) -> Any:
+    def gone(self) -> pa.Schema:
         """The columns of what deleted rows leave behind."""
         return pa.schema([*(pa.field(name, kind) for name, kind in self.key_types.items()), *self.order])
 
     @property
-    def read(self) -> Any:
+    def read(self) -> pa.Schema:
         """The columns of events that changes are made of."""
         names = ("op", "before", "after", "source") if self.is_debezium else self.value.names
         fields = [one for one in self.schema.arrow if one.name in (*names, KEY_COLUMN)]
@@ -168,7 +171,7 @@ def _named(field: Field, key: tuple[Field, ...]) -> str:
 # --- from events ----------------------------------------------------------------------------------------------------
 
 
-def within(table: Any, topic_id: str, ranges: Mapping[int, tuple[int, int]]) -> Any:
+def within(table: pa.Table, topic_id: str, ranges: Mapping[int, tuple[int, int]]) -> pa.Table:
     """The rows of events of one incarnation whose offsets are within [start, end) of their partition."""
     partition, offset = table[PARTITION].to_numpy(), table[OFFSET].to_numpy()
     low, high = np.zeros((2, max([*ranges, *np.unique(partition).tolist()], default=0) + 1), np.int64)
@@ -178,7 +181,7 @@ def within(table: Any, topic_id: str, ranges: Mapping[int, tuple[int, int]]) -> 
     return table.filter(pc.and_(pa.array(keep), pc.equal(table["_topic_id"], topic_id)))
 
 
-def changes(form: Form, table: Any) -> Iterator[tuple[int, Any]]:
+def changes(form: Form, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """Yield (bucket, changes) of events; those of NO_BUCKET are no changes."""
     events = _Events(form, table)
     parts = [
@@ -207,11 +210,11 @@ def changes(form: Form, table: Any) -> Iterator[tuple[int, Any]]:
 class _Events:
     """Events as masks of what they do: `upserts`, `deletes`, and `moved` for updates that give a row another key."""
 
-    def __init__(self, form: Form, table: Any) -> None:
+    def __init__(self, form: Form, table: pa.Table) -> None:
         self.form = form
         self.table = table
-        self.moved: Any = None
-        self.earlier_keys: dict[str, Any] = {}
+        self.moved: Mask | None = None
+        self.earlier_keys: dict[str, Column] = {}
         extra = table[EXTRA]
         tombstone = _mask(pc.equal(extra, TOMBSTONE))
         self.extra = pc.if_else(pa.array(tombstone), pa.scalar(None, pa.string()), extra)
@@ -222,7 +225,7 @@ class _Events:
             self._read_envelopes(tombstone)
         self.keys = {name: self._key(name) for name in form.keys}
 
-    def _read_envelopes(self, tombstone: Any) -> None:
+    def _read_envelopes(self, tombstone: Mask) -> None:
         operation = self.table["op"]
         self.values = [
             {name: pc.struct_field(struct, name) for name in struct.type.names}
@@ -245,7 +248,7 @@ class _Events:
                 differs |= _mask(pc.not_equal(self.values[0][name], earlier))
             self.moved = self.upserts & differs
 
-    def _key(self, name: str) -> Any:
+    def _key(self, name: str) -> Column:
         places = [values[name] for values in self.values if name in values] if self.form.shape.key else []
         fields = self.form.schema.key
         places += [
@@ -258,7 +261,7 @@ class _Events:
         kind = self.form.key_types[name]
         return pc.coalesce(*(one for one in places if one.type == kind))
 
-    def changes_of(self, mask: Any, *, deleted: bool, key: Mapping[str, Any] | None = None) -> Any:
+    def changes_of(self, mask: Mask, *, deleted: bool, key: Mapping[str, Column] | None = None) -> pa.Table:
         """The changes of some events."""
         rows = pa.array(np.flatnonzero(mask))
         columns = {
@@ -278,17 +281,17 @@ class _Events:
         return changed.append_column(DELETED, pa.array(np.full(len(rows), deleted)))
 
 
-def _mask(column: Any) -> Any:
+def _mask(column: Column) -> Mask:
     return pc.fill_null(column, False).to_numpy(zero_copy_only=False)
 
 
-def buckets_of(form: Form, table: Any) -> Any:
+def buckets_of(form: Form, table: pa.Table) -> Integers:
     """The bucket of each row: Iceberg's own of a key of one column, a hash of these of a key of several."""
     names = form.keys
     modulus = form.shape.buckets if len(names) == 1 else _HASHES
     hashes = np.zeros(len(table), np.int64)
     for name in names:
-        kind = _pyarrow_to_schema_without_ids(table.schema).find_field(name).field_type
+        kind = schema_without_ids(table.schema).find_field(name).field_type
         column = table[name].combine_chunks()
         hashes = (hashes * 31 + BucketTransform(modulus).pyarrow_transform(kind)(column).to_numpy()) % _HASHES
     return hashes % form.shape.buckets
@@ -298,8 +301,14 @@ def buckets_of(form: Form, table: Any) -> Any:
 
 
 def merge(
-    form: Form, rows: Any, gone: Any, changed: Any, truncated: Sequence[Moment], *, is_moving: bool
-) -> tuple[Any, Any]:
+    form: Form,
+    rows: pa.Table,
+    gone: pa.Table,
+    changed: pa.Table,
+    truncated: Sequence[Moment],
+    *,
+    is_moving: bool,
+) -> tuple[pa.Table, pa.Table]:
     """Merge changes into the rows of a bucket and what deleted ones have left behind; returns both as they are then.
 
     `truncated`: all truncations that have come with the changes, and the last one before. `is_moving`: keys may be in
@@ -314,7 +323,8 @@ def merge(
         return every.select(form.arrow.names), every.select(form.gone.names)
     code = _codes(every, form.keys)
     partition, offset = every[PARTITION].to_numpy(), every[OFFSET].to_numpy()
-    moment, ends = np.zeros(len(every), np.int64), np.zeros(len(truncated), np.int64)
+    moment: Integers = np.zeros(len(every), np.int64)
+    ends: Integers = np.zeros(len(truncated), np.int64)
     if is_moving:
         times, lsns, moment, ends = _moments(form, every, truncated)
         moment = _rising(moment, ends, code, partition, offset, truncated)
@@ -339,7 +349,7 @@ def merge(
     )
 
 
-def _widened(table: Any, columns: Any) -> Any:
+def _widened(table: pa.Table, columns: pa.Schema) -> pa.Table:
     arrays = [
         table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type)
         for field in columns
@@ -347,7 +357,7 @@ def _widened(table: Any, columns: Any) -> Any:
     return pa.table(arrays, schema=columns)
 
 
-def _codes(table: Any, keys: Sequence[str]) -> Any:
+def _codes(table: pa.Table, keys: Sequence[str]) -> Integers:
     """Numbers that are equal where keys are."""
     code = np.zeros(len(table), np.int64)
     for name in keys:
@@ -358,7 +368,9 @@ def _codes(table: Any, keys: Sequence[str]) -> Any:
     return code
 
 
-def _moments(form: Form, every: Any, truncated: Sequence[Moment]) -> tuple[Any, Any, Any, Any]:
+def _moments(
+    form: Form, every: pa.Table, truncated: Sequence[Moment]
+) -> tuple[Integers, Integers, Integers, Integers]:
     """Number all moments, rising: the time and the LSN by number, the numbers of events and of truncations."""
     told = pc.fill_null(every[LSN], 0).to_numpy() if form.has_lsn else np.zeros(len(every), np.int64)
     time = np.append(every[CHANGED_AT].cast(pa.int64()).to_numpy(), [one.time_us for one in truncated])
@@ -372,8 +384,13 @@ def _moments(form: Form, every: Any, truncated: Sequence[Moment]) -> tuple[Any, 
 
 
 def _rising(
-    moment: Any, ends: Any, code: Any, partition: Any, offset: Any, truncated: Sequence[Moment]
-) -> Any:
+    moment: Integers,
+    ends: Integers,
+    code: Integers,
+    partition: Integers,
+    offset: Integers,
+    truncated: Sequence[Moment],
+) -> Integers:
     """The moments of events where within a key and a partition, and after a truncation there, none goes back."""
     moment = moment.copy()
     for end, truncation in zip(ends.tolist(), truncated, strict=True):
@@ -387,7 +404,7 @@ def _rising(
     return rising
 
 
-def _filled(form: Form, every: Any, code: Any, order: Any, is_deleted: Any) -> Any:
+def _filled(form: Form, every: pa.Table, code: Integers, order: Integers, is_deleted: Mask) -> pa.Table:
     """Give values that an update has not touched and not told the value that the row had before."""
     place = np.arange(len(order))
     for name in form.value.names:

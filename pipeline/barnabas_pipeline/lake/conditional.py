@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore, RetryConfig
 
 S3 = {
     "s3.endpoint": "endpoint",
@@ -33,7 +36,7 @@ SCHEMES = {
     **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), ("abfs", AZURE)),
 }
 """The schemes of object stores: what the client calls them, and its settings by property."""
-RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+RETRIES: RetryConfig = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 
 
 def create(location: str, data: bytes, properties: Mapping[str, str], region: str | None) -> bool:
@@ -54,13 +57,13 @@ def create(location: str, data: bytes, properties: Mapping[str, str], region: st
     return True
 
 
-def _open(scheme: str, bucket: str, properties: Mapping[str, str], region: str | None) -> Any:
+def _open(scheme: str, bucket: str, properties: Mapping[str, str], region: str | None) -> ObjectStore:
     from obstore import store
 
     kind, names = SCHEMES[scheme]
-    config: dict[str, Any] = {own: properties[name] for name, own in names.items() if name in properties}
-    options: dict[str, Any] = {"allow_http": True}
-    more: dict[str, Any] = {}
+    config: dict[str, str] = {own: properties[name] for name, own in names.items() if name in properties}
+    options: dict[str, object] = {"allow_http": True}
+    more: dict[str, object] = {}
     if kind == "s3":
         config |= {"region": region} if region else {}
         keys = _keys(properties, region)
@@ -73,11 +76,12 @@ def _open(scheme: str, bucket: str, properties: Mapping[str, str], region: str |
         account, authority = config.get("account_name", ""), properties["adls.blob-storage-authority"]
         host = f"{account}{authority}" if authority.startswith(".") else f"{authority}/{account}"
         config["endpoint"] = f"{properties.get('adls.blob-storage-scheme', 'https')}://{host}"
-    from_url: Any = store.from_url
-    return from_url(f"{kind}://{bucket}", config=config, client_options=options, retry_config=RETRIES, **more)
+    return store.from_url(
+        f"{kind}://{bucket}", config=config, client_options=options, retry_config=RETRIES, **more
+    )
 
 
-def _keys(properties: Mapping[str, str], region: str | None) -> dict[str, Any] | None:
+def _keys(properties: Mapping[str, str], region: str | None) -> dict[str, str | None] | None:
     """Return keys of S3: the properties', a role's that they name, or those that AWS' own library finds, as Arrow does.
 
     None: without that library it is the environment, a token of a workload, or the machine. Raises UsageError.

@@ -6,9 +6,9 @@ by its SHA-256; one that another engine has written, or deleted rows of, by noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from barnabas_pipeline.lake.ledger import DataFile
 from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.store import sha256_of
 from barnabas_pipeline.log.model import OffsetRange
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Integers
 
 UNREADABLE = (OSError, pa.ArrowException, KeyError, ValueError)
 IDENTITY = pa.schema([one for one in COORDINATES if one.name in ("_topic_id", PARTITION, "_offset")])
@@ -99,7 +102,7 @@ def check_file(layout: Layout, seen: Seen, topic_id: str) -> FileCheck:
     return FileCheck(path, problem, rows, True)
 
 
-def row_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRange, topic_id: str) -> Any:
+def row_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRange, topic_id: str) -> Integers:
     """The offsets of the rows within a range, rising, each as often as it is there. Unreadable files have none."""
     parts = []
     for file in files:
@@ -110,7 +113,7 @@ def row_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRange
     return _sorted(parts)
 
 
-def dead_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRange) -> tuple[int, Any]:
+def dead_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRange) -> tuple[int, Integers]:
     """(how many dead letters begin within a range, the offsets that they stand for, rising)."""
     letters, parts = 0, []
     for file in files:
@@ -120,7 +123,7 @@ def dead_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRang
     return letters, _sorted(parts)
 
 
-def _scanned(layout: Layout, piece: Piece, offset_range: OffsetRange, topic_id: str) -> Any:
+def _scanned(layout: Layout, piece: Piece, offset_range: OffsetRange, topic_id: str) -> Integers:
     """Offsets of a file of another engine, which may have rows of several incarnations."""
     parts = [np.empty(0, np.int64)]
     try:
@@ -136,13 +139,15 @@ def _scanned(layout: Layout, piece: Piece, offset_range: OffsetRange, topic_id: 
     return np.concatenate(parts)
 
 
-def _sorted(parts: list[Any]) -> Any:
+def _sorted(parts: list[Integers]) -> Integers:
     offsets = np.concatenate([np.empty(0, np.int64), *parts])
     offsets.sort()
     return offsets
 
 
-def _read(layout: Layout, path: str, offset_range: OffsetRange, partition: str, *names: str) -> list[Any]:
+def _read(
+    layout: Layout, path: str, offset_range: OffsetRange, partition: str, *names: str
+) -> Sequence[Integers]:
     """Columns of the rows of one partition whose offset, the first of `names`, is within the range."""
     nothing = [np.empty(0, np.int64)] * len(names)
     _, io = layout.open()
@@ -164,7 +169,9 @@ def _read(layout: Layout, path: str, offset_range: OffsetRange, partition: str, 
     return [array[keep] for array in arrays]
 
 
-def _choose(metadata: Any, offset_range: OffsetRange, partition: str, offset: str) -> tuple[list[int], bool]:
+def _choose(
+    metadata: pq.FileMetaData, offset_range: OffsetRange, partition: str, offset: str
+) -> tuple[list[int], bool]:
     """Row groups that may have rows of the range, and whether all their rows are of its partition for sure."""
     index = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
     groups, is_sure = [], True

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,7 +36,7 @@ from barnabas_pipeline.lake.changes import (
     merge,
     within,
 )
-from barnabas_pipeline.lake.files import TARGET_FILE_BYTES, OpenFile, statistics
+from barnabas_pipeline.lake.files import TARGET_FILE_BYTES, OpenFile
 from barnabas_pipeline.lake.iceberg import (
     KIND,
     LOCATION,
@@ -48,9 +48,16 @@ from barnabas_pipeline.lake.iceberg import (
     explained,
 )
 from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, digest
+from barnabas_pipeline.lake.pyiceberg_internals import file_statistics
 from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.table import ConflictError, Table, begin, read_entry, write_entry
 from barnabas_pipeline.lake.vacuum import named
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.metadata import TableMetadata
 
 SUFFIX, DIRECTORY, GONE = "__current", "current", "gone"
 FORMAT = 1
@@ -94,8 +101,8 @@ class Applied:
             held = json.loads(data)
             if held.pop("format") != FORMAT:
                 raise BrokenLakeError(f"{path} is of a format that is not known here")
+            shape = held.pop("shape")
             applied = cls(**held, path=path, digest=digest(data))
-            shape: Any = applied.shape
             applied.shape = Shape(tuple(shape["key"]), shape["envelope"], shape["buckets"])
             applied.ends = {int(one): end for one, end in applied.ends.items()}
             applied.truncated = None if applied.truncated is None else Moment(*applied.truncated)
@@ -114,11 +121,17 @@ class CurrentTable:
         name = iceberg.checked_name(name or f"{events.place.name}{SUFFIX}")
         self.events = events
         self.place = replace(events.place, name=name, location=f"{events.place.location}/{DIRECTORY}/{name}")
-        self.iceberg: Any = None
+        self.iceberg: IcebergTable | None = None
         self.applied = Applied()
 
     @property
-    def _catalog(self) -> Any:
+    def existing(self) -> IcebergTable:
+        """The table as it was last seen, by a caller that knows that it exists."""
+        assert self.iceberg is not None, f"there is no table {self.place.name}"
+        return self.iceberg
+
+    @property
+    def _catalog(self) -> Catalog:
         return self.events.catalogs.of(self.events.place)
 
     def refresh(self) -> Applied:
@@ -131,7 +144,7 @@ class CurrentTable:
         return self.applied
 
     def _read(self, path: str, sha256: str) -> Applied:
-        return Applied.decode(path, read_entry(self.iceberg.io, path, sha256))
+        return Applied.decode(path, read_entry(self.existing.io, path, sha256))
 
     def prepare(self, form: Form) -> None:
         """Have a table with the columns of a form, before files for it are written.
@@ -192,7 +205,7 @@ class CurrentTable:
             self.applied.version + 1, self.applied.digest, self.applied.path,
         )  # fmt: skip
         data = entry.encode()
-        entry.path, entry.digest = write_entry(self.iceberg, entry.version, data), digest(data)
+        entry.path, entry.digest = write_entry(self.existing, entry.version, data), digest(data)
         kind = "rebuild" if entry.rebuilt else "apply"
         named = {VERSION: str(entry.version), PATH: entry.path, SHA256: entry.digest, KIND: kind}
         conflict = ConflictError(
@@ -200,7 +213,7 @@ class CurrentTable:
         )
         with explained():
             faults.point("current.before_commit")
-            transaction = begin(self.iceberg, named, add, remove, keep_snapshots, conflict)
+            transaction = begin(self.existing, named, add, remove, keep_snapshots, conflict)
         try:
             transaction.commit_transaction()
         except Exception as error:  # refused, or nobody knows: an answer may be lost
@@ -216,7 +229,7 @@ class CurrentTable:
         before = time.time() - age_seconds
         with explained():
             places = [f"{self.place.location}/{one}" for one in ("data", "metadata", GONE)]
-            listed = [one for place in places for one in store.listing(self.iceberg.io, place)]
+            listed = [one for place in places for one in store.listing(self.existing.io, place)]
             self.refresh()  # after the listing: what is committed meanwhile is not taken for old
             if self.iceberg is None:
                 return 0  # perhaps it has another name now
@@ -250,7 +263,7 @@ class Increment:
     topic_id: str
     ranges: dict[int, tuple[int, int]]
 
-    def changes(self, pieces: Iterable[Piece]) -> Iterator[tuple[int, Any]]:
+    def changes(self, pieces: Iterable[Piece]) -> Iterator[tuple[int, pa.Table]]:
         """Yield (bucket, changes) of some files of events."""
         for table in _blocks(scan.rows(self.layout, pieces, self.form.read), ROWS_PER_BLOCK):
             chosen = within(table, self.topic_id, self.ranges)
@@ -258,8 +271,8 @@ class Increment:
                 yield from changes(self.form, chosen)
 
 
-def _blocks(tables: Iterable[Any], rows_min: int) -> Iterator[Any]:
-    held: list[Any] = []
+def _blocks(tables: Iterable[pa.Table], rows_min: int) -> Iterator[pa.Table]:
+    held: list[pa.Table] = []
     for table in tables:
         held.append(table)
         if sum(map(len, held)) >= rows_min:
@@ -280,7 +293,7 @@ class Merger:
     truncated: tuple[Moment, ...]
     is_moving: bool
 
-    def write(self, bucket: int, changed: Iterable[Any]) -> Bucket:
+    def write(self, bucket: int, changed: Iterable[pa.Table]) -> Bucket:
         """Merge the changes of a bucket into its rows, and write its files again."""
         parts = list(changed)
         if bucket == NO_BUCKET:
@@ -296,7 +309,7 @@ class Merger:
             file.finish()
         return Bucket(bucket, sum(map(len, parts)), tuple(_files(metadata, io, bucket, rows)), old, gone_path)
 
-    def merged(self, changed: list[Any], rows: Any, gone: Any) -> tuple[Any, Any]:
+    def merged(self, changed: list[pa.Table], rows: pa.Table, gone: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Merge changes into rows and what deleted ones have left."""
         if not changed:
             changed = [self.form.arrow.append(DELETED).empty_table()]
@@ -304,12 +317,12 @@ class Merger:
             self.form, rows, gone, pa.concat_tables(changed), self.truncated, is_moving=self.is_moving
         )
 
-    def rows(self, bucket: int) -> Any:
+    def rows(self, bucket: int) -> pa.Table:
         """The rows of a bucket as they are."""
         parts = list(scan.rows(self.layout, self.files.get(bucket, ()), self.form.arrow))
         return pa.concat_tables([self.form.arrow.empty_table(), *parts])
 
-    def _gone(self, bucket: int) -> Any:
+    def _gone(self, bucket: int) -> pa.Table:
         if bucket not in self.gone:
             return self.form.gone.empty_table()
         _, io = self.layout.open()
@@ -329,7 +342,7 @@ class Bucket:
     lost: int = 0
 
 
-def _files(metadata: Any, io: Any, bucket: int, rows: Any) -> Iterator[DataFile]:
+def _files(metadata: TableMetadata, io: FileIO, bucket: int, rows: pa.Table) -> Iterator[DataFile]:
     """Write the rows of a bucket, into several files if they are many."""
     schema = iceberg.numbered(rows.schema, metadata.schema())
     count = -(-rows.nbytes // TARGET_FILE_BYTES)
@@ -338,7 +351,9 @@ def _files(metadata: Any, io: Any, bucket: int, rows: Any) -> Iterator[DataFile]
         file = OpenFile(io, f"{metadata.location}/data/{uuid.uuid4().hex}.parquet", schema)
         file.write(rows.slice(start, size).cast(schema))
         written, sha256, footer = file.finish()
-        column_statistics = statistics(metadata.schema(), metadata.properties, footer).to_serialized_dict()
+        column_statistics = file_statistics(
+            metadata.schema(), metadata.properties, footer
+        ).to_serialized_dict()
         entry = DataFile(file.location, file.rows, written, sha256, "")
         entry.iceberg = {"partition": (bucket,), "spec_id": metadata.default_spec_id, **column_statistics}
         yield entry

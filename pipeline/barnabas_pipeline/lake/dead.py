@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
@@ -31,6 +31,9 @@ from barnabas_pipeline.lake.iceberg import (
 from barnabas_pipeline.lake.ledger import DataFile, Entry, Files
 from barnabas_pipeline.lake.table import Table
 
+if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
+
 CONFLICTS_MAX = 20
 SUFFIX = "__dead"
 
@@ -52,7 +55,7 @@ class DeadLetters:
             return False  # not so if the table was rolled back since
         with explained():
             for _ in range(CONFLICTS_MAX):
-                iceberg = self._open(create=True)
+                iceberg = self._open_or_create()
                 if self._follows(iceberg) and state.dead_version <= ledger_of(iceberg)[0]:
                     self._published = ledger_of(iceberg)[0]
                     return False
@@ -67,7 +70,7 @@ class DeadLetters:
     def differences(self, entries: list[Entry]) -> list[str]:
         """In what its files are not those of the ledger's entries up to where it was published; empty: in nothing."""
         with explained():
-            iceberg = self._open(create=False)
+            iceberg = self._open()
             if iceberg is None or not self._follows(iceberg):
                 return []
             tasks = list(iceberg.scan().plan_files())
@@ -89,15 +92,18 @@ class DeadLetters:
             f"{name} hides rows of {task.file.file_path}" for task in tasks if task.delete_files
         ]
 
-    def iceberg(self) -> Any:
+    def iceberg(self) -> IcebergTable | None:
         """The table as pyiceberg has it; None: there is none."""
         with explained():
-            return self._open(create=False)
+            return self._open()
 
-    def _open(self, *, create: bool) -> Any:
+    def _open(self) -> IcebergTable | None:
+        return load_or_none(self._table.catalogs.of(self._table.place), self.place)
+
+    def _open_or_create(self) -> IcebergTable:
         catalog = self._table.catalogs.of(self._table.place)
-        table = load_or_none(catalog, self.place)
-        if table is not None or not create:
+        table = self._open()
+        if table is not None:
             return table
         columns = dead_columns()
         properties = {
@@ -111,7 +117,7 @@ class DeadLetters:
             )
         return catalog.load_table(self.place.name)
 
-    def _follows(self, iceberg: Any) -> bool:
+    def _follows(self, iceberg: IcebergTable) -> bool:
         """Say whether it ends with an entry of the ledger; not so if the table was rolled back since."""
         version, _, digest = ledger_of(iceberg)
         state = self._table.state()
@@ -119,7 +125,7 @@ class DeadLetters:
             return version == state.version and digest == state.digest
         return self._table.entries(version)[0].previous == digest
 
-    def _commit(self, iceberg: Any) -> None:
+    def _commit(self, iceberg: IcebergTable) -> None:
         """Bring it to the state of the ledger; what it has that does not count, for whatever reason, goes."""
         state = self._table.state()
         add: dict[str, DataFile] = {}

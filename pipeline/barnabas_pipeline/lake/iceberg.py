@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
@@ -28,13 +28,10 @@ from pyiceberg.exceptions import (
     ValidationError,
 )
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from pyiceberg.table.update import _apply_table_update, _TableMetadataUpdateContext
 from pyiceberg.transforms import (
     HourTransform,
     Transform,
@@ -59,8 +56,16 @@ from pyiceberg.utils.config import Config
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.lake.columns import COORDINATES, PARTITION, lake_schema
 from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile
+from barnabas_pipeline.lake.pyiceberg_internals import CachingTransaction, schema_without_ids
 from barnabas_pipeline.lake.store import IO_PROPERTIES, local_path, location_of, open_io
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import PrimitiveType
+
+    from barnabas_pipeline.data_types import Value
 
 CATALOG = "barnabas"
 CATALOG_FILE = "catalog.db"
@@ -154,7 +159,8 @@ def check_catalog(lake: Lake) -> dict[str, str]:
 
 def store_properties(lake: Lake) -> dict[str, str]:
     """Return the properties of the store of a lake, for what is no table of it. Raises UsageError as `check_catalog`."""
-    return {**(Config().get_catalog_config(lake.catalog) or {}), **check_catalog(lake)}
+    configured = cast("dict[str, str]", Config().get_catalog_config(lake.catalog) or {})
+    return {**configured, **check_catalog(lake)}
 
 
 def open_catalog(place: Place) -> Catalog:
@@ -250,13 +256,13 @@ def create_namespace(catalog: Catalog, place: Place) -> None:
         catalog.create_namespace_if_not_exists(place.namespace)
 
 
-def evolve(table: Any, schema: Any) -> None:
+def evolve(table: IcebergTable, schema: pa.Schema) -> None:
     """Add the columns of Arrow's that it lacks, and widen those that are too narrow; ids of those that there are stay.
 
     Raises IncompleteError, and UsageError for a column of another type.
     """
     name = ".".join(table.name())
-    fields = _pyarrow_to_schema_without_ids(schema).as_struct()
+    fields = schema_without_ids(schema).as_struct()
     for _ in range(EVOLVE_TRIES):
         if _fits(fields, table.schema().as_struct()):
             return
@@ -295,7 +301,7 @@ def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
     return bool(kind == column_type)
 
 
-def numbered(schema: Any, table: Schema) -> Any:
+def numbered(schema: pa.Schema, table: Schema) -> pa.Schema:
     """Return Arrow columns with the field ids and the widths that they have in a table. Raises KeyError for others."""
     fields_by_name = {one.name: one for one in table.fields}
     return pa.schema(
@@ -306,13 +312,13 @@ def numbered(schema: Any, table: Schema) -> Any:
     )
 
 
-def _numbered(field: Any, column_type: Any, number: int) -> Any:
+def _numbered(field: pa.Field, column_type: IcebergType, number: int) -> pa.Field:
     return pa.field(
         field.name, _typed(field.type, column_type), field.nullable, {b"PARQUET:field_id": b"%d" % number}
     )
 
 
-def _typed(kind: Any, column_type: Any) -> Any:
+def _typed(kind: pa.DataType, column_type: IcebergType) -> pa.DataType:
     if isinstance(column_type, StructType):
         by_name = {one.name: one for one in column_type.fields}
         return pa.struct(
@@ -376,9 +382,9 @@ def _opened(layout: Layout) -> tuple[TableMetadata, FileIO]:
     return metadata, open_io(dict(layout.io), metadata.location)
 
 
-def layout_of(table: Any) -> Layout:
+def layout_of(table: IcebergTable) -> Layout:
     """Return what workers have to know of a table."""
-    nothing: dict[str, Any] = {
+    nothing: dict[str, object] = {
         "snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "current_snapshot_id": None,
         "statistics": [], "partition_statistics": [],
     }  # fmt: skip
@@ -389,7 +395,7 @@ def layout_of(table: Any) -> Layout:
     return Layout(metadata.model_dump_json(), tuple(sorted(io.items())))
 
 
-def iceberg_file(file: DataFile) -> Any:
+def iceberg_file(file: DataFile) -> IcebergFile:
     """Return a file as a snapshot names it."""
     more = dict(file.iceberg)
     return IcebergFile.from_args(
@@ -405,46 +411,31 @@ def iceberg_file(file: DataFile) -> Any:
     )
 
 
-def named_files(table: Any, paths: Iterable[str]) -> list[Any]:
+def named_files(table: IcebergTable, paths: Iterable[str]) -> list[IcebergFile]:
     """The data files of the current snapshot that have these paths."""
     chosen = set(paths)
-    if not chosen or table.current_snapshot() is None:
+    snapshot = table.current_snapshot()
+    if not chosen or snapshot is None:
         return []
-    manifests = table.current_snapshot().manifests(table.io)
+    manifests = snapshot.manifests(table.io)
     entries = (entry for one in manifests for entry in one.fetch_manifest_entry(table.io))
     return [entry.data_file for entry in entries if entry.data_file.file_path in chosen]
 
 
-class _Transaction(Transaction):
-    """pyiceberg's copies all metadata, deeply, each time that one thing of it is asked for: 19 times for a commit."""
-
-    _known: Any = None
-    _applied = 0
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The metadata with the updates so far."""
-        if self._known is None:
-            self._known, self._context = self._table.metadata, _TableMetadataUpdateContext()
-        for update in self._updates[self._applied :]:
-            self._known = _apply_table_update(update, self._known, self._context)
-        self._applied = len(self._updates)
-        return self._known
-
-
-def changing(table: Any, named: dict[str, str], add: Iterable[DataFile], old: list[Any]) -> Any:
+def changing(
+    table: IcebergTable, named: dict[str, str], add: Iterable[DataFile], old: list[IcebergFile]
+) -> CachingTransaction:
     """Begin the transaction of one snapshot that adds and removes files, and says in its summary what `named` does."""
-    transaction = _Transaction(table)
+    transaction = CachingTransaction(table)
     update = transaction.update_snapshot(snapshot_properties=named)
     producer = update.overwrite() if old else update.merge_append()
     for file in add:
         producer.append_data_file(iceberg_file(file))
-    for file in old:
-        producer.delete_data_file(file)
+    for old_file in old:
+        producer.delete_data_file(old_file)
     producer.commit()
     transaction.set_properties({key: named[key] for key in (VERSION, PATH, SHA256)})
-    # Then pyiceberg repeats nothing on a head that nobody has seen, and removes nothing that may have landed.
-    transaction._snapshot_producers = []
+    transaction.commit_once()
     return transaction
 
 
@@ -457,13 +448,13 @@ class FileBounds(NamedTuple):
     offset_max: int
 
 
-def bounds_of(file: Any, schema: Schema) -> FileBounds:
+def bounds_of(file: IcebergFile, schema: Schema) -> FileBounds:
     """Return the bounds of a data file."""
 
-    def ends(name: str) -> tuple[Any, Any]:
+    def ends(name: str) -> tuple[Value, Value]:
         field = schema.find_field(name)
         return tuple(
-            None if raw is None else from_bytes(field.field_type, raw)
+            None if raw is None else from_bytes(cast("PrimitiveType", field.field_type), raw)
             for raw in (
                 (bounds or {}).get(field.field_id) for bounds in (file.lower_bounds, file.upper_bounds)
             )
@@ -477,7 +468,7 @@ def bounds_of(file: Any, schema: Schema) -> FileBounds:
     )
 
 
-def ledger_of(table: Any) -> tuple[int, str, str]:
+def ledger_of(table: IcebergTable) -> tuple[int, str, str]:
     """The entry that counts: its version, path and digest; that of a snapshot of somebody else is the one before."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
@@ -490,12 +481,12 @@ def ledger_of(table: Any) -> tuple[int, str, str]:
     return int(properties.get(VERSION, 0)), properties.get(PATH, ""), properties.get(SHA256, "")
 
 
-def summary_of(snapshot: Any) -> dict[str, str]:
+def summary_of(snapshot: Snapshot) -> dict[str, str]:
     """Return what a snapshot says beside what Iceberg does."""
     return dict(snapshot.summary.additional_properties) if snapshot.summary else {}
 
 
-def load_or_none(catalog: Catalog, place: Place) -> Any:
+def load_or_none(catalog: Catalog, place: Place) -> IcebergTable | None:
     """Return the table of a place, None if there is none yet. Raises UsageError if the name is of another one."""
     try:
         table = catalog.load_table(place.name)

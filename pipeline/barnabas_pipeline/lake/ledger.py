@@ -17,9 +17,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document, Row
 
 FORMAT = 2  # 1: manifests of a lake without a catalog, see `old`
 KINDS = ("load", "restart", "compact", "redrive", "backfill", "seal")
@@ -84,7 +87,7 @@ class DataFile:
     event_time_max: int = -1
     offsets: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    iceberg: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    iceberg: Row = field(default_factory=dict, compare=False, repr=False)
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
         """Say whether rows of offsets [start, end) may be in it; older dead letters do not say which they are."""
@@ -103,7 +106,7 @@ class State:
     cluster_id: str = ""
     topic: str = ""
     topic_id: str = ""
-    schema: dict[str, Any] = field(default_factory=dict)
+    schema: Document = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     high_watermarks: dict[int, int] = field(default_factory=dict)
@@ -117,7 +120,7 @@ class State:
 
     def copy(self) -> State:
         """One that can be applied to without changing this one."""
-        changed: dict[str, Any] = {
+        changed: Document = {
             name: value.copy()
             for name in self.__slots__
             if isinstance(value := getattr(self, name), dict | set)
@@ -187,7 +190,7 @@ class State:
         if entry.dead_add or entry.dead_remove:
             self.dead_version = entry.version
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """As an entry keeps it: sets of hours as ranges [first, last]; what the entry itself says is left out."""
         document = {name: getattr(self, name) for name in _KEPT}
         document["totals"] = {partition: _row(one) for partition, one in self.totals.items()}
@@ -212,8 +215,8 @@ class Entry:
     topic_id: str
     previous: str
     previous_path: str
-    job: dict[str, Any]
-    schema: dict[str, Any]
+    job: Document
+    schema: Document
     partitions: dict[str, PartitionCommit] = field(default_factory=dict)
     add: list[DataFile] = field(default_factory=list)
     remove: list[str] = field(default_factory=list)
@@ -223,7 +226,7 @@ class Entry:
     lost: dict[str, list[int | None]] = field(default_factory=dict)
     redriven: dict[str, list[int]] = field(default_factory=dict)  # offsets by partition, of kind `redrive`
     note: str = ""
-    after: dict[str, Any] = field(default_factory=dict)
+    after: Document = field(default_factory=dict)
     format: int = FORMAT
 
     def encode(self) -> bytes:
@@ -254,7 +257,7 @@ class Entry:
         """Return the state after this entry, which is stored as `data` at `path`. Raises BrokenLakeError."""
         kept = self.after
         try:
-            values: dict[str, Any] = {name: kept[name] for name in _KEPT}
+            values: Document = {name: kept[name] for name in _KEPT}
             for name in _BY_PARTITION:
                 values[name] = {int(partition): value for partition, value in kept[name].items()}
             values["totals"] = {
@@ -292,11 +295,11 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _row(commit: PartitionCommit) -> list[Any]:
+def _row(commit: PartitionCommit) -> list[object]:
     return [getattr(commit, one.name) for one in fields(commit) if one.name != "log_digest"]
 
 
-def _plain(file: DataFile) -> dict[str, Any]:
+def _plain(file: DataFile) -> Document:
     """A file without what is not said of it."""
     return {
         field.name: value

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.lake.ledger import (
     BrokenLakeError,
@@ -22,6 +22,9 @@ from barnabas_pipeline.lake.ledger import (
     digest,
     hour_number,
 )
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document
 
 FORMAT = 1
 LOG = "_log"
@@ -52,7 +55,7 @@ def entries(root: Path, prefix: str) -> Iterator[Entry]:
         raise BrokenLakeError(f"manifest {version} of {root} is missing")
 
 
-def _entry(raw: dict[str, Any], prefix: str, sha256: str) -> Entry:
+def _entry(raw: Document, prefix: str, sha256: str) -> Entry:
     raw = dict(raw)
     del raw["format"]
     raw["previous"] = raw["previous_path"] = ""
@@ -65,7 +68,7 @@ def _entry(raw: dict[str, Any], prefix: str, sha256: str) -> Entry:
     return Entry(**raw)
 
 
-def _file(raw: dict[str, Any], prefix: str) -> DataFile:
+def _file(raw: Document, prefix: str) -> DataFile:
     names = {one.name for one in fields(DataFile)}
     file = DataFile(**{name: value for name, value in raw.items() if name in names})
     file.path = f"{prefix}/{file.path}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ from barnabas_pipeline.log.columns import TIMESTAMP_TYPE, Columns
 from barnabas_pipeline.log.model import CorruptSpan, LogOptions, OffsetRange
 from barnabas_pipeline.log.reader import RangeReader
 from barnabas_pipeline.log.transports import Logs
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Row
 
 TOGETHER = 4
 
@@ -84,7 +87,7 @@ def run(task: LoadTask, logs: Logs) -> TaskResult:
         target_bytes=task.target_file_bytes,
     )
     result = TaskResult(task.offset_range)
-    dead_rows: list[dict[str, Any]] = []
+    dead_rows: list[Row] = []
     try:
         reader = RangeReader(log, task.offset_range)
         for item in reader:
@@ -115,7 +118,7 @@ def run(task: LoadTask, logs: Logs) -> TaskResult:
 
 def to_table(
     columns: Columns, decoder: Decoder, topic_id: str, partition: int
-) -> tuple[Any, list[BadRecord]]:
+) -> tuple[pa.Table, list[BadRecord]]:
     """Decode a block to rows of the lake, and what was refused."""
     rows, fields, bad = decoder.decode(columns)
     whole = len(rows) == len(columns)
@@ -136,7 +139,7 @@ def to_table(
     return pa.Table.from_arrays(arrays, schema=schema), bad
 
 
-def _dead_record(task: LoadTask, columns: Columns, bad: BadRecord) -> dict[str, Any]:
+def _dead_record(task: LoadTask, columns: Columns, bad: BadRecord) -> Row:
     row = bad.row
     offset, timestamp_ms = int(columns.offset[row]), int(columns.timestamp_ms[row])
     return {
@@ -157,7 +160,7 @@ def _dead_record(task: LoadTask, columns: Columns, bad: BadRecord) -> dict[str, 
     }
 
 
-def _dead_span(task: LoadTask, span: CorruptSpan) -> dict[str, Any]:
+def _dead_span(task: LoadTask, span: CorruptSpan) -> Row:
     return {
         "topic_id": task.topic_id,
         "partition": task.offset_range.partition,

@@ -9,13 +9,17 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.files import DEAD
 from barnabas_pipeline.lake.iceberg import Place, explained
 from barnabas_pipeline.lake.table import Table
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table as IcebergTable
 
 DIRECTORIES = ("data", "metadata", DEAD)
 
@@ -42,10 +46,11 @@ def vacuum(root: Place | str, *, age_seconds: float) -> int:
 
 def find_orphans(table: Table, age_seconds: float) -> list[str]:
     """Objects that no snapshot names, nor the ledger's dead letters, and that nobody has written for so long."""
-    if table.iceberg is None:
+    seen = table.iceberg
+    if seen is None:
         return []
     before = time.time() - age_seconds
-    location = table.iceberg.location()
+    location = seen.location()
     with explained():
         listed = [one for name in DIRECTORIES for one in store.listing(table.io, f"{location}/{name}")]
         table.refresh()  # after the listing: what is committed meanwhile is not taken for old
@@ -60,11 +65,11 @@ def find_orphans(table: Table, age_seconds: float) -> list[str]:
     )
 
 
-def named(iceberg: Any) -> set[str]:
+def named(iceberg: IcebergTable) -> set[str]:
     """All that an Iceberg table names: metadata, manifests, files of all its snapshots."""
     paths = {iceberg.metadata_location, *(one.metadata_file for one in iceberg.metadata.metadata_log)}
     paths |= {one.statistics_path for one in iceberg.metadata.statistics}
-    manifests: dict[str, Any] = {}
+    manifests: dict[str, ManifestFile] = {}
     for snapshot in iceberg.snapshots():
         paths.add(snapshot.manifest_list)
         manifests |= {one.manifest_path: one for one in snapshot.manifests(iceberg.io)}

@@ -6,7 +6,7 @@ damage), the range is read again by `RangeReader`, which decodes records, but no
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,22 +15,25 @@ from barnabas_pipeline.log.columns import Columns, NotSureError
 from barnabas_pipeline.log.model import CorruptSpan, Log, OffsetRange, RangeCounts
 from barnabas_pipeline.log.reader import RangeReader
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Integers, Mask
+
 
 class Outline(NamedTuple):
     """The offsets with records or damage, as spans [low, high), rising and apart; what the others are is counted."""
 
-    low: Any
-    high: Any
+    low: Integers
+    high: Integers
     counts: RangeCounts
 
-    def has(self, offsets: Any) -> Any:
+    def has(self, offsets: Integers) -> Mask:
         """Return a mask over `offsets`: true for those within the spans."""
         if not len(self.low):
             return np.zeros(len(offsets), bool)
         at = np.searchsorted(self.low, offsets, "right") - 1
         return (at >= 0) & (offsets < self.high[at])
 
-    def without(self, offsets: Any, examples_max: int) -> tuple[int, list[int]]:
+    def without(self, offsets: Integers, examples_max: int) -> tuple[int, list[int]]:
         """Return the number of offsets of the spans that are not among `offsets` (rising, each once), and the first few."""
         matches = np.searchsorted(offsets, self.high) - np.searchsorted(offsets, self.low)
         lacking = self.high - self.low - matches
@@ -99,7 +102,7 @@ def _by_records(log: Log, offset_range: OffsetRange) -> Outline:
     return _merged(np.concatenate(lows), np.concatenate(highs), reader.counts)
 
 
-def _merged(low: Any, high: Any, counts: RangeCounts) -> Outline:
+def _merged(low: Integers, high: Integers, counts: RangeCounts) -> Outline:
     """Join the spans that touch."""
     if len(low):
         apart = low[1:] != high[:-1]

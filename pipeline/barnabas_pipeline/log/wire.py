@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from barnabas.client import AuthenticationError, Client, ClientError, ClientSettings, ResponseError
 from barnabas.client.blocking import BlockingClient
@@ -20,7 +20,7 @@ from barnabas.records.batch import BatchHeader, iter_batches
 from barnabas.records.committed import AbortedBatches
 from barnabas.records.errors import RecordsError
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.fetch import FetchRequest
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.metadata import MetadataResponse
 from barnabas_pipeline.errors import (
@@ -56,9 +56,9 @@ T = TypeVar("T")
 Topic = MetadataResponse.MetadataResponseTopic
 
 
-def _in_order(order: Order, part: Any) -> Iterator[RawBatch | CorruptSpan]:
+def _in_order(order: Order, part: FetchResponse.PartitionData) -> Iterator[RawBatch | CorruptSpan]:
     """Take the batches of a response that are new."""
-    data = memoryview(part.records or b"")
+    data = memoryview(cast("bytes", part.records or b""))
     aborted = AbortedBatches(part.aborted_transactions)
 
     def hides(data: bytes | memoryview, header: BatchHeader) -> bool:
@@ -190,14 +190,16 @@ class WireLog:
             else:
                 is_stalled = True
 
-    def _fetch(self, offset_range: OffsetRange, offset: int, bytes_max: int, *, is_behind: bool) -> Any:
+    def _fetch(
+        self, offset_range: OffsetRange, offset: int, bytes_max: int, *, is_behind: bool
+    ) -> FetchResponse.PartitionData:
         return self._run(
             lambda client: self._fetch_once(client, offset_range, offset, bytes_max, is_behind=is_behind)
         )
 
     async def _fetch_once(
         self, client: Client, offset_range: OffsetRange, offset: int, bytes_max: int, *, is_behind: bool
-    ) -> Any:
+    ) -> FetchResponse.PartitionData:
         connection = await client.broker(await self._leader(client, offset_range.partition))
         self._check_incarnation(await self._topic(client), offset_range, offset)
         assert self._identity is not None
