@@ -11,7 +11,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from html import escape
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2733; --paper: #fcfcfa; --rule: #c9d1d9; --soft: #eef1f4; --bad: #c0392b;
@@ -47,7 +51,7 @@ figure { margin: .8rem 0; } figcaption { font-size: .9rem; font-weight: 600; mar
 def page(
     title: str,
     lead: str,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, object],
     sections: Sequence[tuple[str, str]],
     *,
     again_seconds: int = 0,
@@ -74,7 +78,7 @@ def note(text: str) -> str:
     return f'<p class="note">{escape(text)}</p>'
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str] | None = None) -> str:
     """Rows as an HTML table; text to the left, numbers to the right."""
     if not rows:
         return "<p>none</p>"
@@ -103,7 +107,7 @@ SIZE = 5.6, 2.6
 
 
 @contextmanager
-def _drawn(caption: str, into: list[str]) -> Iterator[Any]:
+def _drawn(caption: str, into: list[str]) -> Iterator[Axes]:
     """Give axes to draw on; what was drawn is put into a list, as a figure of the page."""
     import matplotlib
 
@@ -132,7 +136,7 @@ def _drawn(caption: str, into: list[str]) -> Iterator[Any]:
     into.append(f"<figure><figcaption>{escape(caption)}</figcaption>{svg}</figure>")
 
 
-def _over_time(axes: Any) -> None:
+def _over_time(axes: Axes) -> None:
     """Have dates, in UTC, on the x axis."""
     from matplotlib import dates
 
@@ -145,7 +149,7 @@ def _moments(timestamps_ms: Iterable[float]) -> list[datetime]:
     return [datetime.fromtimestamp(one / 1000, UTC) for one in timestamps_ms]
 
 
-def _in_thousands(axis: Any) -> None:
+def _in_thousands(axis: Axis) -> None:
     axis.set_major_formatter(lambda value, _: _text(value))
 
 
@@ -209,7 +213,7 @@ def scatter(points: Sequence[tuple[float, float]], caption: str, *, x_name: str,
     return out[0]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -11,12 +11,16 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas.environment import output
 from barnabas_pipeline import requirements
+from barnabas_pipeline.commands.arguments import BY_JOB, DerivedArguments
 from barnabas_pipeline.commands.common import Parser
 from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_DEFECT, EXIT_INCOMPLETE, EXIT_USAGE, PipelineError
+
+if TYPE_CHECKING:
+    import argparse
 
 JOBS = {
     "simulate": ("simulate", "send the events of a simulated site to a broker"),
@@ -88,11 +92,15 @@ def _run(arguments: list[str]) -> int:
         sub = jobs.add_parser(job, help=text, description=text)
         if job in arguments[:1]:
             _functions(job, module)[0](sub)
-    args = parser.parse_args(arguments)
-    return int(_functions(args.job, all_jobs[args.job][0])[1](args))
+    kind = BY_JOB.get(arguments[0], DerivedArguments) if arguments else DerivedArguments
+    args = parser.parse_args(arguments, kind())
+    chosen = str(vars(args)["job"])
+    return _functions(chosen, all_jobs[chosen][0])[1](args)
 
 
-def _functions(job: str, module: str) -> tuple[Callable[[Any], None], Callable[[Any], int]]:
+def _functions(
+    job: str, module: str
+) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[object], int]]:
     """Return what adds the options of a job, and what runs it."""
     imported = importlib.import_module(f"barnabas_pipeline.commands.{module}")
     name = job.replace("-", "_")

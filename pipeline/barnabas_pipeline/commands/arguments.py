@@ -78,7 +78,17 @@ class FormatArguments(RegistryArguments):
     evolve: bool
 
 
-class TopicArguments(ClusterArguments, TableArguments, FormatArguments):
+class TopicClusterArguments(ClusterArguments):
+    """Options that say how one topic is reached."""
+
+    topic: str
+
+
+class TableFormatArguments(TableArguments, FormatArguments):
+    """Options of a table and of the formats of its topic."""
+
+
+class TopicArguments(TopicClusterArguments, TableFormatArguments):
     """Options of a job that reads one topic and writes its table."""
 
 
@@ -100,7 +110,7 @@ class CompactArguments(TableArguments, SparkArguments):
     vacuum_hours: float | None
 
 
-class RedriveArguments(TableArguments, FormatArguments):
+class RedriveArguments(TableFormatArguments):
     """Options of redrive; `since` is ms since 1970."""
 
     reason: list[str] | None
@@ -124,7 +134,7 @@ class MigrateArguments(TableArguments):
     json: bool
 
 
-class InferSchemaArguments(ClusterArguments, FormatArguments):
+class InferSchemaArguments(TopicClusterArguments, FormatArguments):
     """Options of infer-schema; `sample` is a number of records."""
 
     sample: int

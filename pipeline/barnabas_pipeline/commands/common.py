@@ -11,12 +11,24 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
 
 from barnabas.log.format.names import why_no_topic
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.log.model import READ_COMMITTED, READ_UNCOMMITTED, LogOptions
 from barnabas_pipeline.log.planning import Selection
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.commands.arguments import (
+        ClusterArguments,
+        LakeArguments,
+        RangeArguments,
+        SparkArguments,
+        TopicClusterArguments,
+    )
+    from barnabas_pipeline.lake.iceberg import Lake
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -24,14 +36,16 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Parser(argparse.ArgumentParser):
     """Says what is wrong by raising UsageError, so that the exit code is ours."""
 
-    def error(self, message: str) -> Any:
+    def error(self, message: str) -> NoReturn:
         """Raise UsageError."""
         raise UsageError(f"{self.prog}: {message}")
 
 
 def add_log(
     parser: argparse.ArgumentParser,
-    add_topic: Callable[[Any], object] = lambda group: group.add_argument("--topic", required=True),
+    add_topic: Callable[[argparse._ArgumentGroup], object] = lambda group: group.add_argument(
+        "--topic", required=True
+    ),
 ) -> None:
     """Options that name a topic and how to reach it."""
     group = parser.add_argument_group("topic")
@@ -117,7 +131,7 @@ def add_lake(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def lake(args: Any) -> Any:
+def lake(args: LakeArguments) -> Lake:
     """The lake that the options name. Raises UsageError if it has no catalog."""
     from barnabas_pipeline.lake.iceberg import CATALOG, Lake, check_catalog
 
@@ -137,13 +151,13 @@ def pairs(rows: list[str]) -> dict[str, str]:
     return values
 
 
-def log_options(args: Any, *, topic: str | None = None) -> LogOptions:
+def log_options(args: TopicClusterArguments, *, topic: str | None = None) -> LogOptions:
     """The topic that the options name. Raises UsageError."""
     _check_topic(topic or args.topic)
     return replace(cluster_options(args), topic=topic or args.topic)
 
 
-def cluster_options(args: Any) -> LogOptions:
+def cluster_options(args: ClusterArguments) -> LogOptions:
     """The cluster that the options name, or the log dirs, without a topic. Raises UsageError."""
     transport = args.transport or ("disk" if args.log_dir and not args.bootstrap else "wire")
     if transport == "wire" and not args.bootstrap:
@@ -167,7 +181,7 @@ def _check_topic(name: str) -> None:
         raise UsageError(f"{name!r} is not the name of a topic: {why}; a job reads one topic")
 
 
-def selection(args: Any) -> Selection:
+def selection(args: RangeArguments) -> Selection:
     """The part of the topic that the options name."""
     return Selection(
         starting=args.from_offsets,
@@ -177,14 +191,14 @@ def selection(args: Any) -> Selection:
     )
 
 
-def spark_session(args: Any, name: str) -> Any:
+def spark_session(args: SparkArguments, name: str) -> SparkSession:
     """The session that the options want."""
     from barnabas_pipeline.spark import session
 
     return session.create(f"barnabas-pipeline {name}", master=args.master, conf=pairs(args.conf))
 
 
-def now_ms(args: Any) -> int:
+def now_ms(args: object) -> int:
     """The time that the job takes for now: the clock's, or what `--now` says."""
     now = getattr(args, "now", None)
     return int(time.time() * 1000) if now is None else int(now)
@@ -193,7 +207,7 @@ def now_ms(args: Any) -> int:
 def stop_after_the_round(stop: Callable[[], None]) -> None:
     """Let the first SIGINT or SIGTERM end what works in rounds after the present one, and the second at once."""
 
-    def handle(number: int, _frame: Any) -> None:
+    def handle(number: int, _frame: object) -> None:
         signal.signal(number, signal.default_int_handler)
         stop()
 

@@ -8,12 +8,18 @@ from __future__ import annotations
 import argparse
 import threading
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline import requirements
 from barnabas_pipeline.commands import common
 from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_DONE, EXIT_INCOMPLETE, UsageError
 from barnabas_pipeline.progress import summarize
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.commands.arguments import CurrentArguments
+    from barnabas_pipeline.lake.changes import Shape
 
 ENVELOPES = ("none", "debezium")
 BUCKETS = 16
@@ -75,7 +81,7 @@ def add_current(parser: argparse.ArgumentParser) -> None:
     common.add_spark(parser)
 
 
-def _shape(args: Any) -> Any:
+def _shape(args: CurrentArguments) -> Shape | None:
     from barnabas_pipeline.lake.changes import Shape
 
     if not args.key and not args.key_from:
@@ -90,15 +96,15 @@ def _shape(args: Any) -> Any:
     return Shape(key, args.envelope or ENVELOPES[0], args.buckets or BUCKETS)
 
 
-def run_current(args: Any) -> int:
+def run_current(args: CurrentArguments) -> int:
     """Apply what was loaded, once or in rounds, or check what was applied."""
     from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
     from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
 
     interval = None if args.trigger in ONCE else parse_trigger(args.trigger)
-    sessions: list[Any] = []
+    sessions: list[SparkSession] = []
 
-    def spark() -> Any:
+    def spark() -> SparkSession:
         if not sessions:
             requirements.check(needs_java=True)
             sessions.append(common.spark_session(args, f"current {args.topic}"))

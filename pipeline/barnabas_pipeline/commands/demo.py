@@ -15,17 +15,26 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas_pipeline import charts
 from barnabas_pipeline.commands import common, lake, pages, stores
 from barnabas_pipeline.commands import load as loading
 from barnabas_pipeline.commands import simulate as simulating
+from barnabas_pipeline.commands.arguments import AuditArguments, LakeArguments, LoadArguments
 from barnabas_pipeline.errors import EXIT_DONE, IncompleteError
 from barnabas_pipeline.formats.registry import Registry
 from barnabas_pipeline.progress import Bar
 from barnabas_pipeline.simulate.model import HOUR_MS, KINDS, LATE_HOURS_MAX, Simulation, Site
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.commands.arguments import DemoArguments
+    from barnabas_pipeline.data_types import Row
+    from barnabas_pipeline.jobs.derived import Derived, DerivedJob
+
+A = TypeVar("A")
 BOOTSTRAP, REGISTRY = "bootstrap.servers", "registry"
 SPAN_MS = 600_000
 STOP_SECONDS_MAX = 20
@@ -49,7 +58,7 @@ def add_demo(parser: argparse.ArgumentParser) -> None:
     common.add_spark(parser)
 
 
-def run_demo(args: Any) -> int:
+def run_demo(args: DemoArguments) -> int:
     """Run it all; prints where the page is."""
     out = Path(args.out).absolute()
     out.mkdir(parents=True, exist_ok=True)
@@ -97,7 +106,7 @@ def running_broker(data: Path) -> Iterator[RunningBroker]:
 class Demo:
     """One run: each step adds a section to the page."""
 
-    def __init__(self, args: Any, work: Path, broker: RunningBroker, store: list[str]) -> None:
+    def __init__(self, args: DemoArguments, work: Path, broker: RunningBroker, store: list[str]) -> None:
         """`store` are the options that name the lake."""
         self.args = args
         self.bootstrap, self.registry = broker.bootstrap, broker.registry
@@ -105,22 +114,22 @@ class Demo:
         if args.format != "json":
             self.words += ["--format", args.format, "--registry", self.registry, "--event-time", "ts"]
         self.where, self.results = store[1], f"{store[1].rpartition('/')[0]}/results"
-        self.lake = common.lake(self.parsed(common.add_lake, *store))
+        self.lake = common.lake(self.parsed(common.add_lake, LakeArguments, *store))
         self.live = work / "load.html"
         now = int(time.time() * 1000)
         site = Site(seed=args.seed, events=args.events)
         span = int((site.hours + LATE_HOURS_MAX) * HOUR_MS)
         start = (now - span) // HOUR_MS * HOUR_MS - HOUR_MS
         self.simulation = Simulation(Site(seed=args.seed, events=args.events, start_ms=start))
-        self.facts: dict[str, Any] = {}
+        self.facts: dict[str, object] = {}
         self.sections: list[tuple[str, str]] = []
-        self.spark: Any = None
+        self._session: SparkSession | None = None
 
     def run(self) -> str:
         """All steps, in order; returns the page."""
         began = time.monotonic()
         self.simulate()
-        self.spark = common.spark_session(self.args, "demo")
+        self._session = common.spark_session(self.args, "demo")
         for step in (
             self.load,
             self.audit,
@@ -140,6 +149,12 @@ class Demo:
         )
         self.facts["from broker to this page"] = f"{time.monotonic() - began:.0f} s"
         return charts.page("Barnabas pipeline", lead, self.facts, self.sections)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of all jobs, which begins after the simulation."""
+        assert self._session is not None
+        return self._session
 
     def simulate(self) -> None:
         """Send everything, some of it bad."""
@@ -166,18 +181,18 @@ class Demo:
         self.sections.append(("The stream", plot))
 
     @staticmethod
-    def parsed(add: Callable[[Any], None], *words: str) -> Any:
+    def parsed(add: Callable[[argparse.ArgumentParser], None], kind: type[A], *words: str) -> A:
         """Read options as a command does."""
         parser = common.Parser()
         add(parser)
-        return parser.parse_args(words)
+        return parser.parse_args(words, kind())
 
     def load(self) -> None:
         """Load all topics, in rounds."""
         from barnabas_pipeline.jobs.follow import Follower
         from barnabas_pipeline.jobs.triggers import AVAILABLE
 
-        args = self.parsed(loading.add_load, "--topic", ",".join(KINDS), *self.words)
+        args = self.parsed(loading.add_load, LoadArguments, "--topic", ",".join(KINDS), *self.words)
         portion = max(self.args.events // 8, 1)
         follower = Follower(self.spark, loading.chosen_topics(args), trigger=AVAILABLE, offsets_max=portion)
         page = pages.Page(self.live, follower.rounds, self.where)
@@ -206,10 +221,12 @@ class Demo:
         """Compare lake and log, and seal."""
         from barnabas_pipeline.jobs.audit import audit, raise_if_lossy
 
-        rows = []
+        rows: list[Row] = []
         for kind in KINDS:
             now = int(time.time() * 1000)
-            options = lake.load_options(self.parsed(lake.add_audit, "--topic", kind, *self.words))
+            options = lake.load_options(
+                self.parsed(lake.add_audit, AuditArguments, "--topic", kind, *self.words)
+            )
             report = audit(self.spark, options, now_ms=now, lateness_ms=0)
             raise_if_lossy(report)
             rows.append(
@@ -223,7 +240,7 @@ class Demo:
         text = "Each offset of the log is a row or a dead letter, and each row is what the log says; then hours are sealed."
         self.sections.append(("Audit", charts.note(text) + charts.table(rows)))
 
-    def derive(self, job: Any) -> Any:
+    def derive(self, job: DerivedJob) -> Derived:
         """Update one result."""
         from barnabas_pipeline.jobs.derived import Derived
 
@@ -313,7 +330,7 @@ class Demo:
         out = store.location_of(f"{self.results}/report")
         files = store.StoreIO(store_properties(self.lake))
 
-        def rows_of(name: str) -> Any:
+        def rows_of(name: str) -> list[Row]:
             return pq.read_table(pa.BufferReader(store.read(files, f"{out}/{name}.parquet"))).to_pylist()
 
         site = self.simulation.site

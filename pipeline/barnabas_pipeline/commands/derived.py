@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline import schema
 from barnabas_pipeline.commands import common
@@ -20,6 +20,13 @@ from barnabas_pipeline.errors import EXIT_DONE, UsageError
 from barnabas_pipeline.log.model import LogOptions
 from barnabas_pipeline.progress import summarize
 from barnabas_pipeline.simulate.model import Truth
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.commands.arguments import DerivedArguments, ReportArguments
+    from barnabas_pipeline.data_types import Document
+    from barnabas_pipeline.jobs.derived import DerivedJob
 
 BUILT_IN = {
     "feed": "Feed",
@@ -30,7 +37,7 @@ BUILT_IN = {
 }
 
 
-def job_class(name: str) -> Any:
+def job_class(name: str) -> type[DerivedJob]:
     """Return the class of a job, ours or of another package. Raises UsageError."""
     if name in BUILT_IN:
         return getattr(importlib.import_module(f"barnabas_pipeline.jobs.{name}"), BUILT_IN[name])
@@ -68,7 +75,7 @@ def add_derived(parser: argparse.ArgumentParser, name: str) -> None:
     common.add_spark(parser)
 
 
-def run_derived(args: Any) -> int:
+def run_derived(args: DerivedArguments) -> int:
     """Update a result once, or after each round that has loaded something of the topics it is made of."""
     from barnabas_pipeline.jobs.derived import Derived, DerivedJob
     from barnabas_pipeline.jobs.publish import publish
@@ -84,7 +91,7 @@ def run_derived(args: Any) -> int:
     truth = Truth.from_json(Path(args.truth).read_text()) if args.truth else None
     derived = Derived(job, lake=common.lake(args), root=args.out, prefix=args.prefix)
     spark = common.spark_session(args, job.name)
-    facts: dict[str, Any] = {}
+    facts: Document = {}
 
     def update() -> None:
         facts.update(asdict(derived.update(spark, replay=args.replay and not facts)))
@@ -96,7 +103,7 @@ def run_derived(args: Any) -> int:
             facts["sent"] = facts.get("sent", 0) + sent
 
     if args.trigger:
-        _follow(spark, args, job.kinds, update)
+        _follow(spark, args, args.trigger, job.kinds, update)
     else:
         update()
     if truth is not None:
@@ -105,7 +112,13 @@ def run_derived(args: Any) -> int:
     return EXIT_DONE
 
 
-def _follow(spark: Any, args: Any, kinds: tuple[str, ...], update: Callable[[], None]) -> None:
+def _follow(
+    spark: SparkSession,
+    args: DerivedArguments,
+    trigger: str,
+    kinds: tuple[str, ...],
+    update: Callable[[], None],
+) -> None:
     """Load the job's topics, those that are there, in one load, and update after each round of it."""
     from barnabas_pipeline.jobs.choices import Choice
     from barnabas_pipeline.jobs.follow import Follower
@@ -120,8 +133,8 @@ def _follow(spark: Any, args: Any, kinds: tuple[str, ...], update: Callable[[], 
         return LoadOptions(replace(log, topic=topic), lake.place(topic), kind)
 
     choice = Choice(patterns=tuple(re.escape(f"{args.prefix}{kind}") for kind in kinds))
-    follower = Follower(spark, Topics(log, choice, lake.place, options), trigger=args.trigger, after=update)
-    if args.trigger != AVAILABLE:
+    follower = Follower(spark, Topics(log, choice, lake.place, options), trigger=trigger, after=update)
+    if trigger != AVAILABLE:
         common.stop_after_the_round(follower.stop)
     follower.run()
 
@@ -139,7 +152,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     common.add_spark(parser)
 
 
-def run_report(args: Any) -> int:
+def run_report(args: ReportArguments) -> int:
     """Write a day's tables."""
     from barnabas_pipeline.jobs.report import report
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas_pipeline import formats, schema
 from barnabas_pipeline.errors import UsageError
@@ -29,6 +29,10 @@ from barnabas_pipeline.formats.registry import (
 from barnabas_pipeline.formats.rows import whole_schema
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.commands.arguments import FormatArguments, RegistryArguments
+    from barnabas_pipeline.data_types import Document, Json
+
 _SUFFIXES = {".avsc": "avro", ".proto": "protobuf"}
 _BINARY = ("avro", "protobuf")
 IMPORTS_MAX = 1_000
@@ -38,7 +42,7 @@ class Chosen(NamedTuple):
     """A schema, and what a decoder has to know beside it."""
 
     schema: EventSchema
-    decoding: dict[str, Any]
+    decoding: Document
 
 
 class Source(NamedTuple):
@@ -46,7 +50,7 @@ class Source(NamedTuple):
 
     name: str
     fields: tuple[Field, ...]
-    decoding: dict[str, Any]
+    decoding: Document
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +92,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--evolve", action="store_true", help="new fields of the newest schema become columns")
 
 
-def add_registry_login(group: Any) -> None:
+def add_registry_login(group: argparse._ActionsContainer) -> None:
     """Options that say how a registry is asked."""
     group.add_argument(
         "--registry-user",
@@ -99,14 +103,14 @@ def add_registry_login(group: Any) -> None:
         group.add_argument(f"--registry-{name}", default="", metavar="FILE", help=f"PEM: {text}")
 
 
-def registry_of(args: Any, url: str) -> Registry:
+def registry_of(args: RegistryArguments, url: str) -> Registry:
     """Return the registry of an address, asked as the options say. Raises UsageError."""
     if args.registry_user:
         os.environ |= {USER: args.registry_user, ADDRESS: url}
     return Registry.at(url, ca=args.registry_ca, cert=args.registry_cert, key=args.registry_key)
 
 
-def choose(args: Any, schema_of_table: Callable[[], Mapping[str, Any]]) -> Chosen:
+def choose(args: FormatArguments, schema_of_table: Callable[[], Mapping[str, Json]]) -> Chosen:
     """The schema and the decoder that the options describe; `known` is the table's schema, if there is a table.
 
     Raises UsageError, IncompleteError.
@@ -135,7 +139,7 @@ def choose(args: Any, schema_of_table: Callable[[], Mapping[str, Any]]) -> Chose
     return Chosen(mine.grown(_with_event_time(newest, mine.event_time)) if args.evolve else mine, decoding)
 
 
-def _registry(args: Any, name: str) -> Registry | None:
+def _registry(args: FormatArguments, name: str) -> Registry | None:
     url = args.registry or (os.environ.get(ADDRESS, "") if name in _BINARY else "")
     return registry_of(args, url) if url else None
 
@@ -144,7 +148,7 @@ def _format_of_file(path: str | None) -> str:
     return _SUFFIXES.get(Path(path).suffix, "") if path else ""
 
 
-def _own_schema(args: Any, value: Source) -> EventSchema | None:
+def _own_schema(args: FormatArguments, value: Source) -> EventSchema | None:
     """A schema of the pipeline's own, or a built-in one."""
     return None if value.fields else schema.load(args.schema or args.topic)
 
@@ -160,10 +164,16 @@ def _with_event_time(event_schema: EventSchema, name: str | None) -> EventSchema
 
 
 def _source(
-    args: Any, name: str, path: str | None, registry: Registry | None, record: str, *, is_key: bool
+    args: FormatArguments,
+    name: str,
+    path: str | None,
+    registry: Registry | None,
+    record: str,
+    *,
+    is_key: bool,
 ) -> Source:
     """Find the schema of values or keys."""
-    decoding: dict[str, Any] = {} if name == "json" else {"format": name}
+    decoding: Document = {} if name == "json" else {"format": name}
     if name in ("raw", "string"):
         return Source("", whole_schema(args.topic, name).fields, decoding)
     if name not in ("json", *_BINARY):
@@ -188,9 +198,7 @@ def _source(
     return Source("", (), decoding)
 
 
-def _file_source(
-    name: str, path: Path, registry: Registry | None, record: str, decoding: dict[str, Any]
-) -> Source:
+def _file_source(name: str, path: Path, registry: Registry | None, record: str, decoding: Document) -> Source:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.commands import common, formats
 from barnabas_pipeline.errors import EXIT_DONE, UsageError
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.commands.arguments import InferSchemaArguments
 
 SAMPLE = 1_000
 CONNECT = "connect-json"
@@ -28,7 +31,7 @@ def add_infer_schema(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", help="write it there; a file that exists is left alone")
 
 
-def run_infer_schema(args: Any) -> int:
+def run_infer_schema(args: InferSchemaArguments) -> int:
     """Print a schema, or write it."""
     from barnabas_pipeline.formats import connect
     from barnabas_pipeline.formats.inference import draft, sampled

@@ -7,11 +7,29 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from barnabas_pipeline.commands import common, formats, topics
 from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE
 from barnabas_pipeline.progress import summarize
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.commands.arguments import (
+        AuditArguments,
+        BackfillArguments,
+        CompactArguments,
+        LoadArguments,
+        RangeArguments,
+        RedriveArguments,
+        TableArguments,
+        TableFormatArguments,
+        TopicArguments,
+    )
+    from barnabas_pipeline.jobs.load import LoadOptions
+    from barnabas_pipeline.lake.iceberg import Catalogs, Place
+
+
+T = TypeVar("T", bound="TableArguments")
 
 
 def add_table(parser: argparse.ArgumentParser) -> None:
@@ -30,12 +48,12 @@ def add_schema(parser: argparse.ArgumentParser) -> None:
     formats.add_format(parser)
 
 
-def place(args: Any) -> Any:
+def place(args: TableArguments) -> Place:
     """The place of the table that the options name."""
     return common.lake(args).place(args.topic, args.table, getattr(args, "partition_by", None) or "")
 
 
-def settings_of(args: Any) -> topics.Settings:
+def settings_of(args: TableArguments | LoadArguments) -> topics.Settings:
     """The file with settings by topic that the options name, an empty one without it. Raises UsageError."""
     parser = common.Parser(add_help=False)
     for add in (add_table, add_schema, common.add_range, add_commits, _add_lateness):
@@ -43,23 +61,23 @@ def settings_of(args: Any) -> topics.Settings:
     return topics.Settings(args.topics, topics.options_by_name(parser))
 
 
-def _with_settings(args: Any) -> Any:
+def _with_settings(args: T) -> T:
     return settings_of(args).of(args.topic, args) if args.topics else args
 
 
-def _chosen(args: Any, catalogs: Any = None) -> formats.Chosen:
+def _chosen(args: TableFormatArguments, catalogs: Catalogs | None = None) -> formats.Chosen:
     from barnabas_pipeline.lake.table import Table
 
     return formats.choose(args, lambda: Table(place(args), catalogs=catalogs).state().schema)
 
 
-def load_options(args: Any, catalogs: Any = None) -> Any:
+def load_options(args: TopicArguments, catalogs: Catalogs | None = None) -> LoadOptions:
     """The load of one topic that the options describe."""
     from barnabas_pipeline.jobs.load import LoadOptions
 
     options = LoadOptions(common.log_options(args), place(args), *_chosen(args, catalogs))
     if hasattr(args, "from_offsets"):
-        options.selection = common.selection(args)
+        options.selection = common.selection(cast("RangeArguments", args))
     for name in (
         "on_data_loss",
         "offsets_per_commit_max",
@@ -70,8 +88,9 @@ def load_options(args: Any, catalogs: Any = None) -> Any:
     ):
         if getattr(args, name, None) is not None:
             setattr(options, name, getattr(args, name))
-    if getattr(args, "past_max_days", None) is not None:
-        options.past_max_ms = int(args.past_max_days * 24 * 3_600_000)
+    past_max_days: float | None = getattr(args, "past_max_days", None)
+    if past_max_days is not None:
+        options.past_max_ms = int(past_max_days * 24 * 3_600_000)
     return options
 
 
@@ -131,7 +150,7 @@ def _add_lateness(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_audit(args: Any) -> int:
+def run_audit(args: AuditArguments) -> int:
     """Audit, and seal what is complete."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs import audit as job
@@ -171,7 +190,7 @@ def add_compact(parser: argparse.ArgumentParser) -> None:
     common.add_spark(parser)
 
 
-def run_compact(args: Any) -> int:
+def run_compact(args: CompactArguments) -> int:
     """Compact one table, and vacuum it if asked to."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs import compact as job
@@ -203,7 +222,7 @@ def add_redrive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true")
 
 
-def run_redrive(args: Any) -> int:
+def run_redrive(args: RedriveArguments) -> int:
     """Try dead letters again. Exit 2 if some of those chosen stay dead."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs.load import LoadOptions
@@ -229,7 +248,7 @@ def add_backfill(parser: argparse.ArgumentParser) -> None:
     common.add_spark(parser)
 
 
-def run_backfill(args: Any) -> int:
+def run_backfill(args: BackfillArguments) -> int:
     """Replace hours by what the log says of them now."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs.backfill import backfill

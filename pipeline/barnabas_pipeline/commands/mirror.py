@@ -10,11 +10,16 @@ import json
 import re
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.commands import common, metrics
 from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_USAGE, UsageError
 from barnabas_pipeline.progress import summarize
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.commands.arguments import MirrorArguments
+    from barnabas_pipeline.jobs.mirror.model import MirrorOptions, MirrorSummary
+    from barnabas_pipeline.jobs.sites import Cluster
 
 ONCE = "once"
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -105,7 +110,7 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def mirror_options(args: Any) -> Any:
+def mirror_options(args: MirrorArguments) -> MirrorOptions:
     """The mirror that the options describe. Raises UsageError."""
     from barnabas_pipeline.jobs.choices import compile_pattern, parse_choice
     from barnabas_pipeline.jobs.mirror.model import OFFSETS_PER_ROUND_MAX, MirrorOptions
@@ -140,7 +145,7 @@ def mirror_options(args: Any) -> Any:
     )
 
 
-def _sources(args: Any) -> tuple[Any, ...]:
+def _sources(args: MirrorArguments) -> tuple[Cluster, ...]:
     from barnabas_pipeline.jobs.sites import Cluster
 
     common_settings = common.pairs(args.client)
@@ -166,7 +171,7 @@ def _sources(args: Any) -> tuple[Any, ...]:
     )
 
 
-def run_mirror(args: Any) -> int:
+def run_mirror(args: MirrorArguments) -> int:
     """Mirror once, or in rounds until they end or are interrupted; the exit code is that of the newest round."""
     from barnabas_pipeline.jobs.mirror.rounds import Mirror
     from barnabas_pipeline.jobs.triggers import parse_trigger
@@ -202,7 +207,7 @@ class _Reporter:
         self._round = 0
         self._failures: list[str] = []
 
-    def __call__(self, done: Any, seconds: float) -> None:
+    def __call__(self, done: MirrorSummary, seconds: float) -> None:
         """Report a round."""
         self._round += 1
         moved = done.mirrored or done.skipped_loops or done.created_topics or done.added_partitions

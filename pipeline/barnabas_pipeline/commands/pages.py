@@ -9,10 +9,15 @@ import os
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline import charts
 from barnabas_pipeline.jobs.rounds import Watcher
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.errors import PipelineError
+    from barnabas_pipeline.jobs.rounds import Commit, Round, Rounds
+    from barnabas_pipeline.jobs.streams import Stream
 
 EVERY_SECONDS = 2.0
 POINTS_MAX = 1_000
@@ -23,7 +28,7 @@ Points = deque[tuple[float, float]]
 class Page(Watcher):
     """Figures of a load as it goes on, on a page at `path`."""
 
-    def __init__(self, path: Path, rounds: Any, where: str) -> None:
+    def __init__(self, path: Path, rounds: Rounds, where: str) -> None:
         """`where` says where the tables are."""
         self._path = path
         self._rounds = rounds
@@ -41,7 +46,7 @@ class Page(Watcher):
         """Have a line for the topic."""
         self._behind.setdefault(topic, deque(maxlen=POINTS_MAX))
 
-    def failed(self, topic: str, error: Any, *, is_over: bool) -> None:
+    def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
         """Say so."""
         self._note(topic, f"{'left out' if is_over else 'tried again'}: {error}")
 
@@ -49,12 +54,12 @@ class Page(Watcher):
         """Say so."""
         self._note(topic, "recovered")
 
-    def committed(self, commit: Any) -> None:
+    def committed(self, commit: Commit) -> None:
         """Count its rows and dead letters."""
         self._counts["rows"] += commit.summary.loaded
         self._counts["dead letters"] += commit.summary.dead
 
-    def ended(self, done: Any) -> None:  # noqa: ARG002 (a watcher's)
+    def ended(self, done: Round) -> None:  # noqa: ARG002 (a watcher's)
         """Take the figures of the moment; write them, if it is time."""
         now = time.monotonic()
         if now - self._written_at >= EVERY_SECONDS:
@@ -104,7 +109,7 @@ class Page(Watcher):
             sections.append(("Events", charts.table(rows)))
         return sections
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, object]:
         summary = self._rounds.summary
         return {
             "topics": len(self._rounds.streams), "rows": summary.loaded, "dead letters": summary.dead,
@@ -126,7 +131,7 @@ class Page(Watcher):
         self._events.append((time.strftime("%H:%M:%S", time.gmtime()), topic, text))
 
 
-def _state(stream: Any) -> str:
+def _state(stream: Stream) -> str:
     if stream.error is None:
         return "well"
     return f"{'left out' if stream.is_over else 'tried again'}: {stream.error}"

@@ -11,15 +11,25 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeAlias, cast
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.progress import TaskID
+
+    from barnabas_pipeline.commands.arguments import ReportingArguments
+    from barnabas_pipeline.data_types import Json
+    from barnabas_pipeline.errors import PipelineError
+    from barnabas_pipeline.jobs.rounds import Commit, Round, Watcher
 
 AUTO, JSON, NONE, TEXT = "auto", "json", "none", "text"
 LOGGER = "barnabas_pipeline.load"
 BARS_MAX = 8  # of topics, beside that of all: those that are furthest behind
-Event = dict[str, Any]
+Event: TypeAlias = "dict[str, Json]"
 
 
-def add_reporting(parser: Any) -> None:
+def add_reporting(parser: argparse.ArgumentParser) -> None:
     """Options of progress and log."""
     group = parser.add_argument_group("progress")
     group.add_argument(
@@ -34,9 +44,9 @@ def add_reporting(parser: Any) -> None:
     )
 
 
-def watchers(args: Any, stack: ExitStack, *, is_bounded: bool) -> list[Any]:
+def watchers(args: ReportingArguments, stack: ExitStack, *, is_bounded: bool) -> list[Watcher]:
     """Those that report a load as the options want it."""
-    reporters: list[Any] = []
+    reporters: list[Events | Bars] = []
     if args.progress == JSON:
         reporters.append(Events(lambda event: print(json.dumps(event, default=str), flush=True)))
     elif args.progress == AUTO and sys.stderr.isatty():
@@ -46,7 +56,7 @@ def watchers(args: Any, stack: ExitStack, *, is_bounded: bool) -> list[Any]:
     if args.log_format:
         log = begin_log(sys.stderr, is_json=args.log_format == JSON)
         reporters.append(Events(log))
-    return reporters
+    return cast("list[Watcher]", reporters)
 
 
 class Events:
@@ -55,14 +65,14 @@ class Events:
     def __init__(self, say: Callable[[Event], None]) -> None:
         self._say = say
 
-    def _tell(self, event: str, **facts: Any) -> None:
+    def _tell(self, event: str, **facts: Json) -> None:
         self._say({"event": event, "time": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts})
 
     def joined(self, topic: str) -> None:
         """A topic is loaded from now on."""
         self._tell("joined", topic=topic)
 
-    def failed(self, topic: str, error: Any, *, is_over: bool) -> None:
+    def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
         """A topic has failed."""
         self._tell("failed", topic=topic, error=str(error), exit_code=error.exit_code, left_out=is_over)
 
@@ -70,7 +80,7 @@ class Events:
         """A topic that had failed works again."""
         self._tell("recovered", topic=topic)
 
-    def committed(self, commit: Any) -> None:
+    def committed(self, commit: Commit) -> None:
         """Something was committed."""
         counts = commit.summary
         self._tell(
@@ -87,7 +97,7 @@ class Events:
             lag=commit.behind,
         )
 
-    def ended(self, done: Any) -> None:
+    def ended(self, done: Round) -> None:
         """A round has ended; one that did nothing is not worth a word."""
         if not done.commits:
             return
@@ -151,7 +161,7 @@ class Bars:
         )
         self._progress = Progress(*columns, console=Console(file=file))
         self._all = self._progress.add_task("load", total=None, lag=0, text="")
-        self._bars: dict[str, Any] = {}
+        self._bars: dict[str, TaskID] = {}
         self._done: dict[str, int] = {}
 
     def __enter__(self) -> Bars:
@@ -166,7 +176,7 @@ class Bars:
     def joined(self, topic: str) -> None:
         """Nothing is drawn until something was committed."""
 
-    def failed(self, topic: str, error: Any, *, is_over: bool) -> None:
+    def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
         """Say so."""
         event = {"event": "failed", "topic": topic, "left_out": is_over, "error": error}
         self._progress.console.print(text_of(event), markup=False, highlight=False)
@@ -175,7 +185,7 @@ class Bars:
         """Say so."""
         self._progress.console.print(f"{topic}: recovered", markup=False, highlight=False)
 
-    def committed(self, commit: Any) -> None:
+    def committed(self, commit: Commit) -> None:
         """Move the topic's bar."""
         topic, done = commit.topic, self._done.get(commit.topic, 0) + commit.count
         self._done[topic] = done
@@ -186,11 +196,11 @@ class Bars:
         if topic in self._bars:
             self._move(self._bars[topic], done, commit.behind)
 
-    def ended(self, done: Any) -> None:
+    def ended(self, done: Round) -> None:
         """Move the bar of all."""
         self._move(self._all, done.offsets, done.behind)
 
-    def _move(self, bar: Any, done: int, behind: int) -> None:
+    def _move(self, bar: TaskID, done: int, behind: int) -> None:
         text = f"{done:,} offsets, {behind:,} behind"
         self._progress.update(bar, completed=done, total=done + behind, lag=behind, text=text)
 
@@ -200,7 +210,7 @@ class Bars:
         }
         self._progress.remove_task(self._bars.pop(min(lag, key=lambda topic: lag[topic])))
 
-    def _index(self, bar: Any) -> int:
+    def _index(self, bar: TaskID) -> int:
         return [one.id for one in self._progress.tasks].index(bar)
 
 
@@ -212,7 +222,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        event: Mapping[str, Any] = getattr(record, "event", {})
+        event: Mapping[str, Json] = getattr(record, "event", {})
         fields: Event = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

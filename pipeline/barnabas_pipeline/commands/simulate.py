@@ -8,14 +8,16 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.commands import common, formats
 from barnabas_pipeline.errors import EXIT_DONE, UsageError
 from barnabas_pipeline.progress import Bar, summarize
 
 if TYPE_CHECKING:
+    from barnabas_pipeline.commands.arguments import DemoArguments, SimulateArguments, ValuesArguments
     from barnabas_pipeline.formats.registry import Registry
+    from barnabas_pipeline.simulate.bad import Values
 
 
 def add_simulate(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +55,7 @@ def add_values(parser: argparse.ArgumentParser) -> None:
     formats.add_registry_login(parser)
 
 
-def values_of(args: Any, prefix: str, registry: Registry | None) -> Any:
+def values_of(args: ValuesArguments | DemoArguments, prefix: str, registry: Registry | None) -> Values:
     """Return what encodes events. Raises UsageError, IncompleteError."""
     from barnabas_pipeline.simulate.bad import JSON
     from barnabas_pipeline.simulate.model import KINDS
@@ -67,7 +69,7 @@ def values_of(args: Any, prefix: str, registry: Registry | None) -> Any:
     return AvroValues(registry, prefix, KINDS)
 
 
-def run_simulate(args: Any) -> int:
+def run_simulate(args: SimulateArguments) -> int:
     """Create the topics, send everything, write the truth."""
     from barnabas_pipeline.simulate import produce
     from barnabas_pipeline.simulate.model import HOUR_MS, KINDS, LATE_HOURS_MAX, Simulation, Site

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import DataLossError, MissingOffsets
 from barnabas_pipeline.jobs.compare import Differences, compare
@@ -30,6 +30,9 @@ from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange
 from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(slots=True)
@@ -56,7 +59,13 @@ class AuditReport:
 
 
 def audit(
-    spark: Any, options: LoadOptions, *, now_ms: int, lateness_ms: int, seal: bool = True, deep: bool = False
+    spark: SparkSession,
+    options: LoadOptions,
+    *,
+    now_ms: int,
+    lateness_ms: int,
+    seal: bool = True,
+    deep: bool = False,
 ) -> AuditReport:
     """Compare lake and log, with `deep` every value. Raises DataLossError if the topic is another one.
 
@@ -137,7 +146,7 @@ def _check_counts(inventory: Inventory, report: AuditReport) -> None:
 
 
 def _check_rows(
-    spark: Any,
+    spark: SparkSession,
     table: Table,
     inventory: Inventory,
     log: Log,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,11 @@ from barnabas_pipeline.log.model import Bounds, OffsetRange
 from barnabas_pipeline.log.reader import RangeReader
 from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.data_types import Integers
 
 
 @dataclass(slots=True)
@@ -59,7 +64,9 @@ class _Part:
         return OffsetRange(self.partition, start, max(file.bounds.offset_max for file in self.files) + 1)
 
 
-def backfill(spark: Any, options: LoadOptions, *, from_ms: int, to_ms: int, reason: str) -> BackfillSummary:
+def backfill(
+    spark: SparkSession, options: LoadOptions, *, from_ms: int, to_ms: int, reason: str
+) -> BackfillSummary:
     """Backfill the hours that begin within [from_ms, to_ms). Raises DataLossError if the log lacks some of them."""
     table = Table(options.root)
     state = table.loaded()
@@ -142,9 +149,9 @@ def _replace(part: _Part) -> tuple[list[DataFile], int]:
     return writer.close(), len(old)
 
 
-def _decode_again(part: _Part, old: Any, writer: TableWriter) -> None:
+def _decode_again(part: _Part, old: Integers, writer: TableWriter) -> None:
     """Write the rows of some offsets, as the log has them. Raises IncompleteError if they are no rows any more."""
-    new: list[Any] = [np.empty(0, np.int64)]
+    new: list[Integers] = [np.empty(0, np.int64)]
     log = open_log(part.options.log)
     try:
         for item in RangeReader(log, OffsetRange(part.partition, int(old[0]), int(old[-1]) + 1)):

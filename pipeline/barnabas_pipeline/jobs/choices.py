@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from barnabas.log.format.names import why_no_topic
 from barnabas.patterns import PatternError
@@ -17,6 +17,13 @@ from barnabas.wire.generated.index import RECORDS
 from barnabas_pipeline.errors import UsageError
 
 HIDDEN = "__"
+
+
+class Pattern(Protocol):
+    """A compiled regular expression."""
+
+    def fullmatch(self, text: str, /) -> object | None:
+        """Return what a whole text matches, None if it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,7 @@ def parse_choice(topics: Iterable[str], excluded: Iterable[str]) -> Choice:
     return Choice(tuple(dict.fromkeys(names)), tuple(patterns), tuple(excluded))
 
 
-def compile_pattern(text: str) -> Any:
+def compile_pattern(text: str) -> Pattern:
     """Compile a regular expression of RE2, for `fullmatch`. Raises UsageError."""
     try:
         return re2_pattern(text)
@@ -58,7 +65,7 @@ def choose(choice: Choice, topics: Mapping[str, bool]) -> list[str]:
     meant = [compile_pattern(text) for text in choice.patterns]
     excluded = [compile_pattern(text) for text in choice.excluded]
 
-    def matches(patterns: Iterable[Any], name: str) -> bool:
+    def matches(patterns: Iterable[Pattern], name: str) -> bool:
         return any(pattern.fullmatch(name) for pattern in patterns)
 
     chosen = [name for name in choice.names if name in topics]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -25,6 +25,9 @@ from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.log.model import TopicIdentity
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FILES_MIN = 2
 SORT_KEY = [(PARTITION, "ascending"), ("_offset", "ascending")]
@@ -53,7 +56,11 @@ class _Group:
 
 
 def compact(
-    spark: Any, root: Place | str, *, target_bytes: int = TARGET_FILE_BYTES, files_min: int = FILES_MIN
+    spark: SparkSession,
+    root: Place | str,
+    *,
+    target_bytes: int = TARGET_FILE_BYTES,
+    files_min: int = FILES_MIN,
 ) -> CompactSummary:
     """Compact a table in one commit. Raises IncompleteError if rows would not stay what they are."""
     table = Table(root)
@@ -97,7 +104,7 @@ def plan(table: Table, state: State, target_bytes: int, files_min: int) -> Itera
     schema = EventSchema.from_dict(state.schema)
     layout, spec_id = table.layout, table.existing.metadata.default_spec_id
     foreign = {field.name for field in table.existing.schema().fields} - set(lake_schema(schema).names)
-    small: dict[tuple[Any, ...], list[Piece]] = {}
+    small: dict[tuple[str, str], list[Piece]] = {}
     for file in sorted(table.pieces(), key=lambda piece: (*piece.bounds[1:], piece.path)):
         if (
             (file.size < target_bytes // 2 or file.deletes)

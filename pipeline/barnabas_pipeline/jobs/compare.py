@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.jobs.coverage import Inventory
 from barnabas_pipeline.jobs.reread import plan_rereading, reread_frame
@@ -19,6 +19,10 @@ from barnabas_pipeline.lake.columns import PARTITION
 from barnabas_pipeline.lake.coordinates import Seen
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import Log, LogOptions, OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
 
 EXAMPLES_MAX = 20
 
@@ -37,7 +41,7 @@ class Differences:
 
 
 def compare(
-    spark: Any,
+    spark: SparkSession,
     table: Table,
     inventory: Inventory,
     log: Log,
@@ -92,7 +96,7 @@ def _readable(files: Iterable[Seen], ranges: list[OffsetRange], unreadable: froz
     ]
 
 
-def _within(ranges: list[OffsetRange], partition: str, offset: str) -> Any:
+def _within(ranges: list[OffsetRange], partition: str, offset: str) -> SparkColumn:
     from pyspark.sql import functions as sf
 
     parts = [
@@ -104,7 +108,7 @@ def _within(ranges: list[OffsetRange], partition: str, offset: str) -> Any:
     return reduce(or_, parts)
 
 
-def _sums(rows: Any) -> dict[int, tuple[int, int, int]]:
+def _sums(rows: DataFrame) -> dict[int, tuple[int, int, int]]:
     """By partition: how many rows and offsets, and the sum of the hashes (which does not depend on their order)."""
     from pyspark.sql import functions as sf
 
@@ -114,7 +118,7 @@ def _sums(rows: Any) -> dict[int, tuple[int, int, int]]:
     return {row[PARTITION]: (row["count"], row["offsets"], int(row["total"])) for row in grouped}
 
 
-def _name_differences(log_rows: Any, lake_rows: Any, differences: Differences) -> None:
+def _name_differences(log_rows: DataFrame, lake_rows: DataFrame, differences: Differences) -> None:
     joined = log_rows.withColumnRenamed("hash", "log_hash").join(
         lake_rows.withColumnRenamed("hash", "lake_hash"), [PARTITION, "_offset"], "full_outer"
     )
@@ -125,6 +129,6 @@ def _name_differences(log_rows: Any, lake_rows: Any, differences: Differences) -
     differences.altered_first = _first(altered) if differences.altered else []
 
 
-def _first(rows: Any) -> list[tuple[int, int]]:
+def _first(rows: DataFrame) -> list[tuple[int, int]]:
     examples = rows.orderBy(PARTITION, "_offset").limit(EXAMPLES_MAX).collect()
     return [(row[PARTITION], row["_offset"]) for row in examples]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange
 from barnabas_pipeline.log.outline import outline
 from barnabas_pipeline.log.planning import split
 from barnabas_pipeline.log.transports import open_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 RUN_OFFSETS = 500_000  # small commits are looked at together until they have so many
 FILE_GROUP_BYTES = 64 << 20
@@ -82,6 +85,10 @@ class Piece:
     in_log: bool
     rows: tuple[Seen, ...]
     dead: tuple[Seen, ...]
+
+
+Item = Piece | list[Seen]
+"""Work of a task: a piece of the log, or files to check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +182,15 @@ def _near(files: list[Seen], offset_range: OffsetRange) -> tuple[Seen, ...]:
 
 
 def look(
-    spark: Any, layout: Layout, inventory: Inventory, log: Log, options: LogOptions, runs: list[Run]
+    spark: SparkSession, layout: Layout, inventory: Inventory, log: Log, options: LogOptions, runs: list[Run]
 ) -> list[FileCheck]:
     """Look at all files and all runs, in one Spark job; what is found of the runs is noted in them."""
-    items: list[Any] = [*_pieces(inventory, log, runs), *_file_groups(inventory)]
+    items: list[Item] = [*_pieces(inventory, log, runs), *_file_groups(inventory)]
     if not items:
         return []
     topic_id = inventory.state.topic_id
 
-    def work(mine: Iterator[Any]) -> Iterator[Any]:
+    def work(mine: Iterable[Item]) -> Iterable[Findings | FileCheck]:
         return _look(mine, layout, options, topic_id)
 
     slices = min(len(items), max(4 * spark.sparkContext.defaultParallelism, len(items) // 16))
@@ -212,7 +219,7 @@ def _file_groups(inventory: Inventory) -> Iterator[list[Seen]]:
 
 
 def _look(
-    items: Iterator[Any], layout: Layout, options: LogOptions, topic_id: str
+    items: Iterable[Item], layout: Layout, options: LogOptions, topic_id: str
 ) -> Iterator[Findings | FileCheck]:
     log = None
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,9 @@ from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.schema import EventSchema
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 IN_PROCESS_ROWS_MAX = 2_000_000
 """Events and rows of the table together; with more Spark's tasks pay for themselves."""
 AGAIN = ("redrive", "backfill")  # after these, events that were applied are others
@@ -44,7 +47,7 @@ class CurrentOptions:
     """Options of a run; `shape` None: as the table is made. `spark` gives a session when one is needed."""
 
     events: Place
-    spark: Callable[[], Any]
+    spark: Callable[[], SparkSession]
     shape: Shape | None = None
     name: str = ""
     rebuild: bool = False
@@ -236,14 +239,14 @@ class CurrentRows:
     def _run(
         self,
         increment: Increment,
-        work: Callable[[int, Iterable[Any]], Bucket],
+        work: Callable[[int, Iterable[pa.Table]], Bucket],
         pieces: list[Piece],
         buckets: Iterable[int],
     ) -> list[Bucket]:
         """Do something with the changes of each bucket that has some, and of `buckets`; in Spark if they are many."""
         events = sum(end - start for start, end in increment.ranges.values())
         if events + self.table.rows <= self.options.in_process_rows_max:
-            tables: dict[int, list[Any]] = {one: [] for one in buckets}
+            tables: dict[int, list[pa.Table]] = {one: [] for one in buckets}
             for bucket, table in increment.changes(pieces):
                 tables.setdefault(bucket, []).append(table)
             return [work(bucket, tables.pop(bucket)) for bucket in sorted(tables)]
@@ -287,7 +290,7 @@ class CurrentRows:
         )
         nothing = form.arrow.empty_table(), form.gone.empty_table()
 
-        def compare(bucket: int, changed: Iterable[Any]) -> Bucket:
+        def compare(bucket: int, changed: Iterable[pa.Table]) -> Bucket:
             if bucket == NO_BUCKET:
                 return Bucket(bucket)
             expected, _ = merger.merged(list(changed), *nothing)
@@ -351,7 +354,7 @@ def _truncations(events: Table, plan: Plan) -> list[Moment]:
 
 
 def _note_latest(
-    table: Any, truncations: dict[int, list[int]], latest: dict[int, list[tuple[int, int]]]
+    table: pa.Table, truncations: dict[int, list[int]], latest: dict[int, list[tuple[int, int]]]
 ) -> None:
     """Take note of the latest moment before each truncation of a partition and after the one before."""
     partition, offset = table[PARTITION].to_numpy(), table[OFFSET].to_numpy()
@@ -368,18 +371,18 @@ def _note_latest(
             latest[number][part[at]] = max(latest[number][part[at]], moment)
 
 
-def _packed(table: Any) -> bytes:
+def _packed(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
 
-def _unpacked(data: bytes) -> Any:
+def _unpacked(data: bytes) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()
 
 
-def _compared(form: Form, bucket: int, expected: Any, there: Any) -> Bucket:
+def _compared(form: Form, bucket: int, expected: pa.Table, there: pa.Table) -> Bucket:
     """Compare the rows that a bucket should have with those that it has: how many differ, and which."""
     if expected.equals(there.sort_by([(name, "ascending") for name in form.keys])):
         return Bucket(bucket)

@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -31,6 +31,15 @@ from barnabas_pipeline.lake.scan import Piece, Span
 from barnabas_pipeline.lake.store import StoreIO, local_path
 from barnabas_pipeline.lake.table import Table
 
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    from barnabas_pipeline.data_types import Document, Json
+    from barnabas_pipeline.simulate.model import Truth
+
 REPLAY_KINDS = ("backfill",)  # after these, what was aggregated is not what the lake says any more
 GROUP = "barnabas_pipeline.jobs"
 """Entry points of jobs that other packages bring along."""
@@ -45,18 +54,18 @@ class DerivedJob:
     sums: tuple[str, ...] = ("count",)
     """Columns of partials that are added up; those of the same values in all others are merged."""
 
-    def partial(self, tables: Mapping[str, Any]) -> Any:
+    def partial(self, tables: Mapping[str, DataFrame]) -> DataFrame:
         """Aggregate the events of some frames, one for each kind that was loaded, into a frame of partials."""
         raise NotImplementedError
 
-    def merge(self, partials: Any) -> Any:
+    def merge(self, partials: DataFrame) -> DataFrame:
         """Merge partials that may say something of the same things; the result is a frame of partials, too."""
         from pyspark.sql import functions as sf
 
         keys = [one for one in partials.columns if one not in self.sums]
         return partials.groupBy(*keys).agg(*(sf.sum(one).alias(one) for one in self.sums))
 
-    def part(self) -> Any:
+    def part(self) -> SparkColumn:
         """Make the column that says which part a partial is of; a run writes again the parts that it has news of.
 
         Null and the empty text are the part `none`.
@@ -65,39 +74,39 @@ class DerivedJob:
 
         return sf.lit("all")
 
-    def condense(self, partials: Any) -> Any:
+    def condense(self, partials: DataFrame) -> DataFrame:
         """Reduce the partials of each part, by the column `part`, to what `finish` needs of them."""
         return partials
 
-    def by_part(self, partials: Any) -> Mapping[str, Any]:  # noqa: ARG002 - for those that have some
+    def by_part(self, partials: DataFrame) -> Mapping[str, DataFrame]:  # noqa: ARG002 - for those that have some
         """Make the results that each part has by itself, by name, with the column `part`; that of others stays.
 
         Files are named by part, its name as in a URL.
         """
         return {}
 
-    def finish(self, condensed: Any) -> Mapping[str, Any]:
+    def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
         """Make the results, by name, of all that was condensed, which has the column `part`."""
         raise NotImplementedError
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Document:
         """Return the settings that partials depend on: others make all of them again."""
         return vars(self)
 
-    def messages(self, derived: Derived) -> Mapping[str, Any]:
+    def messages(self, derived: Derived) -> Mapping[str, Json]:
         """Return results as messages for a topic, by key; a job that has none leaves this out."""
         raise NotImplementedError
 
-    def score(self, derived: Derived, truth: Any) -> dict[str, Any]:  # noqa: ARG002 - for those that can
+    def score(self, derived: Derived, truth: Truth) -> Document:  # noqa: ARG002 - for those that can
         """Judge results by the truth of a simulation."""
         return {}
 
     @classmethod
-    def add_options(cls, parser: Any) -> None:
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """Add options of its command line."""
 
     @classmethod
-    def from_options(cls, args: Any) -> DerivedJob:  # noqa: ARG003 - for those that have some
+    def from_options(cls, args: argparse.Namespace) -> DerivedJob:  # noqa: ARG003 - for those that have some
         """Make one as the options say. Raises UsageError."""
         return cls()
 
@@ -158,7 +167,12 @@ class Derived:
         return states
 
     def update(
-        self, spark: Any, *, replay: bool = False, states: Mapping[str, State] | None = None, out: str = ""
+        self,
+        spark: SparkSession,
+        *,
+        replay: bool = False,
+        states: Mapping[str, State] | None = None,
+        out: str = "",
     ) -> DerivedSummary:
         """Take in what is new in the lake (or everything again), commit, and put results into `out`.
 
@@ -194,7 +208,7 @@ class Derived:
         self._report(summary, out or f"{self.root}/results")
         return summary
 
-    def result(self, name: str) -> Any:
+    def result(self, name: str) -> pa.Table:
         """A result of the newest commit as an Arrow table; one by parts is that of all parts together."""
         results = self.store.state().results
         names = [
@@ -241,7 +255,7 @@ class Derived:
 
     def _make(
         self,
-        spark: Any,
+        spark: SparkSession,
         earlier: ResultState,
         newer: ResultState,
         states: Mapping[str, State],
@@ -279,8 +293,13 @@ class Derived:
         summary.rows = {name: table.num_rows for name, table in tables}
 
     def _merged(
-        self, spark: Any, kept: ResultState, states: Mapping[str, State], news: _News, summary: DerivedSummary
-    ) -> tuple[Any, Any]:
+        self,
+        spark: SparkSession,
+        kept: ResultState,
+        states: Mapping[str, State],
+        news: _News,
+        summary: DerivedSummary,
+    ) -> tuple[DataFrame, DataFrame]:
         """Return the partials of what is new, and these merged with the parts that they touch."""
         tables = {
             kind: frames.read_pieces(
@@ -297,7 +316,7 @@ class Derived:
         summary.partials_read = sum(self.store.rows(path) for path in old.values())
         return fresh, self._in_parts(self.job.merge(fresh.unionByName(before).drop(PART)))
 
-    def _in_parts(self, partials: Any) -> Any:
+    def _in_parts(self, partials: DataFrame) -> DataFrame:
         from pyspark.sql import functions as sf
 
         part = sf.nullif(self.job.part().cast("string"), sf.lit(""))  # Spark names both directories alike
@@ -314,7 +333,7 @@ class Derived:
         }
 
 
-def day(column: str) -> Any:
+def day(column: str) -> SparkColumn:
     """Return the day of a time in ms, as `2026-11-20`, for `DerivedJob.part`."""
     from pyspark.sql import functions as sf
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.jobs.choices import Choice
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary
 from barnabas_pipeline.jobs.rounds import Round, Rounds, Topics, Watcher
 from barnabas_pipeline.jobs.triggers import AVAILABLE, parse_trigger, repeat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Progress = Callable[[int, int], None]
 
@@ -26,7 +29,7 @@ class Follower:
 
     def __init__(
         self,
-        spark: Any,
+        spark: SparkSession,
         topics: Topics | LoadOptions,
         *,
         trigger: str,
@@ -94,7 +97,9 @@ class Follower:
             self._error = error
 
 
-def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _all: None) -> LoadSummary:
+def load(
+    spark: SparkSession, options: LoadOptions, progress: Progress = lambda _done, _all: None
+) -> LoadSummary:
     """Load what is there now of one topic. Raises DataLossError, UsageError, IncompleteError."""
     return Follower(spark, options, trigger=AVAILABLE, watchers=[_Portions(progress)]).run()
 

@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline import faults, formats
 from barnabas_pipeline.errors import (
@@ -34,6 +34,11 @@ from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicId
 from barnabas_pipeline.log.planning import Selection
 from barnabas_pipeline.schema import EventSchema
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.data_types import Document
+
 OFFSETS_PER_COMMIT_MAX = 2_000_000
 OFFSETS_PER_SPARK_TASK = 50_000  # with less, what Spark takes for a task (20 to 40 ms of CPU) begins to count
 FAIL, RECORD = "fail", "record"
@@ -46,9 +51,7 @@ class LoadOptions:
     log: LogOptions
     root: Place | str  # of the table
     schema: EventSchema
-    decoding: dict[str, Any] = field(
-        default_factory=dict
-    )  # more limits of the decoder, its format among them
+    decoding: Document = field(default_factory=dict)  # more limits of the decoder, its format among them
     selection: Selection = field(default_factory=Selection)
     on_data_loss: str = FAIL
     offsets_per_commit_max: int = OFFSETS_PER_COMMIT_MAX
@@ -169,9 +172,7 @@ def find_loss(state: State, identity: TopicIdentity, bounds: dict[int, Bounds]) 
     return loss
 
 
-def new_entry(
-    table: Table, kind: str, identity: TopicIdentity, schema: EventSchema, job: dict[str, Any]
-) -> Entry:
+def new_entry(table: Table, kind: str, identity: TopicIdentity, schema: EventSchema, job: Document) -> Entry:
     """Begin the entry that follows the table's state."""
     state = table.state()
     return Entry(
@@ -219,11 +220,11 @@ class Plan:
         self.table.commit(self.entry, keep_snapshots=self.options.keep_snapshots)
 
 
-def _job(options: LoadOptions) -> dict[str, Any]:
+def _job(options: LoadOptions) -> Document:
     return {"name": "load", "id": options.job_id, "decoder": options.decoder.limits()}
 
 
-def run_tasks(spark: Any, tasks: list[LoadTask]) -> list[TaskResult | PipelineError]:
+def run_tasks(spark: SparkSession, tasks: list[LoadTask]) -> list[TaskResult | PipelineError]:
     """Run them in one Spark job, small ones together; returns what each did or why it did not, in their order.
 
     Raises what keeps Spark from running the job at all, such as a worker that dies again and again.

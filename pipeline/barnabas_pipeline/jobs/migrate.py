@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
 
@@ -23,6 +23,9 @@ from barnabas_pipeline.lake.iceberg import NAME_MAPPING, Place, explained
 from barnabas_pipeline.lake.ledger import DataFile, Entry, State
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
 
 THREADS = 8
 
@@ -94,7 +97,7 @@ def _as_written(schema: Schema) -> Schema:
     )
 
 
-def _copy(io: Any, source: Path, prefix: str, files: list[DataFile]) -> int:
+def _copy(io: FileIO, source: Path, prefix: str, files: list[DataFile]) -> int:
     def copy(file: DataFile) -> int:
         data = (source / file.path.removeprefix(f"{prefix}/")).read_bytes()
         store.write(io, file.path, data)

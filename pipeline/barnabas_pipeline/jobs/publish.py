@@ -10,18 +10,23 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.iceberg import explained
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+    from barnabas_pipeline.data_types import Json
 
 FLUSH_SECONDS_MAX = 120.0
 
 
 @explained()
 def publish(
-    bootstrap: str, topic: str, messages: Mapping[str, Any], *, io: store.StoreIO, memory: str
+    bootstrap: str, topic: str, messages: Mapping[str, Json], *, io: store.StoreIO, memory: str
 ) -> int:
     """Send those messages (by key, as JSON; None deletes) that differ from what an object says was sent last.
 
@@ -39,7 +44,7 @@ def publish(
     gone = sorted(set(published) - set(digests))
     failures: list[str] = []
 
-    def delivered(error: Any, _: Any) -> None:
+    def delivered(error: KafkaError | None, _: Message) -> None:
         if error is not None:
             failures.append(str(error))
 

@@ -10,13 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.jobs.derived import Derived, DerivedJob
 from barnabas_pipeline.jobs.results import results_location
 from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.ledger import HOUR_MS, State, hour_name, hour_number
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    from barnabas_pipeline.data_types import Document
 
 TOP = 20
 DAYS = "_days"
@@ -35,7 +41,7 @@ class ReportSummary:
 
 
 def report(
-    spark: Any, *, lake: Lake | str, out: str, day: str, prefix: str = "", partial: bool = False
+    spark: SparkSession, *, lake: Lake | str, out: str, day: str, prefix: str = "", partial: bool = False
 ) -> ReportSummary:
     """Write the tables of a day (`2026-11-20`, UTC) to `out/<day>/`. Raises IncompleteError for unsealed hours."""
     try:
@@ -93,11 +99,11 @@ class Report(DerivedJob):
         self.loaded: tuple[str, ...] = self.kinds
         """The tables that there are."""
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Document:
         """See `derived.DerivedJob`."""
         return {}
 
-    def partial(self, tables: Mapping[str, Any]) -> Any:
+    def partial(self, tables: Mapping[str, DataFrame]) -> DataFrame:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
@@ -115,17 +121,17 @@ class Report(DerivedJob):
             union = union.unionByName(frame)
         return union.groupBy("hour", "what", "key").agg(sf.count("*").alias("count"))
 
-    def finish(self, condensed: Any) -> Mapping[str, Any]:
+    def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
         """The tables of a report, those that something was loaded for."""
         from pyspark.sql import functions as sf
 
-        def what(name: str) -> Any:
+        def what(name: str) -> DataFrame:
             return condensed.where(sf.col("what") == name)
 
-        def total(condition: str) -> Any:
+        def total(condition: str) -> SparkColumn:
             return sf.sum(sf.when(sf.expr(condition), sf.col("count")).otherwise(0))
 
-        results: dict[str, Any] = {}
+        results: dict[str, DataFrame] = {}
         if "views" in self.loaded:
             took = sf.when(sf.col("what") == "took_ms", sf.col("key").try_cast("double"))
             frequency = sf.when(took.isNotNull(), sf.col("count")).otherwise(0)

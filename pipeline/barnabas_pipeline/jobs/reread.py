@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,11 @@ from barnabas_pipeline.log.planning import split
 from barnabas_pipeline.log.reader import RangeReader
 from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from barnabas_pipeline.data_types import Integers, Row
 
 BAD_TYPE = pa.struct([("end_offset", pa.int64()), ("reason", pa.string()), ("value", pa.binary())])
 
@@ -83,13 +88,15 @@ def _override(entry: Entry, piece: OffsetRange) -> Override | None:
     return Override(decoder_of(entry), offsets=mine) if mine else None
 
 
-def reread_frame(spark: Any, readings: list[Rereading], state: State, log_options: LogOptions) -> Any:
+def reread_frame(
+    spark: SparkSession, readings: list[Rereading], state: State, log_options: LogOptions
+) -> DataFrame:
     """All rows that the log has of the readings, one task each; `_bad` is set for those that must be dead letters."""
     schema = EventSchema.from_dict(state.schema)
     arrow = lake_schema(schema).append(pa.field("_bad", BAD_TYPE))
     topic_id = state.topic_id
 
-    def read(batches: Iterator[Any]) -> Iterator[Any]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 for table in reread(readings[index], log_options, topic_id, arrow):
@@ -99,7 +106,9 @@ def reread_frame(spark: Any, readings: list[Rereading], state: State, log_option
     return indexes.mapInArrow(read, frames.spark_schema(arrow))
 
 
-def reread(reading: Rereading, log_options: LogOptions, topic_id: str, arrow: Any) -> Iterator[Any]:
+def reread(
+    reading: Rereading, log_options: LogOptions, topic_id: str, arrow: pa.Schema
+) -> Iterator[pa.Table]:
     """Read and decode a range, widened to the columns `arrow`."""
     partition = reading.offset_range.partition
     log = open_log(log_options)
@@ -117,7 +126,9 @@ def reread(reading: Rereading, log_options: LogOptions, topic_id: str, arrow: An
         log.close()
 
 
-def judge(item: Columns, reading: Rereading, topic_id: str) -> Iterator[tuple[Any, Columns, list[BadRecord]]]:
+def judge(
+    item: Columns, reading: Rereading, topic_id: str
+) -> Iterator[tuple[pa.Table, Columns, list[BadRecord]]]:
     """Decode a block by the decoder that last had a say about each record."""
     partition = reading.offset_range.partition
     decided = np.zeros(len(item), np.int64)  # 0: the load's; n: the n-th override's
@@ -142,7 +153,7 @@ def judge(item: Columns, reading: Rereading, topic_id: str) -> Iterator[tuple[An
         yield table, columns, refused
 
 
-def _event_hours(columns: Columns, decoder: Decoder, topic_id: str, partition: int) -> Any:
+def _event_hours(columns: Columns, decoder: Decoder, topic_id: str, partition: int) -> Integers:
     """The event hour of each record, -1 for those that are refused."""
     table, _ = to_table(columns, decoder, topic_id, partition)
     hours = np.full(len(columns), -1, np.int64)
@@ -151,7 +162,7 @@ def _event_hours(columns: Columns, decoder: Decoder, topic_id: str, partition: i
     return hours
 
 
-def _widen(table: Any, arrow: Any) -> Any:
+def _widen(table: pa.Table, arrow: pa.Schema) -> pa.Table:
     arrays = [
         table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
         for field in arrow
@@ -159,7 +170,7 @@ def _widen(table: Any, arrow: Any) -> Any:
     return pa.Table.from_arrays(arrays, schema=arrow)
 
 
-def _refused_rows(arrow: Any, partition: int, columns: Columns, refused: list[BadRecord]) -> Any:
+def _refused_rows(arrow: pa.Schema, partition: int, columns: Columns, refused: list[BadRecord]) -> pa.Table:
     offsets = [int(columns.offset[one.row]) for one in refused]
     bad = [
         {"end_offset": offset + 1, "reason": refusal.reason, "value": columns.value[refusal.row].as_py()}
@@ -168,7 +179,7 @@ def _refused_rows(arrow: Any, partition: int, columns: Columns, refused: list[Ba
     return _bad_rows(arrow, partition, offsets, bad)
 
 
-def _bad_rows(arrow: Any, partition: int, offsets: list[int], bad: list[dict[str, Any]]) -> Any:
+def _bad_rows(arrow: pa.Schema, partition: int, offsets: list[int], bad: list[Row]) -> pa.Table:
     values = {PARTITION: [partition] * len(offsets), "_offset": offsets, "_bad": bad}
     arrays = [
         pa.array(values[field.name], field.type)

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +35,12 @@ from barnabas_pipeline.lake.iceberg import explained, is_foreign
 from barnabas_pipeline.lake.scan import BATCH_ROWS
 from barnabas_pipeline.lake.store import LOCAL, StoreIO
 from barnabas_pipeline.lake.table import TRIES_MAX, WAIT_SECONDS, ConflictError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from barnabas_pipeline.data_types import Document
 
 COMMITS_KEPT = 10
 """Commits whose files are kept, for those who still read or extend them."""
@@ -62,7 +68,7 @@ class ResultState:
     """Version of each table up to which it was read."""
     digests: dict[str, str] = field(default_factory=dict)
     """Digest of the entry of that version: another table of that name, or one that went back, has another."""
-    params: dict[str, Any] = field(default_factory=dict)
+    params: Document = field(default_factory=dict)
     settings: str = ""
     partials: dict[str, str] = field(default_factory=dict)
     condensed: dict[str, str] = field(default_factory=dict)
@@ -133,14 +139,14 @@ class Results:
         """Return it as a commit names it."""
         return location.removeprefix(f"{self.root}/")
 
-    def write_parts(self, frame: Any, directory: str) -> dict[str, str]:
+    def write_parts(self, frame: DataFrame, directory: str) -> dict[str, str]:
         """Write a frame that has the column `part`, each part into a file of its own; returns these by part.
 
         Those of a task that was tried again, or run twice, have other names, and nobody names them.
         """
         files, schema = self.io, frames.arrow_schema(frame.sparkSession, frame.schema)
 
-        def write(batches: Iterator[Any]) -> Iterator[Any]:
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             pieces = ((part, rows) for batch in batches for part, rows in _runs(batch))
             for part, group in groupby(pieces, lambda piece: piece[0]):
                 file = OpenFile(files, f"{directory}/{uuid.uuid4().hex}.parquet", schema)
@@ -156,11 +162,11 @@ class Results:
         )
         return {row[PART]: self.below(row["location"]) for row in named.collect()}
 
-    def read_parts(self, spark: Any, parts: Mapping[str, str], schema: Any) -> Any:
+    def read_parts(self, spark: SparkSession, parts: Mapping[str, str], schema: StructType) -> DataFrame:
         """Return the rows of some parts, with the columns of a schema of Spark's; those that a file lacks are null."""
         files, arrow = self.io, frames.arrow_schema(spark, schema)
 
-        def read(locations: list[bytes]) -> Iterator[Any]:
+        def read(locations: list[bytes]) -> Iterator[pa.Table]:
             for location in locations:
                 with files.new_input(location.decode()).open() as stream:
                     for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS):
@@ -175,12 +181,12 @@ class Results:
             return int(pq.read_metadata(stream).num_rows)
 
     @explained("the place of results")
-    def read_table(self, path: str) -> Any:
+    def read_table(self, path: str) -> pa.Table:
         """Return a result as an Arrow table."""
         return pq.read_table(pa.BufferReader(store.read(self.io, self.path(path))))
 
     @explained("the place of results")
-    def write_tables(self, tables: Iterable[tuple[str, Any]], directory: str) -> dict[str, str]:
+    def write_tables(self, tables: Iterable[tuple[str, pa.Table]], directory: str) -> dict[str, str]:
         """Write tables, each as Parquet and, unless it has lists, as CSV; returns the files by their names."""
         named = {}
         for name, table in tables:
@@ -251,7 +257,7 @@ def _version_of(path: str) -> int:
     return int(path.split("/")[1].partition("-")[0])
 
 
-def _runs(batch: Any) -> Iterator[tuple[str, Any]]:
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table]]:
     """Yield the parts of a batch that is sorted by them, each with its rows."""
     table, start = pa.Table.from_batches([batch]), 0
     parts = pc.run_end_encode(batch.column(PART))
@@ -260,7 +266,7 @@ def _runs(batch: Any) -> Iterator[tuple[str, Any]]:
         start = end
 
 
-def _with_columns(batch: Any, schema: Any) -> Any:
+def _with_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     there = {*batch.schema.names}
     columns = [
         batch.column(field.name).cast(field.type) if field.name in there else pa.nulls(len(batch), field.type)
@@ -269,6 +275,6 @@ def _with_columns(batch: Any, schema: Any) -> Any:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _is_plain(table: Any, column: str) -> bool:
+def _is_plain(table: pa.Table, column: str) -> bool:
     kind = table.schema.field(column).type
     return not (pa.types.is_list(kind) or pa.types.is_struct(kind))

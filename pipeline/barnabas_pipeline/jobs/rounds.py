@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client import ClientError
 from barnabas_pipeline.errors import (
@@ -37,6 +37,11 @@ from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicId
 from barnabas_pipeline.log.planning import shorten, split
 from barnabas_pipeline.log.transports import open_log
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.wire.topic_partitions import TopicPartition
+
 CLIENT_ID = "barnabas-pipeline"
 OFFSETS_PER_ROUND_MAX = 2_000_000
 TOGETHER = 8  # tables that are opened or committed to at the same time
@@ -44,6 +49,8 @@ TABLES_OPEN_MAX = 1_000  # with the metadata of all their snapshots in memory
 
 T = TypeVar("T")
 R = TypeVar("R")
+Pending = tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]
+"""A topic with something new: its bounds by partition, and what comes after its table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +152,7 @@ class Rounds:
 
     def __init__(
         self,
-        spark: Any,
+        spark: SparkSession,
         topics: Topics,
         *,
         is_bounded: bool,
@@ -266,17 +273,20 @@ class Rounds:
         if before != (str(error), stream.is_over):
             self._tell("failed", stream.name, error, is_over=stream.is_over)
 
-    def _tell(self, what: str, *arguments: Any, **more: Any) -> None:
+    def _tell(self, what: str, *arguments: object, **more: object) -> None:
         for watcher in self.watchers:
             getattr(watcher, what)(*arguments, **more)
 
     # --- what is loaded ---------------------------------------------------------------------------------------------
 
     def _plan(
-        self, due: list[Stream], topics: Mapping[str, Topic], bounds: Mapping[Any, Bounds | ClientError]
+        self,
+        due: list[Stream],
+        topics: Mapping[str, Topic],
+        bounds: Mapping[TopicPartition, Bounds | ClientError],
     ) -> list[tuple[Stream, Plan]]:
         """Return what a round loads of each topic that has something new, each its fair portion."""
-        pending: list[tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]] = []
+        pending: list[Pending] = []
         for stream in due:
             topic = topics[stream.name]
             identity = TopicIdentity(self._source.cluster_id(), topic.name, topic.topic_id)
@@ -302,7 +312,7 @@ class Rounds:
             plans.append((stream, Plan(stream.table, identity, stream_bounds, ranges, tasks, stream.options)))
         return plans
 
-    def _round_max(self, pending: list[Any]) -> int:
+    def _round_max(self, pending: list[Pending]) -> int:
         largest = max((one.options.offsets_per_commit_max for one, *_ in pending), default=0)
         return self._offsets_max or max(OFFSETS_PER_ROUND_MAX, largest)
 
@@ -396,7 +406,7 @@ class Rounds:
             self._active.popitem(last=False)[1].put_away()
 
 
-def _bounds_of(topic: Topic, bounds: Mapping[Any, Bounds | ClientError]) -> dict[int, Bounds]:
+def _bounds_of(topic: Topic, bounds: Mapping[TopicPartition, Bounds | ClientError]) -> dict[int, Bounds]:
     """Return the bounds of the partitions of a topic. Raises IncompleteError if one of them cannot be told."""
     by_number = {}
     for number in range(topic.partitions):

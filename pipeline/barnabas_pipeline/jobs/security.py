@@ -10,10 +10,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.jobs.derived import Derived, DerivedJob, day
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+    from barnabas_pipeline.data_types import Document, Json, Row
+    from barnabas_pipeline.simulate.model import Truth
 
 MINUTE_MS = 60_000
 URL_BUCKETS = 1024
@@ -41,15 +50,15 @@ class Security(DerivedJob):
         self.rules = rules
         self.allowed = allowed
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Document:
         """See `derived.DerivedJob`: the rules count in the last step."""
         return {}
 
-    def part(self) -> Any:
+    def part(self) -> SparkColumn:
         """See `derived.DerivedJob`."""
         return day("minute")
 
-    def partial(self, tables: Mapping[str, Any]) -> Any:
+    def partial(self, tables: Mapping[str, DataFrame]) -> DataFrame:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
@@ -90,7 +99,7 @@ class Security(DerivedJob):
             union = union.unionByName(part)
         return union
 
-    def merge(self, partials: Any) -> Any:
+    def merge(self, partials: DataFrame) -> DataFrame:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
@@ -98,7 +107,7 @@ class Security(DerivedJob):
         urls = sf.array_sort(sf.array_distinct(sf.flatten(sf.collect_list("urls")))).alias("urls")
         return partials.groupBy("subject", "minute").agg(*sums, urls)
 
-    def condense(self, partials: Any) -> Any:
+    def condense(self, partials: DataFrame) -> DataFrame:
         """Find who broke which rule, and when, on each day."""
         from pyspark.sql import functions as sf
 
@@ -113,7 +122,7 @@ class Security(DerivedJob):
             "spam": (f"votes >= {rules.spam_votes}", "votes"),
             "guessing": (f"failures >= {rules.login_failures}", "failures"),
         }
-        union = None
+        union: DataFrame | None = None
         for kind, (condition, measure) in conditions.items():
             rows = partials.where(condition).where(
                 ~sf.col("subject").isin(*self.allowed) if self.allowed else "true"
@@ -125,9 +134,10 @@ class Security(DerivedJob):
             )
             verdicts = verdicts.withColumn("kind", sf.lit(kind))
             union = verdicts if union is None else union.unionByName(verdicts)
+        assert union is not None
         return union
 
-    def finish(self, condensed: Any) -> Mapping[str, Any]:
+    def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
         """`verdicts`: id, kind, subject, the first minute, how many minutes, and the worst count."""
         from pyspark.sql import functions as sf
 
@@ -140,18 +150,18 @@ class Security(DerivedJob):
         columns = ["kind", "subject", "first_minute", "minutes", "worst"]
         return {"verdicts": grouped.select(sf.substring(identity, 1, 16).alias("verdict_id"), *columns)}
 
-    def messages(self, derived: Derived) -> Mapping[str, Any]:
+    def messages(self, derived: Derived) -> Mapping[str, Json]:
         """See `derived.DerivedJob`."""
         return {row["verdict_id"]: row for row in derived.result("verdicts").to_pylist()}
 
-    def score(self, derived: Derived, truth: Any) -> dict[str, Any]:
+    def score(self, derived: Derived, truth: Truth) -> Document:
         """See `derived.DerivedJob`."""
         verdicts = derived.result("verdicts").to_pylist()
         guilty = {"crawler": truth.crawlers, "spam": truth.spammers}
         return {kind: score(verdicts, kind, found) for kind, found in guilty.items()}
 
     @classmethod
-    def add_options(cls, parser: Any) -> None:
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """See `derived.DerivedJob`."""
         parser.add_argument("--rules", metavar="FILE", help="JSON object of thresholds; see the class Rules")
         parser.add_argument(
@@ -159,7 +169,7 @@ class Security(DerivedJob):
         )
 
     @classmethod
-    def from_options(cls, args: Any) -> Security:
+    def from_options(cls, args: argparse.Namespace) -> Security:
         """See `derived.DerivedJob`."""
         document = json.loads(Path(args.rules).read_text()) if args.rules else {}
         unknown = sorted(set(document) - {one.name for one in fields(Rules)})
@@ -168,13 +178,13 @@ class Security(DerivedJob):
         return cls(Rules(**document), allowed=tuple(args.allow))
 
 
-def _one(condition: str) -> Any:
+def _one(condition: str) -> SparkColumn:
     from pyspark.sql import functions as sf
 
     return sf.when(sf.expr(condition), 1).otherwise(0).cast("bigint")
 
 
-def score(verdicts: list[dict[str, Any]], kind: str, truth: list[str]) -> dict[str, float]:
+def score(verdicts: list[Row], kind: str, truth: list[str]) -> dict[str, float]:
     """Precision and recall of one kind of verdict."""
     subjects = {row["subject"] for row in verdicts if row["kind"] == kind}
     right = len(subjects & set(truth))

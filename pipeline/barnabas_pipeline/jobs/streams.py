@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import EXIT_INCOMPLETE, NoTopicError, PipelineError
 from barnabas_pipeline.jobs.load import RECORD, LoadOptions, LoadSummary, adopt, find_loss, gone, only_end
@@ -18,6 +18,9 @@ from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import Bounds, OffsetRange, TopicIdentity
 from barnabas_pipeline.log.planning import resolve
 from barnabas_pipeline.log.transports import open_log
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.log.planning import Selection
 
 TRIES_MAX = 4  # of what may pass; each try of a broker or a store has waited for some time already
 RETRY_SECONDS, RETRY_DOUBLINGS_MAX = 0.25, 8  # after the first try, and 64 s at most
@@ -159,7 +162,7 @@ class Stream:
         self.behind = {one.partition: len(one) for one in ranges}
         return ranges
 
-    def _resolved(self, selection: Any, bounds: dict[int, Bounds], edge: str) -> dict[int, int]:
+    def _resolved(self, selection: Selection, bounds: dict[int, Bounds], edge: str) -> dict[int, int]:
         log = open_log(self.options.log)
         try:
             return {one.partition: getattr(one, edge) for one in resolve(log, selection, bounds)}

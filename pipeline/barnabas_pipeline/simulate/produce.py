@@ -8,11 +8,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.simulate import bad
 from barnabas_pipeline.simulate.model import Event
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
 
 FLUSH_SECONDS_MAX = 120.0
 
@@ -41,7 +44,7 @@ def send(
     rate_per_second: float = 0,
     bad_fraction: float = 0,
     seed: int = 1,
-    config: dict[str, Any] | None = None,
+    config: dict[str, str] | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Counter[str]:
     """Send events in their order to the topics `prefix` + kind. Returns how many were spoilt, by reason."""
@@ -51,7 +54,7 @@ def send(
     producer = Producer(settings | (config or {}))
     failures: list[str] = []
 
-    def delivered(error: Any, _: Any) -> None:
+    def delivered(error: KafkaError | None, _: Message) -> None:
         if error is not None:
             failures.append(str(error))
 
@@ -74,7 +77,13 @@ def send(
     return Counter(spoilt.values())
 
 
-def _produce(producer: Any, topic: str, event: Event, value: bytes, delivered: Any) -> None:
+def _produce(
+    producer: Producer,
+    topic: str,
+    event: Event,
+    value: bytes,
+    delivered: Callable[[KafkaError | None, Message], None],
+) -> None:
     while True:
         try:
             producer.produce(

@@ -11,9 +11,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JAVA_MIN = 17
 PACKAGE = f"(Debian: apt-get install openjdk-{JAVA_MIN}-jre-headless, or default-jre-headless)"
@@ -40,7 +43,9 @@ def source_roots() -> list[str]:
     return sorted(str(root) for root in roots)
 
 
-def create(app_name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
+def create(
+    app_name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> SparkSession:
     """Create or get the session, with the data source `barnabas` registered. Raises UsageError without Java."""
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take `python3` from the PATH

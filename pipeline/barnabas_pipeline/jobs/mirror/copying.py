@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -32,6 +32,9 @@ from barnabas_pipeline.jobs.mirror.reading import Counts, coordinates_of, read_b
 from barnabas_pipeline.jobs.mirror.resuming import resume
 from barnabas_pipeline.log.model import Log, OffsetRange
 from barnabas_pipeline.log.transports import open_log
+
+if TYPE_CHECKING:
+    from barnabas.client.producing.outbox import Delivery
 
 PARTS_TOGETHER = 4
 """Partitions of a task that are copied at the same time; each has a buffer, and what a fetch has brought."""
@@ -123,7 +126,7 @@ class _Copy:
     records: int = 0
     size: int = 0
     is_open: bool = False
-    last: Any = None
+    last: Delivery | None = None
     """Fate of the newest record."""
 
     async def run(self, start: int) -> None:
@@ -217,6 +220,6 @@ def is_from_target(part: Part, record: Record) -> bool:
     return False
 
 
-def copy_in_task(parts: Iterator[Part]) -> Iterator[PartResult]:
+def copy_in_task(parts: Iterable[Part]) -> Iterator[PartResult]:
     """Copy the parts of a Spark partition."""
     return iter(copy_parts(parts))

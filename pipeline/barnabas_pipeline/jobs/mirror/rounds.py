@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas.client import ClientError
 from barnabas.wire.topic_partitions import TopicPartition
@@ -48,6 +48,14 @@ from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
 from barnabas_pipeline.log.model import Bounds, OffsetRange
 from barnabas_pipeline.log.planning import shorten
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from barnabas.client import CommittedOffset
+    from barnabas_pipeline.jobs.mirror.model import Coordinates
+
 ONCE = "once"
 Progress = Callable[[MirrorSummary, float], None]
 
@@ -83,7 +91,7 @@ class Mirror:
     """A mirror of some clusters into one. Lifecycle: `run`, as often as wanted, then `close`; `stop` ends it for good."""
 
     def __init__(
-        self, spark: Any, options: MirrorOptions, progress: Progress = lambda _round, _seconds: None
+        self, spark: SparkSession, options: MirrorOptions, progress: Progress = lambda _round, _seconds: None
     ) -> None:
         """Raises UsageError for options that cannot work."""
         if options.target.log_dirs:
@@ -276,7 +284,9 @@ class Mirror:
                         done.parts.append(self._part(stream, place, bound, start))
         self._shorten(done)
 
-    def _empty_partitions(self, streams: list[Stream], committed: Any) -> set[TopicPartition]:
+    def _empty_partitions(
+        self, streams: list[Stream], committed: Mapping[TopicPartition, CommittedOffset]
+    ) -> set[TopicPartition]:
         """Return partitions of the target without a position and without records: nothing was mirrored there yet."""
         unknown = [
             stream.there
@@ -291,7 +301,7 @@ class Mirror:
         }
 
     def _start(
-        self, stream: Stream, place: Place, bound: Bounds, position: Any, *, is_empty: bool
+        self, stream: Stream, place: Place, bound: Bounds, position: Coordinates | None, *, is_empty: bool
     ) -> int | None:
         """Return where to begin, as far as is known; None if there is nothing to do. Raises DataLossError."""
         if position is None:
@@ -370,7 +380,7 @@ class Mirror:
                 done.fail(f"groups of {cluster}", error)
 
 
-def mirror(spark: Any, options: MirrorOptions) -> MirrorSummary:
+def mirror(spark: SparkSession, options: MirrorOptions) -> MirrorSummary:
     """Mirror what is there now. Raises DataLossError, UsageError or IncompleteError for the worst that failed."""
     mirror = Mirror(spark, options)
     try:
