@@ -263,7 +263,7 @@ def type_from_json(data: Json, depth: int = 0) -> Type:
 
 
 def fields_from(entries: Iterable[Document], depth: int = 0) -> tuple[Field, ...]:
-    """Read fields, whose names must differ. Raises ValueError, KeyError, TypeError."""
+    """Read fields; their names must differ. Raises ValueError, KeyError, TypeError."""
     fields = tuple(field_from_dict(entry, depth) for entry in entries)
     names = [one.name.lower() for one in fields]
     if len(set(names)) != len(names) or not names:

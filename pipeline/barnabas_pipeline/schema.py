@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["BUILT_IN", "INT64_MAX", "NO_EVENT_TIME", "EventSchema", "Field", "load"]
 
 NO_EVENT_TIME = "_timestamp"
-"""The event time of a schema whose events tell none: that of the record."""
+"""The event time of a schema without one: the timestamp of the record."""
 KEY_COLUMN = "_key_fields"
 _TIME_TYPES = ("long", "timestamp_ms", "timestamp_s", "timestamp_us", "iso8601")
 

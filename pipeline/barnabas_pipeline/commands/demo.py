@@ -266,7 +266,7 @@ class Demo:
         self.sections.append(("Rank", charts.note(text) + scored + plot + top))
 
     def security(self) -> None:
-        """Judge, and compare with who is guilty."""
+        """Update the verdicts, and compare them with the simulation's guilty members."""
         from barnabas_pipeline.jobs import security
 
         verdicts = self.derive(security.Security()).result("verdicts").to_pylist()
@@ -297,7 +297,7 @@ class Demo:
         self.sections.append(("Monitor", plot + scored + charts.table(shown)))
 
     def visitors(self) -> None:
-        """Count whose profiles were seen, partition by partition."""
+        """Count views and visitors of profiles, partition by partition."""
         from barnabas_pipeline.jobs.visitors import Visitors
 
         rows = self.derive(Visitors()).result("visitors").to_pylist()

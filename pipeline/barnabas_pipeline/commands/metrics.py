@@ -1,6 +1,6 @@
 """Metrics of jobs that run for long, for Prometheus: `--metrics HOST:PORT`.
 
-The rule: numbers are read from the job when somebody asks for them, so nothing is counted twice.
+The rule: numbers are read from the job at each scrape, so nothing is counted twice.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def begin_log(file: TextIO, *, is_json: bool) -> Callable[[Event], None]:
-    """Log from `info` on, warnings alone of what others write; returns who logs an event of a load."""
+    """Log to a file: the load from INFO on, other loggers from WARNING on. Returns the function that logs an event."""
     handler = logging.StreamHandler(file)
     text = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
     handler.setFormatter(JsonFormatter() if is_json else text)

@@ -1,4 +1,4 @@
-"""Avro: each record by its writer's schema, whose id stands before it, or by the schema of a file.
+"""Avro: each record is read by its writer's schema, named by the id before the value, or by the schema of a file.
 
 The rule: see `binary`. Reasons beside those of JSON: framing, schema_id, avro.
 """

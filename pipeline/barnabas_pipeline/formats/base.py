@@ -131,7 +131,7 @@ class BlockDecoder:
         return [], np.arange(len(columns))
 
     def _are_times_good(self, table: pa.Table, timestamp_ms: Integers) -> Mask:
-        """A mask of the rows whose times can be."""
+        """Return the mask of rows with possible times: within the years 1 to 9999, and near the record's timestamp."""
         fine = (timestamp_ms >= TIME_MIN_MS) & (timestamp_ms <= TIME_MAX_MS)
         if self.schema.event_time == NO_EVENT_TIME:
             return fine

@@ -1,5 +1,4 @@
-"""Decoders of formats whose values are written by a schema: each record is read by its writer's, then resolved to the
-table's.
+"""Decoders of formats with schemas: each record is read by its writer's schema, then resolved to the table's.
 
 The rule: a format says how bytes are read, one value at a time and a block at a time; all else is the same for all.
 """

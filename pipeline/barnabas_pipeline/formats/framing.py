@@ -66,7 +66,7 @@ def unframed(values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class FramedDecoder(BlockDecoder):
-    """Base of decoders whose values name a schema of a registry, if there is one."""
+    """Base of decoders of values that begin with the id of a schema, if there is a registry."""
 
     registry: Registry | None = None
 

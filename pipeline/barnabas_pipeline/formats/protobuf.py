@@ -1,4 +1,4 @@
-"""Protobuf: each record by its writer's schema, whose id and message stand before it, or by the schema of a file.
+"""Protobuf: each record is read by its writer's schema, named by the id and message before the value, or by a file's.
 
 The rule: see `binary`. Reasons beside those of JSON: framing, schema_id, protobuf.
 """

@@ -1,7 +1,7 @@
 """A schema registry as decoders use it: Barnabas' own or any that does as Confluent's does.
 
-The rule: a schema that the registry does not have is the record's fault; a registry that does not answer is nobody's,
-and the job is incomplete.
+The rule: a schema that the registry does not have is the record's fault; without an answer from
+the registry the job is incomplete.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STRATEGIES = ("topic", "record", "topic-record")
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Address of a registry, and files for TLS. Who logs in is told by the environment alone, and kept nowhere."""
+    """Address of a registry, and files for TLS. User, password and token are from the environment, and stored nowhere."""
 
     url: str = field(repr=False)
     ca: str = ""
@@ -122,9 +122,9 @@ def _client(registry: Registry) -> RegistryClient:
 
 
 def ask(question: Callable[..., Awaitable[T]], *arguments: object) -> T:
-    """Ask, again if there is no answer. Raises IncompleteError.
+    """Run a request in an event loop of its own, TRIES times if the registry does not answer. Raises IncompleteError.
 
-    One thread at a time: who asks a client for what is being asked for waits in the event loop of the one who asked first.
+    One thread at a time, since a client shares answers between tasks, and its tasks belong to one event loop.
     """
     for tries_left in reversed(range(TRIES)):
         try:

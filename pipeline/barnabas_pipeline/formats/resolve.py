@@ -160,9 +160,8 @@ def _check_bounds(value: Value, field: Field, path: str) -> None:
 
 def extra_of(value: Row, unmapped: tuple[Field, ...], more: Document | None = None) -> str | None:
     """Write what the table has no column for as JSON, and `more`; None if there is nothing."""
-    kept = {
-        one.name: as_json(value[one.name], one.type) for one in unmapped if value.get(one.name) is not None
-    }
+    present = [field for field in unmapped if value.get(field.name) is not None]
+    kept = {field.name: as_json(value[field.name], field.type) for field in present}
     kept |= more or {}
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":")) if kept else None
 

@@ -7,7 +7,7 @@ The rule: an audit reads the whole log and all files again, and what it does not
     every file has the size and the SHA-256 that the ledger says           if not: values are compared
     every value is what the log says, decoded again                        all of them with `deep`
 
-Rows whose offsets the log no longer has (retention, compaction) can only be checked by their files.
+Rows at offsets that the log no longer has (retention, compaction) can only be checked by their files.
 docs/decisions/0050-levels-of-an-audit.md says what is proven by which level.
 """
 
@@ -213,7 +213,7 @@ def _check_strays(
 
 
 def _doubtful(runs: list[Run], paths: set[str], inventory: Inventory, *, is_all: bool) -> list[OffsetRange]:
-    """Return the ranges whose values must be compared: all, or those whose log or files are not as they were loaded."""
+    """Return the ranges to compare value by value: all, or those with a log or files that are not as they were loaded."""
     files = [one for one in inventory.files if one.path in paths]
     ranges: list[OffsetRange] = []
     for run in sorted(runs, key=lambda run: run.offset_range):

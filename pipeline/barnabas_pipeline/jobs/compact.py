@@ -1,7 +1,7 @@
 """compact: many small files of a partition of the table become few large ones, with exactly the same rows.
 
 The rule: a new file counts only if, read back from the store, it equals the old ones row for row. Old files stay until
-`vacuum` finds that no snapshot names them and nobody has written them for a while, so readers are not disturbed.
+`vacuum` finds that no snapshot names them and that they are old enough, so readers are not disturbed.
 """
 
 from __future__ import annotations

@@ -173,9 +173,8 @@ def _pieces(inventory: Inventory, log: Log, runs: list[Run]) -> Iterator[Piece]:
 
 def _near(files: list[Seen], offset_range: OffsetRange) -> tuple[Seen, ...]:
     """The files that may have something of a range."""
-    return tuple(
-        one for one in files if one.may_have(offset_range.partition, offset_range.start, offset_range.end)
-    )
+    partition, start, end = offset_range.partition, offset_range.start, offset_range.end
+    return tuple(one for one in files if one.may_have(partition, start, end))
 
 
 # --- looking --------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class Feed(DerivedJob):
         return rows.withColumn("place", place).where(sf.col("place") <= self.items_max).drop("place")
 
     def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
-        """`feed`: member, place (1 is the newest), item, who voted for it, and when."""
+        """`feed`: member, place (1 is the newest), item, the voter, and the time of the vote in ms."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
 

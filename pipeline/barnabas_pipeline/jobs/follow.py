@@ -1,7 +1,7 @@
 """follow: a load that goes on, in rounds: what is new is loaded, one commit for each topic, then the next round begins.
 
-The rule: the lake is the only memory. A round begins where the last commit ended, so whoever stops, dies or is
-started twice costs nothing, and there is no checkpoint that could say something else.
+The rule: the lake is the only memory. A round begins where the last commit ended, so a load that is
+stopped, killed or started twice loses nothing, and there is no checkpoint that could contradict the lake.
 
 Spark runs the tasks of a round; its own streaming engine is not used. It would keep a second memory of offsets, and its
 two logs and a planning process of its own would take longer than a small round does (decision 0051).

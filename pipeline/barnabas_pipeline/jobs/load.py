@@ -213,7 +213,7 @@ class Plan:
         return [LoadTask(*fixed, one, options.target_file_bytes) for one in self.tasks]
 
     def commit(self, results: list[TaskResult]) -> None:
-        """Commit what the tasks did. Raises ConflictError if somebody else has loaded meanwhile."""
+        """Commit the results of the tasks. Raises ConflictError if another process has committed meanwhile."""
         assert self.entry is not None
         faults.point("load.after_tasks")
         fill(self.entry, self.ranges, results, self.bounds, known_partitions=self.table.state().ends)

@@ -1,6 +1,6 @@
 """Fair portions: how much of each topic a round takes, and which tasks share a Spark task. Pure.
 
-The rule: who wants little gets all of it; what is left over is shared evenly by those who want more.
+The rule: a small demand is met in full; the remainder is shared evenly by the larger ones.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def share(demands: Sequence[int], total: int) -> list[int]:
-    """Share a total fairly: nobody has more than wanted, nor less than another, but for one, without having all of it.
+    """Share a total fairly: no share exceeds its demand, and shares that do not meet theirs differ by at most one.
 
-    Who wants something gets something, even if the total is smaller than that.
+    A demand above 0 gets at least 1, even if the total is smaller than that.
     """
     shares = [0] * len(demands)
     hungry = sorted((n for n, want in enumerate(demands) if want), key=lambda n: demands[n])

@@ -1,4 +1,4 @@
-"""Sending results to a topic, for those who would rather subscribe than read files.
+"""Sending results to a topic, for consumers that subscribe instead of reading files.
 
 The rule: a message's key is what it is about, its value is all there is to say, so that the last one counts and a
 repeated one does no harm. Only what has changed since the last time is sent.

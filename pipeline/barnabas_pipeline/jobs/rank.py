@@ -124,7 +124,7 @@ class Rank(DerivedJob):
         scale = float(1 << WEIGHT_BITS)
 
         def in_order(column: str) -> SparkColumn:
-            """Add up fractions day by day, so that the sum does not depend on who came first."""
+            """Add up fractions day by day, so that the sum does not depend on the order of rows."""
             terms = sf.collect_list(sf.struct("part", (sf.col(column) / scale * factor).alias("term")))
             return sf.aggregate(sf.array_sort(terms), sf.lit(0.0), lambda total, term: total + term["term"])
 

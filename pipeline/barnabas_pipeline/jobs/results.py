@@ -1,11 +1,11 @@
 """Files of a result: partials, results, and the commits that name them, below one location of any store.
 
 The rule: a commit names at once how far each table was read, the partials of that, and the results that follow from them.
-A file that no commit names does not exist, so whoever is killed has done nothing, or all of it.
+A file that no commit names does not exist, so a run that is killed has done nothing, or all of it.
 
     commits/<version>.json     put if absent
     files/<version>-<uuid>/    what a run has written: partials and what is condensed of them, by part; results
-    results/<name>             the newest commit's, for people; put there one after the other, each as a whole
+    results/<name>             the newest commit's, for readers; replaced one after the other, each at once
     published/                 the version up to which that was done, for each place where people look
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Document
 
 COMMITS_KEPT = 10
-"""Commits whose files are kept, for those who still read or extend them."""
+"""Commits whose files are kept, for runs that still read or extend them."""
 PART = "part"
 SCHEMES = {LOCAL, "hdfs", *conditional.SCHEMES}
 """Stores that can put an object if there is none."""
@@ -142,7 +142,7 @@ class Results:
     def write_parts(self, frame: DataFrame, directory: str) -> dict[str, str]:
         """Write a frame that has the column `part`, each part into a file of its own; returns these by part.
 
-        Those of a task that was tried again, or run twice, have other names, and nobody names them.
+        Those of a task that was tried again, or run twice, have other names, and no commit names them.
         """
         files, schema = self.io, frames.arrow_schema(frame.sparkSession, frame.schema)
 

@@ -423,6 +423,6 @@ def _portion(stream: Stream, ranges: list[OffsetRange]) -> int:
 
 
 def _is_overtaken(plan: Plan) -> bool:
-    """Say whether somebody else has committed what was planned, so that less is left."""
+    """Return whether another process has committed what was planned, so that less remains."""
     assert plan.entry is not None
     return plan.table.refresh().version >= plan.entry.version

@@ -1,4 +1,4 @@
-"""security: who crawls, who hammers, who spams, who guesses passwords.
+"""security: verdicts on crawlers, on floods of requests, on vote spam and on guessed passwords.
 
 The rule: a verdict names the rule, the subject and the first minute that broke it; its id follows from these, so that it
 may be published twice and count once.
@@ -108,7 +108,7 @@ class Security(DerivedJob):
         return partials.groupBy("subject", "minute").agg(*sums, urls)
 
     def condense(self, partials: DataFrame) -> DataFrame:
-        """Find who broke which rule, and when, on each day."""
+        """Find the subjects that broke a rule on each day: first minute, number of minutes, highest count."""
         from pyspark.sql import functions as sf
 
         rules = self.rules

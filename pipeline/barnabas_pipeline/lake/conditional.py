@@ -1,6 +1,6 @@
 """Objects that are put where there is none, in object stores: the one request that Arrow's file systems do not make.
 
-The rule: the store decides, by a condition of the request itself, so of many who put one has done it. Properties are
+The rule: the store decides, by a condition of the request itself, so of many writers one succeeds. Properties are
 pyiceberg's, those that Arrow's file system of the store takes.
 """
 

@@ -45,7 +45,7 @@ class Seen:
 
     @property
     def is_ours(self) -> bool:
-        """Say whether it is as we have written it, and nobody has deleted rows of it."""
+        """Return whether the file is as a load wrote it, and no engine has deleted rows of it."""
         return self.entry is not None and (self.piece is None or not self.piece.deletes)
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
@@ -148,7 +148,7 @@ def _sorted(parts: list[Integers]) -> Integers:
 def _read(
     layout: Layout, path: str, offset_range: OffsetRange, partition: str, *names: str
 ) -> Sequence[Integers]:
-    """Columns of the rows of one partition whose offset, the first of `names`, is within the range."""
+    """Return columns of the rows of one partition with offsets, the first of `names`, within the range."""
     nothing = [np.empty(0, np.int64)] * len(names)
     _, io = layout.open()
     try:

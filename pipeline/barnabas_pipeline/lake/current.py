@@ -1,8 +1,8 @@
 """A table of current rows by key, which follows a table of events: NAME__current beside NAME.
 
 The rule: its snapshot names an entry of a ledger of its own, which says up to which offsets of the events, by partition,
-the rows are current. Rows and offsets are committed at once, on the snapshot that was seen; so whoever dies or is started
-twice changes nothing.
+the rows are current. Rows and offsets are committed at once, on the snapshot that was seen; so a run that is killed or
+started twice changes nothing.
 
 It is partitioned by a bucket of the key. A commit writes the buckets that have changes, and leaves the files of the others.
 """
@@ -225,7 +225,7 @@ class CurrentTable:
         self.applied = entry
 
     def vacuum(self, age_seconds: float) -> int:
-        """Remove objects that no snapshot names and nobody has written for so long; returns how many."""
+        """Remove objects that no snapshot names and that are at least `age_seconds` old. Returns the number of them."""
         before = time.time() - age_seconds
         with explained():
             places = [f"{self.place.location}/{one}" for one in ("data", "metadata", GONE)]

@@ -1,7 +1,7 @@
 """The table of dead letters, for engines that know nothing of the ledger: NAME__dead beside NAME.
 
-The rule: the ledger is the truth, and this table follows it. Its summary says up to which entry; whoever publishes looks
-there what is missing, and adds exactly that, in one snapshot on top of the one that it has seen.
+The rule: the ledger is the truth, and this table follows it. Its summary says up to which entry; a publisher looks there
+for what is missing, and adds exactly that, in one snapshot on top of the one that it has seen.
 """
 
 from __future__ import annotations

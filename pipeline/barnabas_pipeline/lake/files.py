@@ -1,4 +1,4 @@
-"""Writing a task's rows: one Parquet file per partition of the table and size, under a name that nobody else uses.
+"""Writing a task's rows: one Parquet file per partition of the table and size, under a unique name.
 
 The rule: what is written counts for nothing until a commit names it.
 """

@@ -1,6 +1,6 @@
 """Tables as Spark data frames, on any store: files as a snapshot has them, in the newest schema.
 
-The rule: a frame is read at one version; whoever commits meanwhile does not change it.
+The rule: a frame is read at one version; commits meanwhile do not change it.
 """
 
 from __future__ import annotations

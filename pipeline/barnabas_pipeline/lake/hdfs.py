@@ -60,7 +60,7 @@ def rename(system: fs.FileSystem, source: str, target: str, *, overwrite: bool) 
 
 
 class _Raising:
-    """Calls something of the library, whose own errors are RuntimeErrors, and raises OSError for those."""
+    """Calls methods of an object of the library, and raises OSError for its RuntimeErrors."""
 
     def __init__(self, inner: object) -> None:
         self._inner = inner

@@ -215,7 +215,7 @@ def explained(what: str = "the lake") -> Iterator[None]:
 
 
 def is_foreign(error: BaseException) -> bool:
-    """Say whether an error is of a catalog or a store, so that nobody knows what has happened there."""
+    """Return whether an error is of a catalog or a store, so that it is unknown whether a request had an effect."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in (
         "pyiceberg", "sqlalchemy", "sqlite3", "requests", "urllib3", "thrift", "botocore", "google",
     )  # fmt: skip
@@ -225,7 +225,7 @@ def is_foreign(error: BaseException) -> bool:
 
 
 def create(catalog: Catalog, place: Place, schema: EventSchema) -> None:
-    """Create a table for events of a schema, unless somebody else does. Raises UsageError."""
+    """Create a table for events of a schema, unless another process has. Raises UsageError."""
     create_namespace(catalog, place)
     transaction = catalog.create_table_transaction(
         place.name,
@@ -469,7 +469,7 @@ def bounds_of(file: IcebergFile, schema: Schema) -> FileBounds:
 
 
 def ledger_of(table: IcebergTable) -> tuple[int, str, str]:
-    """The entry that counts: its version, path and digest; that of a snapshot of somebody else is the one before."""
+    """Return the entry that counts: its version, path and digest. For a snapshot of another engine it is the one before."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
         properties = summary_of(snapshot)

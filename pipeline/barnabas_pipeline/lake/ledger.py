@@ -31,7 +31,7 @@ HOUR_MS = 3_600_000
 
 
 class BrokenLakeError(PipelineError):
-    """The ledger contradicts itself: somebody changed it by hand."""
+    """The ledger contradicts itself: it was changed by hand."""
 
     exit_code = 3
 

@@ -101,7 +101,7 @@ class StoredFile(PyArrowFile):
 
 
 class HdfsFileIO(PyArrowFileIO):
-    """A FileIO whose HDFS a subclass may open in its own way."""
+    """A FileIO that lets a subclass open HDFS in its own way."""
 
     def open_hdfs(self, scheme: str, netloc: str | None) -> fs.FileSystem:
         """Open HDFS by libhdfs. Raises OSError if that cannot be loaded."""

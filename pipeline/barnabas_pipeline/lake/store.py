@@ -202,7 +202,7 @@ def location_of(name: str | Path) -> str:
 
 
 def put_if_absent(io: StoreIO, location: str, data: bytes) -> bool:
-    """Make a whole object, if there is none; False: somebody else has. Raises OSError, after which it may be there."""
+    """Put a whole object, unless it exists: then returns False. After an OSError it may exist."""
     system, path = io.file_system(location)
     if _is_object_store(system):
         return conditional.create(location, data, io.properties, getattr(system, "region", None))
@@ -218,7 +218,7 @@ def put_if_absent(io: StoreIO, location: str, data: bytes) -> bool:
 
 
 def replace(io: StoreIO, location: str, data: bytes) -> None:
-    """Make a whole object, in place of what is there: who looks sees one or the other."""
+    """Replace an object at once: a reader sees the old one or the new one."""
     system, path = io.file_system(location)
     if _is_object_store(system):
         write(io, location, data)

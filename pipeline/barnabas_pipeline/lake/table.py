@@ -152,7 +152,7 @@ class Table:
     def pieces(self, version: int | None = None, span: Span | None = None) -> list[Piece]:
         """Return the files of a version, those that may have events of some time.
 
-        Raises UsageError for a version whose snapshot has expired.
+        Raises UsageError if the snapshot of a version has expired.
         """
         state = self.state()
         if self._iceberg is None or self._iceberg.current_snapshot() is None:
@@ -177,7 +177,7 @@ class Table:
         return Entry.decode(data), path, data
 
     def _read_ahead(self, after: int) -> dict[str, bytes]:
-        """Many entries at once, by path, whether they count or not; what is missing is missed by whoever asks for it."""
+        """Read many entries at once, by path, whether they count or not. Missing ones are reported when needed."""
         with iceberg.explained():
             listed = store.listing(self._opened.io, f"{self._opened.location()}/{LEDGER}")
             first = f"{after + 1:020d}-"  # by name, so that whatever somebody else has put there is no error

@@ -1,6 +1,6 @@
-"""Removing what counts no more, when somebody asks for it.
+"""Removing files that count no more, on request.
 
-The rule: a file goes only if no snapshot that is kept names it, and nobody has written it for a while. All entries of
+The rule: a file goes only if no snapshot that is kept names it, and it is older than the given age. All entries of
 the ledger are kept.
 """
 
@@ -45,7 +45,7 @@ def vacuum(root: Place | str, *, age_seconds: float) -> int:
 
 
 def find_orphans(table: Table, age_seconds: float) -> list[str]:
-    """Objects that no snapshot names, nor the ledger's dead letters, and that nobody has written for so long."""
+    """Return locations of objects at least `age_seconds` old that neither a snapshot nor the ledger's dead letters name."""
     seen = table.iceberg
     if seen is None:
         return []
@@ -60,9 +60,8 @@ def find_orphans(table: Table, age_seconds: float) -> list[str]:
         for iceberg in (table.iceberg, DeadLetters(table).iceberg()):
             if iceberg is not None:
                 named_paths |= named(iceberg)
-    return sorted(
-        one.location for one in listed if one.location not in named_paths and one.modified <= before
-    )
+    old = (one.location for one in listed if one.modified <= before)
+    return sorted(location for location in old if location not in named_paths)
 
 
 def named(iceberg: IcebergTable) -> set[str]:

@@ -3,8 +3,8 @@
 The rule: the fast way refuses whatever it is not sure of, and then the strict decoder of `barnabas.records` says what
 is there. Both give the same columns (a property test holds them to it).
 
-Keys and values are not copied one by one: the bodies of many batches become one Arrow array whose offsets are the
-edges of all fields, and `take` picks the fields out of it.
+Keys and values are not copied one by one: the bodies of many batches become one Arrow array with the edges of all
+fields as its offsets, and `take` picks the fields out of it.
 """
 
 from __future__ import annotations

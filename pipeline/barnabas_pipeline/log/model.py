@@ -53,7 +53,7 @@ class RawBatch(NamedTuple):
 
 
 class CorruptSpan(NamedTuple):
-    """Offsets [start, end) whose bytes make no sense, or are out of place: with some of these bytes and the reason code."""
+    """Offsets [start, end) with bytes that are no batch, or a batch out of place: some of the bytes, and a reason code."""
 
     start: int
     end: int
@@ -111,7 +111,7 @@ class Log(Protocol):
         ...
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
-        """Return the first offset whose timestamp is at least that; None if there is none."""
+        """Return the first offset with a timestamp of at least `timestamp_ms`; None if there is none."""
         ...
 
     def cut_points(self, offset_range: OffsetRange, bytes_max: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 The rule: no checksum covers a base offset, so it is believed only as far as those of the neighbours allow. A batch that
 follows the one before it at once is where it says. One after a gap is held until the next batch is beyond it, too; if that
-one fits the gap, the batch held says a later offset than it has. One that goes back says an earlier one. Nobody can tell
+one fits the gap, the batch held says a later offset than it has. One that goes back says an earlier one. It cannot be told
 where such a batch belongs, so the offsets from the last sound batch to the next are damaged.
 """
 

@@ -107,7 +107,7 @@ class RangeReader:
         self._body_rows += header.records_count
 
     def _note(self, raw: RawBatch, header: BatchHeader) -> None:
-        """Count a batch whose checksum is right into the digest, if its last offset is in the range."""
+        """Add a batch with a right checksum to the digest, if its last offset is in the range."""
         if self._range.start <= header.last_offset < self._range.end:
             self.counts.digest = digest.add(self.counts.digest, digest.of_batch(raw.data, header))
 

@@ -96,7 +96,7 @@ def open_client(options: LogOptions) -> BlockingClient:
 class WireLog:
     """A topic of a cluster; see `model.Log` for the methods. Raises UsageError for client settings that are wrong.
 
-    Without a `client` of somebody else it opens one of its own once it asks for something. With `topic_id` it reads
+    Without a shared `client` it opens one with its first request. With `topic_id` it reads
     from that incarnation of the topic alone.
     """
 

@@ -260,7 +260,7 @@ class Simulation:
                         yield Event(at, at, "metrics", name, fields)
 
     def _profiles(self) -> Iterator[Event]:
-        """Members look at profiles, more often at those of the active; the key is whose profile it is."""
+        """Members look at profiles, more often at those of the active; the key is the member that is looked at."""
         site, random = self.site, self._random
         while True:
             at = self._time_of_day()

@@ -1,4 +1,4 @@
-"""The Spark session that all jobs use, with settings that fit one machine unless somebody says otherwise.
+"""The Spark session that all jobs use, with settings that fit one machine unless others are given.
 
 The rule: a setting that was given from outside (spark-submit, `--conf`) wins over ours.
 """

@@ -107,7 +107,7 @@ class Part:
 
     @property
     def transactional_id(self) -> str:
-        """The same for whoever mirrors this partition: of two of them the later fences the earlier."""
+        """The transactional id, the same in each mirror of this partition: of two mirrors the later fences the earlier."""
         place = self.place
         return f"{GROUP_PREFIX}{place.cluster_id}/{place.topic_id or self.source.topic}/{place.partition}/{place.target}"
 
