@@ -13,7 +13,6 @@ from barnabas_pipeline.errors import DataLossError, NoTopicError, UsageError
 from barnabas_pipeline.jobs import load as load_job
 from barnabas_pipeline.jobs.load import (
     LoadOptions,
-    LoadSummary,
     Plan,
     adopt,
     fill,
@@ -23,7 +22,6 @@ from barnabas_pipeline.jobs.load import (
     unwrap,
 )
 from barnabas_pipeline.jobs.streams import pending
-from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, Entry, State, hour_number
 from barnabas_pipeline.lake.store import location_of
 from barnabas_pipeline.lake.table import ConflictError, Table
@@ -169,17 +167,6 @@ def test_a_load_that_another_has_overtaken_is_not_committed(tmp_path: Path) -> N
     assert (state.version, state.ends, Table(tmp_path).pieces()) == (1, {0: 7}, [])
 
 
-def test_a_summary_counts_what_was_committed() -> None:
-    summary = LoadSummary()
-    summary.add(
-        [result(0, 0, 31, name="a", loaded=1, dead=2, control=4, aborted=8, compacted=16, bytes_read=32)]
-    )
-    summary.add([result(0, 31, 32, name="b"), result(1, 0, 2)])
-    told = (summary.commits, *(getattr(summary, name) for name in COUNTS), summary.files, summary.bytes_read)
-    assert told == (2, 4, 2, 4, 8, 16, 2, 32)
-    assert summary.reasons == {"json": 4}
-
-
 # --- what is next, and what is gone ---------------------------------------------------------------------------------
 
 
@@ -291,40 +278,6 @@ def test_a_topic_that_was_deleted_under_a_table_is_a_loss_and_one_that_never_was
     loss = gone("logins", "b:1", state_of({0: 10}))
     assert str(loss) == "topic logins is gone; missing: partition 0: [10, ?)"
     assert loss.exit_code == 3
-
-
-@pytest.mark.parametrize("url", ["s3a://bucket/lake", "hdfs:/lake", "gs://b/x", "S3://b/l", "abfss://c@a/l"])
-def test_a_table_in_another_store_needs_a_catalog(url: str) -> None:
-    with pytest.raises(UsageError, match=r"needs a catalog that has its tables: --catalog NAME"):
-        Table(url).state()
-
-
-@pytest.mark.parametrize(
-    ("url", "why"), [("file://host/lake/x", "another machine"), ("/lake/a%20b/x", "no #")]
-)
-def test_a_location_that_iceberg_cannot_name_is_refused(url: str, why: str) -> None:
-    with pytest.raises(UsageError, match=why):
-        Table(url)
-
-
-@pytest.mark.parametrize("name", ["logins", "a.", ".b", "a..b"])
-def test_a_table_has_a_namespace_and_a_name(name: str) -> None:
-    with pytest.raises(UsageError, match=r"NAMESPACE\.NAME"):
-        Lake("/lake").place("logins", name)
-
-
-@pytest.mark.parametrize(
-    "url", ["file:///lake/a%20b", "file:/lake/a b", "FILE://localhost/lake/a b", "/lake/a b"]
-)
-def test_a_file_url_is_a_directory(url: str) -> None:
-    assert Table(url).place.location == "file:///lake/a b"
-
-
-@pytest.mark.parametrize("topic", ["re.*", "", ".", "x" * 250, "ä", "a,,b"])
-def test_topics_are_names(tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["load", "--topic", topic, "--bootstrap", "127.0.0.1:1", "--lake", str(tmp_path)]
-    assert cli.main(arguments) == 4
-    assert "is not the name of a topic" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

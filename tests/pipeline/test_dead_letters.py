@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from pyiceberg.exceptions import CommitFailedException
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError
-from barnabas_pipeline.lake import dead as dead_module
 from barnabas_pipeline.lake import old
 from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.iceberg import Place, ledger_of
@@ -125,23 +123,6 @@ def test_letters_that_came_and_went_are_never_there_and_those_that_went_are_no_m
     assert letters(place) == []
 
 
-@pytest.mark.parametrize("is_known", [True, False], ids=["by the same", "by another"])
-def test_what_comes_after_a_publication_is_published_by_whoever_has_seen_it(
-    place: Place, is_known: bool
-) -> None:
-    load(place, 4, dead=2)
-    table = Table(place)
-    dead = DeadLetters(table)
-    assert dead.publish()
-    load(place, 4)
-    load(place, 1, dead=3)
-    assert not dead.publish(), "it has not seen them"
-    table.refresh()
-    found = dead if is_known else DeadLetters(Table(place))
-    assert found.publish()
-    assert letters(place) == [4, 5, 11, 12, 13]
-
-
 @pytest.mark.parametrize("loads", [1, 2, 3, 4])
 def test_letters_of_entries_that_were_rolled_back_go_however_many_come_after(
     place: Place, loads: int
@@ -165,20 +146,6 @@ def test_letters_of_entries_that_were_rolled_back_go_however_many_come_after(
     assert not dead.publish()
 
 
-def test_letters_go_with_the_only_entries_that_had_some(place: Place) -> None:
-    load(place, 5)
-    load(place, 0, dead=3)
-    table = Table(place)
-    dead = DeadLetters(table)
-    assert dead.publish()
-    rolled_back(place, 1)
-    table.refresh()
-    assert table.state().dead_version == 0
-    assert dead.publish()
-    assert letters(place) == []
-    assert not dead.publish()
-
-
 def test_what_another_engine_has_removed_comes_back_with_the_next_redrive_of_it(place: Place) -> None:
     for count in (3, 2):
         load(place, 0, dead=count)
@@ -190,43 +157,6 @@ def test_what_another_engine_has_removed_comes_back_with_the_next_redrive_of_it(
     assert DeadLetters(table).publish()
     assert letters(place) == [3, 4]
     assert DeadLetters(table).differences(table.entries()) == []
-
-
-def test_differences_are_those_up_to_the_entry_that_was_published(place: Place) -> None:
-    load(place, 0, dead=3)
-    table = Table(place)
-    dead = DeadLetters(table)
-    assert dead.differences(table.entries()) == [], "there is none yet"
-    assert dead.iceberg() is None
-    assert dead.publish()
-    load(place, 0, dead=2)
-    table.refresh()
-    assert dead.differences(table.entries()) == []
-    assert dead.publish()
-    first, second = table.files().dead
-    catalog(place).load_table(NAME).delete("offset >= 3")
-    assert dead.differences(table.entries()) == [f"table {NAME} lacks {second}"]
-    assert first != second
-
-
-@pytest.mark.parametrize("what", ["publish", "differences", "iceberg"])
-def test_a_catalog_that_is_away_is_told_as_such(
-    place: Place, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    load(place, 1, dead=1)
-    table = Table(place)
-    entries = table.entries()
-
-    def away(*_: Any) -> Any:
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr(dead_module, "load_or_none", away)
-    dead = DeadLetters(table)
-    call: Callable[[], Any] = (
-        (lambda: dead.differences(entries)) if what == "differences" else getattr(dead, what)
-    )
-    with pytest.raises(IncompleteError, match=r"^the lake cannot be reached: ConnectionError: no route$"):
-        call()
 
 
 # --- the earlier format -----------------------------------------------------------------------------------------------

@@ -140,11 +140,6 @@ def test_a_record_is_judged_the_same_in_any_company(values: list[bytes | None]) 
     assert (rows.tolist(), table.to_pylist(), bad) == (slow_rows.tolist(), slow_table.to_pylist(), slow_bad)
 
 
-@given(st.lists(GOOD, min_size=1, max_size=5))
-def test_good_records_take_the_fast_way(values: list[bytes]) -> None:
-    assert DECODER._decode_block(columns(list(values))) is not None
-
-
 def test_schemas_grow_by_nullable_fields_only() -> None:
     old = BUILT_IN["clicks"]
     grown = EventSchema("clicks", "ts", (*old.fields, Field("position", "long")))

@@ -33,7 +33,6 @@ from .tables import (
     entry_of,
     load,
     local_place,
-    rows,
     scan,
     stock,
     versions,
@@ -57,16 +56,6 @@ def test_a_snapshot_has_the_rows_of_its_entry_and_says_which_it_is(place: Place)
     )
     assert said["total-records"] == "35"
     assert len(json.dumps(said)) < 1500, "metadata.json holds them all"
-
-
-def test_columns_of_the_built_in_types_are_read_back(place: Place) -> None:
-    load(place, 12)
-    found = stock(place).scan(row_filter="_offset == 11").to_arrow().to_pylist()
-    expected = rows(11, 1).to_pylist()
-    assert found[0].pop("_timestamp").timestamp() == expected[0].pop("_timestamp").timestamp()
-    assert found == expected
-    assert found[0]["_headers"] == [{"key": "kind", "value": b"login"}]
-    assert json.loads(found[0]["_extra"]) == {"device": "d11"}
 
 
 class AnySchema(EventSchema):
@@ -165,13 +154,6 @@ def test_a_filter_on_the_event_time_opens_only_its_hours(place: Place) -> None:
     asked = stock(place).scan(row_filter=f"ts >= {low} and ts < {low + HOUR_MS}")
     assert len(list(asked.plan_files())) == 1 < len(list(stock(place).scan().plan_files()))
     assert sorted(asked.to_arrow()["_offset"].to_pylist()) == list(range(20, 30))
-
-
-def test_entries_without_files_are_snapshots_too(place: Place) -> None:
-    load(place, 5)
-    load(place, 0)
-    assert versions(place) == ["1", "2"]
-    assert scan(place) == list(range(5))
 
 
 def test_a_schema_that_grows_gives_old_rows_nulls(place: Place) -> None:
@@ -306,11 +288,6 @@ def test_dead_letters_that_were_removed_or_changed_in_their_table_are_named(
         found = dead.differences(Table(place).entries())
         monkeypatch.undo()
         assert found == [f"table barnabas.logins__dead {one}" for one in problems]
-
-
-def test_of_a_table_that_never_was_there_is_nothing_to_remove(place: Place) -> None:
-    assert vacuum(place, age_seconds=0) == 0
-    assert not Table(place).exists()
 
 
 def test_dead_letters_of_a_table_that_was_rolled_back_follow_it(place: Place) -> None:

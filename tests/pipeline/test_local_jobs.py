@@ -20,7 +20,7 @@ from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.compare import Differences
 from barnabas_pipeline.jobs.follow import Follower, load
-from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, find_loss
+from barnabas_pipeline.jobs.load import LoadOptions, find_loss
 from barnabas_pipeline.jobs.redrive import redrive
 from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
 from barnabas_pipeline.lake.columns import PARTITION
@@ -404,10 +404,6 @@ def test_dead_letters_that_are_good_now_become_rows(topic: Topic, options: LoadO
     assert scan(options.root) == [0, 0, 2, 3, 5]  # type: ignore[arg-type]
     report = audited_without_values(options)
     assert (report.problems, report.loaded, report.dead) == ([], 5, 3)
-
-
-def test_a_summary_of_nothing_is_empty() -> None:
-    assert counts(LoadSummary()) == [0] * 5
 
 
 # --- what an audit forgives, and what not ----------------------------------------------------------------------------

@@ -101,7 +101,9 @@ def test_a_record_is_read_again_as_its_load_or_what_came_later_has_read_it(
         assert [(one.offset_range.start, one.offset_range.end) for one in found] == [(0, 6)]
         assert [(one.offsets, len(one.hours)) for one in found[0].overrides] == [((4,), 0), ((), 1)]
         elsewhere = list(plan_rereading(entries, state, log, [OffsetRange(0, 0, 2), OffsetRange(1, 2, 6)]))
-        assert [(one.offset_range.partition, one.offset_range.start, one.offset_range.end) for one in elsewhere] == [
+        assert [
+            (one.offset_range.partition, one.offset_range.start, one.offset_range.end) for one in elsewhere
+        ] == [
             (0, 0, 2),
             (1, 2, 6),
         ]

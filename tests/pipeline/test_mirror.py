@@ -22,9 +22,8 @@ from confluent_kafka.admin import (
 )
 
 from barnabas_pipeline.errors import DataLossError, IncompleteError, UsageError
-from barnabas_pipeline.jobs.choices import choose, parse_choice
+from barnabas_pipeline.jobs.choices import parse_choice
 from barnabas_pipeline.jobs.mirror.model import GROUP_PREFIX, HEADER, MirrorOptions, MirrorSummary
-from barnabas_pipeline.jobs.mirror.naming import check_rename, target_name
 from barnabas_pipeline.jobs.mirror.reading import coordinates_of
 from barnabas_pipeline.jobs.mirror.rounds import Mirror, mirror
 from barnabas_pipeline.jobs.sites import Cluster
@@ -84,44 +83,6 @@ def settings(bootstrap: str, topic: str) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries = admin.describe_configs([resource])[resource].result(20).values()
     return {one.name: one.value for one in entries if one.source == 1}
-
-
-# --- names ----------------------------------------------------------------------------------------------------------
-
-
-def test_topics_are_chosen_by_name_and_by_expression_without_internal_ones() -> None:
-    choice = parse_choice(["a, orders\\..*", "x|y"], ["orders\\.test"])
-    assert choice.names == ("a",)
-    there = dict.fromkeys(["x", "a", "orders.test", "orders.eu", "__orders.eu", "z"], False) | {
-        "orders.state": True
-    }
-    assert choose(choice, there) == ["a", "orders.eu", "x"]
-    assert choose(parse_choice([".*"], []), {"__consumer_offsets": False, "__mine": False, "b": False}) == [
-        "b"
-    ]
-    for wrong in (["("], [""], ["a,,b"]):
-        with pytest.raises(UsageError):
-            parse_choice(wrong, [])
-
-
-def test_names_in_the_target_follow_the_policy_and_are_names() -> None:
-    several = parse_choice(["a,b"], [])
-    assert target_name("{source}.{topic}", "eu", "a") == "eu.a"
-    for pattern, sources in (("copy", 1), ("{topics}", 1), ("{topic}{", 1), ("{topic}}", 1)):
-        with pytest.raises(UsageError):
-            check_rename(pattern, several, sources)
-    with pytest.raises(UsageError, match="several sources"):
-        check_rename("copy", parse_choice(["a"], []), 2)
-    check_rename("{topic}", several, 2)
-    with pytest.raises(UsageError, match="249 are the most"):
-        target_name("{source}.{topic}", "s" * 200, "t" * 60)
-
-
-@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
-def test_nothing_is_mirrored_into_an_internal_topic(topic: str) -> None:
-    target = Cluster("", "127.0.0.1:2")
-    with pytest.raises(UsageError, match=f"{topic} cannot be mirrored into"):
-        Mirror(None, MirrorOptions((Cluster("", "127.0.0.1:1"),), target, parse_choice([topic], [])))
 
 
 # --- topics and records ---------------------------------------------------------------------------------------------

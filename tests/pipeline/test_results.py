@@ -199,46 +199,6 @@ assert [str(one) for one in done] == [*kept.state().partials], done
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.usefixtures("few_commits")
-@somewhere
-def test_of_two_that_clean_up_at_the_same_time_neither_fails(
-    where: Where, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept, real = results_at(where), Results._clean
-    for _ in range(KEPT + 1):
-        kept.commit(write(kept, kept.state(), "a", ["x", "days/1"]))
-
-    def clean(self: Results, run: str, paths: list[str], named: set[str]) -> None:
-        monkeypatch.setattr(Results, "_clean", real)
-        kept.commit(write(kept, kept.state(), "a", ["x"]))
-        real(self, run, paths, named)
-        real(self, run, paths, {paths[0]})  # whatever the other has left
-
-    monkeypatch.setattr(Results, "_clean", clean)
-    kept.commit(write(kept, kept.state(), "a", ["x"]))
-    assert kept.state().version == KEPT + 3
-    assert len([*store.listing(kept.io, kept.path("commits"))]) == KEPT
-    kept.publish((where / "shown").location)
-
-
-@somewhere
-def test_a_commit_that_goes_while_it_is_looked_at_is_none(
-    where: Where, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept, real = results_at(where), store.read
-    kept.commit(write(kept, ResultState(), "a", ["x"]))
-    kept.commit(write(kept, kept.state(), "a", ["y"]))
-
-    def read(files: StoreIO, location: str) -> bytes:
-        if location.endswith(f"commits/{1:020d}.json"):  # listed, and gone when it is read
-            files.delete(location) if files.new_input(location).exists() else None
-        return real(files, location)
-
-    monkeypatch.setattr(store, "read", read)
-    kept.publish((where / "shown").location)
-    assert (where / "shown").names() == ["y"]
-
-
 @everywhere
 @pytest.mark.parametrize(("point", "is_committed"), POINTS.items())
 def test_a_run_that_dies_has_done_nothing_or_all_of_it(where: Where, point: str, is_committed: bool) -> None:
@@ -284,26 +244,6 @@ def test_a_run_finds_its_own_commit_where_the_answer_was_lost(where: Where, s3: 
     assert len(failed) == 1
     assert len(puts) == 2, "it was asked again"
     assert kept.state() == made
-
-
-@pytest.mark.parametrize("where", ["s3"], indirect=True)
-def test_a_lost_answer_to_a_commit_that_another_was_faster_with_is_a_conflict(
-    where: Where, s3: FailingS3
-) -> None:
-    kept = results_at(where)
-    mine, other = (write(kept, ResultState(), part, ["x"]) for part in "ab")
-    kept.commit(other)
-    gone: list[str] = []
-
-    def rule(method: str, path: str) -> str:
-        if method != "PUT" or "/commits/" not in path or gone:
-            return ""
-        gone.append(path)
-        return "lost"
-
-    with s3.failing(rule), pytest.raises(ConflictError):
-        kept.commit(mine)
-    assert kept.state() == other
 
 
 @pytest.mark.parametrize("where", ["s3"], indirect=True)
@@ -403,27 +343,6 @@ def test_what_could_not_be_shown_for_longer_than_its_commit_is_kept_is_shown_lat
     monkeypatch.undo()
     kept.publish(shown.location)
     assert shown.all() == named_by(kept, kept.state())
-
-
-@pytest.mark.parametrize("where", ["local", "hdfs"], indirect=True)
-def test_who_looks_sees_the_old_or_the_new_and_no_half(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, shown, real = results_at(where), where / "shown", store.write
-    for names in (["x"], ["x"]):
-        made = write(kept, kept.state(), "", names)
-        kept.commit(made)
-        before = shown.all()
-        seen: list[dict[str, bytes]] = []
-
-        def half(files: StoreIO, location: str, data: bytes, seen: list[Any] = seen) -> None:
-            real(files, location, data[:3])
-            seen.append({name: text for name, text in shown.all().items() if not name.startswith(".")})
-            real(files, location, data)
-
-        monkeypatch.setattr(store, "write", half)
-        kept.publish(shown.location)
-        monkeypatch.undo()
-        assert seen == [before, named_by(kept, made)], "for the file, and for the mark that all is there"
-        assert shown.all() == named_by(kept, made), "and no temporary file"
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

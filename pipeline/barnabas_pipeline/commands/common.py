@@ -51,25 +51,39 @@ def add_log(
     group = parser.add_argument_group("topic")
     add_topic(group)
     group.add_argument(
-        "--bootstrap", default="", metavar="HOST:PORT,...", help="read over the wire from here"
+        "--bootstrap", default="", metavar="HOST:PORT,...", help="brokers to read from over the network"
     )
     group.add_argument(
-        "--log-dir", action="append", default=[], metavar="DIR", help="or from a broker's log dirs"
+        "--log-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="log directory of a broker to read from instead; may be repeated",
     )
     group.add_argument(
-        "--transport", choices=("wire", "disk"), help="default: disk if only --log-dir is given"
+        "--transport",
+        choices=("wire", "disk"),
+        help="how to read topics; default: disk if only --log-dir is given, else wire",
     )
     group.add_argument("--isolation", choices=(READ_COMMITTED, READ_UNCOMMITTED), default=READ_COMMITTED)
     group.add_argument(
-        "--client", action="append", default=[], metavar="NAME=VALUE", help="Kafka client setting"
+        "--client",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="setting of the Kafka client; may be repeated",
     )
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
     """Options for Spark and for the output."""
     group = parser.add_argument_group("Spark")
-    group.add_argument("--master", help="default: what spark-submit says, else local[*]")
-    group.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
+    group.add_argument(
+        "--master", help="URL of the Spark master; default: that of spark-submit, else local[*]"
+    )
+    group.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting; may be repeated"
+    )
     group.add_argument("--json", action="store_true", help="print the summary as one line of JSON")
 
 
@@ -77,11 +91,18 @@ def add_range(parser: argparse.ArgumentParser) -> None:
     """Options that name a part of a topic."""
     group = parser.add_argument_group("range")
     group.add_argument(
-        "--from-offsets", default="earliest", metavar="JSON", help='e.g. {"0": 100}; or earliest, latest'
+        "--from-offsets",
+        default="earliest",
+        metavar="JSON",
+        help='first offsets by partition, e.g. {"0": 100}, or earliest, or latest',
     )
-    group.add_argument("--to-offsets", default="latest", metavar="JSON")
-    group.add_argument("--from-time", type=parse_time, metavar="TIME", help="ISO 8601 or ms since 1970")
-    group.add_argument("--to-time", type=parse_time, metavar="TIME")
+    group.add_argument(
+        "--to-offsets", default="latest", metavar="JSON", help="offsets to stop before, likewise"
+    )
+    group.add_argument(
+        "--from-time", type=parse_time, metavar="TIME", help="first timestamp, in ISO 8601 or ms since 1970"
+    )
+    group.add_argument("--to-time", type=parse_time, metavar="TIME", help="timestamp to stop before")
 
 
 def parse_time(text: str) -> int:
@@ -119,15 +140,19 @@ def add_lake(parser: argparse.ArgumentParser) -> None:
         "--lake",
         required=True,
         metavar="URI",
-        help="a directory, or s3://..., gs://..., abfss://..., hdfs://...",
+        help="location of the lake: a directory, or s3://..., gs://..., abfss://..., hdfs://...",
     )
-    group.add_argument("--catalog", metavar="NAME", help="of pyiceberg; default: SQLite in a local lake")
+    group.add_argument(
+        "--catalog",
+        metavar="NAME",
+        help="catalog of pyiceberg's configuration; default: SQLite in a local lake",
+    )
     group.add_argument(
         "--catalog-property",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of the catalog and of the store: type, uri, s3.endpoint, ...",
+        help="property of the catalog or the store, such as type, uri or s3.endpoint; may be repeated",
     )
 
 

@@ -31,52 +31,59 @@ def add_current(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True)
     common.add_lake(parser)
     parser.add_argument(
-        "--table", metavar="NAMESPACE.NAME", default="", help="of the events; default: barnabas.TOPIC"
+        "--table", metavar="NAMESPACE.NAME", default="", help="table of events; default: barnabas.TOPIC"
     )
     parser.add_argument(
         "--to",
         metavar="NAMESPACE.NAME",
         default="",
-        help="the table of rows; default: that of events, and __current",
+        help="table of current rows; default: the name of the table of events, followed by __current",
     )
     group = parser.add_argument_group("of a new table")
-    group.add_argument("--key", metavar="FIELD,...", help="fields of the value that name a row")
+    group.add_argument("--key", metavar="FIELD,...", help="fields of the value that identify a row")
     group.add_argument(
-        "--key-from", choices=("record-key",), help="or the key of the record, as load has decoded it"
+        "--key-from",
+        choices=("record-key",),
+        help="identify rows by the key of the record, as load has decoded it",
     )
     group.add_argument(
         "--envelope",
         choices=ENVELOPES,
-        help="debezium: values say what was before, after, and done; default: none",
+        help="debezium: values have the row before and after a change, and the operation; default: none",
     )
     group.add_argument(
         "--buckets",
         type=int,
         metavar="N",
-        help=f"of the key, each a file that is written as a whole; default: {BUCKETS}",
+        help=f"number of buckets of keys; a change rewrites the files of its bucket; default: {BUCKETS}",
     )
     parser.add_argument(
         "--trigger",
         default="once",
         metavar="once|available|'5 seconds'",
-        help="apply what was loaded, or look again with this interval until interrupted",
+        help="apply loaded events once, or poll at this interval until interrupted",
     )
     parser.add_argument("--rebuild", action="store_true", help="apply all events again")
     parser.add_argument(
-        "--check", action="store_true", help="make the rows again from all events, and compare"
+        "--check",
+        action="store_true",
+        help="compute the rows from all events, and compare them with the table",
     )
     parser.add_argument(
-        "--strict", action="store_true", help="exit 2 if there are dead letters, or events without a key"
+        "--strict", action="store_true", help="exit 2 if there are dead letters or events without a key"
     )
     parser.add_argument(
         "--keep-snapshots",
         type=int,
         default=0,
         metavar="N",
-        help="expire older ones with each commit; default: keep all",
+        help="number of snapshots to keep; default: all",
     )
     parser.add_argument(
-        "--vacuum-hours", type=float, metavar="H", help="also remove files so old that no snapshot names"
+        "--vacuum-hours",
+        type=float,
+        metavar="H",
+        help="also remove files that no snapshot names, after this many hours",
     )
     common.add_spark(parser)
 

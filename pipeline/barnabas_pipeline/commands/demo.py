@@ -43,17 +43,20 @@ STOP_SECONDS_MAX = 20
 def add_demo(parser: argparse.ArgumentParser) -> None:
     """Options of demo."""
     parser.add_argument(
-        "--out", default="pipeline-demo", metavar="DIR", help="the page, the lake and the results"
+        "--out",
+        default="pipeline-demo",
+        metavar="DIR",
+        help="directory of the page, the lake and the results",
     )
     parser.add_argument("--events", type=int, default=30_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bad", type=float, default=0.01, metavar="FRACTION")
-    parser.add_argument("--format", choices=("json", "avro"), default="json", help="of the events")
+    parser.add_argument("--format", choices=("json", "avro"), default="json", help="format of the events")
     parser.add_argument(
         "--store",
         choices=("local", "s3"),
         default="local",
-        help="s3: in the memory of moto's server, which is started",
+        help="s3: start moto's server, which keeps objects in memory",
     )
     common.add_spark(parser)
 

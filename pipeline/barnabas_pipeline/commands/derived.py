@@ -57,19 +57,19 @@ def add_derived(parser: argparse.ArgumentParser, name: str) -> None:
         required=True,
         type=common.results,
         metavar="URI",
-        help="the results are below it, one directory per job: a directory, or s3://..., as --lake",
+        help="location of results, a directory for each job: a directory, or s3://..., as --lake",
     )
-    parser.add_argument("--prefix", default="", help="of the topics' names")
+    parser.add_argument("--prefix", default="", help="prefix of the names of topics")
+    parser.add_argument("--replay", action="store_true", help="aggregate all events again")
+    parser.add_argument("--truth", metavar="FILE", help="score the result by the truth of a simulation")
+    parser.add_argument("--to-topic", metavar="NAME", help="send changed results to this topic")
     parser.add_argument(
-        "--replay", action="store_true", help="forget what was aggregated, and start from the beginning"
-    )
-    parser.add_argument("--truth", metavar="FILE", help="score the result against a simulation's truth")
-    parser.add_argument("--to-topic", metavar="NAME", help="also send what has changed to this topic")
-    parser.add_argument(
-        "--bootstrap", default="", metavar="HOST:PORT,...", help="for --to-topic and --trigger"
+        "--bootstrap", default="", metavar="HOST:PORT,...", help="brokers, for --to-topic and --trigger"
     )
     parser.add_argument(
-        "--trigger", metavar="available|'5 seconds'", help="load the topics as streams, and follow them"
+        "--trigger",
+        metavar="available|'5 seconds'",
+        help="load the topics, too, in rounds, and update the result after each",
     )
     job_class(name).add_options(parser)
     common.add_spark(parser)
@@ -145,10 +145,12 @@ def _follow(
 def add_report(parser: argparse.ArgumentParser) -> None:
     """Options of report."""
     common.add_lake(parser)
-    parser.add_argument("--out", required=True, type=common.results, metavar="URI", help="as --lake")
-    parser.add_argument("--prefix", default="", help="of the topics' names")
+    parser.add_argument(
+        "--out", required=True, type=common.results, metavar="URI", help="location of reports, as --lake"
+    )
+    parser.add_argument("--prefix", default="", help="prefix of the names of topics")
     parser.add_argument("--day", required=True, metavar="2026-11-20")
-    parser.add_argument("--partial", action="store_true", help="although hours are not sealed")
+    parser.add_argument("--partial", action="store_true", help="report a day with hours that are not sealed")
     common.add_spark(parser)
 
 

@@ -59,37 +59,44 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--schema",
         metavar="NAME|FILE",
-        help="a file of the pipeline's own, JSON Schema, .avsc or .proto; default: of the registry, or the built-in one "
-        "called like the topic",
+        help="schema file: of the pipeline, JSON Schema, .avsc or .proto; default: the registry's, or the built-in one "
+        "named as the topic",
     )
     group.add_argument(
         "--format",
         metavar="NAME",
-        help=f"of values: {', '.join(formats.BUILT_IN)}, or one of another package",
+        help=f"format of values: {', '.join(formats.BUILT_IN)}, or one of another package",
     )
-    group.add_argument("--key-format", metavar="NAME", help="decode keys too, into the struct _key_fields")
-    group.add_argument("--key-schema", metavar="FILE", help="of keys, if no registry has it")
+    group.add_argument(
+        "--key-format", metavar="NAME", help="format of keys, which are decoded into the struct _key_fields"
+    )
+    group.add_argument("--key-schema", metavar="FILE", help="schema file of keys, without a registry")
     group.add_argument(
         "--registry",
         metavar="URL",
-        help="schemas by the id in each record; of Avro and Protobuf BARNABAS_REGISTRY is the default",
+        help="schema registry; default for Avro and Protobuf: BARNABAS_REGISTRY",
     )
     add_registry_login(group)
-    group.add_argument("--subjects", choices=STRATEGIES, default="topic", help="how subjects are named")
+    group.add_argument("--subjects", choices=STRATEGIES, default="topic", help="naming strategy of subjects")
     group.add_argument(
         "--record",
         default="",
         metavar="NAME",
-        help="full name of the record or message to take, and of no other",
+        help="full name of the record or message to load; others are dead letters",
     )
     group.add_argument("--key-record", default="", metavar="NAME")
     group.add_argument(
-        "--event-time", metavar="FIELD", help="of a new table; default: the record's own timestamp"
+        "--event-time",
+        metavar="FIELD",
+        help="field with the time of the event, of a new table; default: the timestamp of the record",
     )
     group.add_argument(
-        "--tombstones", choices=(DEAD, KEEP), default=DEAD, help="keep: a null value is a row of nulls"
+        "--tombstones",
+        choices=(DEAD, KEEP),
+        default=DEAD,
+        help="keep: a null value becomes a row of nulls; dead: a dead letter",
     )
-    group.add_argument("--evolve", action="store_true", help="new fields of the newest schema become columns")
+    group.add_argument("--evolve", action="store_true", help="add new fields of the newest schema as columns")
 
 
 def add_registry_login(group: argparse._ActionsContainer) -> None:
@@ -97,9 +104,13 @@ def add_registry_login(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--registry-user",
         metavar="NAME",
-        help=f"its password is taken from {PASSWORD}; a bearer token from {TOKEN}",
+        help=f"user of the registry; its password is read from {PASSWORD}, a bearer token from {TOKEN}",
     )
-    for name, text in (("ca", "whom to trust"), ("cert", "who we are"), ("key", "of --registry-cert")):
+    for name, text in (
+        ("ca", "trusted authorities"),
+        ("cert", "client certificate"),
+        ("key", "private key of --registry-cert"),
+    ):
         group.add_argument(f"--registry-{name}", default="", metavar="FILE", help=f"PEM: {text}")
 
 

@@ -26,9 +26,11 @@ def add_infer_schema(parser: argparse.ArgumentParser) -> None:
     common.add_log(parser)
     formats.add_format(parser)
     parser.add_argument(
-        "--sample", type=int, default=SAMPLE, metavar="N", help="records to look at; default: 1000"
+        "--sample", type=int, default=SAMPLE, metavar="N", help="number of records to read; default: 1000"
     )
-    parser.add_argument("--out", metavar="FILE", help="write it there; a file that exists is left alone")
+    parser.add_argument(
+        "--out", metavar="FILE", help="file to write the schema to; an existing file is not overwritten"
+    )
 
 
 def run_infer_schema(args: InferSchemaArguments) -> int:

@@ -35,11 +35,13 @@ T = TypeVar("T", bound="TableArguments")
 def add_table(parser: argparse.ArgumentParser) -> None:
     """Options that name a table."""
     common.add_lake(parser)
-    parser.add_argument("--table", metavar="NAMESPACE.NAME", default="", help="default: barnabas.TOPIC")
+    parser.add_argument(
+        "--table", metavar="NAMESPACE.NAME", default="", help="table; default: barnabas.TOPIC"
+    )
     parser.add_argument(
         "--topics",
         metavar="FILE",
-        help="settings by topic and pattern, in YAML or TOML; `load` also takes its topics",
+        help="file with settings by topic and pattern, in YAML or TOML; load also loads the topics it names",
     )
 
 
@@ -97,30 +99,35 @@ def load_options(args: TopicArguments, catalogs: Catalogs | None = None) -> Load
 def add_commits(parser: argparse.ArgumentParser) -> None:
     """Options of what a load commits of a topic."""
     parser.add_argument(
-        "--on-data-loss", choices=("fail", "record"), help="record: note what is gone, and go on"
+        "--on-data-loss",
+        choices=("fail", "record"),
+        help="record: note lost offsets in the ledger, and continue",
     )
     parser.add_argument("--offsets-per-commit-max", type=int, metavar="N")
-    parser.add_argument("--split-bytes", type=int, metavar="N", help="of log per task")
+    parser.add_argument("--split-bytes", type=int, metavar="N", help="bytes of log for each task")
     parser.add_argument("--target-file-bytes", type=int, metavar="N")
     parser.add_argument(
         "--partition-by",
         metavar="TRANSFORM(FIELD),...",
-        help="of a new table: day(ts), bucket[16](member), none; default: the hour of the event",
+        help="partitioning of a new table: day(ts), bucket[16](member), none; default: the hour of the event",
     )
     parser.add_argument(
         "--keep-snapshots",
         type=int,
         metavar="N",
-        help="expire older ones with each commit; default: keep all",
+        help="number of snapshots to keep; default: all",
     )
     parser.add_argument(
         "--value-bytes-max",
         type=int,
         metavar="N",
-        help="of an event; a larger one is a dead letter (default: 1 MiB)",
+        help="bytes of the largest event; a larger one is a dead letter; default: 1 MiB",
     )
     parser.add_argument(
-        "--past-max-days", type=float, metavar="N", help="how much older than its record an event may be"
+        "--past-max-days",
+        type=float,
+        metavar="N",
+        help="days by which an event may be older than its record; default: 30",
     )
 
 
@@ -135,18 +142,22 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     common.add_spark(parser)
     _add_lateness(parser)
     parser.add_argument(
-        "--now", type=common.parse_time, metavar="TIME", help="take this for the current time"
+        "--now", type=common.parse_time, metavar="TIME", help="current time; default: that of the clock"
     )
-    parser.add_argument("--no-seal", action="store_true", help="only look")
+    parser.add_argument("--no-seal", action="store_true", help="seal no hours")
+    parser.add_argument("--deep", action="store_true", help="decode the whole log, and compare every value")
     parser.add_argument(
-        "--deep", action="store_true", help="decode the whole log again and compare every value"
+        "--strict", action="store_true", help="exit 2 if the log has records that are not loaded"
     )
-    parser.add_argument("--strict", action="store_true", help="exit 2 if the log has more than was loaded")
 
 
 def _add_lateness(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--lateness", type=float, default=0, metavar="HOURS", help="how long an hour waits for late data"
+        "--lateness",
+        type=float,
+        default=0,
+        metavar="HOURS",
+        help="hours to wait for late events before an hour is sealed",
     )
 
 
@@ -179,13 +190,17 @@ def add_compact(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     parser.add_argument("--target-file-bytes", type=int, metavar="N")
     parser.add_argument(
-        "--files-min", type=int, default=2, metavar="N", help="fewer small files of a partition stay"
+        "--files-min",
+        type=int,
+        default=2,
+        metavar="N",
+        help="small files of a partition to compact, at least",
     )
     parser.add_argument(
         "--vacuum-hours",
         type=float,
         metavar="H",
-        help="also expire snapshots so old, and remove files that count no more",
+        help="expire snapshots after this many hours, and remove their files",
     )
     common.add_spark(parser)
 
@@ -216,8 +231,15 @@ def add_redrive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True)
     add_table(parser)
     add_schema(parser)
-    parser.add_argument("--reason", action="append", metavar="CODE", help="only these; default: all")
-    parser.add_argument("--since", type=common.parse_time, metavar="TIME", help="only records from then on")
+    parser.add_argument(
+        "--reason",
+        action="append",
+        metavar="CODE",
+        help="reason of dead letters to decode; may be repeated; default: all",
+    )
+    parser.add_argument(
+        "--since", type=common.parse_time, metavar="TIME", help="earliest timestamp of records to decode"
+    )
     parser.add_argument("--past-max-days", type=float, metavar="N")
     parser.add_argument("--json", action="store_true")
 
@@ -244,7 +266,7 @@ def add_backfill(parser: argparse.ArgumentParser) -> None:
     add_schema(parser)
     parser.add_argument("--from", dest="from_ms", type=common.parse_time, required=True, metavar="TIME")
     parser.add_argument("--to", dest="to_ms", type=common.parse_time, required=True, metavar="TIME")
-    parser.add_argument("--reason", default="", help="kept in the ledger")
+    parser.add_argument("--reason", default="", help="note in the ledger")
     common.add_spark(parser)
 
 

@@ -33,20 +33,20 @@ def add_load(parser: argparse.ArgumentParser) -> None:
         "--trigger",
         default=ONCE,
         metavar="once|available|'5 seconds'",
-        help="what is there now; or in rounds with this interval, until interrupted",
+        help="load existing records once, or new ones at this interval until interrupted",
     )
     parser.add_argument(
         "--offsets-per-trigger-max",
         type=int,
         default=0,
         metavar="N",
-        help="of all topics in a round, each its fair share",
+        help="offsets of a round, shared by all topics",
     )
     lake.add_commits(parser)
     reporting.add_reporting(parser)
     metrics.add_metrics(parser)
     parser.add_argument(
-        "--page", metavar="FILE", help="write a page with plots of the load there, every two seconds"
+        "--page", metavar="FILE", help="HTML file with plots of the load, written every two seconds"
     )
 
 

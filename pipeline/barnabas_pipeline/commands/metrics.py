@@ -36,7 +36,7 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics",
         metavar="HOST:PORT",
-        help="show metrics at http://HOST:PORT/metrics, in Prometheus' format",
+        help="serve metrics for Prometheus at http://HOST:PORT/metrics",
     )
 
 

@@ -28,7 +28,7 @@ def add_migrate(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=common.directory,
         metavar="DIR",
-        help="the lake of the earlier format",
+        help="lake of the earlier format",
     )
     add_table(parser)
     parser.add_argument("--json", action="store_true")

@@ -33,29 +33,37 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="NAME|REGEX,...",
-        help="what cannot be a name is a regular expression for whole names",
+        help="topics; a text that is no valid name is a regular expression for whole names",
     )
-    group.add_argument("--exclude", action="append", default=[], metavar="REGEX", help="but not these")
-    group.add_argument("--bootstrap", default="", metavar="HOST:PORT,...", help="the one source")
+    group.add_argument("--exclude", action="append", default=[], metavar="REGEX", help="topics to leave out")
+    group.add_argument("--bootstrap", default="", metavar="HOST:PORT,...", help="brokers of the only source")
     group.add_argument(
-        "--log-dir", action="append", default=[], metavar="DIR", help="or a broker's log dirs: named topics"
+        "--log-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="log directory of a broker as the source, for topics by name; may be repeated",
     )
     group.add_argument(
-        "--client", action="append", default=[], metavar="NAME=VALUE", help="Kafka client setting"
+        "--client",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="client setting of all sources; may be repeated",
     )
     group.add_argument(
         "--source",
         action="append",
         default=[],
         metavar="SOURCE=HOST:PORT,...",
-        help="a source with a name; as many as there are",
+        help="a source by name; may be repeated",
     )
     group.add_argument(
         "--source-client",
         action="append",
         default=[],
         metavar="SOURCE:NAME=VALUE",
-        help="client setting of one of them",
+        help="client setting of one source; may be repeated",
     )
     _add_target(parser)
     group = parser.add_argument_group("rounds")
@@ -63,14 +71,14 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
         "--trigger",
         default=ONCE,
         metavar="once|available|'5 seconds'",
-        help="what is there now; or in rounds, with this interval, until interrupted",
+        help="mirror existing records once, or new ones at this interval until interrupted",
     )
     group.add_argument("--offsets-per-round-max", type=int, metavar="N")
     group.add_argument(
         "--on-data-loss",
         choices=("fail", "record"),
         default="fail",
-        help="record: report what is gone, and go on",
+        help="record: report lost offsets, and continue",
     )
     common.add_spark(parser)
     metrics.add_metrics(parser)
@@ -80,34 +88,38 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("target")
     group.add_argument("--to-bootstrap", required=True, metavar="HOST:PORT,...")
     group.add_argument(
-        "--to-client", action="append", default=[], metavar="NAME=VALUE", help="client or producer setting"
+        "--to-client",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="client or producer setting of the target; may be repeated",
     )
-    group.add_argument("--to-topic", metavar="NAME", help="of one topic; default: the same name")
     group.add_argument(
-        "--rename", metavar="PATTERN", help="of names, e.g. '{source}.{topic}'; default: {topic}"
+        "--to-topic", metavar="NAME", help="name in the target, of one topic; default: the same name"
     )
     group.add_argument(
-        "--no-create", action="store_true", help="make no topics, and add no partitions to them"
+        "--rename",
+        metavar="PATTERN",
+        help="pattern of names in the target, e.g. '{source}.{topic}'; default: {topic}",
+    )
+    group.add_argument(
+        "--no-create", action="store_true", help="create no topics or partitions in the target"
     )
     group.add_argument(
         "--replication-factor",
         type=int,
         default=-1,
         metavar="N",
-        help="of topics that are made; default: the target's",
+        help="replication factor of created topics; default: the target's",
     )
     group.add_argument(
-        "--sync-configs", action="store_true", help="in each round, set topics as the source's"
+        "--sync-configs", action="store_true", help="copy settings of topics from the source in each round"
     )
     group.add_argument(
-        "--shared", action="store_true", help="the topics may have records of others than mirrors"
+        "--shared", action="store_true", help="allow other producers to write to the target's topics"
     )
-    group.add_argument(
-        "--groups", default="", metavar="REGEX", help="translate what these groups have committed"
-    )
-    group.add_argument(
-        "--groups-back", action="store_true", help="also where they are further in the target already"
-    )
+    group.add_argument("--groups", default="", metavar="REGEX", help="groups with offsets to translate")
+    group.add_argument("--groups-back", action="store_true", help="move offsets of groups back, too")
 
 
 def mirror_options(args: MirrorArguments) -> MirrorOptions:

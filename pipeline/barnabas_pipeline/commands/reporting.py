@@ -36,11 +36,13 @@ def add_reporting(parser: argparse.ArgumentParser) -> None:
         "--progress",
         choices=(AUTO, JSON, NONE),
         default=AUTO,
-        help="auto: bars on a terminal, else a line for each round of a load that goes on; json: a line of JSON for each "
+        help="auto: bars on a terminal, else a line for each round of a continuous load; json: a line of JSON for each "
         "commit and round",
     )
     group.add_argument(
-        "--log-format", choices=(TEXT, JSON), help="log what happens to standard error; default: no log"
+        "--log-format",
+        choices=(TEXT, JSON),
+        help="log events to standard error in this format; default: no log",
     )
 
 

@@ -52,9 +52,9 @@ def add_topics(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="REGEX",
-        help="for whole names; new topics that match join a load that runs; never internal ones",
+        help="regular expression for whole names; a running load adds new topics that match; internal topics never match",
     )
-    group.add_argument("--exclude", action="append", default=[], metavar="REGEX", help="but not these")
+    group.add_argument("--exclude", action="append", default=[], metavar="REGEX", help="topics to leave out")
 
 
 class Settings:

@@ -91,9 +91,11 @@ class Feed(DerivedJob):
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """See `derived.DerivedJob`."""
         parser.add_argument(
-            "--follows", metavar="FILE", help="JSON object of members to lists; default: from --truth"
+            "--follows",
+            metavar="FILE",
+            help="JSON object of followed members by member; default: that of --truth",
         )
-        parser.add_argument("--items", type=int, default=ITEMS_MAX, metavar="N", help="in a feed")
+        parser.add_argument("--items", type=int, default=ITEMS_MAX, metavar="N", help="items of a feed")
 
     @classmethod
     def from_options(cls, args: argparse.Namespace) -> Feed:

@@ -152,14 +152,18 @@ class Monitor(DerivedJob):
         """See `derived.DerivedJob`."""
         parser.add_argument("--window", type=float, default=10.0, metavar="SECONDS")
         parser.add_argument(
-            "--watermark", type=float, default=60.0, metavar="SECONDS", help="later than that counts as late"
+            "--watermark",
+            type=float,
+            default=60.0,
+            metavar="SECONDS",
+            help="delay after which an event counts as late",
         )
         parser.add_argument(
             "--rule",
             action="append",
             default=[],
             metavar="METRIC=LIMIT",
-            help="alert above this mean of a window or, of log_error and so on, above so many lines",
+            help="limit of the mean of a window or, for log_error and the like, of the number of lines; may be repeated",
         )
 
     @classmethod

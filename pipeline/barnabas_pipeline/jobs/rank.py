@@ -154,7 +154,11 @@ class Rank(DerivedJob):
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """See `derived.DerivedJob`."""
         parser.add_argument(
-            "--half-life", type=float, default=6.0, metavar="HOURS", help="of an event's weight"
+            "--half-life",
+            type=float,
+            default=6.0,
+            metavar="HOURS",
+            help="half-life of the weight of an event",
         )
         parser.add_argument("--window", type=float, default=10.0, metavar="MINUTES")
 

@@ -84,7 +84,9 @@ class Visitors(DerivedJob):
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """See `derived.DerivedJob`."""
         parser.add_argument(
-            "--rekeyed", action="store_true", help="partitions were added, so members are in several"
+            "--rekeyed",
+            action="store_true",
+            help="count by member across partitions, after partitions were added",
         )
 
     @classmethod

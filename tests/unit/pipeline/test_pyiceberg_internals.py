@@ -22,7 +22,9 @@ def private_imports(source: str) -> Iterator[str]:
 def test_locked_pyiceberg_is_the_release_that_was_checked() -> None:
     [release] = re.findall(r'^RELEASE = "([\d.]+)"$', INTERNALS.read_text(), re.MULTILINE)
     for lock in ("spark.txt", "stores.txt"):
-        [locked] = re.findall(r"^pyiceberg==([\d.]+)", (ROOT / "requirements" / lock).read_text(), re.MULTILINE)
+        [locked] = re.findall(
+            r"^pyiceberg==([\d.]+)", (ROOT / "requirements" / lock).read_text(), re.MULTILINE
+        )
         assert locked.startswith(f"{release}."), (
             f"requirements/{lock} has pyiceberg {locked}, but lake/pyiceberg_internals.py uses private names of {release}: "
             "check that each of them still does the same, run `make test-pipeline`, and change RELEASE"
