@@ -108,7 +108,7 @@ SIZE = 5.6, 2.6
 
 @contextmanager
 def _drawn(caption: str, into: list[str]) -> Iterator[Axes]:
-    """Give axes to draw on; what was drawn is put into a list, as a figure of the page."""
+    """Yield axes to draw on; afterwards the drawing is appended to a list, as a figure of the page."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -137,7 +137,7 @@ def _drawn(caption: str, into: list[str]) -> Iterator[Axes]:
 
 
 def _over_time(axes: Axes) -> None:
-    """Have dates, in UTC, on the x axis."""
+    """Show dates, in UTC, on the x axis."""
     from matplotlib import dates
 
     locator = dates.AutoDateLocator(minticks=4, maxticks=8)

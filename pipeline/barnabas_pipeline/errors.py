@@ -42,7 +42,7 @@ class PipelineError(Exception):
 
 
 class UsageError(PipelineError):
-    """The options are wrong, or do not fit what is there."""
+    """The options are wrong, or contradict the table, the topic or the catalog."""
 
     exit_code = EXIT_USAGE
 

@@ -210,7 +210,7 @@ def type_to_json(kind: Type) -> Json:
 
 
 def field_from_dict(entry: Mapping[str, Json], depth: int = 0) -> Field:
-    """Read a field. Raises ValueError, KeyError, TypeError for what is none."""
+    """Read a field. Raises ValueError, KeyError, TypeError for any other document."""
     values = dict(entry)
     values["type"] = type_from_json(values["type"], depth)
     values["aliases"] = tuple(values.get("aliases", ()))
@@ -227,7 +227,7 @@ def _element_from(entry: Json, name: str, depth: int) -> Field:
 
 
 def type_from_json(data: Json, depth: int = 0) -> Type:
-    """Read a type. Raises ValueError, KeyError, TypeError for what is none."""
+    """Read a type. Raises ValueError, KeyError, TypeError for any other value."""
     if depth > DEPTH_MAX:
         raise ValueError(f"types are nested more than {DEPTH_MAX} deep")
     if isinstance(data, str):

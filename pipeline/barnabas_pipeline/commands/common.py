@@ -34,7 +34,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong by raising UsageError, so that the exit code is ours."""
+    """Raises UsageError for wrong options, so that the exit code is that of the pipeline."""
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError."""

@@ -104,7 +104,7 @@ def _shape(args: CurrentArguments) -> Shape | None:
 
 
 def run_current(args: CurrentArguments) -> int:
-    """Apply what was loaded, once or in rounds, or check what was applied."""
+    """Apply loaded events, once or in rounds, or check the table. Returns the exit code."""
     from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
     from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
 

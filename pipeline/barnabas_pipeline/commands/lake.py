@@ -162,7 +162,7 @@ def _add_lateness(parser: argparse.ArgumentParser) -> None:
 
 
 def run_audit(args: AuditArguments) -> int:
-    """Audit, and seal what is complete."""
+    """Audit a table, and seal its complete hours. Returns the exit code."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs import audit as job
 

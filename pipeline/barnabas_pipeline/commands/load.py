@@ -132,7 +132,7 @@ def run_load(args: LoadArguments) -> int:
 
 
 def _summarize(args: LoadArguments, rounds: Rounds) -> None:
-    """Say what was loaded: of all topics and, if there are several, of each; nothing if nothing could be."""
+    """Print the summary of all topics and, if there are several, of each; nothing if the only topic failed at once."""
     streams = rounds.streams
     if not rounds.summary.commits and len(rounds.failures) == len(streams) == 1:
         return

@@ -99,7 +99,7 @@ def serve_load(args: LoadArguments, stack: ExitStack, rounds: Rounds) -> None:
 
 
 class LoadCollector:
-    """Reads what a load has done and what is left."""
+    """Reads the counts of a load, and its lag."""
 
     def __init__(self, rounds: Rounds) -> None:
         self._rounds = rounds
@@ -154,7 +154,7 @@ class LoadCollector:
 
 
 class MirrorCollector:
-    """Reads what a mirror has done and what is left."""
+    """Reads the counts of a mirror, and its lag."""
 
     COUNTERS = ("rounds", "mirrored", "skipped_loops", "transactions", "created_topics", "groups_committed")
     GAUGES = ("topics", "partitions", "behind", "groups_waiting")

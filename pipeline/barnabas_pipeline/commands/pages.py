@@ -26,7 +26,7 @@ Points = deque[tuple[float, float]]
 
 
 class Page(Watcher):
-    """Figures of a load as it goes on, on a page at `path`."""
+    """Figures of a running load, on a page at `path`."""
 
     def __init__(self, path: Path, rounds: Rounds, where: str) -> None:
         """`where` says where the tables are."""
@@ -43,15 +43,15 @@ class Page(Watcher):
         self._counted_at = self._written_at = time.monotonic()
 
     def joined(self, topic: str) -> None:
-        """Have a line for the topic."""
+        """Add a line for the topic."""
         self._behind.setdefault(topic, deque(maxlen=POINTS_MAX))
 
     def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
-        """Say so."""
+        """Note the failure as an event."""
         self._note(topic, f"{'left out' if is_over else 'tried again'}: {error}")
 
     def recovered(self, topic: str) -> None:
-        """Say so."""
+        """Note the recovery as an event."""
         self._note(topic, "recovered")
 
     def committed(self, commit: Commit) -> None:

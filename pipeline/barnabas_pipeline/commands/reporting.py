@@ -47,7 +47,7 @@ def add_reporting(parser: argparse.ArgumentParser) -> None:
 
 
 def watchers(args: ReportingArguments, stack: ExitStack, *, is_bounded: bool) -> list[Watcher]:
-    """Those that report a load as the options want it."""
+    """Return the reporters of a load that the options ask for."""
     reporters: list[Events | Bars] = []
     if args.progress == JSON:
         reporters.append(Events(lambda event: print(json.dumps(event, default=str), flush=True)))
@@ -179,12 +179,12 @@ class Bars:
         """Nothing is drawn until something was committed."""
 
     def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
-        """Say so."""
+        """Print the failure above the bars."""
         event = {"event": "failed", "topic": topic, "left_out": is_over, "error": error}
         self._progress.console.print(text_of(event), markup=False, highlight=False)
 
     def recovered(self, topic: str) -> None:
-        """Say so."""
+        """Print the recovery above the bars."""
         self._progress.console.print(f"{topic}: recovered", markup=False, highlight=False)
 
     def committed(self, commit: Commit) -> None:

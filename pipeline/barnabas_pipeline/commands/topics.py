@@ -186,7 +186,7 @@ def options_by_name(parser: argparse.ArgumentParser) -> dict[str, argparse.Actio
 
 
 def names_in(texts: Iterable[str]) -> list[str]:
-    """Return the topics of `--topic`, each of which may be several. Raises UsageError for what is no name."""
+    """Return the topics of `--topic`, each of which may be several. Raises UsageError for an invalid name."""
     names = [part.strip() for text in texts for part in text.split(",")]
     for name in names:
         if why := why_no_topic(name):

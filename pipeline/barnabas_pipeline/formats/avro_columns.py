@@ -28,7 +28,7 @@ EMPTIES_MAX = 16
 
 
 def has_fast_way(plan: Plan) -> bool:
-    """Tell if all of a schema can be read in step: a type in itself cannot, nor a record of many fields without bytes."""
+    """Return whether a schema can be read in step: a type in itself cannot, nor a record of many fields without bytes."""
     return not plan.is_recursive and plan.empties <= EMPTIES_MAX and all(map(has_fast_way, plan.children))
 
 

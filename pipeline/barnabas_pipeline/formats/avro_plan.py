@@ -62,7 +62,7 @@ class Plan:
 
     @property
     def is_nullable(self) -> bool:
-        """Tell if there may be no value."""
+        """Return whether there may be no value."""
         return self.kind in ("optional", "null") or (
             self.kind == "union" and any(one.kind == "null" for one in self.children)
         )
@@ -144,7 +144,7 @@ class _Planner:
 
 
 def _is_empty(plan: Plan) -> bool:
-    """Tell if a value takes no bytes; of a record within itself, nothing can be read that way."""
+    """Return whether a value takes no bytes; of a record within itself, nothing can be read that way."""
     if plan.kind == "record":
         return plan.empties == len(plan.children)
     return plan.kind == "null" or (plan.kind == "fixed" and plan.size == 0)

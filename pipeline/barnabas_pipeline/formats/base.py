@@ -88,7 +88,7 @@ class BlockDecoder:
             )
 
     def limits(self) -> Document:
-        """All but the schema that a verdict depends on; what is as by default is left out, but for the bounds."""
+        """Return the settings, beside the schema, that verdicts depend on; defaults are left out, but for the bounds."""
         limits = {name: getattr(self, name) for name in ("value_bytes_max", "past_max_ms", "future_max_ms")}
         limits |= {
             field.name: getattr(self, field.name)
@@ -124,7 +124,7 @@ class BlockDecoder:
     # --- all at once ----------------------------------------------------------------------------------------
 
     def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Integers, pa.Table]], Integers]:
-        """Return what is certainly good, as (rows, their table) that do not overlap, and the rows to look at one by one.
+        """Return certainly good rows, as disjoint (rows, their table), and the rows to decode one by one.
 
         Row numbers rise.
         """

@@ -32,7 +32,7 @@ class View(NamedTuple):
 
 
 def view_of(values: pa.Array) -> View:
-    """Look at values without copying each; nulls have no bytes."""
+    """Return the bytes and edges of values, without a copy of each; nulls have no bytes."""
     count = len(values)
     _, offsets, data = values.buffers()
     edges = np.frombuffer(offsets, np.int32)[values.offset : values.offset + count + 1].astype(np.int64)
@@ -42,7 +42,7 @@ def view_of(values: pa.Array) -> View:
 
 
 def frames_of(values: pa.Array) -> Integers:
-    """The schema id of each value, NO_FRAME for what is none."""
+    """Return the schema id of each value, NO_FRAME for a value without a frame."""
     data, start, end = view_of(values)
     buf = np.frombuffer(data + bytes(8), np.uint8)
     fits = (end - start >= SIZE) & (buf[start] == 0)

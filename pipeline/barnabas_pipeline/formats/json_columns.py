@@ -40,7 +40,7 @@ _READ_AS = {"float": pa.float64(), "bytes": pa.string(), "date": pa.string(), "i
 
 
 def can_read(field: Field) -> bool:
-    """Tell if there is a fast way for a field: Arrow's reader knows no maps, no unions, and no text as it was written."""
+    """Return whether a field has a fast way: Arrow's reader has no maps, no unions, and no text as it was written."""
     match field.type:
         case Map() | Union() | "json":
             return False

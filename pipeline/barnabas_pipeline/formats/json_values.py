@@ -170,7 +170,7 @@ def written(value: Json, path: str) -> str:
 
 
 def needs_digits(fields: tuple[Field, ...]) -> bool:
-    """Tell if numbers must be kept as they are written."""
+    """Return whether numbers must be kept as they are written."""
     return any(_needs_digits(one) for one in fields)
 
 
@@ -307,7 +307,7 @@ def _unscaled(value: Json, kind: Decimal, path: str) -> str:
 
 
 def abs_fits(value: Json) -> bool:
-    """Tell if a number has not so many digits that it was not parsed; texts fit."""
+    """Return whether a number was parsed: it has at most LONG_DIGITS_MAX digits. Texts fit."""
     return type(value) is not int or abs(value) < TOO_LARGE
 
 

@@ -31,7 +31,7 @@ _FIXED = {
 
 
 def has_fast_way(plan: Message) -> bool:
-    """Tell if a message can be read in step: JSON and groups cannot."""
+    """Return whether a message can be read in step: JSON and groups cannot."""
     return bool(plan.parts) and all(
         part.shape != "json" and part.wire != GROUP and (part.of is None or has_fast_way(part.of))
         for part in plan.parts

@@ -132,7 +132,7 @@ class MessageReader:
 
 
 def _own_unknown(message: ProtobufMessage) -> bool:
-    """Tell if there are fields of numbers that the message does not have. Raises RefusedError for others that do not
+    """Return whether there are fields of numbers that the message does not have. Raises RefusedError for others that do not
     fit."""
     has_unknown = False
     for unknown in UnknownFieldSet(message):

@@ -44,7 +44,7 @@ _WIDER = {
 
 
 def fits(mine: Type, theirs: Type) -> bool:
-    """Tell if a plain value of the writer's type is one of the reader's, perhaps in another Arrow type."""
+    """Return whether a plain value of the writer's type is one of the reader's, perhaps in another Arrow type."""
     if isinstance(theirs, str) and isinstance(mine, str):
         same = arrow_type(mine) == arrow_type(theirs) and "json" not in (mine, theirs)
         return same or mine == theirs or (mine, theirs) in _WIDER
@@ -167,7 +167,7 @@ def extra_of(value: Row, unmapped: tuple[Field, ...], more: Document | None = No
 
 
 def as_json(value: Value, kind: Type) -> Json:
-    """Return a value as JSON has it: bytes in base64, times in ISO 8601, decimals and what is no finite number as text."""
+    """Return a value as JSON has it: bytes in base64, times in ISO 8601, decimals, NaN and infinities as text."""
     if value is None:
         return None
     match kind:

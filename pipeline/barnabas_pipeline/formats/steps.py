@@ -69,7 +69,7 @@ class StepReader:
         return every.take(pa.array(np.arange(1, 2 * len(begin), 2)))
 
     def texts(self, column: Column, rows: Integers) -> Column:
-        """The column as text; records with what is no UTF-8 are noted."""
+        """Return the column as text; records with invalid UTF-8 are noted in `bad`."""
         if _is_ascii(column):  # as most is; looking at each text for itself takes ten times as long
             return column.view(pa.string())
         try:

@@ -171,7 +171,7 @@ def _check_rows(
 
 
 def _judge(run: Run, report: AuditReport) -> None:
-    """Say what coordinates and headers tell of a run."""
+    """Report problems of a run, by its coordinates and headers."""
     findings, partition = run.findings, run.offset_range.partition
     before = len(report.problems)
     report.rows_compared += findings.rows + findings.letters
@@ -232,7 +232,7 @@ def _doubtful(runs: list[Run], paths: set[str], inventory: Inventory, *, is_all:
 
 
 def _tell(differences: Differences, report: AuditReport) -> None:
-    """Say what the values tell."""
+    """Report problems of values."""
     if differences.altered:
         report.problems.append(f"{differences.altered} rows of the log are altered")
         report.missing += [[partition, offset, offset + 1] for partition, offset in differences.altered_first]

@@ -34,7 +34,7 @@ _NOTHING = Bounds(0, 0, 0, -1)  # of a partition that is gone
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive commits of one partition: what they claim together, what became of it since, and what was found."""
+    """Consecutive commits of one partition: their claims together, the part that the log still has, and the findings."""
 
     offset_range: OffsetRange
     digest: int | None  # None: some commit has none
@@ -107,7 +107,7 @@ class Inventory:
 
 
 def take_inventory(table: Table) -> Inventory:
-    """Look up what counts now."""
+    """Return the entries and files that count now."""
     entries = table.entries()
     files = Files()
     for entry in entries:
@@ -183,7 +183,7 @@ def _near(files: list[Seen], offset_range: OffsetRange) -> tuple[Seen, ...]:
 def look(
     spark: SparkSession, layout: Layout, inventory: Inventory, log: Log, options: LogOptions, runs: list[Run]
 ) -> list[FileCheck]:
-    """Look at all files and all runs, in one Spark job; what is found of the runs is noted in them."""
+    """Check all files and all runs, in one Spark job; findings are noted in the runs."""
     items: list[Item] = [*_pieces(inventory, log, runs), *_file_groups(inventory)]
     if not items:
         return []

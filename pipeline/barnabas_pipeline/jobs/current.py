@@ -119,7 +119,7 @@ class CurrentRows:
     # --- planning ---------------------------------------------------------------------------------------------------
 
     def _plan(self, applied: Applied) -> Plan | None:
-        """Decide what is to be applied; None: nothing."""
+        """Return the events to apply; None: there are none."""
         state = self.events.state()
         if not state.version and self.options.waits:
             return None
@@ -243,7 +243,7 @@ class CurrentRows:
         pieces: list[Piece],
         buckets: Iterable[int],
     ) -> list[Bucket]:
-        """Do something with the changes of each bucket that has some, and of `buckets`; in Spark if they are many."""
+        """Call `work` with the changes of each bucket that has some, and of `buckets`; in Spark if they are many."""
         events = sum(end - start for start, end in increment.ranges.values())
         if events + self.table.rows <= self.options.in_process_rows_max:
             tables: dict[int, list[pa.Table]] = {one: [] for one in buckets}

@@ -159,7 +159,7 @@ class Derived:
         self._span_ms = span_ms
 
     def states(self) -> dict[str, State]:
-        """Look at the tables. Raises UsageError if there is none."""
+        """Read the states of the tables. Raises UsageError if none exists."""
         states = {kind: table.refresh() for kind, table in self.tables.items()}
         if not any(state.version for state in states.values()):
             places = ", ".join(table.place.location for table in self.tables.values())
@@ -174,7 +174,7 @@ class Derived:
         states: Mapping[str, State] | None = None,
         out: str = "",
     ) -> DerivedSummary:
-        """Take in what is new in the lake (or everything again), commit, and put results into `out`.
+        """Aggregate new events of the lake (with `replay` all of them), commit, and publish results to `out`.
 
         Raises ConflictError, UsageError.
         """
@@ -300,7 +300,7 @@ class Derived:
         news: _News,
         summary: DerivedSummary,
     ) -> tuple[DataFrame, DataFrame]:
-        """Return the partials of what is new, and these merged with the parts that they touch."""
+        """Return the partials of new events, and these merged with the parts that they touch."""
         tables = {
             kind: frames.read_pieces(
                 spark, self.tables[kind], states[kind], pieces, span=self._span(states[kind])

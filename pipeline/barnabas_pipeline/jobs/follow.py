@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 
 class Follower:
-    """Loads topics in rounds until it is stopped or, with the trigger `available`, until it has what was there."""
+    """Loads topics in rounds until it is stopped or, with the trigger `available`, up to the ends of the first round."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Follower:
         return bool(done.commits), self.rounds.is_over or (self._is_bounded and not done.has_more)
 
     def start(self) -> Follower:
-        """Do it in a thread; then `wait`."""
+        """Start loading in a thread; `wait` waits for its end."""
         self._thread = threading.Thread(target=self._run_and_keep, name="follower", daemon=True)
         self._thread.start()
         return self
@@ -100,22 +100,22 @@ class Follower:
 def load(
     spark: SparkSession, options: LoadOptions, progress: Progress = lambda _done, _all: None
 ) -> LoadSummary:
-    """Load what is there now of one topic. Raises DataLossError, UsageError, IncompleteError."""
+    """Load the present records of one topic. Raises DataLossError, UsageError, IncompleteError."""
     return Follower(spark, options, trigger=AVAILABLE, watchers=[_Portions(progress)]).run()
 
 
 class _Portions(Watcher):
-    """Tells the progress of a load, as (done, all)."""
+    """Reports the progress of a load, as (done, all) offsets."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def ended(self, done: Round) -> None:
-        """Tell it after each round that has committed something."""
+        """Report after each round with a commit."""
         if done.commits:
             self._progress(done.offsets, done.offsets + done.behind)
 
 
 def only(options: LoadOptions) -> Topics:
-    """One topic, by its options."""
+    """Return one topic, by its options."""
     return Topics(options.log, Choice((options.log.topic,)), lambda _: options.root, lambda _: options)

@@ -84,7 +84,7 @@ class LoadSummary:
     reasons: dict[str, int] = field(default_factory=dict)
 
     def add(self, results: list[TaskResult]) -> None:
-        """Count in what was committed."""
+        """Add the counts of committed tasks."""
         self.commits += 1
         for result in results:
             for name in ("loaded", "dead", "control", "aborted", "compacted", "bytes_read"):
@@ -204,7 +204,7 @@ class Plan:
     entry: Entry | None = None
 
     def prepare(self) -> list[LoadTask]:
-        """Have a table that the files are for; returns the tasks that write them. Raises IncompleteError, UsageError."""
+        """Create or evolve the table, and return the tasks that write its files. Raises IncompleteError, UsageError."""
         faults.point("load.after_plan")
         options, decoder = self.options, self.options.decoder
         self.entry = new_entry(self.table, "load", self.identity, options.schema, _job(options))
@@ -247,7 +247,7 @@ def _run(parts: Iterable[list[tuple[int, LoadTask]]]) -> Iterator[tuple[int, Tas
 
 
 def unwrap(error: Exception) -> Exception:
-    """Make of a task's failure, which Spark hands over as text, what the task raised; defects stay as they are."""
+    """Return the error that a task raised, of which Spark has only the text; a defect is returned as it is."""
     cause = ""
     for line in str(error).splitlines():
         name, separator, detail = line.strip().partition(": ")

@@ -67,7 +67,7 @@ def report(
 
 
 def _judged(summary: ReportSummary, states: Mapping[str, State], first: int) -> ReportSummary:
-    """Say which hours of a day there are, and which of them are not sealed."""
+    """Return the summary with the hours of a day that have events, and with those that are not sealed."""
     present: set[int] = set()
     for kind, state in states.items():
         if state.version:

@@ -43,7 +43,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Rereading:
-    """A range, the decoder of its load, and what was done to it later, in order."""
+    """A range, the decoder of its load, and later redrives and backfills, in order."""
 
     offset_range: OffsetRange
     decoder: Decoder

@@ -240,7 +240,7 @@ class Results:
                 self.io.delete(self._commit_file(commit.version))
 
     def _clean(self, run: str, paths: list[str], kept: set[str]) -> None:
-        """Remove what a run has written but for what is kept; another run may do so, too."""
+        """Remove the files of a run that are not kept; another run may do the same."""
         with suppress(FileNotFoundError):
             if kept.isdisjoint(paths):
                 system, place = self.io.file_system(self.path(run))

@@ -88,7 +88,7 @@ class TableNames:
 
 @dataclass(slots=True)
 class Commit:
-    """A commit of a topic: what it has loaded and what is left; `seconds` since its round began."""
+    """A commit of a topic: loaded offsets [start, end) by partition, the lag, and `seconds` since its round began."""
 
     topic: str
     version: int
@@ -177,7 +177,7 @@ class Rounds:
         self._count = self._offsets = 0
 
     def close(self) -> None:
-        """Let go of the cluster."""
+        """Close the connections to the cluster."""
         self._pool.shutdown()
         self._source.close()
 
@@ -188,7 +188,7 @@ class Rounds:
 
     @property
     def is_over(self) -> bool:
-        """Say whether no topic is left that could be loaded: all have failed, again and again."""
+        """Return whether all topics have failed for good."""
         return bool(self.streams) and all(one.is_stuck and one.error for one in self.streams.values())
 
     def raise_worst(self) -> None:
@@ -207,7 +207,7 @@ class Rounds:
     # --- a round ----------------------------------------------------------------------------------------------------
 
     def round(self) -> Round:
-        """Load a portion of what is new. Raises IncompleteError without a cluster, UsageError for tables of one name."""
+        """Load a portion of the new records. Raises IncompleteError without a cluster, UsageError for one table of two."""
         self._count += 1
         done = Round(self._count)
         with done.step("ask"):
@@ -232,7 +232,7 @@ class Rounds:
     # --- which topics -----------------------------------------------------------------------------------------------
 
     def _join(self, topics: Mapping[str, Topic]) -> None:
-        """Take in topics that are new; in a load of what is there, those of the first round."""
+        """Add new topics; a bounded load has those of its first round."""
         if self._is_bounded and self._count > 1:
             return
         choice = self._topics.choice
@@ -382,7 +382,7 @@ class Rounds:
     # --- in general -------------------------------------------------------------------------------------------------
 
     def _each(self, items: Iterable[T], work: Callable[[T], R]) -> Iterator[tuple[T, R | PipelineError]]:
-        """Do something for some items, several at the same time; yields each with its result, or why it has none."""
+        """Call `work` for some items, several at the same time; yields each with its result, or its error."""
         futures = {self._pool.submit(work, one): one for one in items}
         for future in as_completed(futures):
             error = future.exception()

@@ -74,7 +74,7 @@ class Source(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connections."""
         ...
 
 
@@ -94,7 +94,7 @@ class Site:
         self._cluster_id = ""
 
     def ask(self, work: Callable[[Admin], Awaitable[T]]) -> T:
-        """Do something as an administrator. Raises UsageError, IncompleteError."""
+        """Run a request of the admin client. Raises UsageError, IncompleteError."""
         try:
             return self._client.run(lambda client: work(Admin(client)))
         except AuthenticationError as error:
@@ -177,7 +177,7 @@ class DiskSite:
         return next((one.cluster_id for one in self._identities.values()), "")
 
     def topics(self) -> dict[str, Topic]:
-        """Those of the names that are there."""
+        """Return the named topics that exist."""
         topics = {}
         for name in self._names:
             log = open_log(self.cluster.log(name))

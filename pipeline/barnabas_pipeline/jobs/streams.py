@@ -66,7 +66,7 @@ class Stream:
 
     @property
     def is_open(self) -> bool:
-        """Say whether it was opened."""
+        """Return whether it was opened."""
         return self._options is not None
 
     @property
@@ -121,12 +121,12 @@ class Stream:
 
     @property
     def is_stuck(self) -> bool:
-        """Say whether there is no hope left, but for a wonder."""
+        """Return whether the topic has failed for good, or as often as a bounded load tries."""
         return self.is_over or self.tries >= TRIES_MAX or isinstance(self.error, NoTopicError)
 
     @property
     def is_settled(self) -> bool:
-        """Say whether nothing is left to be loaded, as far as is known."""
+        """Return whether the topic has no known lag and no pending failure."""
         return self.is_over or (self.error is None and not self._missed and not any(self.behind.values()))
 
     def miss(self, where: str) -> PipelineError | None:
@@ -139,7 +139,7 @@ class Stream:
     # --- what is next -----------------------------------------------------------------------------------------------
 
     def pending(self, identity: TopicIdentity, bounds: Mapping[int, Bounds]) -> list[OffsetRange]:
-        """Return what is to be loaded, one range for each partition. Raises DataLossError, UsageError."""
+        """Return the ranges to load, one for each partition. Raises DataLossError, UsageError."""
         self._missed = 0
         bounds = dict(bounds)
         state = self.state

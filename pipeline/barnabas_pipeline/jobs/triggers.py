@@ -16,7 +16,7 @@ _UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 
 
 def parse_trigger(text: str) -> float | None:
-    """Seconds from the beginning of a round to that of the next; None: what is there now, then end.
+    """Return the seconds between the beginnings of two rounds; None for a bounded run.
 
     `available`, or a number and a unit: `5 seconds`, `500 milliseconds`, `1 minute`. Raises UsageError.
     """
@@ -29,7 +29,7 @@ def parse_trigger(text: str) -> float | None:
 
 
 def repeat(step: Callable[[], tuple[bool, bool]], interval_seconds: float, stopping: threading.Event) -> None:
-    """Do rounds until one says that it was the last, or `stopping` is set; the present one is not interrupted.
+    """Run rounds until one was the last, or `stopping` is set; a running round is not interrupted.
 
     A round returns whether it has done something, and whether it was the last. The next begins the interval after it
     began, or immediately if it has taken longer; after one that found nothing there is a pause.

@@ -101,12 +101,12 @@ class Form:
 
     @property
     def is_debezium(self) -> bool:
-        """Say whether events are envelopes."""
+        """Return whether events are envelopes."""
         return self.shape.envelope == DEBEZIUM
 
     @property
     def has_lsn(self) -> bool:
-        """Say whether events tell their place in PostgreSQL's log."""
+        """Return whether events tell their place in PostgreSQL's log."""
         source = next((one.type for one in self.schema.fields if one.name == "source"), None)
         inner = source.fields if isinstance(source, Record) else ()
         return self.is_debezium and any((one.name, one.type) == ("lsn", "long") for one in inner)
@@ -405,7 +405,7 @@ def _rising(
 
 
 def _filled(form: Form, every: pa.Table, code: Integers, order: Integers, is_deleted: Mask) -> pa.Table:
-    """Give values that an update has not touched and not told the value that the row had before."""
+    """Replace values that an update has not told by the earlier ones of the row."""
     place = np.arange(len(order))
     for name in form.value.names:
         kind = every.schema.field(name).type

@@ -49,12 +49,12 @@ class Seen:
         return self.entry is not None and (self.piece is None or not self.piece.deletes)
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
-        """Say whether rows of offsets [start, end) may be in it."""
+        """Return whether rows of offsets [start, end) may be in it."""
         described = self.entry if self.entry is not None else self.piece
         return described is not None and described.may_have(partition, start, end)
 
     def may_be_of(self, topic_id: str) -> bool:
-        """Say whether rows of an incarnation may be in it."""
+        """Return whether rows of an incarnation may be in it."""
         owner = (
             self.entry.topic_id
             if self.entry is not None

@@ -135,7 +135,7 @@ class CurrentTable:
         return self.events.catalogs.of(self.events.place)
 
     def refresh(self) -> Applied:
-        """Look at the catalog again. Raises IncompleteError, BrokenLakeError."""
+        """Read the table from the catalog again. Raises IncompleteError, BrokenLakeError."""
         with explained():
             self.iceberg = iceberg.load_or_none(self._catalog, self.place)
             _, path, sha256 = ("", "", "") if self.iceberg is None else iceberg.ledger_of(self.iceberg)
@@ -147,7 +147,7 @@ class CurrentTable:
         return Applied.decode(path, read_entry(self.existing.io, path, sha256))
 
     def prepare(self, form: Form) -> None:
-        """Have a table with the columns of a form, before files for it are written.
+        """Create or evolve the table to the columns of a form, before files for it are written.
 
         Raises UsageError if another engine has partitioned it in another way.
         """

@@ -118,7 +118,7 @@ class DeadLetters:
         return catalog.load_table(self.place.name)
 
     def _follows(self, iceberg: IcebergTable) -> bool:
-        """Say whether it ends with an entry of the ledger; not so if the table was rolled back since."""
+        """Return whether the table ends with an entry of the ledger; not so after a rollback."""
         version, _, digest = ledger_of(iceberg)
         state = self._table.state()
         if not 0 < version < state.version:

@@ -27,7 +27,7 @@ FILES_PER_TASK_MAX = 16
 
 
 def spark_schema(arrow_schema: pa.Schema) -> StructType:
-    """The same columns for Spark."""
+    """Return Arrow columns as Spark's."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(arrow_schema)
@@ -100,7 +100,7 @@ def read_items(
     schema: StructType,
     read: Callable[[list[bytes]], Iterator[pa.Table]],
 ) -> DataFrame:
-    """A frame of what is read of some items, many of them in one task of Spark."""
+    """Return a frame of the tables that `read` yields for some items, many in one task of Spark."""
     if not items:
         return spark.createDataFrame([], schema)
 

@@ -26,7 +26,7 @@ OWN = "dfs."
 
 
 def is_installed() -> bool:
-    """Say whether the package is there."""
+    """Return whether the package is installed."""
     return find_spec(PACKAGE) is not None
 
 
@@ -48,12 +48,12 @@ def _opened(netloc: str, properties: tuple[tuple[str, str], ...]) -> fs.FileSyst
 
 
 def is_hdfs(system: fs.FileSystem) -> bool:
-    """Say whether a file system of Arrow's is HDFS, by the package or by libhdfs."""
+    """Return whether a file system of Arrow's is HDFS, by the package or by libhdfs."""
     return isinstance(system, fs.PyFileSystem) or type(system).__name__ == "HadoopFileSystem"
 
 
 def rename(system: fs.FileSystem, source: str, target: str, *, overwrite: bool) -> None:
-    """Give a file another name, at once. Raises FileExistsError, UsageError for libhdfs, which cannot overwrite."""
+    """Rename a file atomically. Raises FileExistsError, UsageError for libhdfs, which cannot overwrite."""
     if not isinstance(system, fs.PyFileSystem):
         raise UsageError("results in HDFS need a client of it that is not libhdfs: pip install hdfs-native")
     system.handler.fs.mv(source, target, overwrite=overwrite)
@@ -85,7 +85,7 @@ class _SyncedWriter(io.RawIOBase):
         self._file = file
 
     def writable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def write(self, data: Buffer) -> int:

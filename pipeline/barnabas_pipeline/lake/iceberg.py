@@ -158,7 +158,7 @@ def check_catalog(lake: Lake) -> dict[str, str]:
 
 
 def store_properties(lake: Lake) -> dict[str, str]:
-    """Return the properties of the store of a lake, for what is no table of it. Raises UsageError as `check_catalog`."""
+    """Return the properties of the store of a lake, for files beside its tables. Raises UsageError as `check_catalog`."""
     configured = cast("dict[str, str]", Config().get_catalog_config(lake.catalog) or {})
     return {**configured, **check_catalog(lake)}
 
@@ -281,7 +281,7 @@ def evolve(table: IcebergTable, schema: pa.Schema) -> None:
 
 
 def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
-    """Say whether a table can hold values of a type: it has all fields, nested ones included, as wide or wider."""
+    """Return whether a table can hold values of a type: it has all fields, nested ones included, as wide or wider."""
     match kind, column_type:
         case StructType(), StructType():
             types = {one.name: one.field_type for one in column_type.fields}

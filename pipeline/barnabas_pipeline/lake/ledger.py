@@ -90,7 +90,7 @@ class DataFile:
     iceberg: Row = field(default_factory=dict, compare=False, repr=False)
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
-        """Say whether rows of offsets [start, end) may be in it; older dead letters do not say which they are."""
+        """Return whether rows of offsets [start, end) may be in it; older dead letters do not say which they are."""
         return self.partition in (partition, -1) and (
             self.offset_max < 0 or (self.offset_min < end and start <= self.offset_max)
         )
@@ -119,7 +119,7 @@ class State:
     dead_version: int = 0  # the last entry that has changed the dead letters
 
     def copy(self) -> State:
-        """One that can be applied to without changing this one."""
+        """Return a deep copy."""
         changed: Document = {
             name: value.copy()
             for name in self.__slots__
@@ -129,7 +129,7 @@ class State:
         return replace(self, **changed)
 
     def apply(self, entry: Entry) -> None:
-        """Take in the next entry, but for its path and digest. Raises BrokenLakeError if it does not follow."""
+        """Apply the next entry, but for its path and digest. Raises BrokenLakeError if it does not follow."""
         where = f"entry {entry.version}"
         if (entry.version, entry.previous, entry.previous_path) != (
             self.version + 1,
@@ -282,7 +282,7 @@ class Files:
     dead: dict[str, DataFile] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
-        """Take in the next entry. Raises BrokenLakeError if it removes dead letters that are not there."""
+        """Apply the next entry. Raises BrokenLakeError if it removes dead letters that are not there."""
         self.rows |= {file.path: file for file in entry.add}
         for path in entry.dead_remove:
             if self.dead.pop(path, None) is None:
@@ -300,7 +300,7 @@ def _row(commit: PartitionCommit) -> list[object]:
 
 
 def _plain(file: DataFile) -> Document:
-    """A file without what is not said of it."""
+    """Return a file as an entry has it, without empty members."""
     return {
         field.name: value
         for field in fields(file)

@@ -31,7 +31,7 @@ LOG = "_log"
 
 
 def exists(root: Path) -> bool:
-    """Say whether there is such a lake."""
+    """Return whether `root` is a lake of the earlier format."""
     return (root / LOG / f"{1:020d}.json").exists()
 
 

@@ -45,7 +45,7 @@ Span = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A data file with what was deleted of it."""
+    """A data file, and the files of its deleted positions."""
 
     path: str
     format: str = "PARQUET"
@@ -57,7 +57,7 @@ class Piece:
     bounds: FileBounds = UNKNOWN_BOUNDS
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
-        """Say whether rows of offsets [start, end) may be in it."""
+        """Return whether rows of offsets [start, end) may be in it."""
         mine = self.bounds
         return mine.partition in (partition, -1) and (
             mine.offset_max < 0 or (mine.offset_min < end and start <= mine.offset_max)

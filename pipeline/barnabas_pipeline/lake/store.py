@@ -71,7 +71,7 @@ class StoreFile(StoredFile):
 
 
 class StoreIO(HdfsFileIO):
-    """pyiceberg's FileIO over Arrow, which forces to the disk what is local."""
+    """pyiceberg's FileIO over Arrow, which syncs local files."""
 
     def new_output(self, location: str) -> StoreFile:
         """Return a file that can be written."""
@@ -104,7 +104,7 @@ def open_io(properties: dict[str, str], location: str) -> FileIO:
 
 
 class Digesting:
-    """Counts and digests what is written through it to a new file."""
+    """Counts and digests the bytes that are written to a new file."""
 
     def __init__(self, io: FileIO, location: str) -> None:
         self.location = location
@@ -126,7 +126,7 @@ class Digesting:
         return self.size
 
     def flush(self) -> None:
-        """Do nothing: what is not closed is not there."""
+        """Do nothing: an object appears when it is closed."""
 
     def close(self) -> None:
         """Make it whole."""
@@ -231,7 +231,7 @@ def replace(io: StoreIO, location: str, data: bytes) -> None:
 
 
 def _is_object_store(system: fs.FileSystem) -> bool:
-    """Say whether an object is there when it is whole, as in no file system."""
+    """Return whether objects appear as a whole, unlike files."""
     return not isinstance(system, fs.LocalFileSystem) and not hdfs.is_hdfs(system)
 
 

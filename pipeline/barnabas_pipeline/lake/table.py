@@ -90,7 +90,7 @@ class Table:
         return iceberg.layout_of(self.existing)
 
     def refresh(self) -> State:
-        """Look at the catalog again. Raises IncompleteError if it is away, UsageError for a lake of an earlier format."""
+        """Read the table from the catalog again. Raises IncompleteError, and UsageError for a lake of an earlier format."""
         with iceberg.explained():
             self._iceberg = iceberg.load_or_none(self.catalogs.of(self.place), self.place)
         if self._iceberg is None:
@@ -121,7 +121,7 @@ class Table:
         return Entry.state(*self._read(later.previous_path, later.previous))
 
     def exists(self) -> bool:
-        """Say whether anything was ever committed."""
+        """Return whether the table has a commit."""
         return self.state().version > 0
 
     def loaded(self) -> State:
@@ -190,7 +190,7 @@ class Table:
     # --- committing -------------------------------------------------------------------------------------------------
 
     def prepare(self, schema: EventSchema) -> None:
-        """Have a table with the columns of a schema, before files for it are written."""
+        """Create or evolve the table to the columns of a schema, before files for it are written."""
         self.state()
         with iceberg.explained():
             if self._iceberg is None:
@@ -272,7 +272,7 @@ class Table:
                 raise IncompleteError(text.splitlines()[0]) from failure
 
     def _put(self, named: dict[str, str], change: Change, keep_snapshots: int) -> None:
-        """One try."""
+        """Try the commit once."""
         table, (files, remove) = self._opened, change
         if any(file.iceberg["spec_id"] != table.metadata.default_spec_id for file in files):
             raise ConflictError(f"{self.place.location} is partitioned in another way now: run again")

@@ -60,7 +60,7 @@ class TaskResult:
 
 
 def run_all(tasks: list[LoadTask]) -> list[TaskResult | PipelineError]:
-    """Do some, a few at a time: small ones wait for disks most. What keeps one from being done is its result."""
+    """Run tasks, a few at a time, since small ones mostly wait for disks. The result of a failed task is its error."""
     with Logs() as logs, ThreadPoolExecutor(TOGETHER) as pool:
         logs.expect(task.log for task in tasks)
         return list(pool.map(lambda task: _outcome(task, logs), tasks))
@@ -76,7 +76,7 @@ def _outcome(task: LoadTask, logs: Logs) -> TaskResult | PipelineError:
 
 
 def run(task: LoadTask, logs: Logs) -> TaskResult:
-    """Do it. Raises DataLossError if the range is gone, IncompleteError if the log cannot be reached."""
+    """Run a task. Raises DataLossError if the range is gone, IncompleteError if the log cannot be reached."""
     faults.point("task.before_read")
     log = logs.open(task.log, task.topic_id)
     writer = TableWriter(
@@ -119,7 +119,7 @@ def run(task: LoadTask, logs: Logs) -> TaskResult:
 def to_table(
     columns: Columns, decoder: Decoder, topic_id: str, partition: int
 ) -> tuple[pa.Table, list[BadRecord]]:
-    """Decode a block to rows of the lake, and what was refused."""
+    """Decode a block: rows of the lake, and refused records."""
     rows, fields, bad = decoder.decode(columns)
     whole = len(rows) == len(columns)
     picked = None if whole else pa.array(rows)

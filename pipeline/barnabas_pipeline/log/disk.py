@@ -304,7 +304,7 @@ class DiskSegment:
             return os.pread(file.fileno(), header.size, position)
 
     def items(self, start: int, end: int) -> Iterator[tuple[bytes | memoryview, BatchHeader] | CorruptSpan]:
-        """Yield the batches from one before `start` on, and what is none as spans, up to `end` where nothing follows.
+        """Yield the batches from one before `start` on, and damaged bytes as spans, up to `end` where nothing follows.
 
         Raises FileNotFoundError.
         """
@@ -446,7 +446,7 @@ class AbortedFilter:
             self._by_producer.setdefault(producer_id, []).append((first, last))
 
     def hides(self, _: bytes | memoryview, header: BatchHeader) -> bool:
-        """Say whether the batch must not be shown."""
+        """Return whether the batch must not be shown."""
         if header.magic < 2 or not header.is_transactional or header.is_control:
             return False
         spans = self._by_producer.get(header.producer_id, ())

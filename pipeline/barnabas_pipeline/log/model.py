@@ -45,7 +45,7 @@ class OffsetRange:
 
 
 class RawBatch(NamedTuple):
-    """One batch with a good checksum, or a legacy message, that has offsets of the range; `aborted`: do not show it."""
+    """One batch with a good checksum, or a legacy message, with offsets of the range; `aborted`: its transaction was."""
 
     data: bytes | memoryview
     header: BatchHeader
@@ -119,9 +119,9 @@ class Log(Protocol):
         ...
 
     def read(self, offset_range: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
-        """Yield what is stored of a range, as `order.Order` does. Raises DataLossError if its start is gone."""
+        """Yield batches and damaged spans of a range, as `order.Order` does. Raises DataLossError if its start is gone."""
         ...
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...

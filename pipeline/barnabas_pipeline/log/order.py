@@ -39,7 +39,7 @@ class _Damage(NamedTuple):
 
 
 class Order:
-    """Takes what is stored of `wanted`, from the batch before it on, and gives what can be believed, in order."""
+    """Takes the stored batches of a range, from the one before it on, and yields those that can be believed, in order."""
 
     def __init__(self, offset_range: OffsetRange) -> None:
         self.offset_range = offset_range
@@ -57,11 +57,11 @@ class Order:
 
     @property
     def is_done(self) -> bool:
-        """Say whether nothing that is still to come can be in the range."""
+        """Return whether all further batches are beyond the range."""
         return self.next_offset >= self.offset_range.end
 
     def has_had(self, stored: StoredBatch) -> bool:
-        """Say whether this is one of the batches that were taken last: they may be shown again, with what follows them.
+        """Return whether this is one of the batches that were taken last: they may be shown again, with what follows them.
 
         Its filter of transactions is told of it, as that of the first time was.
         """
@@ -74,7 +74,7 @@ class Order:
         return told is not None
 
     def take(self, stored: StoredBatch) -> Iterator[RawBatch | CorruptSpan]:
-        """Take the next batch of the log; yields what is certain now."""
+        """Take the next batch of the log; yields batches and spans that are certain now."""
         header = stored.header
         if header.magic < 2:
             yield from self._release()
@@ -96,7 +96,7 @@ class Order:
         yield from self._report(span._replace(start=self._expected))
 
     def finish(self, log_end: int) -> Iterator[RawBatch | CorruptSpan]:
-        """Yield what was uncertain until nothing more came; no batch has offsets of `log_end` or later."""
+        """Yield the batches and spans that were uncertain; no batch has offsets of `log_end` or later."""
         if self._held is not None and self._held.header.next_offset > log_end:
             held, self._held = self._held, None
             self._misplace(held)
@@ -155,7 +155,7 @@ class Order:
         self._go_on(header.next_offset)
 
     def _settle(self, end: int) -> Iterator[CorruptSpan]:
-        """Say that what was noted as damage ends before `end`."""
+        """End the noted damage before `end`."""
         noted, self._damage = self._damage, None
         if noted is not None:
             start = noted.base_offset if self._expected <= noted.base_offset < end else self._expected

@@ -22,7 +22,7 @@ SPLIT_BYTES_MIN = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Wanted part of a topic. An end beyond what is there is cut; a start that is gone is an error.
+    """A part of a topic. An end beyond the log is cut; a start that the log no longer has is an error.
 
     `starting` and `ending` are `earliest`, `latest`, or a JSON object of partition to offset (-2 earliest, -1 latest);
     timestamps (ms) go before them and mean the first offset with at least that timestamp.

@@ -34,7 +34,7 @@ BLOCK_ROWS = 20_000
 
 
 class RangeReader:
-    """Iterate once over what is in `wanted`; then look at `counts`. Fields that are not asked for may be null."""
+    """An iterator over the records of a range, once; `counts` is complete afterwards. Fields not asked for may be null."""
 
     def __init__(
         self,

@@ -80,7 +80,7 @@ def _in_order(order: Order, part: FetchResponse.PartitionData) -> Iterator[RawBa
 
 
 def reach(options: LogOptions) -> tuple[list[Endpoint], ClientSettings]:
-    """Return where a cluster is and how to speak with it. Raises UsageError for what is wrong there."""
+    """Return the addresses of a cluster and the settings of its client. Raises UsageError."""
     try:
         settings = ClientSettings.of(options.client_settings, client_id=CLIENT_ID)
         return parse_bootstrap(options.bootstrap), replace(settings, retry_backoff_max_ms=BACKOFF_MAX_MS)
@@ -234,7 +234,7 @@ class WireLog:
         return parts[0]
 
     def _check_incarnation(self, topic: Topic | None, offset_range: OffsetRange, offset: int) -> None:
-        """See that metadata has the topic that was planned for, where it has ids. Raises DataLossError."""
+        """Check that the topic in the metadata is the planned one, if topics have ids. Raises DataLossError."""
         assert self._identity is not None
         planned = self._identity.topic_id
         if topic is None or (planned and any(topic.topic_id) and encode_uuid(topic.topic_id) != planned):
@@ -262,7 +262,7 @@ class WireLog:
         return 1 if self.options.isolation == READ_COMMITTED else 0
 
     def _run(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Do something with the client, again while that may help. Raises UsageError, IncompleteError, DataLossError."""
+        """Run a request of the client, with retries. Raises UsageError, IncompleteError, DataLossError."""
         if self._client is None:
             self._client = open_client(self.options)
             self._close = weakref.finalize(self, self._client.close)

@@ -35,7 +35,7 @@ AGENTS = (
 
 
 class Event(NamedTuple):
-    """One event: when it happened and when it reaches the log (both ms), its kind, its key and its fields."""
+    """An event: its time and its delivery (both ms since 1970), its kind, its key and its fields."""
 
     ts: int
     delivered: int

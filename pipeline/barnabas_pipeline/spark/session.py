@@ -83,7 +83,7 @@ def create(
 
 
 def check_java() -> None:
-    """See that Spark will find a Java that it can use. Raises UsageError."""
+    """Check that Spark will find a Java of a version that it supports. Raises UsageError."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     if not java:

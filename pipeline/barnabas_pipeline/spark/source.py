@@ -308,7 +308,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end: a query with this trigger reads what is there now, and ends."""
+        """Fix the end: a query with this trigger reads the present records, and ends."""
         self._target = {
             str(partition): bound.end for partition, bound in self.log.bounds().items()
         }  # all: `_ranges` picks

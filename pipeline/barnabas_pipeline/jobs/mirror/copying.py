@@ -81,7 +81,7 @@ async def _copy_part(part: Part, result: PartResult) -> None:
 
 
 def _is_fenced(error: BaseException | None) -> bool:
-    """Say whether a broker has refused the producer for a later one."""
+    """Return whether a broker has refused the producer for a later one."""
     if isinstance(error, ResponseError) and error.code in FENCED:
         return True
     return isinstance(error, ProducerFencedError) or (error is not None and _is_fenced(error.__cause__))
@@ -211,7 +211,7 @@ async def _is_visible(client: Client, place: tuple[str, int], offset: int) -> bo
 
 
 def is_from_target(part: Part, record: Record) -> bool:
-    """Say whether the target itself had the record before: a loop, which ends here."""
+    """Return whether the record comes from the target itself: such a loop ends here."""
     for coordinates in coordinates_of(record):
         if coordinates.cluster_id == part.target_cluster_id and (
             coordinates.cluster_id != part.place.cluster_id or coordinates.topic_id == part.place.target_id

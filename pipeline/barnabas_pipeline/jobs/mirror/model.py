@@ -177,7 +177,7 @@ class MirrorSummary:
 
 
 def check_position(place: Place, topic: str, position: int, bound: Bounds) -> None:
-    """See that the source still has what comes next. Raises DataLossError."""
+    """Check that the source still has the next offset. Raises DataLossError."""
     if position < bound.start:
         missing = MissingOffsets(place.partition, position, bound.start)
         raise DataLossError(f"retention has overtaken the mirror of {topic}", [missing])
@@ -187,7 +187,7 @@ def check_position(place: Place, topic: str, position: int, bound: Bounds) -> No
 
 
 def check_identity(place: Place, topic: str, coordinates: Coordinates) -> None:
-    """See that a position is of this incarnation of the topic. Raises DataLossError."""
+    """Check that a position is of this incarnation of the topic. Raises DataLossError."""
     if (coordinates.cluster_id, coordinates.topic_id) == (place.cluster_id, place.topic_id):
         return
     raise DataLossError(

@@ -21,7 +21,7 @@ MAGIC_WITH_CONTROL = 2
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of what is no record for readers."""
+    """Counts of offsets without a visible record."""
 
     control: int = 0
 

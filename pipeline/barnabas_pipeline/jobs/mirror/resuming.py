@@ -72,7 +72,7 @@ async def committed_position(client: Client, part: Part) -> Coordinates | None:
 
 
 def _newest_header(part: Part) -> Coordinates | None:
-    """Look for the newest record of this mirror in the target. Raises UsageError, DataLossError."""
+    """Find the newest record of this mirror in the target. Raises UsageError, DataLossError."""
     log, bounds = _open_target(part)
     try:
         return newest_header(log, part, bounds[part.place.partition])
@@ -97,7 +97,7 @@ def _open_target(part: Part) -> tuple[Log, dict[int, Bounds]]:
 
 
 def newest_header(log: Log, part: Part, there: Bounds) -> Coordinates | None:
-    """Look from the end, in ranges that double; where the topic is not shared, the newest record decides."""
+    """Search from the end, in ranges that double; if the topic is not shared, the newest record decides."""
     end, size = there.end, TAIL_OFFSETS
     while end > there.start:
         start = max(there.start, end - size)
@@ -119,7 +119,7 @@ def newest_header(log: Log, part: Part, there: Bounds) -> Coordinates | None:
 
 
 def _is_mine(part: Part, coordinates: Coordinates) -> bool:
-    """Say whether coordinates are of this mirror; in a topic of its own those of any are, and are checked afterwards."""
+    """Return whether coordinates are of this mirror; in a topic of its own those of any are, and are checked afterwards."""
     if not part.shares_topics:
         return coordinates.partition == part.place.partition
     return (coordinates.cluster_id, coordinates.topic_id, coordinates.partition) == (

@@ -116,7 +116,7 @@ class Mirror:
     # --- running --------------------------------------------------------------------------------------------
 
     def run(self, trigger: str = ONCE) -> MirrorSummary:
-        """Mirror once, until what is there is mirrored (`available`), or in rounds until it is stopped."""
+        """Mirror once, up to the present ends (`available`), or in rounds until `stop`."""
         interval = None if trigger == ONCE else parse_trigger(trigger)
         is_bounded = interval is None
         self._ends.clear()
@@ -153,7 +153,7 @@ class Mirror:
         return EXIT_INCOMPLETE if codes else EXIT_DONE
 
     def _note(self, done: _Round) -> None:
-        """Add a round to the figures; of what is so at the end, the newest counts."""
+        """Add the figures of a round; gauges, such as the lag, are those of the newest round."""
         total, new = self.summary, done.summary
         new.failures = [f"{one.where}: {one.text}" for one in done.failures]
         for name in (
@@ -240,7 +240,7 @@ class Mirror:
         done.streams = kept
 
     def _plan(self, done: _Round, *, is_bounded: bool) -> None:
-        """Decide what is copied: what the source has, and the target has not."""
+        """Plan the parts to copy: records of the source that the target lacks."""
         for cluster, source in self._sources:
             mine = [one for one in done.streams if one.source is source]
             if not mine:
@@ -335,7 +335,7 @@ class Mirror:
         )
 
     def _shorten(self, done: _Round) -> None:
-        """Give each partition its fair share of what a round copies; the rest is left for the next."""
+        """Cut each part to its fair share of a round; the next round has the rest."""
         whole = [
             OffsetRange(n, part.start, max(part.start, part.bound.end)) for n, part in enumerate(done.parts)
         ]
@@ -381,7 +381,7 @@ class Mirror:
 
 
 def mirror(spark: SparkSession, options: MirrorOptions) -> MirrorSummary:
-    """Mirror what is there now. Raises DataLossError, UsageError or IncompleteError for the worst that failed."""
+    """Mirror the present records once. Raises DataLossError, UsageError or IncompleteError for the worst that failed."""
     mirror = Mirror(spark, options)
     try:
         summary = mirror.run()
