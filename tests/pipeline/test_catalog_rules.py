@@ -24,7 +24,7 @@ from .tables import GROWN, SCHEMA, local_place, stock
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_has_a_place_in_its_lake_and_a_name_that_catalogs_take() -> None:
+def test_topic_has_a_place_and_a_valid_table_name() -> None:
     lake = Lake("s3://b/l/", "mine", (("type", "rest"),))
     place = lake.place("my-topic.v1", partition_by="day(ts)")
     assert place == Place(
@@ -39,7 +39,7 @@ def test_a_topic_has_a_place_in_its_lake_and_a_name_that_catalogs_take() -> None
 # --- catalogs ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_directory_has_a_catalog_of_its_own_under_our_name_alone() -> None:
+def test_directory_has_a_sqlite_catalog_by_default() -> None:
     assert iceberg.check_catalog(Lake("/a/l", properties=(("warehouse", "no"), ("more", "y")))) == {
         "more": "y",
         "type": "sql",
@@ -71,7 +71,7 @@ FOREIGN = ("pyiceberg", "sqlalchemy", "sqlite3", "requests", "urllib3", "thrift"
 
 
 @pytest.mark.parametrize("module", FOREIGN)
-def test_an_error_of_a_library_of_catalogs_or_stores_is_to_be_tried_again(module: str) -> None:
+def test_errors_of_catalogs_and_stores_are_incomplete(module: str) -> None:
     for error in (error_of(module), error_of(f"{module}.exc")):
         assert iceberg.is_foreign(error)
         with pytest.raises(IncompleteError) as raised, iceberg.explained():
@@ -90,7 +90,7 @@ def test_an_error_of_a_library_of_catalogs_or_stores_is_to_be_tried_again(module
         error_of("my.google"),
     ],
 )
-def test_a_mistake_of_ours_and_what_was_explained_before_comes_out_as_it_is(error: Exception) -> None:
+def test_other_errors_pass_unchanged(error: Exception) -> None:
     assert not iceberg.is_foreign(error)
     with pytest.raises(type(error)) as raised, iceberg.explained():
         raise error
@@ -111,7 +111,7 @@ def test_coordinates_have_the_same_numbers_in_each_table(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("refusals", [19, 20])
-def test_columns_are_added_in_twenty_tries_each_of_which_looks_again(refusals: int) -> None:
+def test_columns_are_added_in_at_most_twenty_tries(refusals: int) -> None:
     """Another that changes the schema at the same time has refused some of them."""
     done: list[str] = []
 
@@ -170,7 +170,7 @@ def said(version: int | None, parent: int | None, number: int) -> Any:
         ([said(None, 99, 2)], (5, "path 5", "digest 5")),  # its parent has expired
     ],
 )
-def test_the_entry_that_counts_is_that_of_the_newest_snapshot_with_one_else_that_of_the_properties(
+def test_newest_snapshot_with_an_entry_names_the_ledger(
     snapshots: list[Any], expected: tuple[int, str, str]
 ) -> None:
     by_number = {one.snapshot_id: one for one in snapshots}

@@ -97,7 +97,7 @@ def made(form: Form, *rows: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
         ({}, []),
     ],
 )
-def test_events_of_an_incarnation_are_within_the_ranges_of_their_partitions(
+def test_events_are_selected_by_incarnation_and_range(
     ranges: dict[int, tuple[int, int]], kept: list[int]
 ) -> None:
     table = pa.table(
@@ -111,7 +111,7 @@ def test_events_of_an_incarnation_are_within_the_ranges_of_their_partitions(
     assert within(table.slice(0, 0), "id", ranges).num_rows == 0
 
 
-def test_a_plain_event_is_a_row_or_a_deletion_and_one_without_a_key_is_lost() -> None:
+def test_plain_event_is_a_row_a_deletion_or_lost() -> None:
     form = Form(Shape((), PLAIN, 5), PAIRS)
     key = {"_key_fields": {"value": "k"}}
     found, lost = made(
@@ -165,7 +165,7 @@ def test_an_envelope_is_what_its_operation_says() -> None:
     assert [one["_source_lsn"] for one in found] == [77, *[None] * 6]
 
 
-def test_of_an_envelope_by_the_key_of_the_record_a_tombstone_is_a_deletion_too() -> None:
+def test_tombstone_deletes_by_the_record_key() -> None:
     form = Form(Shape((), DEBEZIUM, 7), replace(CHANGES, key=(Field("id", "long"), Field("shop", "string"))))
 
     def key(number: int | None, shop: str | None = "s") -> dict[str, Any]:
@@ -188,7 +188,7 @@ def test_of_an_envelope_by_the_key_of_the_record_a_tombstone_is_a_deletion_too()
     assert all(0 <= one["_bucket"] < 7 for one in found)
 
 
-def test_fields_of_a_key_of_one_type_are_not_taken_for_each_other() -> None:
+def test_key_fields_of_one_type_are_not_confused() -> None:
     form = Form(BY_RECORD_KEY, replace(PAIRS, key=(Field("a", "long"), Field("b", "long"))))
     given = [
         {"_key_fields": {"a": a, "b": b}, "n": n}
@@ -212,7 +212,7 @@ def test_an_envelope_by_the_key_of_the_record_needs_no_before(before: tuple[Fiel
 
 
 @pytest.mark.parametrize("names", [("id",), ("shop", "id")])
-def test_a_row_whose_key_before_is_not_told_is_taken_for_the_same_one(names: tuple[str, ...]) -> None:
+def test_row_with_an_untold_earlier_key_keeps_its_key(names: tuple[str, ...]) -> None:
     """As Debezium does where the source's table tells only some columns of what was there before."""
     before = Field("before", Record((Field("shop", "string"),)))
     after = Field("after", Record((Field("id", "long"), Field("shop", "string"))))

@@ -34,7 +34,7 @@ I, L, S, F, D = IntegerType(), LongType(), StringType(), FloatType(), DoubleType
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def test_columns_of_a_file_have_the_numbers_and_widths_of_the_table() -> None:
+def test_columns_of_a_file_have_the_ids_and_widths_of_the_table() -> None:
     point = pa.struct([pa.field("x", pa.int8()), pa.field("at", pa.timestamp("ns", "UTC"))])
     given = pa.schema(
         [
@@ -111,7 +111,7 @@ def test_a_table_is_partitioned_as_it_is_said(text: str, expected: list[tuple[st
     assert found == expected
 
 
-def test_by_default_a_table_is_partitioned_by_the_hour_of_the_event() -> None:
+def test_default_partitioning_is_the_hour_of_the_event() -> None:
     timed = EventSchema("e", "at", (Field("at", "iso8601", required=True),))
     [(column, kind, name)] = iceberg._partition_fields("", timed)
     assert (column, str(kind), name) == ("at", "hour", "event_hour")
@@ -141,6 +141,6 @@ def test_another_partitioning_is_named_with_what_there_is(text: str, part: str) 
     )
 
 
-def test_a_partitioning_that_columns_cannot_have_names_the_option(tmp_path: Path) -> None:
+def test_impossible_partitioning_names_the_option(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^--partition-by day\(ts\): .+"):
         Table(local_place(tmp_path, "day(ts)")).prepare(SCHEMA)

@@ -61,7 +61,7 @@ def empty(root: Path) -> Entry:
 # --- what an entry says ----------------------------------------------------------------------------------------------
 
 
-def test_an_entry_has_the_sums_of_the_tasks_of_each_partition_and_all_their_files(tmp_path: Path) -> None:
+def test_entry_sums_the_tasks_of_each_partition(tmp_path: Path) -> None:
     manifest = empty(tmp_path)
     results = [
         result(1, 0, 4, name="c", loaded=1, dead=3),
@@ -97,7 +97,7 @@ def test_an_entry_has_the_sums_of_the_tasks_of_each_partition_and_all_their_file
     ],
     ids=str,
 )
-def test_tasks_that_do_not_cover_the_range_exactly_are_a_defect(tmp_path: Path, ranges: Any) -> None:
+def test_tasks_that_do_not_cover_the_range_are_a_defect(tmp_path: Path, ranges: Any) -> None:
     with pytest.raises(AssertionError):
         fill(empty(tmp_path), [OffsetRange(0, 0, 21)], [result(*one) for one in ranges], bounds_of(21, 21))
 
@@ -179,9 +179,7 @@ def test_a_load_that_another_has_overtaken_is_not_committed(tmp_path: Path) -> N
         ({0: 25, 1: 30}, {}, [(0, 25, 25), (1, 30, 30)]),
     ],
 )
-def test_a_load_begins_where_the_last_one_ended_or_where_it_is_told_to_or_at_the_start(
-    loaded: Any, starts: Any, expected: Any
-) -> None:
+def test_load_begins_at_the_last_end_or_the_given_start(loaded: Any, starts: Any, expected: Any) -> None:
     state = State(ends=loaded)
     found = pending(state, starts, {1: 30, 0: 20}, bounds_of(99, 99, start=3))
     assert found == [OffsetRange(*one) for one in expected]
@@ -229,9 +227,7 @@ def test_what_can_never_be_loaded_is_named_to_the_offset(
         (TopicIdentity("another", "logins", "another"), "cluster  is another one now"),
     ],
 )
-def test_of_another_topic_all_that_was_known_of_the_old_one_is_missing(
-    other: TopicIdentity, what: str
-) -> None:
+def test_recreated_topic_loses_all_known_offsets(other: TopicIdentity, what: str) -> None:
     state = state_of({0: 10, 1: 10, 2: 10}, {0: 15, 1: 10})
     loss = find_loss(state, other, bounds_of(99, 99, 99))
     assert loss is not None
@@ -262,7 +258,7 @@ def test_a_loss_is_raised_or_recorded_with_what_is_missing(tmp_path: Path) -> No
         adopt(table, IDENTITY._replace(topic="other"), overtaken, loading)
 
 
-def test_the_lost_records_of_a_partition_that_was_added_are_raised_or_recorded(tmp_path: Path) -> None:
+def test_losses_of_an_added_partition_are_raised_or_recorded(tmp_path: Path) -> None:
     loading = options(tmp_path)
     commit(tmp_path, [result(0, 0, 10)], OffsetRange(0, 0, 10))
     added = {0: Bounds(0, 10, 10, 0), 1: Bounds(5, 9, 9, 0)}
@@ -273,7 +269,7 @@ def test_the_lost_records_of_a_partition_that_was_added_are_raised_or_recorded(t
     adopt(Table(tmp_path), IDENTITY, added, loading)
 
 
-def test_a_topic_that_was_deleted_under_a_table_is_a_loss_and_one_that_never_was_a_wrong_option() -> None:
+def test_deleted_topic_is_a_loss_and_an_unknown_one_usage() -> None:
     assert isinstance(gone("logins", "b:1", State()), NoTopicError)
     loss = gone("logins", "b:1", state_of({0: 10}))
     assert str(loss) == "topic logins is gone; missing: partition 0: [10, ?)"
@@ -298,7 +294,7 @@ def test_a_topic_that_was_deleted_under_a_table_is_a_loss_and_one_that_never_was
     ],
     ids=str,
 )
-def test_a_wrong_choice_of_topics_is_said_before_anything_is_written(
+def test_wrong_choice_of_topics_fails_before_writing(
     tmp_path: Path, more: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = tmp_path / "lake"

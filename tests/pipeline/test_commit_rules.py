@@ -73,7 +73,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, *errors: Callable[[], Exception] | 
 # --- tries ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_commit_goes_on_as_long_as_somebody_else_makes_progress(
+def test_commit_retries_while_other_writers_make_progress(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, made = begun(place)
@@ -90,7 +90,7 @@ def test_a_commit_goes_on_as_long_as_somebody_else_makes_progress(
     assert versions(place) == ["1", *[None] * 7, "2"]
 
 
-def test_a_catalog_that_is_away_after_a_commit_is_asked_until_it_says_whether_it_has_happened(
+def test_lost_answer_of_a_commit_is_resolved_by_the_catalog(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, made = begun(place)
@@ -157,7 +157,7 @@ def test_files_of_another_partitioning_are_written_again(place: Place, waits: li
     assert scan(place) == list(range(12))
 
 
-def test_a_table_that_is_dropped_under_a_commit_is_told_as_such(
+def test_table_dropped_during_a_commit_is_a_conflict(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, made = begun(place)
@@ -175,9 +175,7 @@ def test_a_table_that_is_dropped_under_a_commit_is_told_as_such(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_version_that_is_there_already_is_a_conflict_before_anything_is_written(
-    place: Place, version: int
-) -> None:
+def test_existing_version_conflicts_before_anything_is_written(place: Place, version: int) -> None:
     for _ in range(2):
         load(place, 5)
     table = Table(place)

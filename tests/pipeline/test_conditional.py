@@ -85,7 +85,7 @@ S3 = {"s3.endpoint": "URL", "s3.access-key-id": "k", "s3.secret-access-key": "s"
         ("wasbs://b/a/b.json", AZURE, "/acc/b/a/b.json", ("if-none-match", "*"), "SharedKey acc:"),
     ],
 )  # fmt: skip
-def test_each_store_is_asked_to_put_an_object_if_there_is_none(
+def test_put_is_conditional_in_each_store(
     recorder: Recorder,
     monkeypatch: pytest.MonkeyPatch,
     location: str,
@@ -108,7 +108,7 @@ def test_each_store_is_asked_to_put_an_object_if_there_is_none(
         assert "x-amz-security-token" not in headers
 
 
-def test_keys_are_found_where_awss_library_finds_them_and_else_in_the_environment(
+def test_s3_keys_are_found_by_boto3_or_the_environment(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):

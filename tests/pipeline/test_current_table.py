@@ -94,7 +94,7 @@ def test_the_table_is_below_the_other_under_its_name(events: Table) -> None:
     assert (found.refresh(), found.iceberg, found.files(), found.rows) == (Applied(), None, {}, 0)
 
 
-def test_of_two_that_make_it_at_the_same_time_the_second_takes_the_one_that_there_is(events: Table) -> None:
+def test_concurrent_creation_of_a_table_succeeds_for_both(events: Table) -> None:
     first, second = CurrentTable(events), CurrentTable(events)
     first.refresh(), second.refresh()
     first.prepare(FORM)
@@ -105,7 +105,7 @@ def test_of_two_that_make_it_at_the_same_time_the_second_takes_the_one_that_ther
 # --- commits ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_mistake_of_ours_is_no_lost_answer_and_a_store_that_is_away_is_told_as_such(
+def test_defect_is_no_lost_answer_and_store_away_is_incomplete(
     table: CurrentTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
@@ -140,7 +140,7 @@ def test_events_that_are_lost_are_counted_and_write_nothing(table: CurrentTable,
     assert merger.write(2, []) == Bucket(2)
 
 
-def test_an_increment_has_the_changes_of_its_ranges_and_incarnation(tmp_path: Path) -> None:
+def test_increment_has_the_changes_of_its_ranges(tmp_path: Path) -> None:
     source = topic(tmp_path, PAIRS, *([Event({"n": n}, f"k{n}") for n in range(9)] for _ in range(2)))
     source.load()
     form = Form(BY_RECORD_KEY, PAIRS)
@@ -184,7 +184,7 @@ def test_what_no_snapshot_names_goes_when_it_is_old_enough(table: CurrentTable) 
     assert rows(table) == {1: "t3"}
 
 
-def test_what_earlier_snapshots_remember_is_kept_with_them_and_what_another_removes_is_no_error(
+def test_files_of_earlier_snapshots_are_kept_by_a_vacuum(
     table: CurrentTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(2):
@@ -205,7 +205,7 @@ def test_what_earlier_snapshots_remember_is_kept_with_them_and_what_another_remo
     assert len([*(root / "gone").iterdir()]) == 2
 
 
-def test_of_a_table_that_is_renamed_while_objects_are_listed_nothing_goes(
+def test_vacuum_during_a_rename_of_current_rows_keeps_files(
     table: CurrentTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(table, changed((1, "a")))

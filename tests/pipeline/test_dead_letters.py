@@ -44,7 +44,7 @@ def rolled_back(place: Place, version: int) -> None:
 # --- publishing -------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_dead_letters_is_beside_the_other_and_names_its_entry(place: Place) -> None:
+def test_dead_letter_table_names_the_entry_of_its_ledger(place: Place) -> None:
     load(place, 5, dead=2)
     load(place, 3)
     dead = DeadLetters(Table(place))
@@ -103,7 +103,7 @@ def test_of_two_publishers_at_once_the_second_finds_it_done(
     assert not slow.publish(), "and knows it"
 
 
-def test_letters_that_came_and_went_are_never_there_and_those_that_went_are_no_more(place: Place) -> None:
+def test_removed_letters_are_not_published(place: Place) -> None:
     load(place, 0, dead=2)
     load(place, 0, dead=3)
     assert DeadLetters(Table(place)).publish()
@@ -124,9 +124,7 @@ def test_letters_that_came_and_went_are_never_there_and_those_that_went_are_no_m
 
 
 @pytest.mark.parametrize("loads", [1, 2, 3, 4])
-def test_letters_of_entries_that_were_rolled_back_go_however_many_come_after(
-    place: Place, loads: int
-) -> None:
+def test_rolled_back_letters_are_removed(place: Place, loads: int) -> None:
     """So the version that was published may be the newest one too, or an earlier one, of another ledger."""
     for count in (3, 2, 1):
         load(place, 0, dead=count)
@@ -146,7 +144,7 @@ def test_letters_of_entries_that_were_rolled_back_go_however_many_come_after(
     assert not dead.publish()
 
 
-def test_what_another_engine_has_removed_comes_back_with_the_next_redrive_of_it(place: Place) -> None:
+def test_redrive_restores_letters_removed_by_an_engine(place: Place) -> None:
     for count in (3, 2):
         load(place, 0, dead=count)
     assert DeadLetters(Table(place)).publish()
@@ -179,7 +177,7 @@ def written(root: Path, *changes: dict[str, Any]) -> list[str]:
     return digests
 
 
-def test_a_manifest_becomes_an_entry_with_files_below_the_old_lake(tmp_path: Path) -> None:
+def test_manifest_becomes_an_entry_with_files_of_the_old_lake(tmp_path: Path) -> None:
     assert not old.exists(tmp_path)
     file = {
         "path": "data/a", "rows": 3, "size": 70, "sha256": "s", "topic_id": "id", "partition": 1, "hour": "2026-11-20T07",
@@ -215,7 +213,7 @@ def test_a_manifest_becomes_an_entry_with_files_below_the_old_lake(tmp_path: Pat
     assert [(one.previous, one.previous_path, one.format) for one in (first, second)] == [("", "", 2)] * 2
 
 
-def test_entries_of_manifests_are_chained_to_the_state_before_them(tmp_path: Path) -> None:
+def test_entries_of_manifests_are_chained(tmp_path: Path) -> None:
     commits = [
         {
             "start": start, "end": end, "leader_epoch": 0, "high_watermark": end, "loaded": end - start,
@@ -284,7 +282,7 @@ def test_a_manifest_that_is_missing_before_another_is_named(tmp_path: Path, miss
     assert str(raised.value) == f"manifest {missing} of {tmp_path} is missing"
 
 
-def test_of_the_last_manifest_nothing_says_that_there_was_one(tmp_path: Path) -> None:
+def test_missing_last_manifest_is_not_noticed(tmp_path: Path) -> None:
     written(tmp_path, {}, {}, {})
     (tmp_path / "_log" / f"{3:020d}.json").unlink()
     assert [one.version for one in old.entries(tmp_path, "")] == [1, 2]

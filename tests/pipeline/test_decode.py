@@ -92,7 +92,7 @@ def test_bad_records_have_a_reason_alone_and_among_good_ones(value: bytes | None
 
 
 @pytest.mark.parametrize("ts", [NOW + FUTURE_MAX_MS, NOW - PAST_MAX_MS, NOW])
-def test_an_event_may_be_somewhat_older_than_its_record_and_a_little_younger(ts: int) -> None:
+def test_event_time_is_bounded_by_the_record_timestamp(ts: int) -> None:
     (row,) = verdict([b'{"ts":%d,"name":"g"}' % ts])
     assert row["ts"] == ts
 

@@ -39,7 +39,7 @@ from .tables import (
 )
 
 
-def test_a_snapshot_has_the_rows_of_its_entry_and_says_which_it_is(place: Place) -> None:
+def test_snapshot_has_the_rows_and_the_name_of_its_entry(place: Place) -> None:
     load(place, 25)
     load(place, 10)
     assert scan(place) == list(range(35))
@@ -83,7 +83,7 @@ class AnySchema(EventSchema):
     ("partition_by", "files"),
     [("", 2), ("day(at), bucket[4](raw)", 2), ("identity(day),truncate[2](raw)", 2), ("none", 1)],
 )
-def test_events_of_any_type_are_read_back_however_the_table_is_partitioned(
+def test_events_of_any_type_round_trip_in_any_partitioning(
     tmp_path: Path, partition_by: str, files: int
 ) -> None:
     place = local_place(tmp_path, partition_by)
@@ -166,7 +166,7 @@ def test_a_schema_that_grows_gives_old_rows_nulls(place: Place) -> None:
     assert again["device"].to_pylist() == found["device"].to_pylist()
 
 
-def test_a_compaction_changes_files_and_no_rows_and_a_vacuum_respects_old_snapshots(place: Place) -> None:
+def test_compaction_keeps_rows_and_vacuum_keeps_old_snapshots(place: Place) -> None:
     for _ in range(4):
         load(place, 15)
     old = {piece.path for piece in Table(place).pieces()}
@@ -237,7 +237,7 @@ def test_dead_letters_are_a_table_too(place: Place) -> None:
     assert more.endswith(", which does not count")
 
 
-def test_a_load_that_goes_on_after_a_rollback_publishes_its_dead_letters(place: Place) -> None:
+def test_load_after_a_rollback_publishes_its_dead_letters(place: Place) -> None:
     load(place, 0, dead=3)
     load(place, 0, dead=2)
     load(place, 1)
@@ -263,9 +263,7 @@ def test_what_is_published_is_what_is_new(place: Place, monkeypatch: pytest.Monk
     assert DeadLetters(Table(place)).differences(Table(place).entries()) == []
 
 
-def test_dead_letters_that_were_removed_or_changed_in_their_table_are_named(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_removed_or_changed_dead_letters_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     load(place, 0, dead=3)
     load(place, 0, dead=2)
     dead = DeadLetters(Table(place))
@@ -290,7 +288,7 @@ def test_dead_letters_that_were_removed_or_changed_in_their_table_are_named(
         assert found == [f"table barnabas.logins__dead {one}" for one in problems]
 
 
-def test_dead_letters_of_a_table_that_was_rolled_back_follow_it(place: Place) -> None:
+def test_dead_letters_follow_a_rollback_of_their_table(place: Place) -> None:
     load(place, 0, dead=3)
     load(place, 0, dead=2)
     DeadLetters(Table(place)).publish()

@@ -67,7 +67,7 @@ def test_a_feed_needs_to_know_who_follows_whom(tmp_path: Path) -> None:
         job_of(Feed, truth=None)
 
 
-def test_what_makes_partials_other_is_a_setting_of_theirs_and_what_judges_them_is_not() -> None:
+def test_params_are_the_settings_that_partials_depend_on() -> None:
     def params(job: Any) -> str:
         return json.dumps(job.params(), sort_keys=True)
 
@@ -85,7 +85,7 @@ def test_what_makes_partials_other_is_a_setting_of_theirs_and_what_judges_them_i
 # --- reports ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_report_takes_the_hours_of_its_day_and_names_those_that_are_not_sealed() -> None:
+def test_report_has_the_hours_of_its_day_and_unsealed_ones() -> None:
     first = hour_number("2026-11-20T00")
     views = State(version=7, hours={first - 1, first, first + 5, first + 23, first + 24}, sealed={first})
     votes = State(version=3, hours={first + 5, first + 6}, sealed={first + 5, first + 6})
@@ -133,7 +133,7 @@ def info(
     )
 
 
-def test_topics_of_a_cluster_are_those_that_it_can_say_something_of() -> None:
+def test_topics_with_metadata_errors_are_left_out() -> None:
     answers = SimpleNamespace(
         cluster_id="c",
         topics=[
@@ -155,7 +155,7 @@ def test_topics_of_a_cluster_are_those_that_it_can_say_something_of() -> None:
     site.close()
 
 
-def test_a_login_that_is_refused_is_a_wrong_option_and_what_may_pass_is_not() -> None:
+def test_refused_login_is_usage_and_other_errors_incomplete() -> None:
     site = Site(Cluster("name", "127.0.0.1:1"))
     for error, kind in ((AuthenticationError("no"), UsageError), (ClientError("away"), IncompleteError)):
 

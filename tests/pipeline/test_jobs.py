@@ -73,7 +73,7 @@ def jobs(stream: Stream) -> list[Any]:
     ]
 
 
-def test_results_are_the_same_bytes_from_a_batch_a_stream_and_a_replay(
+def test_batch_stream_and_replay_give_the_same_bytes(
     spark: Any, stream: Stream, lake: Path, tmp_path: Path
 ) -> None:
     batch = {}
@@ -105,7 +105,7 @@ def test_results_are_the_same_bytes_from_a_batch_a_stream_and_a_replay(
         assert files(directory) == batch[job.name], job.name
 
 
-def test_a_command_loads_all_of_its_topics_in_one_load_and_sends_what_it_finds(
+def test_command_loads_its_topics_and_sends_results(
     spark: Any, stream: Stream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["monitor", "--lake", str(tmp_path / "lake"), "--out", str(tmp_path / "out"), "--window", "60"]
@@ -131,7 +131,7 @@ def test_only_what_has_changed_is_sent(stream: Stream, tmp_path: Path) -> None:
     assert {record.key(): record.value() for record in records} == {b"a": None, b"b": b"3"}
 
 
-def test_a_report_refuses_unsealed_hours_and_is_the_same_bytes_twice(
+def test_report_refuses_unsealed_hours_and_is_repeatable(
     spark: Any, stream: Stream, lake: Path, tmp_path: Path
 ) -> None:
     day = hour_name(SITE.start_ms // HOUR_MS)[:10]

@@ -55,7 +55,7 @@ def rows_of(spark: Any, loading: LoadOptions) -> Counter[str]:
 
 
 @pytest.mark.parametrize("transport", ["wire", "disk"])
-def test_a_load_has_every_good_event_and_every_bad_one_is_a_dead_letter(
+def test_load_has_good_events_as_rows_and_bad_ones_as_letters(
     spark: Any, stream: Stream, tmp_path: Path, transport: str
 ) -> None:
     loading = options(stream, tmp_path, "views", transport=transport, split_bytes=200_000)
@@ -73,9 +73,7 @@ def test_a_load_has_every_good_event_and_every_bad_one_is_a_dead_letter(
     assert report.lag == 0
 
 
-def test_portions_give_what_one_commit_gives_and_a_second_load_gives_nothing(
-    spark: Any, stream: Stream, tmp_path: Path
-) -> None:
+def test_portions_equal_one_commit_and_a_reload_is_empty(spark: Any, stream: Stream, tmp_path: Path) -> None:
     loading = options(stream, tmp_path, "votes", offsets_per_commit_max=1000, target_file_bytes=20_000)
     summary = load(spark, loading)
     assert summary.commits == -(-len(stream.of("votes")) // 1000)
@@ -121,9 +119,7 @@ def send_small(broker: Broker, topic: str, start: int, count: int) -> None:
 # --- damage and transactions ----------------------------------------------------------------------------------------
 
 
-def test_damaged_batches_are_dead_letters_with_their_bytes_and_the_rest_is_loaded(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_damaged_batches_are_dead_letters_with_their_bytes(spark: Any, tmp_path: Path) -> None:
     """Segment files by hand: a flipped bit in one batch, and a length that cannot be in another."""
     from barnabas.log.format import checkpoints
     from barnabas.log.format.offset_index import OffsetIndex
@@ -162,7 +158,7 @@ def test_damaged_batches_are_dead_letters_with_their_bytes_and_the_rest_is_loade
 
 
 @pytest.mark.parametrize("transport", ["wire", "disk"])
-def test_aborted_and_open_transactions_are_not_loaded_and_all_offsets_are_accounted_for(
+def test_aborted_and_open_transactions_are_not_loaded(
     spark: Any, tmp_path: Path, new_broker: Callable[..., Broker], transport: str
 ) -> None:
     broker = new_broker()

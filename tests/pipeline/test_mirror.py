@@ -123,9 +123,7 @@ def test_topics_of_two_sources_are_mirrored_record_by_record(
         mirror(spark, clash)
 
 
-def test_header_names_that_are_no_text_large_records_and_no_time_at_all_are_kept(
-    spark: Any, pair: tuple[Broker, Broker]
-) -> None:
+def test_odd_header_names_sizes_and_timestamps_are_kept(spark: Any, pair: tuple[Broker, Broker]) -> None:
     import trio
 
     from barnabas.client import ProducerSettings, open_producer
@@ -149,9 +147,7 @@ def test_header_names_that_are_no_text_large_records_and_no_time_at_all_are_kept
     assert first.timestamp == -1
 
 
-def test_topics_and_partitions_that_come_later_join_and_settings_follow_if_wanted(
-    spark: Any, pair: tuple[Broker, Broker]
-) -> None:
+def test_new_topics_and_partitions_join_and_settings_follow(spark: Any, pair: tuple[Broker, Broker]) -> None:
     source, target = pair
     admin = AdminClient({"bootstrap.servers": source.bootstrap})
     create(source.bootstrap, "a", 2, segment_bytes="1048576")
@@ -196,9 +192,7 @@ def test_nothing_is_made_where_that_is_not_wanted(spark: Any, pair: tuple[Broker
         mirror(spark, mirror_options(source, target, "a", rename="b", replication_factor=3))
 
 
-def test_what_is_gone_fails_its_topic_to_the_offset_and_the_others_go_on(
-    spark: Any, pair: tuple[Broker, Broker]
-) -> None:
+def test_lost_offsets_fail_their_topic_only(spark: Any, pair: tuple[Broker, Broker]) -> None:
     source, target = pair
     for topic in ("again", "good"):
         create(source.bootstrap, topic)
@@ -390,9 +384,7 @@ def test_every_offset_is_translated_exactly_over_gaps(
     assert there == high_watermark(target.bootstrap, "t"), "nothing is left to read, and there is no lag"
 
 
-def test_a_group_that_lives_or_is_further_stays_and_one_that_is_ahead_waits(
-    spark: Any, pair: tuple[Broker, Broker]
-) -> None:
+def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tuple[Broker, Broker]) -> None:
     source, target = pair
     create(source.bootstrap, "t")
     send(source.bootstrap, "t", range(100))

@@ -43,7 +43,7 @@ def part_of(**more: Any) -> Part:
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_could_be_a_name_is_one_and_anything_else_an_expression() -> None:
+def test_valid_names_are_names_and_other_texts_patterns() -> None:
     found = parse_choice(["a, b.c", "x.*,a"], ["y+"])
     assert found == Choice(("a", "b.c"), ("x.*",), ("y+",))
     for topics, excluded in ((["a,"], []), ([""], []), (["(a"], []), ([], ["(a"])):
@@ -119,7 +119,7 @@ def test_what_is_no_coordinate_of_ours_is_none(value: Any) -> None:
     assert parse_coordinates(value) is None
 
 
-def test_coordinates_and_positions_come_back_as_they_were_written() -> None:
+def test_coordinates_and_positions_round_trip() -> None:
     one = Coordinates("c", "t", 3, 44)
     assert parse_coordinates(one.encode()) == parse_coordinates("c/t/3/44") == one
     assert PLACE.parse_position(PLACE.position(7)) == Coordinates("c", "tid", 1, 7)
@@ -173,7 +173,7 @@ def test_within_one_cluster_only_the_target_topic_is_a_loop(topic_id: str, is_lo
     assert is_from_target(part_of(target_cluster_id="c"), record) is is_loop
 
 
-def test_what_is_written_is_exactly_once_whatever_the_settings_say() -> None:
+def test_producer_is_idempotent_whatever_its_settings() -> None:
     given = (("acks", "1"), ("enable.idempotence", "false"), ("linger.ms", "7"), ("client.id", "x"))
     part = part_of()
     made, client = producer_settings(replace(part, target=replace(part.target, client=given)))
@@ -263,7 +263,7 @@ def test_the_newest_coordinates_are_last() -> None:
     ("offset", "found"),
     [(0, 10), (100, 10), (101, 12), (102, 12), (105, 12), (106, 13), (107, 17), (999, 17)],
 )
-def test_an_offset_of_the_source_is_that_of_the_record_after_those_before_it(offset: int, found: int) -> None:
+def test_source_offset_translates_to_the_next_mirrored_record(offset: int, found: int) -> None:
     """Those mirrored are 100, 105 and 106 of the source; at 11 a marker, at 13 of another mirror, at 15 and 16 nothing."""
     other = Coordinates("x", "tid", 1, 999)
     log: Any = Log(batch(10, source(100)), marker(11), batch(12, source(105), other, source(106)))
@@ -291,7 +291,7 @@ def test_the_newest_record_says_how_far_a_mirror_has_come() -> None:
         newest_header(elsewhere, part_of(), there)
 
 
-def test_of_several_clusters_that_a_record_came_through_the_last_one_counts() -> None:
+def test_last_cluster_of_a_record_counts() -> None:
     there, far = Bounds(0, 250, 250, 0), Coordinates("far", "tid", 1, 7)
     through: Any = Log(batch(3, (far, source(40))))
     assert newest_header(through, part_of(), there) == source(41)

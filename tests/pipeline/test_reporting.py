@@ -98,7 +98,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_bars_show_all_topics_and_those_that_are_furthest_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_show_all_topics_and_the_largest_lags(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERM", "xterm")
     file = Terminal()

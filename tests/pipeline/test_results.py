@@ -85,9 +85,7 @@ class Model:
     [*(("local", 40, run) for run in range(8)), ("s3", 40, 8), ("s3", 40, 9), ("hdfs", 15, 10)],
     indirect=["where"],
 )
-def test_whatever_runs_do_kept_commits_are_whole_and_nothing_else_is_left(
-    where: Where, steps: int, run: int
-) -> None:
+def test_kept_commits_are_whole_and_other_files_removed(where: Where, steps: int, run: int) -> None:
     """Runs at random: one after the other, two from the same state, some that die before or after their commit."""
     draw = drawing(run)
     kept, shown, model = results_at(where), where / "shown", Model()
@@ -229,7 +227,7 @@ kept.publish({shown.location!r})
 
 @pytest.mark.parametrize("what", ["error", "lost", "error after"])
 @pytest.mark.parametrize("where", ["s3"], indirect=True)
-def test_a_run_finds_its_own_commit_where_the_answer_was_lost(where: Where, s3: FailingS3, what: str) -> None:
+def test_run_finds_its_commit_after_a_lost_answer(where: Where, s3: FailingS3, what: str) -> None:
     kept, puts = results_at(where), []
 
     def rule(method: str, path: str) -> str:
@@ -279,9 +277,7 @@ def test_only_results_of_earlier_commits_are_removed(where: Where) -> None:
 
 
 @everywhere
-def test_results_are_those_of_a_commit_that_comes_while_they_are_published(
-    where: Where, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publication_ends_with_the_newest_commit(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, shown = results_at(where), where / "shown"
     kept.commit(write(kept, ResultState(), "", ["a", "b"]))
 
@@ -300,7 +296,7 @@ def test_results_are_those_of_a_commit_that_comes_while_they_are_published(
 
 @somewhere
 @pytest.mark.usefixtures("few_commits")
-def test_what_a_late_run_has_shown_is_replaced_and_what_was_long_there_is_left_alone(where: Where) -> None:
+def test_late_publication_is_replaced_by_the_next(where: Where) -> None:
     kept, shown = results_at(where), where / "shown"
     first = write(kept, ResultState(), "", ["days/1"])
     kept.commit(first)
@@ -318,9 +314,7 @@ def test_what_a_late_run_has_shown_is_replaced_and_what_was_long_there_is_left_a
 
 @pytest.mark.usefixtures("few_commits")
 @pytest.mark.parametrize("where", ["local", "s3"], indirect=True)
-def test_what_could_not_be_shown_for_longer_than_its_commit_is_kept_is_shown_later(
-    where: Where, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_publication_is_repeated_later(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, shown, real = results_at(where), where / "shown", store.replace
     kept.commit(write(kept, ResultState(), "", ["days/1", "days/2"]))
     kept.publish(shown.location)
@@ -349,7 +343,7 @@ def test_what_could_not_be_shown_for_longer_than_its_commit_is_kept_is_shown_lat
 
 
 @somewhere
-def test_tables_are_sorted_and_those_without_lists_are_read_by_anything(where: Where) -> None:
+def test_tables_are_sorted_and_plain_ones_written_as_csv(where: Where) -> None:
     kept = results_at(where)
     plain = pa.table({"a": [2, 1, 1], "b": ["x", "z", "y"]})
     lists = pa.table({"l": [[2], [1]], "a": [2, 1]})

@@ -99,7 +99,7 @@ def test_what_a_json_schema_says_is_a_column(schema: Any, kind: Any, required: b
     assert not json_field(schema, required=False).required
 
 
-def test_a_reference_is_followed_within_and_between_files_but_not_for_ever() -> None:
+def test_references_are_followed_between_files_without_cycles() -> None:
     root = {
         "title": "T",
         "type": "object",

@@ -47,7 +47,7 @@ def stream_of(*, is_bounded: bool = True, on_data_loss: str = "fail") -> Any:
     ids=repr,
 )  # fmt: skip
 @pytest.mark.parametrize("is_bounded", [True, False])
-def test_only_what_may_pass_is_tried_again_and_not_for_ever_where_that_must_end(
+def test_transient_errors_are_retried_and_bounded_in_a_batch(
     error: Any, may_pass: bool, is_bounded: bool
 ) -> None:
     one = stream_of(is_bounded=is_bounded)
@@ -135,7 +135,7 @@ def test_one_failure_is_raised_as_it_is_and_several_together(
 # --- what is next -----------------------------------------------------------------------------------------------------
 
 
-def test_a_load_begins_where_the_last_one_ended_or_where_it_is_told_to() -> None:
+def test_pending_ranges_begin_at_the_last_end_or_given_start() -> None:
     state = State(ends={0: 5, 1: 9})
     bounds = {n: Bounds(2, 20, 20, 0) for n in range(4)}
     found = pending(state, {1: 3, 2: 4}, {3: 20, 0: 8, 1: 7, 2: 20}, bounds)
@@ -168,7 +168,7 @@ def test_a_loss_is_what_can_never_be_loaded(bounds: Any, missing: Any, can_go_on
 @pytest.mark.parametrize(
     ("cluster", "topic", "said"), [("x", "tid", "cluster  is another"), ("c", "x", "topic t is another")]
 )
-def test_of_another_topic_what_was_known_and_not_loaded_is_lost(cluster: str, topic: str, said: str) -> None:
+def test_unloaded_offsets_of_a_replaced_topic_are_lost(cluster: str, topic: str, said: str) -> None:
     state = State(version=1, cluster_id=cluster, topic_id=topic, ends={0: 5, 1: 3}, high_watermarks={0: 8})
     loss = find_loss(state, IDENTITY, {})
     assert loss is not None
@@ -176,7 +176,7 @@ def test_of_another_topic_what_was_known_and_not_loaded_is_lost(cluster: str, to
     assert [tuple(one) for one in loss.missing] == [(0, 5, 8)]
 
 
-def test_a_topic_that_is_gone_is_a_loss_if_some_of_it_was_loaded() -> None:
+def test_missing_topic_is_a_loss_if_it_was_loaded() -> None:
     assert isinstance(gone("t", "here", State()), NoTopicError)
     loss: Any = gone("t", "here", State(version=1, ends={1: 3, 0: 5}))
     assert [tuple(one) for one in loss.missing] == [(0, 5, None), (1, 3, None)]

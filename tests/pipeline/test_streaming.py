@@ -114,9 +114,7 @@ def test_a_lake_from_a_backup_is_loaded_from_where_it_ends(
     assert check(spark, loading, now_ms=SITE.start_ms).problems == []
 
 
-def test_a_broker_that_is_killed_and_comes_back_costs_nothing(
-    spark: Any, tmp_path: Path, new_broker: Any
-) -> None:
+def test_killed_and_restarted_broker_costs_no_record(spark: Any, tmp_path: Path, new_broker: Any) -> None:
     broker: Broker = new_broker()
     events = Simulation(Site(events=3000, start_ms=SITE.start_ms)).events()
     produce.create_topics(broker.bootstrap, KINDS, 2, {"retention.ms": "-1"})

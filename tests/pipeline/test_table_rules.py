@@ -29,7 +29,7 @@ from .tables import (
 # --- what is committed ------------------------------------------------------------------------------------------------
 
 
-def test_the_state_after_a_commit_is_the_one_that_another_process_reads(place: Place) -> None:
+def test_state_after_a_commit_equals_a_fresh_read(place: Place) -> None:
     load(place, 5)
     table = Table(place)
     made = staged(table, 12, dead=3)
@@ -40,9 +40,7 @@ def test_the_state_after_a_commit_is_the_one_that_another_process_reads(place: P
     assert str(local_path(table.state().path)) == str(entries_of(place)[1])
 
 
-def test_a_ledger_of_another_place_is_adopted_with_all_files_that_count_and_only_by_a_new_table(
-    place: Place, tmp_path: Path
-) -> None:
+def test_ledger_is_adopted_with_its_files_by_a_new_table_only(place: Place, tmp_path: Path) -> None:
     for count in (5, 7):
         load(place, count)
     given, other = Table(place), local_place(tmp_path / "other")
@@ -63,16 +61,14 @@ def test_a_ledger_of_another_place_is_adopted_with_all_files_that_count_and_only
 # --- what there is ----------------------------------------------------------------------------------------------------
 
 
-def test_a_table_that_is_gone_right_after_it_was_made_is_told_as_such(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_table_gone_after_its_creation_is_incomplete(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iceberg, "create", lambda *_: None)
     with pytest.raises(IncompleteError) as raised:
         Table(place).prepare(SCHEMA)
     assert str(raised.value) == "table barnabas.logins was created, and is gone again"
 
 
-def test_an_earlier_state_is_the_one_that_the_entry_after_it_names(place: Place) -> None:
+def test_earlier_state_is_named_by_the_next_entry(place: Place) -> None:
     states = []
     for count in (3, 5, 7):
         load(place, count)
@@ -86,7 +82,7 @@ def test_an_earlier_state_is_the_one_that_the_entry_after_it_names(place: Place)
 
 
 @pytest.mark.parametrize(("after", "is_listed"), [(0, True), (2, True), (3, False), (5, False), (9, False)])
-def test_more_than_a_few_entries_are_read_ahead_and_each_entry_once(
+def test_many_entries_are_read_ahead_once_each(
     place: Place, monkeypatch: pytest.MonkeyPatch, after: int, is_listed: bool
 ) -> None:
     monkeypatch.setattr(table_module, "READ_AHEAD_MIN", 2)
@@ -107,7 +103,7 @@ def test_more_than_a_few_entries_are_read_ahead_and_each_entry_once(
     assert sorted(numbers) == list(range(after + 1, 6)), "each once, and none that nobody asked for"
 
 
-def test_a_version_has_the_files_of_its_snapshot_until_that_has_expired(place: Place) -> None:
+def test_version_has_its_files_until_its_snapshot_expires(place: Place) -> None:
     for count in (3, 5, 7):
         load(place, count)
     table = Table(place)
@@ -125,7 +121,7 @@ def test_a_version_has_the_files_of_its_snapshot_until_that_has_expired(place: P
 # --- entries ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_lake_of_an_earlier_format_is_read_only_by_whoever_says_so(tmp_path: Path) -> None:
+def test_lake_of_an_earlier_format_is_refused_by_default(tmp_path: Path) -> None:
     place = local_place(tmp_path)
     root = local_path(place.location)
     assert root is not None
