@@ -103,7 +103,7 @@ def _made_source() -> type[Any]:
 
     class MadeReader(source.BatchReader):
         def read(self, partition: Any) -> Any:
-            left = len(partition.wanted)
+            left = len(partition.offset_range)
             blocks = super().read(partition)
             block = next(blocks)
             blocks.close()
