@@ -148,7 +148,7 @@ def _control_api() -> Any:
     """Return what answers requests of the control API; its modules are imported here, with all of its routes."""
     from barnabas.tools.control import routes
 
-    routes.routes()
+    routes.router()
     return routes.dispatch
 
 

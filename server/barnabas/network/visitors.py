@@ -165,13 +165,16 @@ class Site:
 class Visitor:
     """A connection. `moved_s` is when a byte was last received or sent; `is_waiting` while its answer is being made.
 
+    `address` is that of the peer's machine, as text; empty for a peer that has gone already.
+
     `bodies` is the memory that the bodies of its requests share with those of all visitors of the address.
     """
 
-    __slots__ = ("bodies", "is_waiting", "moved_s", "scope", "stream")
+    __slots__ = ("address", "bodies", "is_waiting", "moved_s", "scope", "stream")
 
     def __init__(self, stream: trio.abc.Stream, bodies: BodyPool | None = None) -> None:
         self.stream = stream
+        self.address = _address_of(stream)
         self.bodies = BodyPool() if bodies is None else bodies
         self.scope = trio.CancelScope()
         self.is_waiting = False
@@ -267,6 +270,14 @@ class Visitors:
         self._present.discard(longest)
         longest.scope.cancel()
         return True
+
+
+def _address_of(stream: trio.abc.Stream) -> str:
+    try:
+        name = stream.socket.getpeername() if isinstance(stream, trio.SocketStream) else ""
+    except OSError:
+        return ""
+    return str(name[0]) if isinstance(name, tuple) else ""
 
 
 async def _secure(visitor: Visitor, context: SSLContext) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.network.routes import Router
 from barnabas.registry import names, reading, refusals
 from barnabas.registry.access import CHANGE, DELETE, READ, WRITE
 from barnabas.registry.errors import RegistryError
@@ -334,25 +335,4 @@ ROUTES = [
     Route("GET", "/contexts", READ, _contexts),
     Route("GET", "/v1/metadata/version", READ, _server_version),
 ]
-"""All that can be asked."""
-
-
-def find(method: str, segments: tuple[str, ...]) -> tuple[Route, dict[str, str]]:
-    """Return the route of a path, and the parts of the path that it names. Raises RegistryError."""
-    is_path = False
-    for route in ROUTES:
-        pattern = tuple(filter(None, route.path.split("/")))
-        if len(pattern) != len(segments):
-            continue
-        parts = {}
-        for wanted, given in zip(pattern, segments, strict=True):
-            if wanted.startswith("{"):
-                parts[wanted[1:-1]] = given
-            elif wanted != given:
-                break
-        else:
-            if route.method == method:
-                return route, parts
-            is_path = True
-    status = 405 if is_path else 404
-    raise RegistryError(status, status, f"HTTP {status} {'Method Not Allowed' if is_path else 'Not Found'}")
+ROUTER = Router(ROUTES)

@@ -13,7 +13,7 @@ import trio
 
 from barnabas.network.visitors import Address, Site
 from barnabas.registry.formats import check_installed
-from barnabas.registry.http import Answering
+from barnabas.registry.http import RegistryService
 from barnabas.registry.parsing import Parsing
 from barnabas.registry.reading import Reading
 from barnabas.registry.registering import Registering
@@ -81,10 +81,10 @@ class RegistryServer:
                     Removing(store),
                     Setting(store),
                 )
-                answering = Answering(registry, logins, self._site.hosts, is_local=self._site.is_local)
+                service = RegistryService(registry, logins, self._site.hosts, is_local=self._site.is_local)
                 nursery.start_soon(parsing.prepare)
                 await nursery.start(store.run)
-                await nursery.start(self._site.serve, CONNECTIONS_MAX, answering.serve)
+                await nursery.start(self._site.serve, CONNECTIONS_MAX, service.serve)
                 task_status.started()
         finally:
             self._site.close()

@@ -18,10 +18,10 @@ from barnabas.console.guard import HEADERS, Guard
 from barnabas.console.http import (
     ANSWER_SECONDS_MAX,
     CSRF_HEADER,
-    Answering,
-    Asked,
-    _asked,
+    ConsoleRequest,
+    ConsoleService,
     _MalformedError,
+    _request_of,
     _using,
 )
 from barnabas.console.sessions import Session
@@ -111,14 +111,14 @@ class Sessions:
         return SimpleNamespace(operations=None, live=None)
 
 
-def answering(sessions: Any, **more: Any) -> Answering:
-    return Answering(Guard([], is_local=True), sessions, None, "cookie", **more)
+def answering(sessions: Any, **more: Any) -> ConsoleService:
+    return ConsoleService(Guard([], is_local=True), sessions, None, "cookie", **more)
 
 
-async def ask(served: Answering, method: str, path: str, body: bytes = b"", **headers: str) -> Reader:
+async def ask(served: ConsoleService, method: str, path: str, body: bytes = b"", **headers: str) -> Reader:
     reader: Any = Reader()
     given = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
-    assert await served._answer(reader, Asked(method, path, {}, given, body))
+    assert await served._answer(reader, ConsoleRequest(method, path, {}, given, body))
     assert HEADERS[0] in reader.headers.items()
     return reader
 
@@ -131,15 +131,17 @@ def request(target: str) -> h11.Request:
 
 
 def test_a_request_is_looked_at_by_path_query_and_headers_in_lower_case() -> None:
-    found = _asked(request("/a%20b?x=1&y=&x=2"), b"body", "1.2.3.4")
-    assert found == Asked("GET", "/a%20b", {"x": "2", "y": ""}, {"host": "a", "x-y": "ä"}, b"body", "1.2.3.4")
+    found = _request_of(request("/a%20b?x=1&y=&x=2"), b"body", "1.2.3.4")
+    assert found == ConsoleRequest(
+        "GET", "/a%20b", {"x": "2", "y": ""}, {"host": "a", "x-y": "ä"}, b"body", "1.2.3.4"
+    )
 
 
 @pytest.mark.parametrize("target", ["*", "http://h/x", "//h/x", "/?" + "&".join(["a=1"] * 51), "//[::1"])
 def test_a_target_that_is_no_path_is_malformed(target: str) -> None:
     with pytest.raises(_MalformedError):
-        _asked(request(target), b"")
-    _asked(request("/?" + "&".join(["a=1"] * 50)), b"")
+        _request_of(request(target), b"")
+    _request_of(request("/?" + "&".join(["a=1"] * 50)), b"")
 
 
 async def test_a_session_stays_while_a_request_of_it_is_answered(autojump_clock: object) -> None:
@@ -350,7 +352,7 @@ async def test_only_who_has_logged_in_sends_large_bodies() -> None:
 
     def most(path: str, cookie: str) -> int:
         headers = [("Host", "a"), ("Cookie", cookie)]
-        return served._body_bytes_max(h11.Request(method="POST", target=path, headers=headers))
+        return served.body_bytes_max(h11.Request(method="POST", target=path, headers=headers))
 
     assert most("/api/topics", cookie) == bodies.BYTES_MAX
     assert most("/api/topics", "cookie=other") == most("/api/topics", "") == bodies.BYTES_BEFORE_LOGIN_MAX

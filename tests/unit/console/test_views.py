@@ -1,7 +1,6 @@
 """Views of a cluster by their routes."""
 
 import json
-import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -15,6 +14,7 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.client import open_client
 from barnabas.console.base import Route
 from barnabas.console.server import CALL_SECONDS_MAX
+from barnabas.network.routes import Router
 from barnabas.registry.client_settings import RegistryAt
 from barnabas.registry.schemas import Schema
 from tests.support.console import console_beside, console_of, part
@@ -243,7 +243,7 @@ async def test_a_page_ends_when_its_connection_closes(
             ended.set()
 
     slow = Route("GET", "/api/slow", answer, "slow")
-    monkeypatch.setattr("barnabas.console.routes._patterns", lambda: ((re.compile("/api/slow"), slow),))
+    monkeypatch.setattr("barnabas.console.routes.router", lambda: Router([slow]))
     async with console_beside(tmp_path) as console:
         host, _, port = console.server.url.removeprefix("http://").rpartition(":")
         async with await trio.open_tcp_stream(host, int(port)) as stream:

@@ -20,7 +20,7 @@ import trio
 from barnabas.client import ProducerSettings, open_client, open_producer
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.console.base import Route
-from barnabas.console.routes import routes
+from barnabas.console.routes import router
 from barnabas.registry.client_settings import RegistryAt
 from tests.support.console import Console, Visitor, console_beside
 from tests.support.effort import EFFORT
@@ -227,7 +227,7 @@ def _answer(visitor: Visitor, sent: Sent) -> int:
 async def test_no_request_of_any_route_makes_a_long_step(tmp_path: Path) -> None:
     worst: list[tuple[float, int, str]] = []
     wrong: list[str] = []
-    requests = [(route, asked) for route in routes() for asked in requests_of(route)]
+    requests = [(route, asked) for route in router().routes for asked in requests_of(route)]
     sent = [(route, asked, _sent(asked)) for route, asked in requests]
     async with _world(tmp_path) as (_, visitor):
         gc.collect()

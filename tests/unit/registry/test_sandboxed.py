@@ -14,7 +14,7 @@ from barnabas.registry import references
 from barnabas.registry.decoding import DecodedText, Deserializer
 from barnabas.registry.encoding import Serializer
 from barnabas.registry.errors import RegistryError, SchemaError
-from barnabas.registry.http import Answering
+from barnabas.registry.http import RegistryService
 from barnabas.registry.parsing import Parsing
 from barnabas.registry.registering import Registering, Wanted
 from barnabas.registry.schemas import Reference, Schema
@@ -105,10 +105,10 @@ async def test_work_ends_when_the_client_goes() -> None:
     """Its place is free for others, long before the work would be over."""
     async with Sandbox(processes_max=1, seconds_max=60) as sandbox, trio.open_nursery() as nursery:
         registry = asked(sandbox)
-        answering = Answering(registry.registry, None, set(), is_local=True)
+        service = RegistryService(registry.registry, None, set(), is_local=True)
 
         async def serve(stream: trio.SocketStream) -> None:
-            await answering.serve(Visitor(stream))
+            await service.serve(Visitor(stream))
 
         listeners = await nursery.start(trio.serve_tcp, serve, 0)
         port = listeners[0].socket.getsockname()[1]

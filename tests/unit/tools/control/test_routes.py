@@ -13,7 +13,7 @@ import trio
 from barnabas import __version__
 from barnabas.tools.control.host import KeptPorts, NotRunningError
 from barnabas.tools.control.openapi import document
-from barnabas.tools.control.routes import routes
+from barnabas.tools.control.routes import router
 from barnabas.tools.control.routes.state import _check_deleted
 from barnabas.tools.seeding.looking import NotThereError
 from barnabas.tools.seeding.seeds import SeedError
@@ -244,9 +244,9 @@ async def test_a_defect_is_logged_and_answered(api: Api, caplog: pytest.LogCaptu
 def test_the_document_has_every_route_with_its_parameters_and_its_body() -> None:
     found = document()
     assert {(method, path) for path, of in found["paths"].items() for method in of} == {
-        (one.method.lower(), one.path) for one in routes()
+        (one.method.lower(), one.path) for one in router().routes
     }
-    for route in routes():
+    for route in router().routes:
         operation = found["paths"][route.path][route.method.lower()]
         assert (operation["operationId"], operation["summary"]) == (route.handler.__name__, route.summary)
         parameters = [(one["name"], one["in"]) for one in operation.get("parameters", ())]
