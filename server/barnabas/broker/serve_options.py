@@ -192,8 +192,8 @@ def _listen(addresses: list[str], given: Given) -> None:
     if missing and all(name.replace("_", "").replace("-", "").isalnum() for name in missing):
         pairs = [known, *(f"{name}:PLAINTEXT" for name in missing)]
         protocols = ",".join(pair for pair in pairs if pair)  # those of --set among them
-        given.settings["listener.security.protocol.map"] = protocols
-        given.origins["listener.security.protocol.map"] = "--listen"
+        name = "listener.security.protocol.map"
+        given.set(name, protocols, given.origins.get(name, "--listen"))  # the place of what it extends
 
 
 def _advertise(addresses: list[str], given: Given) -> None:
@@ -227,8 +227,7 @@ def _place_data(data: str | None, given: Given) -> None:
         raise SettingError(
             f"{given.origins[name]}: {name} is empty; name a directory, or leave the setting out"
         )
-    given.settings["log.dirs"] = ",".join(paths)
-    given.origins["log.dirs"] = given.origins[name]
+    given.set("log.dirs", ",".join(paths), given.origins[name])
 
 
 def _not_empty(option: str, text: str, expected: str) -> str:

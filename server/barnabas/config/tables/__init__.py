@@ -19,12 +19,13 @@ docs/decisions/0030-defaults.md.
 
 The rule: whoever makes the broker act on a setting empties its effect (or makes it `cluster`) and names it in
 `config/broker.py`; tests hold the two together. A table is read when a name is looked for that the tables before it do
-not have. A setting that no Kafka has is a row as any other, and is named in `OWN` too.
+not have. A setting that Kafka does not have is a row of the table `own`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -33,7 +34,7 @@ from barnabas.config.setting import Setting
 Row = tuple[str, str, str | None, str, str, str, str, str]
 
 TABLES = (
-    "network", "log", "groups", "transactions", "topics", "share", "limits", "replication", "controller",
+    "network", "own", "log", "groups", "transactions", "topics", "share", "limits", "replication", "controller",
     "tls", "sasl", "tiered", "retired",
 )  # fmt: skip
 """Those that every start needs come first."""
@@ -62,20 +63,6 @@ _UNLISTED = frozenset((
     "leader.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ))  # fmt: skip
-OWN = frozenset((
-    "authentication.timeout.ms", "clock.virtual", "console.listener", "console.origins",
-    "console.registry.basic.auth.user.info", "console.registry.bearer.auth.token", "console.registry.ssl.ca.location",
-    "console.registry.ssl.certificate.location", "console.registry.ssl.key.location",
-    "console.registry.ssl.key.password", "console.registry.url",
-    "console.ssl.certificate.location", "console.ssl.key.location", "console.token", "control.listener", "control.token",
-    "delegation.token.max.per.owner", "faults.file", "faults.seed", "kafka.version", "log.record.validation",
-    "max.request.entries", "max.unauthenticated.connections", "metrics.listener", "registry.listener",
-    "registry.ssl.certificate.location", "registry.ssl.key.location", "telemetry.enable",
-    "telemetry.client.retained.bytes", "telemetry.client.retained.series", "telemetry.retained.bytes",
-    "telemetry.retained.series", "zookeeper.digest.credentials", "zookeeper.sasl.client.username",
-    "zookeeper.sasl.jaas.config",
-))  # fmt: skip
-"""Settings that Kafka does not have: shown where they are set, so that tools may take what is shown to a Kafka."""
 _OPEN_PREFIXES = ("config.providers.", "metrics.jmx.", "rlmm.config.", "rsm.config.")
 LISTENER_PREFIX = "listener.name."
 _MECHANISMS = ("gssapi.", "oauthbearer.", "plain.", "scram-sha-256.", "scram-sha-512.")
@@ -145,8 +132,14 @@ def is_listed(name: str, *, in_cluster: bool = False) -> bool:
         and known.changes != "internal"
         and not is_gone(known, in_cluster=in_cluster)
         and name not in _UNLISTED
-        and name not in OWN
+        and name not in own_names()
     )
+
+
+@cache
+def own_names() -> frozenset[str]:
+    """Return the names of the settings that Kafka does not have."""
+    return frozenset(row[0] for row in import_module(f"{__name__}.own").ROWS)
 
 
 def is_gone(setting: Setting[Any], *, in_cluster: bool) -> bool:
