@@ -14,9 +14,10 @@ from barnabas.client import ConnectionLostError
 from barnabas.client.admin import EARLIEST, LATEST, OffsetAt
 from barnabas.console import kept, measuring
 from barnabas.console.exposed import SAMPLES_MAX, families_of
-from barnabas.console.matching import Pattern, PatternError, check
+from barnabas.console.matching import Pattern, check
 from barnabas.console.tailing import BEHIND_MAX, skip
 from barnabas.console.topic_index import TopicRow
+from barnabas.patterns import PatternError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsResponse
 
