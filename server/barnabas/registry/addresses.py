@@ -1,6 +1,6 @@
 """Addresses of registries: `http://HOST:PORT`, with a user and a password in front of the host if need be.
 
-The rule: no text that is shown has anything of what may be a password; who is at one scheme, host and port is one party.
+The rule: no text that is shown has anything of what may be a password; one scheme, host and port is one party.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class RegistryClient:
     ) -> None:
         """Raises ValueError for a URL that is none. A user may stand in it; `token` is sent instead of a user.
 
-        `tls` says whom to trust, and who we are.
+        `tls` has the certificates to trust, and the client's own.
         """
         where = split(url)
         self.url = without_secret(url)
@@ -100,14 +100,14 @@ class RegistryClient:
 
     async def subjects(self) -> list[str]:
         """Return all subjects. Raises RegistryError."""
-        found: list[str] = await self.ask("GET", "/subjects")
-        return found
+        subjects: list[str] = await self.ask("GET", "/subjects")
+        return subjects
 
     async def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
         """Add a schema as the newest version of a subject, if it has none like it; returns its id. Raises RegistryError."""
         path = f"/subjects/{_quoted(subject)}/versions"
-        found = await self.ask("POST", f"{path}?normalize=true" if normalize else path, schema.plain())
-        return int(found["id"])
+        response = await self.ask("POST", f"{path}?normalize=true" if normalize else path, schema.plain())
+        return int(response["id"])
 
     async def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> Registered:
         """Return the version of a subject that has this schema. Raises RegistryError."""
@@ -123,25 +123,25 @@ class RegistryClient:
         except (ValueError, KeyError, TypeError) as error:
             raise RegistryError(0, 0, f"{self.url} answers {path} with no schema: {error}") from None
 
-    async def _once(self, known: dict[Any, T], key: Any, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return what is known, or ask for it, once for all who want it meanwhile."""
-        while key not in known:
-            place = (id(known), key)
+    async def _once(self, results: dict[Any, T], key: Any, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return a cached result, or ask for it: once, also for other tasks that need it meanwhile."""
+        while key not in results:
+            place = (id(results), key)
             if (others := self._asking.get(place)) is not None:
                 await others.wait()
                 continue
             self._asking[place] = trio.Event()
             try:
-                found = await ask()
-                if len(known) >= CACHED_MAX:
-                    del known[next(iter(known))]
-                known[key] = found
+                result = await ask()
+                if len(results) >= CACHED_MAX:
+                    del results[next(iter(results))]
+                results[key] = result
             finally:
                 self._asking.pop(place).set()
-        return known[key]
+        return results[key]
 
     async def ask_unread(self, path: str) -> bytes:
-        """Return what is answered to a GET as it came, for whoever reads a long list elsewhere. Raises RegistryError."""
+        """Return the body of the response to a GET unparsed, as a long list is parsed elsewhere. Raises RegistryError."""
         status, data = await self._answer("GET", path, b"")
         if status >= HTTPStatus.MULTIPLE_CHOICES:
             raise self._refusal(status, path, _json_of(data))
@@ -176,8 +176,8 @@ class RegistryClient:
         text = str(value.get("message", "")) if is_told else ""
         code = value["error_code"] if is_told else status
         if status == HTTPStatus.UNAUTHORIZED:
-            given = "refuses the login" if self._has_login else "wants a login"
-            text = f"{self.url} {given}" + (f": {text}" if text else "")
+            complaint = "refuses the login" if self._has_login else "wants a login"
+            text = f"{self.url} {complaint}" + (f": {text}" if text else "")
         elif not is_told:
             what = f"{self.url} answers {path} with status {status}"
             is_other = status < HTTPStatus.BAD_REQUEST or status == HTTPStatus.NOT_FOUND

@@ -76,7 +76,7 @@ class Deserializer:
     ) -> list[DecodedText | SchemaError | RegistryError | None]:
         """Return payloads as JSON, each cut to so many characters; None for bytes that do not name a schema.
 
-        In place of a payload that cannot be decoded, or whose schema cannot be had, its error is returned. `owner` has one
+        An item is an error instead where a payload cannot be decoded, or its schema cannot be fetched. `owner` has one
         call at a time, see `Sandbox.call`.
         """
         results: list[DecodedText | SchemaError | RegistryError | None] = [None] * len(payloads)
@@ -166,7 +166,7 @@ async def source_of(client: RegistryClient, schema: Schema) -> Source:
 async def parsed_of(client: RegistryClient, schema: Schema) -> Parsed:
     """Understand a schema, together with those that it refers to, in a thread. Raises SchemaError, RegistryError.
 
-    For a process that serves nobody else; others work in a sandbox.
+    For a process that serves nothing else; others work in a sandbox.
     """
     source = await source_of(client, schema)
     return await trio.to_thread.run_sync(parse, schema, source.dependencies)

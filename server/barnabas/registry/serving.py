@@ -1,7 +1,7 @@
 """A registry at an address: what `barnabas serve --registry` and `barnabas registry` start.
 
-The rule: who reaches it without a login can change every schema, so an address beyond this machine needs one, or a plain
-word that there is none.
+The rule: without logins every client can change every schema, so an address beyond this machine needs logins, or an
+explicit option that says there are none.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ WHAT = "the registry"
 DEFAULT_ADDRESS = "localhost:8081"
 CONNECTIONS_MAX = 256
 _UNGUARDED = (
-    "whoever reaches the registry on {} could change every schema: have users log in, or use an address of this machine "
-    "alone (localhost)"
+    "every client that reaches the registry on {} could change every schema: have users log in, or use an address of "
+    "this machine alone (localhost)"
 )
 
 
@@ -40,7 +40,7 @@ class RegistryServer:
     """Lifecycle: bound when it is made; `run` in a task, until cancelled."""
 
     def __init__(self, address: Address, *, may_be_reached: bool) -> None:
-        """Bind the address; `may_be_reached` where users log in, or where who has started it says that nobody has to.
+        """Bind the address; `may_be_reached` where users log in, or where the operator has opened it to all.
 
         Raises AddressError; ModuleNotFoundError without the libraries for schemas.
         """

@@ -16,7 +16,7 @@ from barnabas.registry.encoding import Serializer
 from barnabas.registry.errors import RegistryError, SchemaError
 from barnabas.registry.http import RegistryService
 from barnabas.registry.parsing import Parsing
-from barnabas.registry.registering import Registering, Wanted
+from barnabas.registry.registering import Registering, SchemaRequest
 from barnabas.registry.schemas import Reference, Schema
 from barnabas.sandbox.pool import Sandbox
 from tests.support import odd_schemas
@@ -132,7 +132,7 @@ async def test_schemas_registered_at_once_become_versions() -> None:
     async def register(number: int) -> None:
         fields = [{"name": f"f{number}", "type": "int", "default": 0}]
         text = json.dumps({"type": "record", "name": "R", "fields": fields})
-        ids.append((await registering.register("s", Wanted(Schema("AVRO", text)))).id)
+        ids.append((await registering.register("s", SchemaRequest(Schema("AVRO", text)))).id)
 
     async with trio.open_nursery() as nursery:
         for number in range(20):
@@ -162,7 +162,7 @@ async def test_change_of_the_level_meanwhile_is_obeyed() -> None:
 
         async def register() -> None:
             with pytest.raises(RegistryError, match="incompatible"):
-                await registering.register("s", Wanted(Schema("AVRO", '"int"')))
+                await registering.register("s", SchemaRequest(Schema("AVRO", '"int"')))
 
         nursery.start_soon(register)
         await prepared.wait()
