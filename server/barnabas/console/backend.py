@@ -1,6 +1,6 @@
 """The cluster as one visitor of the console has it: a client that is logged in as them, and what it has learned.
 
-The rule: bounded in memory, however large the cluster is, and asked no more often than somebody looks.
+The rule: bounded in memory, however large the cluster is; brokers are asked only while a visitor looks.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Backend:
         owner: Hashable,
         reads: Reads | None = None,
     ) -> None:
-        """`owner` is who has one call of the sandbox at a time; `reads` are the turns of all who read records."""
+        """`owner` has one call of the sandbox at a time; `reads` are the turns of all visitors that read records."""
         self.client = client
         self.admin = Admin(client)
         self.topics = TopicIndex(self.admin, nursery)

@@ -180,7 +180,7 @@ class ConsoleService(HttpService):
         return await self._send_json(reader, 405, {"error": "/api/session takes GET, POST, DELETE"})
 
     async def _show_session(self, reader: HttpReader, request: ConsoleRequest) -> bool:
-        """Tell who is logged in; begins a session where nobody needs to log in."""
+        """Send the session of the request; begins one where no login is needed."""
         sessions = self._sessions
         session = sessions.find(cookie_of(request.headers.get("cookie", ""), self._cookie))
         cookies: list[tuple[str, str]] = []
@@ -282,7 +282,7 @@ class _MalformedError(Exception):
 
 
 def _is_text(value: object) -> bool:
-    """Say whether a value is a text that can be sent to somebody."""
+    """Return whether a value is a text that has an encoding."""
     try:
         return isinstance(value, str) and bool(value.encode() or True)
     except UnicodeEncodeError:
@@ -337,12 +337,12 @@ async def _send_file(reader: HttpReader, request: ConsoleRequest) -> bool:
 
 
 async def _send_content(
-    reader: HttpReader, request: ConsoleRequest, found: StaticFile, headers: list[tuple[str, str]]
+    reader: HttpReader, request: ConsoleRequest, file: StaticFile, headers: list[tuple[str, str]]
 ) -> bool:
-    content = found.content
+    content = file.content
     if "gzip" in request.headers.get("accept-encoding", ""):
-        content = found.compressed
+        content = file.compressed
         headers.append(("Content-Encoding", "gzip"))
-    headers += [("Content-Type", found.content_type), ("Content-Length", str(len(content)))]
+    headers += [("Content-Type", file.content_type), ("Content-Length", str(len(content)))]
     is_head = request.method == "HEAD"
     return await reader.answer(200, headers, [content], seconds=ANSWER_SECONDS_MAX, head_only=is_head)

@@ -1,6 +1,6 @@
-"""Answers that take long to read, kept for a while for who looks at them again.
+"""Answers that take long to read, cached for a while.
 
-The rule: it is read when somebody looks, at most every few seconds, while the older one is shown; the longer it takes to
+The rule: it is read on request, at most every few seconds, while the older one is shown; the longer it takes to
 read, the longer it is kept. An older value is not shown once reading it again has failed.
 """
 

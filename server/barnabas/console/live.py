@@ -1,7 +1,7 @@
-"""Interface to the broker in whose process the console is: what Kafka's protocol does not tell.
+"""Interface to the broker in the console's own process: what Kafka's protocol does not tell.
 
-The rule: a view that is not named is not there. Who may see one is decided by what the broker lets them do
-with the cluster.
+The rule: a view that is not named is not there. A visitor may see one by the operations on the cluster that the broker
+allows to the visitor's user.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CONNECTIONS, REQUESTS, METRICS, LOG, CONTROL = VIEWS = "connections", "requests", "metrics", "log", "control"
 ADMINISTRATORS = frozenset((REQUESTS, LOG, CONTROL))
-"""Views for those alone who may alter the cluster: they show what others do, or change what others see."""
+"""Views that need the right to alter the cluster: they show what others do, or change what others see."""
 
 
 async def check_view(backend: Backend, view: str) -> None:
@@ -67,7 +67,7 @@ class Watch(Protocol):
     def is_over(self) -> bool:
         """True once the broker has ended, and no more will come."""
 
-    def find(self, wanted: Mapping[str, str], seen: set[int], limit: int) -> Sequence[Seen]:
+    def find(self, filters: Mapping[str, str], seen: set[int], limit: int) -> Sequence[Seen]:
         """Return the newest requests that were answered and not seen, in their order, and note them as seen."""
 
 

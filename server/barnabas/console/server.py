@@ -1,7 +1,7 @@
 """Listener of the console.
 
 The rule: it listens on loopback addresses unless there is a token. What reads and answers requests is imported with the
-first connection, in a thread: a broker whose console nobody looks at has little more than a socket.
+first connection, in a thread: a console without visitors is little more than a socket.
 """
 
 from __future__ import annotations

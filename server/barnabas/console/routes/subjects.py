@@ -74,16 +74,18 @@ async def compare_versions(call: Call) -> object:
     from barnabas.console.versions import compare
 
     subject = quote(call.path["subject"], safe="")
-    known: list[int] = await ask(call, "GET", f"/subjects/{subject}/versions")
-    newer = call.whole("newer", known[-1], least=1)
-    before = [one for one in known if one < newer]
+    versions: list[int] = await ask(call, "GET", f"/subjects/{subject}/versions")
+    newer = call.whole("newer", versions[-1], least=1)
+    before = [one for one in versions if one < newer]
     older = call.whole("older", before[-1] if before else newer, least=1)
     level = await ask(call, "GET", f"/config/{subject}?defaultToGlobal=true")
     try:
-        found = await compare(call.backend, registry_of(call), call.path["subject"], known, older, newer)
+        comparison = await compare(
+            call.backend, registry_of(call), call.path["subject"], versions, older, newer
+        )
     except RegistryError as error:
         raise registry_failure(error) from None
-    return {**found, "compatibility": level.get("compatibilityLevel")}
+    return {**comparison, "compatibility": level.get("compatibilityLevel")}
 
 
 async def register_schema(call: Call) -> object:
