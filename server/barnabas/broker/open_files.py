@@ -18,7 +18,7 @@ SPARED = 64
 """Open files that are for neither."""
 
 OPEN_FILES_MIN = 2 * SPARED
-"""With fewer, segments and connections would take what the broker itself needs, and it would serve nobody."""
+"""With fewer, segments and connections would take what the broker itself needs, and it would serve no client."""
 
 
 def allow_open_files() -> int:

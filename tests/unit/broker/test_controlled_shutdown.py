@@ -104,8 +104,8 @@ async def test_what_is_left_is_said(
     assert [record.getMessage() for record in caplog.records] == [
         "1 partitions are still led here: t-3",
         "the controller, broker 5, refuses the stop of this broker: STALE_BROKER_EPOCH",
-        "ZooKeeper cannot be reached, so nobody can take over what this broker leads",
-        "stopping though not everything that this broker leads could be handed over",
+        "ZooKeeper cannot be reached, so no other broker can take over the partitions that this broker leads",
+        "stopping, although other brokers have not taken over all partitions that this broker leads",
     ]
 
 
