@@ -82,7 +82,7 @@ def test_a_changed_subscription_can_be_asked_for_at_once(clients):
     before = clients.get(0)
     clients.subscribe({"metrics": "b.", "interval.ms": str(INTERVAL_MS)})
     after = clients.get(1)
-    assert after.wanted.metrics == ("b.",)
+    assert after.selection.metrics == ("b.",)
     assert after.subscription_id != before.subscription_id
 
 
@@ -133,7 +133,7 @@ def test_a_push_after_the_subscription_has_changed_is_refused(clients):
     clients.subscribe(None)
     with refused(ErrorCode.UNKNOWN_SUBSCRIPTION_ID):
         clients.push(1, subscription_id=known.subscription_id)
-    assert clients.get(2).wanted == (known.wanted.__class__)((), INTERVAL_MS_DEFAULT)
+    assert clients.get(2).selection == (known.selection.__class__)((), INTERVAL_MS_DEFAULT)
 
 
 @pytest.mark.parametrize("compression", [-1, 5, 127])

@@ -6,7 +6,7 @@ from barnabas.cluster.metadata.image import CLIENT_METRICS, TOPIC
 from barnabas.config import client_metrics
 from barnabas.config.setting import SettingError
 from barnabas.errors import RequestError
-from barnabas.metrics.telemetry.subscriptions import Subscriptions, Wanted
+from barnabas.metrics.telemetry.subscriptions import Subscriptions, Selection
 
 CLIENT = {
     "client_instance_id": "zIsiZ9LkSWiO7MvRRqSTFQ",
@@ -21,11 +21,11 @@ CLIENT = {
 def wanted(*resources, client=CLIENT):
     subscriptions = Subscriptions()
     subscriptions.take({(CLIENT_METRICS, str(number)): one for number, one in enumerate(resources)})
-    return subscriptions.wanted(client)
+    return subscriptions.selection_for(client)
 
 
 def test_nothing_is_wanted_without_subscriptions():
-    assert wanted() == Wanted((), 300_000)
+    assert wanted() == Selection((), 300_000)
 
 
 def test_all_that_match_count_together():
@@ -33,7 +33,7 @@ def test_all_that_match_count_together():
         {"metrics": "b.,a.", "interval.ms": "60000"},
         {"metrics": "c.,a.", "interval.ms": "90000"},
         {"metrics": "never.", "interval.ms": "100", "match": "client_id=other"},
-    ) == Wanted(("a.", "b.", "c."), 60_000)
+    ) == Selection(("a.", "b.", "c."), 60_000)
 
 
 def test_all_metrics_are_said_alone():
@@ -92,11 +92,11 @@ def test_the_version_grows_with_changes_only():
     subscriptions.take({(CLIENT_METRICS, "s"): {"metrics": "b"}})
     subscriptions.take({})
     assert subscriptions.version == 3
-    assert subscriptions.wanted(CLIENT).metrics == ()
+    assert subscriptions.selection_for(CLIENT).metrics == ()
 
 
 def test_a_subscriptions_number_is_what_kafka_makes():
     # As Apache Kafka 4.3.1 answered these clients (compat/telemetry).
-    assert Wanted((), 300_000).subscription_id(bytes(range(16))) == -725_132_322
-    assert Wanted(("*",), 300_000).subscription_id(bytes(range(16))) == 1_012_207_395
-    assert Wanted(("b.",), 400).subscription_id(bytes(range(16))) == -665_173_264
+    assert Selection((), 300_000).subscription_id(bytes(range(16))) == -725_132_322
+    assert Selection(("*",), 300_000).subscription_id(bytes(range(16))) == 1_012_207_395
+    assert Selection(("b.",), 400).subscription_id(bytes(range(16))) == -665_173_264
