@@ -9,16 +9,16 @@ A row is plain data: (name, type, default, allowed, importance, changes, effect,
     importance  Kafka's: high, medium, low
     changes     "" at a restart only; "broker" or "cluster" while the broker runs, for one or for all (KIP-226);
                 "internal" is at a restart only, and not shown unless it is set
-    effect      "" when the broker acts on it, else the key of the reason in WITHOUT_EFFECT; "!" before it where somebody
-                relies on it for safety or durability, so that a value other than the default stops the start.
-                `cluster` and `zookeeper` (the latter for what Kafka 4 no longer has) are acted upon by a broker whose
-                zookeeper.connect is set
+    effect      "" when the broker acts on it, else the key of the reason in WITHOUT_EFFECT; "!" before it where safety
+                or durability may rely on it, so that a value other than the default stops the start.
+                `cluster` and `zookeeper` (the latter for what Kafka 4 no longer has) are acted upon by a broker with
+                zookeeper.connect
 
 Names, types, defaults and bounds are those of Apache Kafka 4.3; a default that differs is named in
 docs/decisions/0030-defaults.md.
 
-The rule: whoever makes the broker act on a setting empties its effect (or makes it `cluster`) and names it in
-`config/broker.py`; tests hold the two together. A table is read when a name is looked for that the tables before it do
+The rule: a setting that the broker acts on has an empty effect (or `cluster`) and a name in `config/broker.py`; tests hold
+the two together. A table is read when a name is looked for that the tables before it do
 not have. A setting that Kafka does not have is a row of the table `own`.
 """
 
@@ -83,10 +83,10 @@ def find(name: str) -> Setting[Any] | None:
     while name not in _rows and _unread:
         _read_table()
     row = _rows.get(name)
-    found = Setting.of_row(row) if row is not None else _for_listener(name)
-    if found is not None:  # what does not exist is not remembered: anybody may ask for anything
-        _settings[name] = found
-    return found
+    result = Setting.of_row(row) if row is not None else _for_listener(name)
+    if result is not None:  # a name that does not exist is not cached: clients may ask for any number
+        _settings[name] = result
+    return result
 
 
 def _read_table() -> None:
@@ -100,16 +100,16 @@ def _for_listener(name: str) -> Setting[Any] | None:
     inner = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
     for mechanism in _MECHANISMS:
         inner = inner.removeprefix(mechanism)
-    known = find(inner) if inner and not inner.startswith(LISTENER_PREFIX) else None
-    return known and known.for_listener(name)
+    base = find(inner) if inner and not inner.startswith(LISTENER_PREFIX) else None
+    return base and base.for_listener(name)
 
 
 def setting(name: str) -> Setting[Any]:
     """The broker setting called `name`. Raises KeyError."""
-    known = find(name)
-    if known is None:
+    result = find(name)
+    if result is None:
         raise KeyError(name)
-    return known
+    return result
 
 
 def names() -> Iterator[str]:
@@ -126,11 +126,11 @@ def listed(*, in_cluster: bool = False) -> list[str]:
 
 def is_listed(name: str, *, in_cluster: bool = False) -> bool:
     """Say whether a setting is shown when it is not set."""
-    known = find(name)
+    row = find(name)
     return (
-        known is not None
-        and known.changes != "internal"
-        and not is_gone(known, in_cluster=in_cluster)
+        row is not None
+        and row.changes != "internal"
+        and not is_gone(row, in_cluster=in_cluster)
         and name not in _UNLISTED
         and name not in own_names()
     )
@@ -148,5 +148,5 @@ def is_gone(setting: Setting[Any], *, in_cluster: bool) -> bool:
 
 
 def belongs_to_plugin(name: str) -> bool:
-    """Say whether a name is for a plugin to know, so that nobody can call it wrong."""
+    """Return whether a name belongs to plugins, so that it is not reported as unknown."""
     return name.startswith(_OPEN_PREFIXES)
