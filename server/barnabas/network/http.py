@@ -36,7 +36,7 @@ BodyBytesMax = int | Callable[[h11.Request], int]
 """Largest size of a body: for all requests, or for one by its head."""
 
 DEPARTURE_SECONDS = 0.2
-"""Time between looks whether a visitor who waits for an answer is still there."""
+"""Seconds between checks whether a waiting visitor is still connected."""
 _TCP_INFO = getattr(socket, "TCP_INFO", None)
 _TCP_ESTABLISHED = 1
 _READ_BYTES = 64 * 1024
@@ -45,7 +45,7 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1", "")
 
 
 def is_of_a_web_page(request: h11.Request, addresses: set[str]) -> bool:
-    """Say whether a browser may have sent a request for a page; `addresses` are names of this machine, as localhost is."""
+    """Return whether a browser may have sent a request for a page; `addresses` are this machine's, beside localhost."""
     return _header(request, b"origin") is not None or has_foreign_host(request, addresses)
 
 
@@ -188,7 +188,7 @@ class HttpReader:
             await refuse(413, f"a body has at most {error.bytes_max} bytes")
             await self._linger()
         except PoolExhaustedError:
-            await refuse(503, "others are sending so much that there is no memory for this body: try again")
+            await refuse(503, "other requests take all memory for bodies: try again")
             await self._linger()
         except h11.RemoteProtocolError as error:
             if self.may_answer:
@@ -238,10 +238,10 @@ class HttpReader:
         *,
         seconds: float,
     ) -> None:
-        """Send a response of unknown length: what `work` hands to the function that it is given.
+        """Send a response of unknown length: the pieces that `work` passes to its argument `send`.
 
-        That returns when the piece is sent, so that a slow reader slows the work down. One who does not take a piece in so
-        many seconds, or goes, ends the work.
+        `send` returns when the piece is sent, so that a slow reader slows the work down. A reader that does not take a
+        piece in so many seconds, or goes, ends the work.
         """
         async with trio.open_nursery() as nursery:
 
