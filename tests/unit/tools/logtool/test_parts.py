@@ -430,7 +430,7 @@ def test_a_plan_says_where_the_log_begins_and_ends_and_what_is_lost(tmp_path: Pa
     assert plan_repair(disk, place, log_start_offset=2).log_start_offset == 2
     sound = plan_repair(disk, place)
     assert (sound.log_start_offset, sound.log_end_offset, sound.changes, sound.lost_bytes) == (0, 6, [], 0)
-    assert (sound.survivor, sound.left, sound.findings) == (None, [], [])
+    assert (sound.survivor, sound.kept_files, sound.findings) == (None, [], [])
     path = tmp_path / "t-0" / f"{0:020}.log"
     data = path.read_bytes()
     size = len(data) // 3
