@@ -50,12 +50,12 @@ def test_consume_by_a_profile_and_by_properties(elsewhere: Elsewhere, profile: P
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "cannot be asked: its certificate is not trusted ("),
-        (["-X", "schema.registry.ssl.ca.location={ca}"], "{url} wants a login"),
+        ([], "cannot be reached: its certificate is not trusted ("),
+        (["-X", "schema.registry.ssl.ca.location={ca}"], "{url} requires a login"),
         (["-X", "schema.registry.ssl.ca.location={ca}", "-X", "schema.registry.basic.auth.user.info=admin:wrong"],
-         "{url} refuses the login"),
+         "{url} refused the login"),
         (["-X", "schema.registry.ssl.ca.location={ca}", "-X", "schema.registry.bearer.auth.token=x"],
-         "{url} refuses the login"),
+         "{url} refused the login"),
         (["-X", "schema.registry.ssl.ca.location=/nowhere"], "schema.registry.ssl.ca.location '/nowhere'"),
         (["-X", "schema.registry.ca=x"], "schema.registry.ca is no setting"),
     ],
@@ -90,7 +90,7 @@ def test_the_console_of_any_cluster(elsewhere: Elsewhere, profile: Path) -> None
     trusted = "-X", f"schema.registry.ssl.ca.location={elsewhere.ca}"
     with started(*command, "--registry", elsewhere.url, *trusted) as words:
         status, said = subjects_at(words["console"])
-        assert (status, f"{elsewhere.url} wants a login" in str(said)) == (502, True)
+        assert (status, f"{elsewhere.url} requires a login" in str(said)) == (502, True)
     with started(*command, "--registry", elsewhere.url) as words:
         status, said = subjects_at(words["console"])
         assert (status, "its certificate is not trusted" in str(said)) == (502, True)

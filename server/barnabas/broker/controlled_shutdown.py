@@ -70,11 +70,11 @@ async def _ask(
             image.controller_id, request, version_max=VERSION_MAX, timeout_s=timeout_s, channel="shutdown"
         )
     except PeerUnavailableError as error:
-        log.info("the controller has not answered to the stop of this broker: %s", error)
+        log.info("the controller did not respond to the controlled shutdown: %s", error)
         return False
     if answer.error_code != ErrorCode.NONE:
         log.info(
-            "the controller, broker %d, refuses the stop of this broker: %s",
+            "controller %d refused the controlled shutdown: %s",
             image.controller_id,
             _name(answer.error_code),
         )
@@ -82,7 +82,7 @@ async def _ask(
     remaining = answer.remaining_partitions
     if remaining:
         names = ", ".join(f"{item.topic_name}-{item.partition_index}" for item in remaining[:10])
-        log.info("%d partitions are still led here: %s", len(remaining), names)
+        log.info("this broker still leads %d partitions: %s", len(remaining), names)
     return not remaining
 
 

@@ -229,7 +229,7 @@ class Housekeeping:
             except StorageError as error:
                 self._failures.failed(error)
             except Exception:
-                log.exception("periodic work failed; it is tried again in %s s", seconds)
+                log.exception("periodic work failed; retrying in %s s", seconds)
 
 
 def _import_cleaner() -> None:

@@ -69,7 +69,7 @@ async def joined(
         try:
             store = await _opened_store(config, environment, budget, zookeeper, metas)
         except ZooKeeperError as error:
-            raise StartupError(f"ZooKeeper refuses what the broker needs: {_text(error)}") from error
+            raise StartupError(f"ZooKeeper refused a request of the broker: {_text(error)}") from error
         except ZnodeError as error:
             raise StartupError(str(error)) from error
         try:

@@ -126,8 +126,8 @@ def _own(config: BrokerConfig, broker: Broker) -> tuple[Listener, ClientSettings
         if listener.name == name:
             return listener, for_peers(config, plain)
     raise StartupError(
-        f"{settings.REGISTRY_LISTENER.name}: all listeners have clients log in; say by inter.broker.listener.name, or by "
-        "security.inter.broker.protocol, to which the registry connects, and as whom"
+        f"{settings.REGISTRY_LISTENER.name}: all listeners require a login; choose the listener and the login of the "
+        "registry by inter.broker.listener.name or security.inter.broker.protocol"
     )
 
 
@@ -146,8 +146,8 @@ def _logins(config: BrokerConfig, broker: Broker) -> Logins:
                     _settings_of(replace(ClientSettings(client_id=CLIENT_ID), tls=tls), mechanism),
                 )
     raise StartupError(
-        f"{settings.REGISTRY_LISTENER.name}: users of the registry log in as the broker's, and no listener takes a name "
-        f"and a password: one with {', '.join(MECHANISMS[:-1])} or {MECHANISMS[-1]} is needed"
+        f"{settings.REGISTRY_LISTENER.name}: users of the registry log in to the broker, and no listener takes a "
+        f"password: add one with {', '.join(MECHANISMS[:-1])} or {MECHANISMS[-1]}"
     )
 
 

@@ -82,7 +82,7 @@ def _beginning(name: str, listener: ListenerSettings, parts: LoginParts) -> Call
         entry = jaas_of(listener, name)
         if entry is None:
             raise SettingError(
-                f"listener {listener.name} offers PLAIN, and nobody has a password: set "
+                f"listener {listener.name} offers PLAIN, and there is no user: set "
                 f"{listener.name_for(settings.SASL_JAAS_CONFIG, name)}={MODULES[name]} required "
                 'user_NAME="PASSWORD";'
             )
@@ -121,7 +121,7 @@ def _token_check(listener: ListenerSettings, parts: LoginParts) -> Check:
     handler = listener.get(settings.SASL_SERVER_CALLBACK_HANDLER_CLASS, OAUTHBEARER)
     if handler == UNSECURED_TOKENS:
         log.warning(
-            "listener %s takes tokens without a signature: whoever can connect is whoever they say",
+            "listener %s accepts tokens without a signature: every client can log in as any user",
             listener.name,
         )
         expected = Expected(

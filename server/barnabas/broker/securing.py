@@ -121,4 +121,4 @@ class Securing:
                     partial(self._made, listener, self._config)
                 )
             except SettingError as error:
-                log.error("listener %s goes on with the settings before: %s", listener.name, error)
+                log.error("listener %s keeps its previous settings: %s", listener.name, error)

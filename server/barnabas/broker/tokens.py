@@ -158,9 +158,9 @@ def identity_of(claims: Mapping[str, Any], expected: Expected, now_ms: int) -> I
         raise TokenError("a token has expired")
     not_before_s = max(begins_s, issued_s) if expected.issued_in_past else begins_s
     if not_before_s - expected.skew_s > now_s:
-        raise TokenError("a token is not good yet")
+        raise TokenError("a token is not valid yet")
     if expires_s < max(begins_s, issued_s):
-        raise TokenError("a token expires before it is good")
+        raise TokenError("a token expires before it is valid")
     if expected.issuer is not None and claims.get("iss") != expected.issuer:
         raise TokenError("a token is of another issuer")
     if expected.audience and not set(_words(claims.get("aud"))) & set(expected.audience):

@@ -88,7 +88,7 @@ class ConsoleBeside:
             registry = RegistryAt.of(settings)
             if registry is not None and has_login(registry.url):
                 raise ValueError(
-                    f"{URL} names no user, since it is told to who describes the broker: {PREFIX}{USER_INFO} does"
+                    f"{URL} must not name a user, as settings of the broker are shown: use {PREFIX}{USER_INFO}"
                 )
         except ValueError as error:
             raise StartupError(str(error).replace(PREFIX, CONSOLE_PREFIX)) from None

@@ -25,9 +25,7 @@ ADMINISTRATORS = frozenset((REQUESTS, LOG, CONTROL))
 async def check_view(backend: Backend, view: str) -> None:
     """See that a view of the broker's inside is there, and meant for this visitor. Raises ConsoleError, ClientError."""
     if backend.live is None or view not in backend.live.views:
-        raise ConsoleError(
-            404, "this cluster does not show that: only a broker that serves the console itself does"
-        )
+        raise ConsoleError(404, "only a console in the broker's own process shows this")
     needed = "alter" if view in ADMINISTRATORS else "describe"
     if needed not in await backend.operations():
         raise ConsoleError(403, f"this needs the right to {needed} the cluster")

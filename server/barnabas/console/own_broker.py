@@ -75,7 +75,7 @@ class OwnBroker:
         if self._host is not None and self._host.broker is None:
             raise ConsoleError(503, "the broker is down")
         if self._broker is None:
-            raise ConsoleError(503, "the broker starts")
+            raise ConsoleError(503, "the broker is starting")
         return self._broker
 
     # --- the way to it --------------------------------------------------------------------------------------

@@ -42,9 +42,9 @@ async def check_pattern(backend: Backend, pattern: Pattern) -> None:
         pattern.text.encode()
         await backend.sandbox.call(matching.check, pattern, owner=backend.owner)
     except UnicodeEncodeError:
-        raise ConsoleError(400, "text: half of a surrogate pair is no character") from None
+        raise ConsoleError(400, "text: half of a surrogate pair is not a character") from None
     except PatternError as error:
-        raise ConsoleError(400, f"text: no regular expression: {error.reason}") from None
+        raise ConsoleError(400, f"text: not a regular expression: {error.reason}") from None
     except SandboxError as error:
         raise ConsoleError(400, f"text: this regular expression cannot be used: {error}") from None
 

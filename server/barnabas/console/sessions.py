@@ -226,7 +226,7 @@ class Sessions:
             session.target = target
             nursery = self._nursery
             if nursery is None:
-                raise ConsoleError(503, "the console ends")
+                raise ConsoleError(503, "the console is stopping")
             backend: Backend | Exception = await nursery.start(self._keep, session)
             if isinstance(backend, Exception):
                 raise backend
@@ -249,11 +249,9 @@ class Sessions:
                     await client.any_connection()
             except AuthenticationError:
                 self.end(session)
-                raise ConsoleError(
-                    401, "the broker does not take this login any more: log in again"
-                ) from None
+                raise ConsoleError(401, "the broker no longer accepts this login: log in again") from None
             except ClientError as error:
-                log.debug("the login of %s cannot be tried anew: %s", session.user, error)
+                log.debug("repeating the login of %s failed: %s", session.user, error)
             session.proven_at = trio.current_time()
 
     def _registry_client(self, session: Session) -> RegistryClient | None:

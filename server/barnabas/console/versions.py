@@ -100,7 +100,9 @@ async def _sources(
         except SchemaError as error:
             problems.append(f"version {number}: {error}"[:TEXT_CHARS_MAX])
         if sum(source.size for source in sources.values()) > COMPARED_CHARS_MAX:
-            raise ConsoleError(400, "these versions are too long to be compared: choose two that are nearer")
+            raise ConsoleError(
+                400, "these versions are too long to be compared: choose two with fewer versions between them"
+            )
     return sources, problems
 
 

@@ -109,5 +109,5 @@ class Exposition:
         try:
             return await self._shards()
         except (RequestError, StorageError) as error:
-            log.warning("groups cannot be counted: %s", error)
+            log.warning("counting groups failed: %s", error)
             return []

@@ -228,7 +228,7 @@ class Visitors:
                         )
                         continue
                     if not has_failed:
-                        log.error("cannot accept connections for %s: %s; trying again", self._what, error)
+                        log.error("cannot accept connections for %s: %s; retrying", self._what, error)
                     has_failed = True
                     await trio.sleep(BACKOFF_SECONDS)
                     continue
@@ -251,7 +251,7 @@ class Visitors:
                     await self._answer(visitor)
         except Exception as error:
             is_defect = not lacks_files(error)  # what answers may have to be imported first
-            log.error("a request for %s could not be answered: %s", self._what, error, exc_info=is_defect)
+            log.error("a request for %s failed: %s", self._what, error, exc_info=is_defect)
         finally:
             self._present.discard(visitor)
 
@@ -261,9 +261,7 @@ class Visitors:
             return True
         idle = [visitor for visitor in self._present if not visitor.is_waiting]
         if not idle:
-            log.warning(
-                "a connection for %s is refused: %d wait for their answers", self._what, self._count_max
-            )
+            log.warning("refusing a connection for %s: %d requests are waiting", self._what, self._count_max)
             return False
         longest = min(idle, key=lambda visitor: visitor.moved_s)
         log.debug("%d connections for %s: closing the one that is idle for longest", len(idle), self._what)

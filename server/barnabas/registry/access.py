@@ -163,7 +163,7 @@ class Logins:
                     raise _refused() from None
                 yield User(client, user)
         except ClientError as error:
-            raise RegistryError(500, 50001, f"the broker cannot be asked: {error}") from None
+            raise RegistryError(500, 50001, f"the request to the broker failed: {error}") from None
 
 
 def _credentials(header: bytes) -> tuple[str, str]:
@@ -180,4 +180,6 @@ def _credentials(header: bytes) -> tuple[str, str]:
 
 
 def _refused() -> RegistryError:
-    return RegistryError(401, 40101, "Unauthorized: a user of the broker's, with the password, is asked for")
+    return RegistryError(
+        401, 40101, "Unauthorized: log in with the name and the password of a user of the broker"
+    )

@@ -121,7 +121,9 @@ class RegistryClient:
         try:
             return read(value)
         except (ValueError, KeyError, TypeError) as error:
-            raise RegistryError(0, 0, f"{self.url} answers {path} with no schema: {error}") from None
+            raise RegistryError(
+                0, 0, f"{self.url} has no schema in its response to {path}: {error}"
+            ) from None
 
     async def _once(self, results: dict[Any, T], key: Any, ask: Callable[[], Awaitable[T]]) -> T:
         """Return a cached result, or ask for it: once, also for other tasks that need it meanwhile."""
@@ -154,7 +156,7 @@ class RegistryClient:
         if status >= HTTPStatus.MULTIPLE_CHOICES:
             raise self._refusal(status, path, value)
         if value is None and data.strip() not in (b"", b"null"):
-            raise RegistryError(0, 0, f"{self.url} is no registry: it answers {path} with what is no JSON")
+            raise RegistryError(0, 0, f"{self.url} is not a registry: its response to {path} is not JSON")
         return value
 
     async def _answer(self, method: str, path: str, content: bytes) -> tuple[int, bytes]:
@@ -163,12 +165,12 @@ class RegistryClient:
             with trio.fail_after(self._timeout_s):
                 return await self._exchange(method, self._path + path, content)
         except trio.TooSlowError:
-            raise RegistryError(0, 0, f"{self.url} has not answered in {self._timeout_s:g} s") from None
+            raise RegistryError(0, 0, f"{self.url} did not respond within {self._timeout_s:g} s") from None
         except h11.RemoteProtocolError as error:
-            raise RegistryError(0, 0, f"{self.url} cannot be asked: it does not answer over HTTP") from error
+            raise RegistryError(0, 0, f"{self.url} cannot be reached: it does not speak HTTP") from error
         except (OSError, trio.BrokenResourceError) as error:
             reason = _reason_of(error.__cause__ or error)
-            raise RegistryError(0, 0, f"{self.url} cannot be asked: {reason}") from error
+            raise RegistryError(0, 0, f"{self.url} cannot be reached: {reason}") from error
 
     def _refusal(self, status: int, path: str, value: Any) -> RegistryError:
         """Return the error of an answer that is none; whatever is not a registry has no code and no text for it."""
@@ -176,10 +178,10 @@ class RegistryClient:
         text = str(value.get("message", "")) if is_told else ""
         code = value["error_code"] if is_told else status
         if status == HTTPStatus.UNAUTHORIZED:
-            complaint = "refuses the login" if self._has_login else "wants a login"
+            complaint = "refused the login" if self._has_login else "requires a login"
             text = f"{self.url} {complaint}" + (f": {text}" if text else "")
         elif not is_told:
-            what = f"{self.url} answers {path} with status {status}"
+            what = f"{self.url} responded to {path} with status {status}"
             is_other = status < HTTPStatus.BAD_REQUEST or status == HTTPStatus.NOT_FOUND
             text = f"{what}: is it the address of a registry?" if is_other else what
         return RegistryError(status, code, text)
@@ -205,8 +207,10 @@ class RegistryClient:
                 if event is h11.NEED_DATA:
                     data = bytes(await stream.receive_some(_READ_BYTES))
                     if not data and connection.their_state is h11.SEND_RESPONSE:
-                        hint = "" if self._tls is None else "; it may want a certificate of the client"
-                        raise RegistryError(0, 0, f"{self.url} has closed the connection unanswered{hint}")
+                        hint = "" if self._tls is None else "; it may require a certificate of the client"
+                        raise RegistryError(
+                            0, 0, f"{self.url} closed the connection without a response{hint}"
+                        )
                     connection.receive_data(data)
                 elif isinstance(event, h11.Response):
                     status = event.status_code

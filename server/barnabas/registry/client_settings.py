@@ -56,7 +56,7 @@ class RegistryAt:
         unknown = sorted(values.keys() - set(_NAMES))
         if unknown:
             raise ValueError(
-                f"{PREFIX}{unknown[0]} is no setting: {', '.join(PREFIX + one for one in _NAMES)}"
+                f"{PREFIX}{unknown[0]} is not a setting; there are: {', '.join(PREFIX + one for one in _NAMES)}"
             )
         url = url or values.get("url", "")
         if not url:
@@ -65,7 +65,7 @@ class RegistryAt:
         if user and not colon:
             raise ValueError(f"{PREFIX}{USER_INFO} is USER:PASSWORD")
         if user and values.get(TOKEN):
-            raise ValueError(f"{PREFIX}{USER_INFO} and {TOKEN} do not go together")
+            raise ValueError(f"{PREFIX}{USER_INFO} and {TOKEN} exclude each other")
         tls = {name: values[name] for name in TLS if values.get(name)}
         if tls and urlsplit(url).scheme == "http":
             raise ValueError(f"{PREFIX}{next(iter(tls))} needs an address with https://")

@@ -98,7 +98,7 @@ class RegistryService(HttpService):
                 error.status, f"HTTP {error.status} {HTTPStatus(error.status).phrase}"
             )
         except Exception:
-            log.exception("a request of the registry could not be answered")
+            log.exception("a request to the registry failed")
             return 500, _error(500, "Internal Server Error")
 
     def _refusal(self, request: h11.Request) -> str:

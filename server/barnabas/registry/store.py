@@ -183,13 +183,13 @@ class Store:
                     while True:
                         await self._apply(await consumer.receive_batch())
             except (OffsetOutOfRangeError, LogTruncatedError) as error:
-                log.warning("topic %s is not what it was: %s; it is read anew", self.topic, error)
+                log.warning("topic %s has changed: %s; reading it again", self.topic, error)
                 self.state.clear()
                 self._read = -1
             except ClientError as error:
                 if not has_started:
                     raise
-                log.warning("topic %s cannot be read: %s; trying again", self.topic, error)
+                log.warning("reading topic %s failed: %s; retrying", self.topic, error)
                 await trio.sleep(AGAIN_SECONDS)
 
     async def _apply(self, records: Sequence[ConsumedRecord]) -> None:
@@ -260,7 +260,7 @@ class Store:
             change.fail(error)
             return
         except Exception as error:
-            log.exception("a change could not be decided upon")
+            log.exception("a change failed")
             change.fail(error)
             return
         if records:

@@ -63,7 +63,7 @@ class DigestServer:
     def answer(self, message: bytes) -> bytes:
         """Return what follows a message of the client's. Raises DigestError, which ends the login."""
         if self.username is not None:
-            raise DigestError("the login is over, and another message comes")
+            raise DigestError("a message after the end of the login")
         if self._has_begun:
             return self._proof(message)
         self._has_begun = True
@@ -102,13 +102,13 @@ def parse_directives(message: bytes) -> dict[str, str]:
     try:
         text = message.decode()
     except UnicodeDecodeError:
-        raise DigestError("a message of the other side is no text in UTF-8") from None
+        raise DigestError("a message is not text in UTF-8") from None
     directives: dict[str, str] = {}
     position = 0
     while position < len(text):
         item = _DIRECTIVE.match(text, position)
         if item is None:
-            raise DigestError("a message of the other side is malformed")
+            raise DigestError("a message is malformed")
         value = item[3] if item[3] is not None else re.sub(r"\\(.)", r"\1", item[2])
         directives[item[1].lower()] = value
         position = item.end()

@@ -84,7 +84,7 @@ async def test_a_visitor_is_one_of_the_brokers_users_at_its_own_registry(tmp_pat
         await visitor.begin(user="ann", password="ann-secret")
         assert [row["name"] for row in (await visitor.get("/api/subjects"))["rows"]] == ["orders-value"]
         assert (await visitor.ask("GET", "/api/subjects/private-value")).status == 403
-        with pytest.raises(RegistryError, match="wants a login"):
+        with pytest.raises(RegistryError, match="requires a login"):
             await RegistryClient(url).subjects()
 
 

@@ -315,7 +315,7 @@ async def test_a_session_whose_client_cannot_be_opened_says_why_and_tries_again(
             await found.open(session)
         assert raised.value.status == 503
     other = Sessions(lambda: world.target, "", None, None, SANDBOX)
-    with pytest.raises(ConsoleError, match="the console ends"):
+    with pytest.raises(ConsoleError, match="the console is stopping"):
         await other.open(await other.begin())
 
 

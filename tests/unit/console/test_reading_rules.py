@@ -240,7 +240,7 @@ async def test_a_pattern_is_refused_with_the_reason() -> None:
     assert await checked("x" * PATTERN_CHARS_MAX) == ""
     for text in ("", "x" * (PATTERN_CHARS_MAX + 1)):
         assert await checked(text) == f"400 text: 1 to {PATTERN_CHARS_MAX} characters expected"
-    assert (await checked("(", is_regex=True)).startswith("400 text: no regular expression: missing")
+    assert (await checked("(", is_regex=True)).startswith("400 text: not a regular expression: missing")
     assert await checked("(") == ""
     assert "surrogate" in await checked("\ud800")
     too_long = SandboxError("it takes more than 3 s")

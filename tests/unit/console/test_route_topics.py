@@ -322,7 +322,7 @@ async def test_a_subject_is_shown_with_its_last_version_or_that_which_was_named(
     }  # fmt: skip
     cluster = Cluster()
     assert await refused(cluster, "GET", "/api/subjects") == (
-        404, "no registry of schemas is known: give --registry URL",
+        404, "there is no schema registry: set it with --registry URL",
     )  # fmt: skip
     cluster.registry = registry
     subjects = json.loads(await shown(cluster, "/api/subjects"))

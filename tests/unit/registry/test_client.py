@@ -142,7 +142,7 @@ async def test_what_is_sent_and_asked() -> None:
         ((200, b"<html>"), "no JSON"),
         ((200, {"nothing": 1}), "no schema"),
         ((200, {"schema": "{}", "references": [1]}), "a reference is an object"),
-        ((0, b"nonsense\r\n\r\n"), "cannot be asked"),
+        ((0, b"nonsense\r\n\r\n"), "cannot be reached"),
         ((0, b""), "closed the connection unanswered"),
     ],
 )

@@ -99,7 +99,7 @@ async def test_a_certificate_of_its_own_authority_and_ours(files: Files) -> None
 
         without = await refusal(at(url, ssl_ca_location=files("ca.pem")))
         assert without.endswith(
-            "has closed the connection unanswered; it may want a certificate of the client"
+            "closed the connection without a response; it may require a certificate of the client"
         )
 
 
@@ -200,10 +200,10 @@ async def test_whom_nobody_trusts_and_who_has_another_name(files: Files) -> None
     async with registry(files) as (place, _):
         for given in ({}, {"ssl_ca_location": files("other-ca.pem")}):
             said = await refusal(at(f"https://{place}", **given))
-            assert said.startswith(f"https://{place} cannot be asked: its certificate is not trusted (")
+            assert said.startswith(f"https://{place} cannot be reached: its certificate is not trusted (")
             assert said.endswith("): name its CA")
         said = await refusal(at(f"http://{place}"))
-        assert said == f"http://{place} has closed the connection unanswered"
+        assert said == f"http://{place} closed the connection without a response"
     async with registry(files, name="elsewhere") as (place, _):
         assert "its certificate is of another name" in await refusal(
             at(f"https://{place}", ssl_ca_location=files("ca.pem"))
@@ -215,16 +215,16 @@ async def test_whom_nobody_trusts_and_who_has_another_name(files: Files) -> None
 @pytest.mark.parametrize(
     ("answer", "given", "said"),
     [
-        ("401 x", {}, "{url} wants a login (401)"),
-        ("401 x", {"basic_auth_user_info": "a:b"}, "{url} refuses the login (401)"),
+        ("401 x", {}, "{url} requires a login (401)"),
+        ("401 x", {"basic_auth_user_info": "a:b"}, "{url} refused the login (401)"),
         ('401 x {"error_code": 40101, "message": "Unauthorized"}', {"bearer_auth_token": "t"},
-         "{url} refuses the login: Unauthorized (40101)"),
+         "{url} refused the login: Unauthorized (40101)"),
         ('403 x {"error_code": 40301, "message": "Denied"}', {}, "Denied (40301)"),
-        ("403 x <html>", {}, "{url} answers /subjects with status 403 (403)"),
-        ("404 x <html>", {}, "{url} answers /subjects with status 404: is it the address of a registry? (404)"),
-        ("302 x", {}, "{url} answers /subjects with status 302: is it the address of a registry? (302)"),
-        ("200 x <html>", {}, "{url} is no registry: it answers /subjects with what is no JSON"),
-        ("503 x", {}, "{url} answers /subjects with status 503 (503)"),
+        ("403 x <html>", {}, "{url} responded to /subjects with status 403 (403)"),
+        ("404 x <html>", {}, "{url} responded to /subjects with status 404: is it the address of a registry? (404)"),
+        ("302 x", {}, "{url} responded to /subjects with status 302: is it the address of a registry? (302)"),
+        ("200 x <html>", {}, "{url} is not a registry: its response to /subjects is not JSON"),
+        ("503 x", {}, "{url} responded to /subjects with status 503 (503)"),
     ],
 )  # fmt: skip
 async def test_answers_that_are_none(answer: str, given: dict[str, str], said: str) -> None:
@@ -239,22 +239,22 @@ async def test_answers_that_are_none(answer: str, given: dict[str, str], said: s
 async def test_one_that_does_not_answer_in_time() -> None:
     half = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n"
     async with registry(None, answer=half) as (place, _):
-        assert (await refusal(at(f"http://{place}"))).endswith("has closed the connection unanswered")
+        assert (await refusal(at(f"http://{place}"))).endswith("closed the connection without a response")
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")  # nobody accepts
     async with listener:
         url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
-        assert await refusal(at(url), timeout_s=0.2) == f"{url} has not answered in 0.2 s"
+        assert await refusal(at(url), timeout_s=0.2) == f"{url} did not respond within 0.2 s"
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"url": "https://r", "ssl.ca.file": "x"}, r"schema.registry.ssl.ca.file is no setting: schema.registry.url"),
+        ({"url": "https://r", "ssl.ca.file": "x"}, r"schema.registry.ssl.ca.file is not a setting; there are: "),
         ({"url": "https://r", "ssl.ca.location": "/nowhere"}, r"schema.registry.ssl.ca.location '/nowhere'"),
         ({"url": "https://r", "ssl.certificate.location": "/no"}, r"schema.registry.ssl.certificate.location '/no'"),
         ({"url": "http://r", "ssl.ca.location": "x"}, r"schema.registry.ssl.ca.location needs an address with https"),
         ({"url": "http://r", "basic.auth.user.info": "ann"}, r"schema.registry.basic.auth.user.info is USER:PASSWORD"),
-        ({"url": "http://r", "basic.auth.user.info": "a:b", "bearer.auth.token": "t"}, "do not go together"),
+        ({"url": "http://r", "basic.auth.user.info": "a:b", "bearer.auth.token": "t"}, "exclude each other"),
         ({"url": "r:8081"}, "is no address of a registry"),
     ],
 )  # fmt: skip

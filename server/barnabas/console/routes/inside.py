@@ -87,7 +87,7 @@ async def steer(call: Call) -> object:
     """Pass a request on to the control API."""
     path = call.path["rest"]
     if path.split("/")[0] not in STEERED:
-        raise ConsoleError(404, f"the console steers {', '.join(STEERED)}")
+        raise ConsoleError(404, f"the console controls only {', '.join(STEERED)}")
     body = {name: value for name, value in call.body.items() if name not in ("method", "confirm")} or None
     method = call.field("method", str, "GET")
     if path.endswith("/restore") or path == "reset":

@@ -113,7 +113,9 @@ def _read_cursor(text: str, bounds: Bounds, default: Mapping[Place, int]) -> dic
             if place in cursor:
                 cursor[place] = min(max(offset, bounds.first[place]), bounds.next[place])
     except ValueError:
-        raise ConsoleError(400, "before and after: what an answer gave as older or newer expected") from None
+        raise ConsoleError(
+            400, "before and after: the value of older or newer of a response expected"
+        ) from None
     return cursor
 
 

@@ -21,7 +21,7 @@ LIST_BYTES_MAX = 16 << 20
 def registry_of(call: Call) -> RegistryClient:
     """Return the client of the registry. Raises ConsoleError where none is known."""
     if call.backend.registry is None:
-        raise ConsoleError(404, "no registry of schemas is known: give --registry URL")
+        raise ConsoleError(404, "there is no schema registry: set it with --registry URL")
     return call.backend.registry
 
 
@@ -45,7 +45,7 @@ async def list_subjects(call: Call) -> object:
     try:
         return await backend.sandbox.call(subjects_page, data, dict(call.query), owner=backend.owner)
     except ValueError:
-        raise ConsoleError(502, "the registry answers with what is no list of subjects") from None
+        raise ConsoleError(502, "the response of the registry is not a list of subjects") from None
     except SandboxError as error:
         raise ConsoleError(503, f"the list of subjects cannot be read: {error}") from None
 

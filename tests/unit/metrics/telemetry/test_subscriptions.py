@@ -6,7 +6,7 @@ from barnabas.cluster.metadata.image import CLIENT_METRICS, TOPIC
 from barnabas.config import client_metrics
 from barnabas.config.setting import SettingError
 from barnabas.errors import RequestError
-from barnabas.metrics.telemetry.subscriptions import Subscriptions, Selection
+from barnabas.metrics.telemetry.subscriptions import Selection, Subscriptions
 
 CLIENT = {
     "client_instance_id": "zIsiZ9LkSWiO7MvRRqSTFQ",
