@@ -109,4 +109,4 @@ def test_the_console_of_a_broker(elsewhere: Elsewhere) -> None:
             assert elsewhere.password not in answer.read().decode()
     wrong = "serve", "--ephemeral", "--console", "127.0.0.1:0", "--console-registry", "r:1"
     code, _, error = elsewhere.run(*wrong, "--listen", "localhost:0")
-    assert (code, "no address of a registry" in error) == (1, True)
+    assert (code, "not the address of a registry" in error) == (1, True)

@@ -94,8 +94,8 @@ class Backend:
 
         Raises ClientError.
         """
-        if time.monotonic() - self._operations_at_s > OPERATIONS_SECONDS:
-            asked_at_s = time.monotonic()
+        if trio.current_time() - self._operations_at_s > OPERATIONS_SECONDS:
+            asked_at_s = trio.current_time()
             connection = await self.client.any_connection()
             version = min(connection.version_of(METADATA), AUTHORIZED_OPERATIONS_MAX)
             request = MetadataRequest([], include_cluster_authorized_operations=True)
@@ -109,7 +109,7 @@ class Backend:
 
     def rate(self, topic: str, end: int) -> float | None:
         """Return the records a second that a topic has got, given the sum of its ends now; None at the first look."""
-        now = Sample(time.monotonic(), end)
+        now = Sample(trio.current_time(), end)
         before, last = self._ends.pop(topic, (now, now))
         if now.at_s - last.at_s >= SAMPLE_SECONDS_MIN:
             before, last = last, now

@@ -7,8 +7,7 @@ requests do not wait for them.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -204,8 +203,17 @@ async def log_dirs_of(admin: Admin, broker: int) -> list[LogDir]:
 class AllMeasured:
     """A column of all topics that a visitor may see, to sort by it."""
 
-    def __init__(self, admin: Admin, index: TopicIndex, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        index: TopicIndex,
+        nursery: trio.Nursery,
+        *,
+        sums_of: Callable[..., Awaitable[Sums]] = sums_of,
+    ) -> None:
+        """`sums_of` measures a batch of topics."""
         self._admin = admin
+        self._sums_of = sums_of
         self._index = index
         self._kept: dict[str, Kept[Mapping[str, float]]] = {
             column: Kept(partial(self._read, column), nursery) for column in (RECORDS, BYTES)
@@ -223,7 +231,7 @@ class AllMeasured:
         """Return a column of topics, of all by default; of RATE the sums of next offsets."""
         values: dict[str, float] = {}
         for batch in _batches(await self._index.rows() if rows is None else rows):
-            sums = await sums_of(self._admin, batch, columns=(column,))
+            sums = await self._sums_of(self._admin, batch, columns=(column,))
             values |= {RECORDS: sums.records, BYTES: sums.bytes, RATE: sums.ends}[column]
             await trio.lowlevel.checkpoint()
         return values
@@ -232,10 +240,10 @@ class AllMeasured:
         """Return records a second. Offsets are asked for only of topics with other bytes than at the look before."""
         before_s = self._looked_at_s
         self._looked_at_s = -math.inf  # a look that fails leaves none to compare with
-        if time.monotonic() - before_s > RATE_SECONDS_MAX:
+        if trio.current_time() - before_s > RATE_SECONDS_MAX:
             self._sizes, self._ends = await self._read(BYTES), {}
             await trio.sleep(GROWTH_SECONDS)
-        before, looked_at_s = self._sizes, time.monotonic()
+        before, looked_at_s = self._sizes, trio.current_time()
         self._sizes, rows = await self._read(BYTES), await self._index.rows()
         await trio.lowlevel.checkpoint()
         grown = [row for row in rows if self._sizes.get(row.name, -1) != before.get(row.name)]
@@ -258,7 +266,7 @@ class AllMeasured:
 
     async def _note_ends(self, rows: Iterable[TopicRow]) -> None:
         ends = await self._read(RATE, rows)
-        now_s = time.monotonic()
+        now_s = trio.current_time()
         self._ends |= {name: (now_s, end) for name, end in ends.items()}
 
 

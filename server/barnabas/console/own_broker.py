@@ -7,7 +7,6 @@ counted when they are listed.
 from __future__ import annotations
 
 import ssl
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -92,7 +91,7 @@ class OwnBroker:
 
     def connections(self) -> list[dict[str, Any]]:
         """Return the open connections of clients."""
-        now = time.monotonic()
+        now = trio.current_time()
         rows = []
         counts: dict[int, tuple[float, int]] = {}
         for connection in self._running().connections:

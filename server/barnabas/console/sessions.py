@@ -11,7 +11,7 @@ import hmac
 import logging
 import secrets
 from collections import Counter
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,9 @@ from barnabas.console.logins import Logins
 from barnabas.console.turns import Reads
 
 if TYPE_CHECKING:
-    from barnabas.client import ClientSettings
+    from collections.abc import Callable
+
+    from barnabas.client import Client, ClientSettings
     from barnabas.console.live import Live
     from barnabas.console.target import Target, WhereNow
     from barnabas.registry.client import RegistryClient
@@ -94,8 +96,16 @@ class Sessions:
         live: Live | None,
         registry: RegistryAt | None,
         sandbox: Sandbox,
+        *,
+        open_backend: Callable[..., AbstractAsyncContextManager[Backend]] = opened,
+        open_client: Callable[..., AbstractAsyncContextManager[Client]] = open_client,
     ) -> None:
-        """`token` is what visitors have to know beside their password; empty for nothing."""
+        """`token` is what visitors have to know beside their password; empty for nothing.
+
+        `open_backend` opens the client of a session, `open_client` one that only logs in.
+        """
+        self._open_backend = open_backend
+        self._open_client = open_client
         self.sandbox = sandbox
         """Child processes in which content of visitors and producers is looked at."""
         self._where = where
@@ -245,7 +255,7 @@ class Sessions:
                 return
             target = self._where()
             try:
-                async with open_client(target.bootstrap, session.settings, dial=target.dial) as client:
+                async with self._open_client(target.bootstrap, session.settings, dial=target.dial) as client:
                     await client.any_connection()
             except AuthenticationError:
                 self.end(session)
@@ -275,7 +285,7 @@ class Sessions:
         try:
             with scope:
                 registry = self._registry_client(session)
-                async with opened(
+                async with self._open_backend(
                     session.target,
                     session.settings,
                     self._live,

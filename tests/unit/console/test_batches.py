@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from barnabas.console import batches
-from barnabas.console.batches import Limits, Opened, Part, Row, View, first_batch, open_parts, show
+from barnabas.console.batches import Limits, Opened, Part, Row, View, open_parts, show
 from barnabas.console.decoding import FRAMED_BYTES_MAX, HEADERS_MAX, Payload, RawRecord
-from barnabas.console.matching import Pattern, SameKey
+from barnabas.console.matching import Pattern
 from barnabas.records.building import encode_batch
 from barnabas.records.control import encode_end_marker
 from barnabas.records.record import Record
-from compat.hostile.batches import GZIP, ZSTD, bomb, many_small
+from compat.hostile.batches import ZSTD, many_small
 
 ALL = Limits(1 << 31, 1 << 31, 1 << 31)
 VIEW = View("auto", 100)
@@ -59,13 +59,6 @@ def test_batches_are_rows_whatever_compresses_them(codec: int) -> None:
         "key": {"form": "text", "text": "k", "size": 1},
         "value": {"form": "json", "text": '{"b": 1}', "size": 8}, "headers": [],
     }  # fmt: skip
-
-
-def test_only_offsets_within_the_span_are_looked_at() -> None:
-    data = batch(*[b"x"] * 10) + batch(*[b"y"] * 10, offset=10)
-    result = opened(data, start=3, end=12)
-    assert offsets(result.rows) == [*range(3, 12)]
-    assert result.at == 12
 
 
 @pytest.mark.parametrize(
@@ -114,13 +107,6 @@ def test_what_is_cut_off_or_no_batch_ends_a_part() -> None:
     assert texts(opened(data + b"\xff" * 100).rows) == ["a"]
 
 
-@pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_batch_that_unpacks_to_too_much_is_a_row(magic: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "UNPACKED_BYTES_MAX", 1 << 20)
-    (row,) = opened(bomb(magic, GZIP, 2 << 20)).rows
-    assert "1048576" in row.problem
-
-
 def test_a_batch_of_very_many_records_takes_several_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "CALL_SECONDS", 0.02)
     data = many_small(2, ZSTD, 60_000)
@@ -136,14 +122,6 @@ def test_a_batch_of_very_many_records_takes_several_calls(monkeypatch: pytest.Mo
     assert calls > 1
 
 
-def test_a_call_ends_after_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "ROWS_BYTES_MAX", 1_000)
-    data = batch(*[b"x" * 90] * 100)
-    assert 3 < len(opened(data).rows) < 20
-    unread = opened(batch(*[FRAMED + b"x" * 90] * 100), View("auto", 10, has_registry=True)).unread
-    assert 3 < len(unread) < 20
-
-
 # --- what is shown ---------------------------------------------------------------------------------------------------
 
 
@@ -155,21 +133,6 @@ def test_headers_are_cut_in_number_and_in_length() -> None:
     (row,) = opened(batch(b"v", headers=long)).rows
     assert len(row.content) < 20_000
     assert all(header["value"]["cut"] for header in json.loads(row.content)["headers"])
-
-
-def test_large_payloads_are_shown_by_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.console.decoding.PARSED_BYTES_MAX", 1_000)
-    long = "ä" * 600
-    shown = [
-        json.loads(opened(batch(data), View(form, 5)).rows[0].content)["value"]
-        for data in (long.encode(), b"\xff" * 1_001, b"[" + b"1," * 600)
-        for form in ("auto", "hex")
-    ]
-    assert [(one["form"], one["text"], one["cut"]) for one in shown] == [
-        ("text", "ä" * 5, True), ("hex", "c3 a4", True), ("hex", "ff ff", True), ("hex", "ff ff", True),
-        ("text", "[1,1,", True), ("hex", "5b 31", True),
-    ]  # fmt: skip
-    assert shown[0]["size"] == 1_200
 
 
 def test_a_row_of_a_file_has_no_formula_and_tells_a_problem() -> None:
@@ -255,19 +218,3 @@ def test_a_search_looks_at_what_is_shown_of_a_payload(text: str, is_found: bool)
     }
     record = RawRecord(0, 1, 0, False, failed, decoded, [])
     assert bool(show([record], payloads, replace(VIEW, match=Pattern(text)))) is is_found
-
-
-def test_the_same_key_is_the_whole_of_it() -> None:
-    records = [
-        RawRecord(0, n, 0, False, key, b"", []) for n, key in enumerate((b"a", b"ab", None, b"a", b""))
-    ]
-    rows = show(records, {}, replace(VIEW, match=SameKey(b"a"), with_keys=True))
-    assert [(row.offset, row.key) for row in rows] == [(0, b"a"), (3, b"a")]
-    assert offsets(show(records, {}, replace(VIEW, match=SameKey(b"")))) == [4]
-
-
-def test_the_first_batch_beyond_an_offset_is_found() -> None:
-    data = batch(b"a", b"b") + batch(b"c", b"d", offset=5)
-    assert [first_batch(data, offset) for offset in (0, 1, 2, 6, 7)] == [
-        (0, 2), (1, 2), (5, 7), (6, 7), (7, 7),
-    ]  # fmt: skip

@@ -11,7 +11,6 @@ from barnabas.client import ClientSettings
 from barnabas.console import backend as backends
 from barnabas.console import own_broker
 from barnabas.console.backend import Backend
-from barnabas.tools.control.routes import broker as control
 
 NOBODY: Any = None
 
@@ -72,22 +71,3 @@ def test_requests_are_shown_once_they_are_answered_and_once() -> None:
     exactly = set(range(-4 * own_broker.RECORDED_MAX + 1, 1))
     found({}, exactly, 9)
     assert len(exactly) == 4 * own_broker.RECORDED_MAX + 4
-
-
-@pytest.mark.parametrize(("address", "shown"), [(("10.0.0.1", 9), "10.0.0.1:9"), (("::1", 9), "[::1]:9")])
-@pytest.mark.parametrize("described", [own_broker._described, control._described])
-def test_a_connection_is_shown_with_the_address_of_its_peer(
-    address: tuple[str, int], shown: str, described: Any
-) -> None:
-    request = SimpleNamespace(client_id="app")
-    info = SimpleNamespace(
-        connection_id=7, listener="L", security_protocol="SSL", peer_address=address, principal="User:ann",
-        request=request, client_software_name="librdkafka", client_software_version="2.2.0", muted_ms=5,
-    )  # fmt: skip
-    connection: Any = SimpleNamespace(info=info, answering="Fetch")
-    found = described(connection)
-    common = {"id": 7, "listener": "L", "peer": shown, "principal": "User:ann", "client_id": "app"}
-    assert found.items() >= {**common, "software": "librdkafka 2.2.0", "answering": "Fetch"}.items()
-    info.request, info.client_software_name, info.client_software_version = None, "", ""
-    found = described(connection)
-    assert (found["client_id"], found["software"]) == (None, "")

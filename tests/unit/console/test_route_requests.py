@@ -16,11 +16,11 @@ from barnabas.client import (
     UnsupportedVersionError,
 )
 from barnabas.console.base import Call, ConsoleError
-from barnabas.console.outcomes import error_text, good, registry_failure, settled
+from barnabas.console.outcomes import registry_failure
 from barnabas.console.paging import page_of
 from barnabas.console.routes import failure_of
 from barnabas.registry.errors import RegistryError
-from tests.support.console_cluster import AWAY, REFUSED, REFUSED_TEXT, Cluster, refused
+from tests.support.console_cluster import REFUSED, REFUSED_TEXT, Cluster, refused
 
 
 @pytest.mark.parametrize(
@@ -111,39 +111,6 @@ def test_a_number_of_a_query_lies_between_two_others(text: str | None, value: An
     assert call(n="0").whole("n", 3) == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("true", True),
-        ("1", True),
-        ("YES", True),
-        ("false", False),
-        ("0", False),
-        ("No", False),
-        ("", False),
-        ("x", None),
-    ],
-)
-def test_a_flag_of_a_query_is_true_or_false(text: str, value: bool | None) -> None:
-    if value is None:
-        with pytest.raises(ConsoleError, match="f: true or false expected"):
-            call(f=text).flag("f")
-    else:
-        assert call(f=text).flag("f", default=not value) is value
-    assert call().flag("f") is False
-    assert call().flag("f", default=True) is True
-
-
-def test_a_word_of_a_query_is_one_of_several() -> None:
-    assert (
-        call().one_of("w", "a", "b"),
-        call(w="").one_of("w", "a", "b"),
-        call(w="b").one_of("w", "a", "b"),
-    ) == ("a", "a", "b")
-    with pytest.raises(ConsoleError, match="w: one of a, b expected"):
-        call(w="c").one_of("w", "a", "b")
-
-
 def test_what_destroys_is_done_for_who_has_named_it() -> None:
     call({"confirm": "x"}).confirmed("x")
     for body in ({}, {"confirm": "y"}, {"confirm": True}):
@@ -173,16 +140,6 @@ def test_a_page_is_cut_from_what_was_filtered_and_sorted(
     found = page_of(call(**query), ["c1", "b2", "A1", "c2", "b1"], orders, lambda one: one)
     assert (list(found.rows), found.total, found.page) == (rows, total, page)
     assert found.as_json(iter("xy")) == {"rows": ["x", "y"], "total": total, "page": page, "size": found.size}
-
-
-def test_outcomes_are_told_by_their_first_error() -> None:
-    settled({1: None, 2: 5})
-    with pytest.raises(ClientError, match="away"):
-        settled({1: None, 2: AWAY, 3: REFUSED})
-    assert (good(5), good(None), good(AWAY)) == (5, None, None)
-    assert [error_text(one) for one in (REFUSED, ResponseError(68, "x"), AWAY)] == [
-        REFUSED_TEXT, "NON_EMPTY_GROUP", "broker 2 is away",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 
 import pytest
 import trio
@@ -89,29 +88,3 @@ async def test_of_several_addresses_one_that_has_not_simply_refused_is_told(
     error = await failing(monkeypatch, *numbers)
     assert error.errno == told
     assert isinstance(error, ConnectionRefusedError) is (told == errno.ECONNREFUSED)
-
-
-async def test_only_errors_of_the_network_say_why_a_dial_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def open_stream(host: str, port: int) -> trio.SocketStream:
-        refused = ConnectionRefusedError(errno.ECONNREFUSED, "no")
-        raise OSError("all have failed") from ExceptionGroup("", [ValueError("other"), refused])
-
-    monkeypatch.setattr(trio, "open_tcp_stream", open_stream)
-    with pytest.raises(ConnectionRefusedError, match="no"):
-        await dial("host", 1)
-
-
-async def test_a_name_that_is_not_known_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def open_stream(host: str, port: int) -> trio.SocketStream:
-        raise socket.gaierror(socket.EAI_NONAME, "no such name")
-
-    monkeypatch.setattr(trio, "open_tcp_stream", open_stream)
-    with pytest.raises(socket.gaierror, match="no such name"):
-        await dial("host", 1)
-
-
-async def test_small_requests_leave_at_once() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        stream = await dial(*server.getsockname())
-        assert stream.getsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY)
-        await stream.aclose()

@@ -80,13 +80,6 @@ async def test_a_request_is_read_with_its_body_however_it_comes(pieces):
     assert visitor.moved_s == pytest.approx(trio.current_time(), abs=1)
 
 
-async def test_a_body_has_its_largest_size():
-    reader, _, client = pair()
-    await client.send_all(HEAD % 11 + b"0123456789A")
-    with pytest.raises(TooLargeError):
-        await read(reader)
-
-
 async def test_who_goes_or_sends_nonsense_is_not_answered_or_refused():
     reader, _, client = pair()
     await client.aclose()
@@ -164,14 +157,6 @@ async def test_after_an_answer_the_next_request_is_read_unless_it_was_the_last(c
         assert visitor.moved_s > 0
         if not goes_on:
             return
-
-
-async def test_of_an_answer_the_head_alone_can_be_sent():
-    reader, _, client = pair()
-    await client.send_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
-    await read(reader)
-    assert await reader.answer(200, [("Content-Length", "4")], [b"abcd"], seconds=1, head_only=True)
-    assert (await client.receive_some()).endswith(b"\r\n\r\n")
 
 
 async def test_a_visitor_that_does_not_read_is_not_waited_for_longer(autojump_clock):

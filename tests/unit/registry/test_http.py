@@ -184,11 +184,6 @@ async def test_a_schema_of_the_largest_size_is_taken(letter: str) -> None:
     assert (status, json.loads(content)["id"]) == (200, 1)
 
 
-async def test_what_is_no_http_is_refused() -> None:
-    status, _, content = await answered(b"nonsense\r\n\r\n")
-    assert (status, json.loads(content)["error_code"]) == (400, 400)
-
-
 async def test_a_long_list_comes_in_pieces() -> None:
     asked = Asked()
     for number in range(1201):

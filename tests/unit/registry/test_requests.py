@@ -94,15 +94,6 @@ async def asked() -> Asked:
     return asked
 
 
-async def test_the_newest_version_is_named_or_has_its_number(asked: Asked) -> None:
-    for name in ("latest", "-1", "3"):
-        assert (await asked("GET", f"/subjects/s/versions/{name}"))["version"] == 3
-    assert (await asked("GET", "/subjects/s/versions/1"))["version"] == 1
-    await asked("DELETE", "/subjects/s/versions/latest")
-    assert (await asked("GET", "/subjects/s/versions/latest"))["version"] == 1
-    assert (await asked("GET", "/subjects/s/versions/latest?deleted=true"))["version"] == 3
-
-
 @pytest.mark.parametrize("number", NUMBERS)
 async def test_a_number_that_no_version_has_is_refused_in_any_spelling(asked: Asked, number: str) -> None:
     if number:
@@ -148,14 +139,6 @@ async def test_a_mode_refuses_new_schemas_and_not_those_that_are_there(asked: As
     assert await asked.refused("POST", "/subjects/s/versions", body) == (422, 42205)
     assert len(asked.written.records) == written
     assert await asked.register("t", "new") == 4
-
-
-async def test_a_version_that_is_named_is_the_next_one(asked: Asked) -> None:
-    for version in (2, 3, 5):
-        body = {"schemaType": "JSON", "schema": '{"title":"new"}', "version": version}
-        assert await asked.refused("POST", "/subjects/s/versions", body) == (422, 42201)
-    assert await asked.register("s", "new", version=4) == 4
-    assert await asked.register("s", "newer", version=-1) == 5
 
 
 async def test_modes_are_taken_back_one_by_one_or_those_of_a_context(asked: Asked) -> None:

@@ -214,20 +214,6 @@ async def test_references_have_bounds(
         await register_chain(Asked(sandbox=Inline()), 10)
 
 
-async def test_client_holds_a_registry_to_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(references, "REFERENCES_DEPTH_MAX", 5)
-    answers: dict[str, Any] = {}
-    for number in range(10):
-        body = {"schema": '"int"', "references": [Reference(f"R{number + 1}", f"s{number + 1}", 1).plain()]}
-        answers[f"/subjects/s{number}/versions/1?deleted=true"] = {
-            "subject": f"s{number}", "version": 1, "id": 1, **body,
-        }  # fmt: skip
-    answers["/schemas/ids/1"] = {"schema": '"int"', "references": [Reference("R0", "s0", 1).plain()]}
-    async with standin(answers) as registry:
-        [error] = await deserializer(registry, Inline()).decode_many([b"\0\0\0\0\1\2"], chars_max=10)
-    assert "in a chain of more than 5" in str(error)
-
-
 # --- records -------------------------------------------------------------------------------------------------------
 
 FRAME = b"\0\0\0\0"

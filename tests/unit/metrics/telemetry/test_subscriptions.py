@@ -24,10 +24,6 @@ def wanted(*resources, client=CLIENT):
     return subscriptions.selection_for(client)
 
 
-def test_nothing_is_wanted_without_subscriptions():
-    assert wanted() == Selection((), 300_000)
-
-
 def test_all_that_match_count_together():
     assert wanted(
         {"metrics": "b.,a.", "interval.ms": "60000"},
@@ -36,25 +32,12 @@ def test_all_that_match_count_together():
     ) == Selection(("a.", "b.", "c."), 60_000)
 
 
-def test_all_metrics_are_said_alone():
-    assert wanted({"metrics": "a."}, {"metrics": "x,*"}).metrics == ("*",)
-
-
-def test_no_interval_is_longer_than_the_default():
-    assert wanted({"metrics": "a.", "interval.ms": "3600000"}).push_interval_ms == 300_000
-
-
 @pytest.mark.parametrize(("key", "value"), CLIENT.items())
 def test_each_attribute_can_be_matched_as_a_whole(key, value):
     assert wanted({"metrics": "a", "match": f"{key}={value}"}).metrics == ("a",)
     assert wanted({"metrics": "a", "match": f"{key} = {value[:3]}.*"}).metrics == ("a",)
     assert wanted({"metrics": "a", "match": f"{key}={value[:-1]}"}).metrics == ()
     assert wanted({"metrics": "a", "match": f"{key}=.*"}, client={}).metrics == ()
-
-
-def test_all_patterns_have_to_match():
-    assert wanted({"metrics": "a", "match": "client_id=app.*,client_source_port=5.*"}).metrics == ("a",)
-    assert wanted({"metrics": "a", "match": "client_id=app.*,client_source_port=6.*"}).metrics == ()
 
 
 def test_a_stored_pattern_that_cannot_be_had_is_for_no_client():
