@@ -122,9 +122,6 @@ async def ask(served: ConsoleService, method: str, path: str, body: bytes = b"",
     return reader
 
 
-# --- targets -------------------------------------------------------------------------------------------------------
-
-
 def request(target: str) -> h11.Request:
     return h11.Request(method="GET", target=target, headers=[("Host", "a"), ("X-Y", "ä".encode("latin-1"))])
 
@@ -142,9 +139,6 @@ async def test_a_session_stays_while_a_request_of_it_is_answered(autojump_clock:
         assert session.uses == 2
         await trio.sleep(5)
     assert (session.uses, session.used_at) == (0, trio.current_time())
-
-
-# --- sessions ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -209,9 +203,6 @@ async def test_who_looks_is_told_who_they_are_and_let_in_where_nobody_logs_in() 
             [],
         )
     assert (await ask(answering(free), "PUT", "/api/session")).status == 405
-
-
-# --- files and downloads -------------------------------------------------------------------------------------------
 
 
 async def test_the_page_is_sent_compressed_to_who_takes_that_and_once() -> None:

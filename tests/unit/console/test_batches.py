@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import time
 from dataclasses import replace
@@ -16,7 +14,6 @@ from barnabas.console.batches import Limits, Opened, Part, Row, View, open_parts
 from barnabas.console.decoding import FRAMED_BYTES_MAX, HEADERS_MAX, Payload, RawRecord
 from barnabas.console.matching import Pattern
 from barnabas.records.building import encode_batch
-from barnabas.records.control import encode_end_marker
 from barnabas.records.record import Record
 from compat.hostile.batches import ZSTD, many_small
 
@@ -43,9 +40,6 @@ def offsets(rows: list[Row]) -> list[int]:
 
 def texts(rows: list[Row]) -> list[str]:
     return [json.loads(row.content)["value"]["text"] for row in rows]
-
-
-# --- what is looked at -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -77,17 +71,6 @@ def test_a_call_ends_at_its_limits_and_the_next_goes_on(limits: Limits, seen: in
         result = opened(data, limits=limits, start=result.at)
         rows += result.rows
     assert offsets(rows) == [*range(20)]
-
-
-def test_markers_and_aborted_transactions_are_left_out() -> None:
-    producer = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
-    abort = encode_end_marker(
-        commit=False, producer_id=5, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0, base_offset=2
-    )
-    data = batch(b"gone", b"gone", **producer) + abort + batch(b"stays", offset=3, **producer)
-    assert texts(opened(data, aborted=((5, 0),)).rows) == ["stays"]
-    assert texts(opened(data, aborted=((5, 0),), start=3).rows) == ["stays"], "also from within"
-    assert texts(opened(data).rows) == ["gone", "gone", "stays"]
 
 
 def test_a_damaged_batch_is_a_row_that_says_so() -> None:
@@ -122,9 +105,6 @@ def test_a_batch_of_very_many_records_takes_several_calls(monkeypatch: pytest.Mo
     assert calls > 1
 
 
-# --- what is shown ---------------------------------------------------------------------------------------------------
-
-
 def test_headers_are_cut_in_number_and_in_length() -> None:
     many = [("h", b"x")] * (HEADERS_MAX + 1)
     shown = json.loads(opened(batch(b"v", headers=many), View("auto", 1_000)).rows[0].content)
@@ -133,17 +113,6 @@ def test_headers_are_cut_in_number_and_in_length() -> None:
     (row,) = opened(batch(b"v", headers=long)).rows
     assert len(row.content) < 20_000
     assert all(header["value"]["cut"] for header in json.loads(row.content)["headers"])
-
-
-def test_a_row_of_a_file_has_no_formula_and_tells_a_problem() -> None:
-    data = bytearray(batch(b"=2", offset=1))
-    data[-1] ^= 1
-    rows = opened(batch(b"=1", headers=[("h", b"+1")]) + bytes(data), replace(VIEW, is_csv=True)).rows
-    cells = list(csv.reader(io.StringIO(b"".join(row.content for row in rows).decode(), newline="")))
-    assert cells == [
-        ["7", "0", "1000", "k", "'=1", '{"h": "+1"}'],
-        ["7", "1", "", "", "the batch does not fit its checksum", ""],
-    ]
 
 
 def test_payloads_with_a_schema_wait_for_it_unless_they_are_shown_otherwise() -> None:
@@ -172,25 +141,6 @@ def test_a_payload_is_shown_as_its_schema_reads_it() -> None:
     }  # fmt: skip
 
 
-# --- what matches ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "place", "is_found"),
-    [
-        ("key", "key", True), ("key", "value", False), ("key", "headers", False), ("key", "anywhere", True),
-        ("alu", "value", True), ("alu", "key", False), ("alu", "anywhere", True),
-        ("name", "headers", True), ("text", "headers", True), ("none", "headers", True), ("name", "anywhere", True),
-        ("name", "value", False), ("other", "anywhere", False),
-    ],
-)  # fmt: skip
-def test_a_text_is_looked_for_where_that_was_said(text: str, place: str, is_found: bool) -> None:
-    record = RawRecord(0, 1, 0, False, b"Key", b"Value", [("Name", b"Text"), ("none", None)])
-    view = replace(VIEW, match=Pattern(text, place))
-    assert bool(show([record], {}, view)) is is_found
-    assert not show([record._replace(key=None, value=None, headers=[])], {}, view)
-
-
 @pytest.mark.parametrize(
     ("text", "is_regex", "is_exact_case", "is_found"),
     [
@@ -205,16 +155,3 @@ def test_a_text_may_be_a_pattern_and_of_exact_case(
     record = RawRecord(0, 1, 0, False, None, b"Value", [])
     match = Pattern(text, "value", is_regex=is_regex, is_exact_case=is_exact_case)
     assert bool(show([record], {}, replace(VIEW, match=match))) is is_found
-
-
-@pytest.mark.parametrize(
-    ("text", "is_found"), [("63.33", True), ("ä", True), ("raw", False), ("undecoded", True)]
-)
-def test_a_search_looks_at_what_is_shown_of_a_payload(text: str, is_found: bool) -> None:
-    decoded, failed = FRAMED + b"raw", FRAMED + b"undecoded"
-    payloads = {
-        decoded: Payload("AVRO", '{"total": 63.33, "by": "ä"}', schema_id=1),
-        failed: Payload("hex", "", problem="no such schema"),
-    }
-    record = RawRecord(0, 1, 0, False, failed, decoded, [])
-    assert bool(show([record], payloads, replace(VIEW, match=Pattern(text)))) is is_found

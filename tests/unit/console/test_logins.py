@@ -82,24 +82,6 @@ async def refused(found: Sessions, **given: str) -> tuple[int, str, float]:
     return raised.value.status, str(raised.value), trio.current_time() - began
 
 
-async def test_a_token_is_needed_where_there_is_one(autojump_clock: object) -> None:
-    world = World()
-    async with running(world, "ö-secret") as found:
-        assert found.needs_token
-        for token in ("", "ö-secre", "ö-secret2"):
-            assert await refused(found, token=token) == (
-                401,
-                "the token is wrong",
-                pytest.approx(REFUSED_SECONDS),
-            )
-        session = await found.begin("ö-secret", "ann", "pw", "PLAIN")
-        assert (session.user, session.settings.sasl) == ("", None), "nobody logs in here"
-        assert world.opened == [], "the client is opened by the first use"
-    async with running(world) as found:
-        assert not found.needs_token
-        assert found.is_token("whatever")
-
-
 async def test_a_user_logs_in_by_the_first_mechanism_or_by_that_which_was_named(
     autojump_clock: object,
 ) -> None:

@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barnabas.client.values import FetchedRecords
-from barnabas.console import reader
 from barnabas.console.batches import View
-from barnabas.console.matching import Pattern
 from barnabas.console.reader import Opener, Reader, Scanned, Span
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
@@ -83,9 +81,6 @@ def problems(scanned: Scanned) -> list[str]:
     return [row.problem for row in scanned.rows if row.problem]
 
 
-# --- rows ------------------------------------------------------------------------------------------------------------
-
-
 async def test_spans_are_read_until_there_is_enough_of_each() -> None:
     values = [b"%d" % n for n in range(10)]
     consumer = Consumer([fetched(A, 0, *values), fetched(B, 5, *values, each=3)], [fetched(A, 10, *values)])
@@ -110,13 +105,6 @@ async def test_a_batch_that_takes_too_long_is_a_row_and_others_are_shown() -> No
     assert offsets(results[A]) == [0, 2, 3]
     assert problems(results[A]) == [f"this batch cannot be opened: {TOO_LONG}"]
     assert offsets(results[B]) == [0]
-
-
-async def test_a_search_counts_what_it_could_not_look_at() -> None:
-    consumer = Consumer([fetched(A, 0, b"a", b"b", each=1)])
-    refused = opener(TOO_LONG, TOO_LONG, view=View("text", 100, match=Pattern("b")))
-    results = await scan(consumer, {A: Span(0, 2, 100, 100)}, refused)
-    assert (offsets(results[A]), results[A].problems) == ([1], [f"this batch cannot be opened: {TOO_LONG}"])
 
 
 class Deserializer:
@@ -152,17 +140,6 @@ async def test_payloads_of_schemas_are_read_together_and_once() -> None:
         300,
     )
     assert "problem" not in shown[4]
-
-
-async def test_a_search_reads_more_of_a_payload_than_is_shown() -> None:
-    known = Deserializer()
-    view = View("auto", 100, match=Pattern('"id": 7'))
-    results = await scan(
-        Consumer([fetched(A, 0, b"\0\0\0\0\3x", b"\0\0\0\0\3bad")]), {A: Span(0, 2, 100, 100)},
-        opener(view=view, deserializer=known),
-    )  # fmt: skip
-    assert offsets(results[A]) == [0]
-    assert {chars_max for _, chars_max, _ in known.asked} == {reader.MATCHED_CHARS_MAX}
 
 
 async def test_a_record_that_cannot_be_shown_is_a_row_among_others() -> None:

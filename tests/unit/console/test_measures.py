@@ -13,7 +13,6 @@ import trio.testing
 from barnabas.client import ConnectionLostError
 from barnabas.client.admin import EARLIEST, LATEST, OffsetAt
 from barnabas.console import measuring
-from barnabas.console.exposed import SAMPLES_MAX, families_of
 from barnabas.console.tailing import BEHIND_MAX, skip
 from barnabas.console.topic_index import TopicRow
 from barnabas.wire.generated.errors import ErrorCode
@@ -84,9 +83,7 @@ async def test_a_rate_of_all_topics_asks_those_for_offsets_that_grow(
 
 @pytest.mark.parametrize("column", ["bytes", "rate"])
 async def test_a_rate_after_a_look_that_failed_is_none_of_the_time_before(
-    nursery: trio.Nursery,
-    autojump_clock: trio.testing.MockClock,
-    column: str,
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, column: str
 ) -> None:
     world = World("busy")
     fails: list[str] = []
@@ -185,24 +182,3 @@ async def test_a_tail_that_is_far_behind_goes_on_at_the_end() -> None:
     skipped = await skip(consumer, [("t", number) for number in lags])
     assert sought == {1: 1_000 + BEHIND_MAX + 1, 3: 6_000}
     assert skipped == BEHIND_MAX + 1 + 5_000
-
-
-def test_a_family_is_shown_without_its_buckets_and_no_more_of_it_than_fits() -> None:
-    def family(name: str, kind: str, *samples: Any) -> Any:
-        return SimpleNamespace(
-            name=name, kind=kind, text="of it", values=samples, samples=lambda: iter(samples)
-        )
-
-    lag = family(
-        "lag", "histogram", ("lag_bucket", (("le", "1"),), 3), ("lag_sum", (), 7.5), ("lag_count", (), 3)
-    )
-    many = family("many", "gauge", *[("many", (("n", str(n)),), 2) for n in range(SAMPLES_MAX + 1)])
-    assert families_of([lag, many], ()) == [
-        {"name": "lag", "kind": "histogram", "text": "of it", "count": 3},
-        {"name": "many", "kind": "gauge", "text": "of it", "count": SAMPLES_MAX + 1},
-    ]
-    (found,) = families_of([lag, many], ["lag"])
-    assert [one["name"] for one in found["samples"]] == ["lag_sum", "lag_count"]
-    assert found["sum"] == 10.5
-    (found,) = families_of([lag, many], ["many", "none"])
-    assert (len(found["samples"]), found["sum"]) == (SAMPLES_MAX, 2 * SAMPLES_MAX + 2)

@@ -65,24 +65,6 @@ async def test_the_newest_before_it_with_its_key_is_shown_with_what_differs(tmp_
             assert (one, end["scanned"], end["cut"], end["back_to"]) == (None, scanned, False, 0)
 
 
-async def test_values_that_are_not_json_are_beside_each_other_by_line(tmp_path: Path) -> None:
-    async with console_beside(tmp_path) as console:
-        await console.make_topic("t")
-        visitor = await console.visitor()
-        await send(visitor, ("a", "x\ny"), ("a", None), ("a", "x\nz"), ("", "1"), ("", "2"))
-        one, _ = await found(visitor, 2)
-        assert one["previous"]["value"]["form"] == "null"
-        assert [row["change"] for row in one["difference"]["rows"]] == ["added", "added"]
-        one, _ = await found(visitor, 1)
-        assert [row["text"] for row in one["difference"]["rows"]] == ["x", "y"]
-        one, _ = await found(visitor, 2, **{"as": "hex", "before": 1})
-        assert one["difference"]["rows"][1] == {
-            "change": "added", "before": None, "after": 1, "text": "78 0a 7a",
-        }  # fmt: skip
-        one, _ = await found(visitor, 4)
-        assert one["previous"]["offset"] == 3, "an empty key is a key"
-
-
 async def test_it_stops_after_so_many_records_and_can_look_further(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         await console.make_topic("t")

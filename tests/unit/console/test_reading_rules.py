@@ -7,69 +7,16 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import ClientError
-from barnabas.client.admin import OffsetAt
 from barnabas.console.base import ConsoleError
 from barnabas.console.matching import PATTERN_CHARS_MAX, Pattern
-from barnabas.console.reading import PARTITIONS_MAX, Bounds, places_of, starts_at
-from barnabas.console.routes.records import (
-    _bytes,
-    _cursor,
-    _is_left,
-    _read_cursor,
-    _record,
-)
+from barnabas.console.reading import Bounds
+from barnabas.console.routes.records import _cursor, _is_left, _read_cursor, _record
 from barnabas.console.searching import check_pattern
 from barnabas.sandbox.messages import SandboxError
 from tests.support.at_once_sandbox import AtOnce
 
 A, B = ("t", 0), ("t", 1)
 BOUNDS = Bounds({A: 10, B: 0}, {A: 20, B: 5})
-
-
-# --- partitions and positions --------------------------------------------------------------------------------------
-
-
-def topic(count: int) -> Any:
-    async def retrying(ask: Any) -> Any:
-        return ask()
-
-    partitions = [SimpleNamespace(partition_index=number) for number in reversed(range(count))]
-    return SimpleNamespace(
-        client=SimpleNamespace(
-            retrying=retrying, topic=lambda name: SimpleNamespace(partitions=partitions, name=name)
-        )
-    )
-
-
-async def test_a_request_names_partitions_or_means_all() -> None:
-    assert await places_of(topic(3), "t", " ") == [("t", 0), ("t", 1), ("t", 2)]
-    assert await places_of(topic(3), "t", "2, 0,2") == [("t", 0), ("t", 2)]
-    assert len(await places_of(topic(PARTITIONS_MAX), "t", "")) == PARTITIONS_MAX
-    assert await places_of(topic(PARTITIONS_MAX + 1), "t", "256") == [("t", 256)]
-    for backend, text, status, said in (
-        (topic(PARTITIONS_MAX + 1), "", 400, "t has 257 partitions: choose up to 256 of them"),
-        (topic(3), "1,3,4", 404, "t has no partition 3"),
-        (topic(3), "1,x", 400, "partition: numbers with commas between them expected"),
-    ):
-        with pytest.raises(ConsoleError) as raised:
-            await places_of(backend, "t", text)
-        assert (raised.value.status, str(raised.value)) == (status, said)
-
-
-async def test_a_time_without_a_record_is_the_end() -> None:
-    async def offsets(times: dict[Any, int]) -> dict[Any, Any]:
-        assert set(times.values()) == {7}
-        return {A: OffsetAt(0, 7, 0), B: OffsetAt(-1, -1, 0)}
-
-    backend: Any = SimpleNamespace(admin=SimpleNamespace(offsets=offsets))
-    assert await starts_at(backend, BOUNDS, 7) == {A: 0, B: 5}
-
-    async def failing(times: dict[Any, int]) -> dict[Any, Any]:
-        return dict.fromkeys(times, ClientError("away"))
-
-    backend.admin.offsets = failing
-    assert await starts_at(backend, BOUNDS, 7) == {A: 20, B: 5}
 
 
 def test_a_cursor_names_offsets_by_partition_and_is_kept_within_bounds() -> None:
@@ -83,23 +30,6 @@ def test_a_cursor_names_offsets_by_partition_and_is_kept_within_bounds() -> None
     assert not _is_left({A: 10, B: 0}, {A: 10, B: 0})
     assert _is_left({A: 10, B: 0}, {A: 10, B: 1})
     assert not _is_left({A: 11, B: 0}, {A: 10, B: 0})
-
-
-# --- new records ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "data"),
-    [
-        (None, None),
-        ("", b""),
-        ("ä", "ä".encode()),
-        ("\ud800", b"\xed\xa0\x80"),
-        ({"base64": "/w=="}, b"\xff"),
-    ],
-)
-def test_bytes_of_a_body_are_a_text_or_base64(value: Any, data: bytes | None) -> None:
-    assert _bytes(value, "x") == data
 
 
 @pytest.mark.parametrize(
@@ -124,9 +54,6 @@ def test_a_record_that_is_none_is_told_by_its_number(row: Any, said: str | None)
     with pytest.raises(ConsoleError) as raised:
         _record(row, 3)
     assert str(raised.value).startswith(said)
-
-
-# --- what is looked for, and how it is shown -----------------------------------------------------------------------
 
 
 async def checked(text: str, *refusals: Exception, is_regex: bool = False) -> str:

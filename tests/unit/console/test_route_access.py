@@ -6,15 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin import (
-    Acl,
-    OffsetAt,
-    PartitionInfo,
-    Principal,
-    Quota,
-    Token,
-    TopicInfo,
-)
+from barnabas.client.admin import Acl, OffsetAt, PartitionInfo, Principal, Quota, Token, TopicInfo
 from tests.support.console_cluster import REFUSED, REFUSED_TEXT, Cluster, refused, shown
 
 ACL = Acl("topic", "orders", "literal", "User:ann", "*", "read", "allow")
@@ -69,8 +61,6 @@ async def test_users_quotas_and_tokens_are_shown_without_secrets() -> None:
     assert "secret" not in str(token)
     assert (token["owner"], token["renewers"], token["max_at_ms"]) == ("User:ann", ["User:ann"], 3)
 
-
-# --- topics --------------------------------------------------------------------------------------------------------
 
 TOPIC = TopicInfo("t", "", False, tuple(PartitionInfo(number, 1, 0, (1,), (1,), ()) for number in range(4)))
 

@@ -15,8 +15,6 @@ from barnabas.client.admin import (
 )
 from tests.support.console_cluster import AWAY, REFUSED, REFUSED_TEXT, Cluster, refused, shown
 
-# --- groups --------------------------------------------------------------------------------------------------------
-
 OLD, NEW = (
     ListedGroup("old", "classic", "consumer", "Empty", 1),
     ListedGroup("new", "share", "share", "Stable", 2),

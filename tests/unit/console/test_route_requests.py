@@ -17,7 +17,6 @@ from barnabas.client import (
 )
 from barnabas.console.base import Call, ConsoleError
 from barnabas.console.outcomes import registry_failure
-from barnabas.console.paging import page_of
 from barnabas.console.routes import failure_of
 from barnabas.registry.errors import RegistryError
 from tests.support.console_cluster import REFUSED, REFUSED_TEXT, Cluster, refused
@@ -96,50 +95,12 @@ def call(body: dict[str, Any] | None = None, **query: str) -> Call:
     return Call(backend, {}, query, body or {})
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [(None, 7), ("", 7), ("1", 1), ("5", 5), ("0", "from 1 to 5"), ("6", "from 1 to 5"), ("x", "'x'")],
-)
-def test_a_number_of_a_query_lies_between_two_others(text: str | None, value: Any) -> None:
-    asked = call() if text is None else call(n=text)
-    if isinstance(value, int):
-        assert asked.whole("n", 7, least=1, most=5) == value
-    else:
-        with pytest.raises(ConsoleError, match=value) as raised:
-            asked.whole("n", 7, least=1, most=5)
-        assert raised.value.status == 400
-    assert call(n="0").whole("n", 3) == 0
-
-
 def test_what_destroys_is_done_for_who_has_named_it() -> None:
     call({"confirm": "x"}).confirmed("x")
     for body in ({}, {"confirm": "y"}, {"confirm": True}):
         with pytest.raises(ConsoleError, match='"confirm": "x"') as raised:
             call(body).confirmed("x")
         assert raised.value.status == 409
-
-
-@pytest.mark.parametrize(
-    ("query", "rows", "total", "page"),
-    [
-        ({"size": "2"}, ["A1", "b1"], 5, 1),
-        ({"size": "2", "page": "2"}, ["b2", "c1"], 5, 2),
-        ({"size": "2", "page": "3"}, ["c2"], 5, 3),
-        ({"size": "2", "page": "9"}, ["c2"], 5, 3),
-        ({"size": "5", "page": "2"}, ["A1", "b1", "b2", "c1", "c2"], 5, 1),
-        ({"filter": " a "}, ["A1"], 1, 1),
-        ({"filter": "1", "order": "desc"}, ["c1", "b1", "A1"], 3, 1),
-        ({"filter": "x", "page": "2"}, [], 0, 1),
-        ({"sort": "last", "order": "asc"}, ["A1", "b1", "c1", "b2", "c2"], 5, 1),
-    ],
-)
-def test_a_page_is_cut_from_what_was_filtered_and_sorted(
-    query: dict[str, str], rows: list[str], total: int, page: int
-) -> None:
-    orders = {"name": lambda one: one, "last": lambda one: (one[1], one)}
-    found = page_of(call(**query), ["c1", "b2", "A1", "c2", "b1"], orders, lambda one: one)
-    assert (list(found.rows), found.total, found.page) == (rows, total, page)
-    assert found.as_json(iter("xy")) == {"rows": ["x", "y"], "total": total, "page": page, "size": found.size}
 
 
 @pytest.mark.parametrize(

@@ -22,39 +22,10 @@ from barnabas.console.base import Call, ConsoleError
 from barnabas.console.kept import FRESH_SECONDS, STALE_SECONDS
 from barnabas.console.log_lines import LINE_CHARS_MAX, LINES_MAX, Lines
 from barnabas.console.reading import bounds_of
-from barnabas.console.routes.groups import _target
 from barnabas.console.routes.inside import steer
 from barnabas.console.topic_index import DESCRIBE_TOPIC_PARTITIONS, TopicIndex, TopicRow
 
 NOBODY: Any = None
-
-
-def call(**body: Any) -> Call:
-    return Call(NOBODY, {}, {}, body)
-
-
-# --- bodies -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "named"),
-    [
-        (str, 1, "a text"),
-        (int, "1", "a whole number"),
-        (int, True, "a whole number"),
-        (int, 1.0, "a whole number"),
-        (bool, 1, "true or false"),
-        (list, {}, "an array"),
-    ],
-)
-def test_a_field_of_another_type_is_told(kind: type, value: Any, named: str) -> None:
-    for default in ((), (None,)):
-        with pytest.raises(ConsoleError, match=f"x: {named} expected") as refused:
-            call(x=value).field("x", kind, *default)
-        assert refused.value.status == 400
-
-
-# --- what is shown ----------------------------------------------------------------------------------------------------
 
 
 async def test_rate_counts_since_the_look_before_the_last(autojump_clock: object) -> None:
@@ -202,14 +173,6 @@ async def test_topics_that_change_while_they_are_read_are_read_again(nursery: tr
     assert len(connection.asked) == 4
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"to": "end"}, {"to": "offset"}, {"to": "offset", "value": -1}, {"to": "time", "value": -1}]
-)
-def test_a_reset_without_a_target_is_refused(body: dict[str, Any]) -> None:
-    with pytest.raises(ConsoleError):
-        _target(call(**body))
-
-
 async def test_partitions_whose_ends_are_not_known_are_left_out_and_alone_they_are_an_error() -> None:
     lost = ConnectionLostError("nobody leads it")
     ends = {
@@ -228,9 +191,6 @@ async def test_partitions_whose_ends_are_not_known_are_left_out_and_alone_they_a
         with pytest.raises(ClientError) as raised:
             await bounds_of(backend, [place])
         assert raised.value is lost
-
-
-# --- what is passed on ------------------------------------------------------------------------------------------------
 
 
 async def test_a_request_of_the_control_api_has_a_body_where_it_was_given_one() -> None:
@@ -257,9 +217,6 @@ async def test_a_request_of_the_control_api_has_a_body_where_it_was_given_one() 
         with pytest.raises(ConsoleError) as refused:
             await steered(rest, method="POST")
         assert refused.value.status == status
-
-
-# --- sessions, options ------------------------------------------------------------------------------------------------
 
 
 async def test_a_session_keeps_the_client_of_where_the_broker_is_now() -> None:

@@ -53,42 +53,6 @@ async def test_members_of_a_group_are_shown_as_its_coordinator_tells_them(tmp_pa
                 }  # fmt: skip
 
 
-async def test_producers_and_transactions_are_shown_as_brokers_tell_them(tmp_path: Path) -> None:
-    async with console_beside(tmp_path) as console, open_client(console.bootstrap) as other:
-        await console.make_topic("t")
-        visitor = await console.visitor()
-        settings = ProducerSettings(transactional_id="tx", transaction_timeout_ms=54_321)
-        async with open_producer(console.bootstrap, settings) as producer:
-            async with producer.transaction():
-                await producer.send("t", b"1")
-                await producer.send("t", b"2")
-            producer.begin_transaction()
-            for value in (b"3", b"4", b"5"):
-                await (await producer.send("t", value)).wait()
-            ((place, states),) = (await Admin(other).producers([("t", 0)])).items()
-            assert not isinstance(states, Exception)
-            (state,) = states
-            assert (await visitor.get("/api/topics/t/producers"))["producers"] == [
-                {
-                    "partition": place[1], "producer_id": state.producer_id, "epoch": state.producer_epoch,
-                    "last_sequence": state.last_sequence, "last_at_ms": state.last_at_ms,
-                    "coordinator_epoch": state.coordinator_epoch, "transaction_offset": 3,
-                }
-            ]  # fmt: skip
-            assert (state.coordinator_epoch, state.last_sequence) == (0, 2)
-            info: Any = (await Admin(other).describe_transactions(["tx"]))["tx"]
-            (row,) = (await visitor.get("/api/transactions"))["rows"]
-            assert 0 <= row.pop("age_ms") < 60_000
-            assert row == {
-                "id": "tx", "producer_id": info.producer_id, "epoch": info.producer_epoch, "state": "Ongoing",
-                "coordinator": info.coordinator, "timeout_ms": 54_321, "partitions": ["t-0"],
-            }  # fmt: skip
-            await producer.abort_transaction()
-        assert (await visitor.get("/api/transactions", open="true"))["rows"] == []
-        (row,) = (await visitor.get("/api/transactions", sort="age"))["rows"]
-        assert (row["state"], row["age_ms"]) == ("CompleteAbort", None)
-
-
 async def test_the_newest_records_are_found_behind_many_offsets_without_one(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         await console.make_topic("t")

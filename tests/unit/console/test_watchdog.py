@@ -49,9 +49,6 @@ class Asked(NamedTuple):
     body: Any = None
 
 
-# --- what there is ---------------------------------------------------------------------------------------------------
-
-
 def _varint(number: int) -> bytes:
     number <<= 1
     out = bytearray()
@@ -118,8 +115,6 @@ async def _world(directory: Path) -> AsyncIterator[tuple[Console, Visitor]]:
         yield console, await console.visitor()
 
 
-# --- what is asked ---------------------------------------------------------------------------------------------------
-
 PATHS: dict[str, tuple[str, ...]] = {
     "topic": ("t", "wide", "bombs", "topic-1", "a" * 60_000, "%ed%a0%80", "none"), "group": ("g", "group-1", "a" * 60_000),
     "partition": ("0", "1", "9" * 30, "x"), "offset": ("0", "1", "2", "9" * 30, "x"),
@@ -137,9 +132,7 @@ QUERIES: dict[str, tuple[Any, ...]] = {
     "text": ("nothing", "(x?){500}(x?){500}z|(.{0,900}y)", "(" * 1_000), "in": ("value", "headers"),
     "api": ("Fetch",), "client_id": ("*",), "errors": ("true",), "topic": ("*",), "group": ("*",),
 }  # fmt: skip
-WHOLE = {
-    "search": {"text": "nothing"},
-}
+WHOLE = {"search": {"text": "nothing"}}
 """Parameters that a route needs, by the end of its path."""
 DEEP: Any = json.loads("[" * 500 + "]" * 500)
 BODIES: tuple[Any, ...] = (
@@ -183,9 +176,6 @@ def requests_of(route: Route) -> Iterator[Asked]:
         return
     yield from (Asked(route.method, path, {}, {}) for path in paths[1:])
     yield from (Asked(route.method, paths[0], {}, body) for body in BODIES)
-
-
-# --- the watch -------------------------------------------------------------------------------------------------------
 
 
 class Sent(NamedTuple):

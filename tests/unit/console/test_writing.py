@@ -12,19 +12,10 @@ import trio.testing
 from barnabas.console import bodies, writing
 from barnabas.console.base import ConsoleError
 from barnabas.console.bodies import AT_ONCE_BYTES_MAX, VALUES_MAX
-from barnabas.console.writing import (
-    OWNER_STREAMS_MAX,
-    PIECE_BYTES,
-    STREAMS_MAX,
-    Streams,
-    Unsent,
-    pieces_of,
-)
+from barnabas.console.writing import OWNER_STREAMS_MAX, PIECE_BYTES, STREAMS_MAX, Streams, Unsent, pieces_of
 from barnabas.sandbox.messages import SandboxError
 from tests.support.at_once_sandbox import AtOnce
 from tests.support.step_watch import StepWatch
-
-# --- pieces ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -57,9 +48,6 @@ async def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.Monkey
     with pytest.raises(ConsoleError) as raised:
         await pieces_of(["x" * 70_000] * 10)
     assert raised.value.status == 413
-
-
-# --- what is not sent yet --------------------------------------------------------------------------------------------
 
 
 async def test_the_slowest_gives_way_where_too_much_waits(autojump_clock: object) -> None:
@@ -110,9 +98,6 @@ def refusal(streams: Streams, owner: str) -> int:
             return 0
     except ConsoleError as error:
         return error.status
-
-
-# --- bodies ----------------------------------------------------------------------------------------------------------
 
 
 async def read(body: bytes, *refusals: Exception) -> Any:

@@ -11,7 +11,6 @@ from barnabas.metrics import of_broker
 from barnabas.metrics.families import Families
 from barnabas.metrics.of_broker import Sources, broker_families
 from barnabas.security.authorizer import AllowEverything
-from barnabas.serving.loop_budget import BOUNDS_SECONDS
 from barnabas.serving.meter import RequestMeter
 from barnabas.serving.quotas.connections import Throttling
 from tests.support.broker import Asked, ask_for_topic, broker_to_ask
@@ -28,7 +27,6 @@ REPLICAS = "kafka_server_replicamanager_"
 TOPICS = "kafka_server_brokertopicmetrics_"
 GROUPS = "kafka_server_group_coordinator_metrics_"
 CLASSIC = "kafka_coordinator_group_groupmetadatamanager_"
-LOOP = "barnabas_event_loop_"
 
 
 class Connections:
@@ -194,18 +192,6 @@ async def test_groups_are_counted_by_protocol_and_state(asked):
     assert (values[f"{CLASSIC}numgroups",], values[f"{CLASSIC}numoffsets",]) == (3, 3)
     states = ("empty", "preparingrebalance", "completingrebalance", "stable", "dead")
     assert [values[f"{CLASSIC}numgroups{state}",] for state in states] == [2, 0, 1, 0, 0]
-
-
-async def test_long_turns_count_for_each_bound_that_they_exceed(asked):
-    budget = SimpleNamespace(
-        longest_seconds=0.5, long_turns=[5, 4, 3, 2, 1], checkpoint=asked.services.budget.checkpoint
-    )
-    values = await shown(asked, budget=budget, stall_counts={"Fetch": 4})
-    assert values[f"{LOOP}longest_turn_seconds",] == 0.5
-    for at, bound in enumerate(BOUNDS_SECONDS):
-        assert values[f"{LOOP}long_turns_total", str(bound)] == sum(budget.long_turns[at:])
-    assert values[f"{LOOP}stalls_total", "Fetch"] == 4
-    assert values["barnabas_log_lines_left_out_total",] == 0
 
 
 async def test_the_cleaner_and_telemetry_are_shown_once_they_are_at_work(asked):

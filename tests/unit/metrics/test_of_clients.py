@@ -25,10 +25,7 @@ def shown(*points, client=ONE, resource=(), pushed=None):
         lifetime_ms=1,
     )
     return {
-        (
-            name,
-            frozenset(labels) - set(ME.items()) - {("client_software_version", "")},
-        ): value
+        (name, frozenset(labels) - set(ME.items()) - {("client_software_version", "")}): value
         for family in client_families([one.copy() for one in pushed.clients.values()])
         for name, labels, value in family.samples()
     }

@@ -5,44 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import time
 from typing import Any
 
 import pytest
 import trio
 
-from barnabas.network.ready_sockets import ReadySockets
-from barnabas.network.sockets import (
-    PlainTransport,
-    SocketNetwork,
-    _address,
-    _bound,
-)
+from barnabas.network.sockets import PlainTransport, SocketNetwork, _address, _bound
 from barnabas.network.wait_set import WaitSets
-
-
-class Scripted:
-    """A socket that takes so many bytes at each `send`, none where it would block, and all when the script ends."""
-
-    def __init__(self, *takes: int) -> None:
-        self.takes = list(takes)
-        self.sent: list[tuple[bytes, int]] = []
-        self.options: list[tuple[Any, ...]] = []
-
-    descriptor = 77
-
-    def fileno(self) -> int:
-        return self.descriptor
-
-    def send(self, data: Any, flags: int = 0) -> int:
-        count = self.takes.pop(0) if self.takes else len(data)
-        if count == 0:
-            raise BlockingIOError
-        self.sent.append((bytes(data[:count]), flags))
-        return min(count, len(data))
-
-    def setsockopt(self, *given: Any) -> None:
-        self.options.append(given)
 
 
 class Watching:
@@ -83,23 +52,6 @@ def transport(sock: Any, **more: Any) -> tuple[PlainTransport, Watching]:
     return made, watching
 
 
-# --- sending -------------------------------------------------------------------------------------------------------
-
-
-async def test_what_is_not_taken_at_once_is_sent_when_it_can_be_in_its_order(waits: list[str]) -> None:
-    sock = Scripted(3, 0, 2, 0, 0)
-    made, watching = transport(sock)
-    await made.send([b"0123456789"])
-    assert [data for data, _ in sock.sent] == [b"012", b"34", b"56789"]
-    assert waits == ["writable"] * 5
-    assert watching.told == [10, "some", "some", "caught up"]
-    await made.send([b"x"])
-    assert watching.told[4:] == [], "it has caught up once"
-
-
-# --- receiving and waiting -----------------------------------------------------------------------------------------
-
-
 def test_what_would_block_is_none_and_the_end_is_0() -> None:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
@@ -117,38 +69,6 @@ def test_what_would_block_is_none_and_the_end_is_0() -> None:
             pass
         theirs.shutdown(socket.SHUT_WR)
         assert made.receive_now(view) == 0
-
-
-@pytest.mark.parametrize(
-    ("soon", "is_crowded", "where"),
-    [(True, False, None), (True, True, "active"), (False, False, "inactive"), (False, True, "inactive")],
-)
-@pytest.mark.parametrize("has_sets", [True, False])
-async def test_a_connection_waits_with_others_where_they_are_many_or_it_is_idle(
-    soon: bool, is_crowded: bool, where: str | None, has_sets: bool
-) -> None:
-    ours, theirs = socket.socketpair()
-    sets = WaitSets()
-    made = PlainTransport(ours, wait_sets=sets if has_sets else None)
-    asked: list[bool] = []
-
-    def arrived() -> bool:
-        asked.append(True)
-        return True
-
-    async def wait() -> None:
-        await made.wait_readable(soon=soon, is_crowded=is_crowded, arrived=arrived)
-
-    is_with_others = has_sets and where is not None
-    with ours, theirs, trio.fail_after(10):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
-            await trio.testing.wait_all_tasks_blocked()
-            waiting = {name for name in ("active", "inactive") if len(getattr(sets, name))}
-            assert waiting == ({where} if is_with_others else set())
-            theirs.send(b"x")
-        sets.forget(ours.fileno())
-    assert asked == ([True] if is_with_others else []), "Trio's own set asks nobody"
 
 
 @pytest.mark.parametrize(("has_sets", "is_soon"), [(True, True), (True, False), (False, True)])
@@ -173,29 +93,6 @@ async def test_a_task_that_waits_is_woken_and_sees_that_it_was_closed(has_sets: 
                 assert len(sets.inactive) == (has_sets and not is_soon)
                 leave()
         assert theirs.recv(1) == b""
-
-
-@pytest.mark.parametrize("other_has_some", [True, False])
-def test_whether_it_is_the_only_one_is_known_to_the_set_of_all(other_has_some: bool) -> None:
-    ready = ReadySockets()
-    pairs = [socket.socketpair() for _ in range(2)]
-    try:
-        made, other = (PlainTransport(ours, ready=ready) for ours, _ in pairs)
-        began = time.monotonic()
-        assert not made.is_only_readable(0.05)
-        assert time.monotonic() - began >= 0.05, "so long it looks"
-        pairs[0][1].send(b"x")
-        if other_has_some:
-            pairs[1][1].send(b"x")
-        assert made.is_only_readable(10) is not other_has_some
-        assert not other.is_only_readable(0)
-        assert not PlainTransport(pairs[0][0]).is_only_readable(0), "without a set nobody knows"
-    finally:
-        for one in (one for pair in pairs for one in pair):
-            one.close()
-
-
-# --- binding -------------------------------------------------------------------------------------------------------
 
 
 def test_one_address_of_ipv6_is_of_ipv6_alone_and_does_not_block() -> None:

@@ -355,7 +355,8 @@ async def handshake_error(server, client) -> ssl.SSLError | OSError:
             found.append(error)
         transport.close()
 
-    end = _Unix(trio.socket.from_stdlib_socket(theirs))
+    theirs.setblocking(False)
+    end = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
     stream = trio.SSLStream(end, client_context(client), server_hostname="localhost")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
@@ -367,34 +368,6 @@ async def handshake_error(server, client) -> ssl.SSLError | OSError:
         await trio.aclose_forcefully(stream)
     (error,) = found
     return error
-
-
-class _Unix(trio.abc.Stream):
-    """A pair's end as a stream."""
-
-    def __init__(self, sock):
-        self.sock = sock
-
-    async def send_all(self, data):
-        try:
-            with memoryview(data) as view:
-                sent = 0
-                while sent < len(view):
-                    sent += await self.sock.send(view[sent:])
-        except OSError as error:
-            raise trio.BrokenResourceError from error
-
-    async def wait_send_all_might_not_block(self):
-        await trio.lowlevel.checkpoint()
-
-    async def receive_some(self, max_bytes=None):
-        try:
-            return await self.sock.recv(max_bytes or 65536)
-        except OSError as error:
-            raise trio.BrokenResourceError from error
-
-    async def aclose(self):
-        self.sock.close()
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
@@ -419,6 +392,14 @@ async def test_a_handshake_fails(server, client, version):
     if client.cipher_suites:
         version = "TLSv1.2"
     assert await handshake_error(server, replace(client, enabled_protocols=(version,)))
+
+
+async def test_tls_1_3_suite_that_is_not_set_is_refused():
+    error = await handshake_error(
+        replace(SERVER, cipher_suites=("TLS_AES_128_GCM_SHA256",)),
+        replace(CLIENT, enabled_protocols=("TLSv1.3",)),
+    )
+    assert "the client prefers TLS_AES_256_GCM_SHA384" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -88,28 +87,6 @@ def test_what_openssl_cannot_honour_is_an_error_of_its_setting(changes: dict[str
 
 
 @pytest.mark.parametrize(
-    ("client_auth", "mode", "requires"),
-    [
-        ("none", ssl.CERT_NONE, False),
-        ("requested", ssl.CERT_OPTIONAL, False),
-        ("required", ssl.CERT_REQUIRED, True),
-    ],
-)
-def test_clients_are_asked_for_a_certificate_and_checked_as_far_as_that_is_set(
-    client_auth: str, mode: ssl.VerifyMode, requires: bool
-) -> None:
-    made = server_tls(replace(SERVER, client_auth=client_auth))
-    assert (made.context.verify_mode, made.requires_certificate) == (mode, requires)
-    assert len(made.context.get_ca_certs()) == int(mode != ssl.CERT_NONE)
-    assert made.has_trust_store, "it is set, used or not"
-    assert not server_tls(replace(SERVER, trust_store=NO_TRUST)).has_trust_store
-    assert made.certificate == KEY.pem.strip()
-
-
-# --- stores --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
     ("store", "said"),
     [
         (replace(OWN, location="/x"), "ssl.keystore.location is set, and PEM in the settings too"),
@@ -125,32 +102,3 @@ def test_what_is_in_the_settings_is_pem_and_in_no_file(store: StoreSettings, sai
         read_trust_store(trust)
     assert said.replace("keystore", "truststore") in str(refused.value)
     assert read_trust_store(replace(TRUST, type="pem")) == authority().pem
-
-
-@pytest.mark.parametrize(
-    ("data", "changes", "said"),
-    [
-        (b"\xce\xce\xce\xce\0", {"type": "JKS"}, "it is in Java's format JKS"),
-        (b"\xfe\xed\xfe\xed\0", {"type": "PEM"}, "it is in Java's format JKS"),
-        (b"", {"type": "PKCS12"}, "it is not PKCS12"),
-        (b"", {}, "there is no PEM in it"),
-        (b"0-----BEGIN CERTIFICATE-----", {}, "there is no PEM in it"),
-        (b"-----BEGIN CERTIFICATE-----", {"type": "pkcs12"}, "it is not PKCS12; set ssl.keystore.type=PEM"),
-        (b"-----BEGIN CERTIFICATE-----", {"password": "x"}, "a file of type PEM has no password"),
-        (
-            b"0nonsense",
-            {"type": "PKCS12", "password": "x"},
-            "it cannot be read as PKCS12 with ssl.keystore.password",
-        ),
-        (b"x", {"type": "JCEKS"}, "ssl.keystore.type=JCEKS: there are PEM and PKCS12"),
-    ],
-)
-def test_a_file_is_judged_by_what_is_in_it(
-    tmp_path: Path, data: bytes, changes: dict[str, str], said: str
-) -> None:
-    file = tmp_path / "store"
-    file.write_bytes(data)
-    with pytest.raises(TlsError) as refused:
-        read_key_store(replace(NO_KEY, location=str(file), **changes))  # type: ignore[arg-type]
-    assert said in str(refused.value)
-    assert "not PKCS12;" not in str(refused.value) or b"BEGIN" in data

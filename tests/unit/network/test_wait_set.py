@@ -81,29 +81,6 @@ async def test_first_come_first_served_and_nobody_twice(connections):
         assert all(max(one) < min(after) for one, after in pairwise(batches))
 
 
-@pytest.mark.parametrize("soon", [True, False])
-async def test_a_wait_ends_when_the_transport_is_woken_or_closed(connections, soon):
-    transport, _ = connections[0]
-    ended = []
-
-    async def wait():
-        await transport.wait_readable(soon=soon)
-        ended.append("woken")
-        try:
-            await transport.wait_readable(soon=soon)
-        except trio.ClosedResourceError:
-            ended.append("closed")
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        await wait_all_tasks_blocked()
-        transport.wake()
-        await wait_all_tasks_blocked()
-        assert ended == ["woken"]
-        transport.close()
-    assert ended == ["woken", "closed"]
-
-
 async def test_a_wait_that_was_cancelled_can_be_begun_again(connections):
     transport, theirs = connections[0]
     for soon in (False, True, False):
@@ -112,20 +89,6 @@ async def test_a_wait_that_was_cancelled_can_be_begun_again(connections):
     theirs.send(b"x")
     for soon in (False, True, False):
         await transport.wait_readable(soon=soon)
-
-
-def test_a_wait_set_serves_one_run_after_the_other(connections):
-    transport, theirs = connections[0]
-
-    async def once():
-        theirs.send(b"x")
-        await transport.wait_readable(soon=False)
-        assert transport.receive_now(memoryview(bytearray(10))) == 1
-        with trio.move_on_after(0.01):
-            await transport.wait_readable(soon=False)
-
-    for _ in range(3):
-        trio.run(once)
 
 
 async def test_fewer_wake_up_after_turns_that_took_too_long_and_more_again_after_short_ones():

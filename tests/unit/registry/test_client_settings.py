@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -150,37 +148,6 @@ def test_settings_of_one_registry_are_not_for_another(above: dict[str, str], fou
     assert over(settings(below) | {"sasl.username": "u"}, settings(above)) == settings(found) | {
         "sasl.username": "u"
     }
-
-
-async def test_one_that_wants_a_certificate_says_so_by_an_alert(files: Files) -> None:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files("ca.pem"))
-    context.load_cert_chain(files("server.pem"), files("server.key"))
-    context.verify_mode = ssl.CERT_REQUIRED
-    stranger = {
-        "ssl_certificate_location": files("stranger.pem"),
-        "ssl_key_location": files("stranger.key"),
-    }
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(10)
-
-        told = threading.Semaphore(0)
-
-        def refuse() -> None:
-            for _ in range(2):
-                connection = listener.accept()[0]
-                connection.settimeout(10)
-                with context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as tls:
-                    with pytest.raises(ssl.SSLError):  # OpenSSL sends the alert, which Trio does not
-                        tls.do_handshake()
-                    assert told.acquire(timeout=10)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.to_thread.run_sync, refuse)
-            url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-            for given in ({}, stranger):
-                said = await refusal(at(url, ssl_ca_location=files("ca.pem"), **given))
-                told.release()
-                assert "it wants a certificate of the client, or another one (" in said
 
 
 async def test_whom_nobody_trusts_and_who_has_another_name(files: Files) -> None:

@@ -86,13 +86,6 @@ def test_differences_beyond_a_bound_are_counted() -> None:
     assert new.breaks(old)[-1] == "and very many more differences"
 
 
-@pytest.mark.parametrize("size", [3, 400])
-def test_union_in_another_order_is_the_same(size: int) -> None:
-    kinds = [{"type": "object", "properties": {f"p{n}": {"type": "string"}}} for n in range(size)]
-    old, new = (parsed("JSON", json.dumps({"oneOf": members})) for members in (kinds, kinds[::-1]))
-    assert new.breaks(old) == []
-
-
 def test_alternatives_are_paired_as_many_as_can_be() -> None:
     """The first fits both, the second one alone: it gets that, whichever is tried first."""
     wide, narrow = {"type": "number"}, {"type": "integer"}
@@ -105,20 +98,6 @@ def test_alternatives_are_paired_as_many_as_can_be() -> None:
         for members in ([narrow, wide], [wide, {"type": "string"}])
     )
     assert any("COMBINED_TYPE_SUBSCHEMAS_CHANGED" in reason for reason in after.breaks(before))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "fits"),
-    [
-        ([1, {"a": 1, "b": [2]}], [{"b": [2], "a": 1}, 1], True),
-        ([1], [1, True], True),
-        ([1, True], [1], False),
-        (["1"], [1], False),
-    ],
-)
-def test_enum_values_are_equal_by_what_they_say(old: list[Any], new: list[Any], *, fits: bool) -> None:
-    before, after = (parsed("JSON", json.dumps({"enum": values})) for values in (old, new))
-    assert (not after.breaks(before)) == fits
 
 
 def record(name: str, **more: Any) -> dict[str, Any]:

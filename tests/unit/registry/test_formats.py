@@ -58,28 +58,6 @@ def proto(text: str, *dependencies: tuple[str, str]) -> Any:
     return parse(Schema("PROTOBUF", text), dependencies, is_new=True)
 
 
-# --- Avro -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "normal"),
-    [
-        (
-            '{"name":"a.R","type":"record","aliases":["z","a.b"],"doc":"","fields":[{"name":"x","type":"double","default":0}]}',
-            '{"type":"record","name":"R","namespace":"a","fields":[{"name":"x","type":"double","default":0.0}],'
-            '"aliases":["b","z"]}',
-        ),
-        (
-            '{"type":"record","name":"R","fields":[{"name":"x","type":["null","int"],"default":5}]}',
-            '{"type":"record","name":"R","fields":[{"name":"x","type":["null","int"],"default":5}]}',
-        ),
-        ('{"type":"error","name":"X","fields":[]}', '{"type":"record","name":"X","fields":[]}'),
-    ],
-)
-def test_normal_avro_says_the_same_in_one_spelling(text: str, normal: str) -> None:
-    assert avro(text).normalized() == normal
-
-
 def test_avro_goes_through_json() -> None:
     schema = avro(ORDER)
     value = {"id": "1", "raw": "\x00\xff", "price": "NaN", "before": {"id": "0", "state": "DONE"}}
@@ -159,9 +137,6 @@ def test_defaults_within_defaults_are_judged_once_each() -> None:
         avro(json.dumps(kind).replace('"default": 0', '"default": "0"'))
 
 
-# --- JSON Schema ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("draft", "schema"),
     [
@@ -201,9 +176,6 @@ def test_json_schemas_refer_to_each_other_by_name_also_beside_their_own_address(
 def test_what_is_no_json_schema_is_refused(text: str, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         parse(Schema("JSON", text), is_new=True)
-
-
-# --- Protobuf -------------------------------------------------------------------------------------------------------
 
 
 COMPILED = [

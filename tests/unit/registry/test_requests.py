@@ -59,11 +59,7 @@ class Asked:
         store: Any = self.written
         parsing = Parsing(sandbox or Inline())
         self.registry = Registry(
-            store,
-            Reading(store.state, parsing),
-            Registering(store, parsing),
-            Removing(store),
-            Setting(store),
+            store, Reading(store.state, parsing), Registering(store, parsing), Removing(store), Setting(store)
         )
 
     async def __call__(self, method: str, target: str, body: Any = None) -> Any:
@@ -181,9 +177,6 @@ async def test_a_list_is_answered_in_parts(asked: Asked) -> None:
     assert await asked.refused("GET", "/subjects?limit=x") == (404, 404)
 
 
-# --- many subjects --------------------------------------------------------------------------------------------------
-
-
 def filled(asked: Asked, count: int) -> Asked:
     """Fill a registry with subjects whose names begin with m, and the same with n, each with an id of its own."""
     for number in range(count):
@@ -255,9 +248,6 @@ async def test_names_stay_in_order_when_subjects_come_and_go() -> None:
     assert await asked("GET", "/subjects?deleted=true") == [":.c:d", "aa", "b", "c"]
     asked.written.state.clear()
     assert await asked("GET", "/subjects?deleted=true") == []
-
-
-# --- records of others ----------------------------------------------------------------------------------------------
 
 
 def spelled(kind: str, subject: str | None, **more: Any) -> bytes:

@@ -12,7 +12,6 @@ import trio
 from barnabas.network.visitors import Visitor
 from barnabas.registry import references
 from barnabas.registry.decoding import DecodedText, Deserializer
-from barnabas.registry.encoding import Serializer
 from barnabas.registry.errors import RegistryError, SchemaError
 from barnabas.registry.http import RegistryService
 from barnabas.registry.parsing import Parsing
@@ -169,9 +168,6 @@ async def test_change_of_the_level_meanwhile_is_obeyed() -> None:
         await registry("PUT", "/config/s", {"compatibility": "FULL"})
 
 
-# --- references ----------------------------------------------------------------------------------------------------
-
-
 def referring(*names: str) -> dict[str, Any]:
     plain = [Reference(name, name, 1).plain() for name in names]
     fields = [{"name": name, "type": name} for name in names]
@@ -213,8 +209,6 @@ async def test_references_have_bounds(
     with pytest.raises(RegistryError, match=reason):
         await register_chain(Asked(sandbox=Inline()), 10)
 
-
-# --- records -------------------------------------------------------------------------------------------------------
 
 FRAME = b"\0\0\0\0"
 SCHEMAS = {
@@ -279,16 +273,3 @@ async def test_payload_that_reaches_a_limit_leaves_its_batch() -> None:
     assert first == DecodedText('"a"', is_cut=False, format="JSON", schema_id=3)
     assert last == DecodedText('"b"', is_cut=False, format="JSON", schema_id=3)
     assert str(costly) == "the data cannot be decoded: it needs more than 48 MiB of memory"
-
-
-async def test_value_is_written_or_its_error_raised(sandbox: Sandbox) -> None:
-    from barnabas.registry.client import RegistryClient
-
-    async with standin(SCHEMAS) as registry:
-        serializer = await Serializer.of_id(RegistryClient(registry.url), 1, sandbox)
-        assert await serializer.encode('"ann"') == FRAME + b"\1\x06ann"
-        written = await serializer.encode_many(['"a"', "5", "{"])
-        assert written[0] == FRAME + b"\1\x02a"
-        assert isinstance(written[1], SchemaError)
-        with pytest.raises(SchemaError, match="the value is not JSON"):
-            await serializer.encode("{")

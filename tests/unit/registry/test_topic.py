@@ -78,12 +78,6 @@ async def test_a_topic_that_is_not_there_is_made(monkeypatch: pytest.MonkeyPatch
     assert made == [NewTopic("kept", 1, 2, {"cleanup.policy": "compact"})], "no more copies than brokers"
 
 
-async def test_a_topic_that_another_registry_makes_in_the_same_moment_is_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert len(await prepared(monkeypatch, Topics([GONE, of_partitions(1)], made=THERE))) == 1
-
-
 @pytest.mark.parametrize(
     ("topics", "words"),
     [
@@ -97,9 +91,6 @@ async def test_a_topic_that_would_lose_schemas_is_refused(
 ) -> None:
     with pytest.raises(RegistryError, match=words):
         await prepared(monkeypatch, topics)
-
-
-# --- what becomes of a change that cannot be written ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -199,20 +199,6 @@ def test_a_push_that_would_take_too_long_to_look_at_is_too_large(message):
     assert refused.value.code == ErrorCode.TELEMETRY_TOO_LARGE
 
 
-def test_elements_are_counted_at_every_depth():
-    message = data(
-        otlp.Metric(name="g", gauge=otlp.Gauge(data_points=[number(1, a="1", b="2")] * 10)),
-        otlp.Metric(name="h", histogram=otlp.Histogram(data_points=[otlp.HistogramDataPoint(count=3)] * 10)),
-        resource=attributes(group_id={"string_value": "g"}),
-    )
-    descriptor = otlp.MetricsData.DESCRIPTOR
-    # One of each: resource metrics, resource, its attribute (3), scope; two metrics with name and data; ten points of
-    # a value and two attributes (3 each), ten points of a count.
-    count = 1 + 1 + 1 + 3 + 1 + 2 * 3 + 10 * (1 + 1 + 2 * 4) + 10 * 2
-    assert has_more_elements(message, descriptor, count - 1)
-    assert not has_more_elements(message, descriptor, count)
-
-
 GROUP = b"\x7b%b\x7c"
 """A field 15 of the kind `group`, which no message of OpenTelemetry has; the parser passes over it."""
 
