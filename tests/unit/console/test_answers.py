@@ -21,7 +21,6 @@ from barnabas.console.http import (
     ConsoleService,
     _MalformedError,
     _request_of,
-    _using,
 )
 from barnabas.console.sessions import Session
 from barnabas.console.static_files import files
@@ -131,14 +130,6 @@ def test_a_target_that_is_no_path_is_malformed(target: str) -> None:
     with pytest.raises(_MalformedError):
         _request_of(request(target), b"")
     _request_of(request("/?" + "&".join(["a=1"] * 50)), b"")
-
-
-async def test_a_session_stays_while_a_request_of_it_is_answered(autojump_clock: object) -> None:
-    session = Session(NOBODY, "", ClientSettings())
-    with _using(session), _using(session):
-        assert session.uses == 2
-        await trio.sleep(5)
-    assert (session.uses, session.used_at) == (0, trio.current_time())
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ from barnabas.client.admin import (
     GroupMember,
     ListedGroup,
     OffsetAt,
-    PartitionInfo,
-    TopicInfo,
 )
 from tests.support.console_cluster import AWAY, REFUSED, REFUSED_TEXT, Cluster, refused, shown
 
@@ -63,21 +61,3 @@ async def test_groups_are_listed_with_their_lags_and_those_that_are_not_told() -
     await shown(cluster, "/api/groups")
     assert cluster.asked[0] == ("list_groups", {"kinds": (), "states": ()})
     assert (await refused(cluster, "GET", "/api/groups", kind="odd"))[0] == 400
-
-
-async def test_offsets_of_a_group_with_members_are_told_and_not_set() -> None:
-    cluster = groups(list_groups=({"old": ListedGroup("old", "classic", "", "Stable", 1)}, {}))
-    body = {"to": "earliest", "topics": ["a:0"]}
-    cluster.answers["topics"] = {"a": TopicInfo("a", "", False, (PartitionInfo(0, 1, 0, (1,), (1,), ()),))}
-    _, found = await cluster.ask("POST", "/api/groups/old/offsets", body)
-    assert found["active"] == "Stable"
-    status, text = await refused(
-        cluster, "POST", "/api/groups/old/offsets", {**body, "execute": True, "confirm": "old"}
-    )
-    assert (status, text) == (409, "group old is Stable: stop its members first")
-    cluster.answers["list_groups"] = {}, {}
-    status, text = await refused(cluster, "POST", "/api/groups/new/offsets", {"to": "latest"})
-    assert (status, text) == (
-        409,
-        "the group has committed nothing: give --topic; `barnabas groups list` shows what there is",
-    )

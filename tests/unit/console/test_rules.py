@@ -16,7 +16,7 @@ from barnabas.client import ClientError, ClientSettings, ConnectionLostError
 from barnabas.client.admin import EARLIEST, OffsetAt
 from barnabas.client.administration.access import OPERATIONS
 from barnabas.console import backend as backends
-from barnabas.console import sessions
+from barnabas.console import own_broker, sessions
 from barnabas.console.backend import SAMPLE_SECONDS_MIN, Backend
 from barnabas.console.base import Call, ConsoleError
 from barnabas.console.kept import FRESH_SECONDS, STALE_SECONDS
@@ -24,6 +24,7 @@ from barnabas.console.log_lines import LINE_CHARS_MAX, LINES_MAX, Lines
 from barnabas.console.reading import bounds_of
 from barnabas.console.routes.inside import steer
 from barnabas.console.topic_index import DESCRIBE_TOPIC_PARTITIONS, TopicIndex, TopicRow
+from barnabas.tools.control.routes import broker as control
 
 NOBODY: Any = None
 
@@ -247,3 +248,34 @@ async def test_a_session_keeps_the_client_of_where_the_broker_is_now() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert (ended, session.backend) == ([1, 2], None)
         nursery.cancel_scope.cancel()
+
+
+def call(**body: Any) -> Call:
+    return Call(NOBODY, {}, {}, body)
+
+
+@pytest.mark.parametrize("body", [{}, {"x": None}])
+def test_null_is_a_field_that_is_not_there(body: dict[str, Any]) -> None:
+    assert call(**body).field("x", int, -1) == -1
+    assert call(**body).field("x", str, None) is None
+    with pytest.raises(ConsoleError, match="the body lacks x"):
+        call(**body).field("x", str)
+
+
+@pytest.mark.parametrize(("address", "shown"), [(("10.0.0.1", 9), "10.0.0.1:9"), (("::1", 9), "[::1]:9")])
+@pytest.mark.parametrize("described", [own_broker._described, control._described])
+def test_a_connection_is_shown_with_the_address_of_its_peer(
+    address: tuple[str, int], shown: str, described: Any
+) -> None:
+    request = SimpleNamespace(client_id="app")
+    info = SimpleNamespace(
+        connection_id=7, listener="L", security_protocol="SSL", peer_address=address, principal="User:ann",
+        request=request, client_software_name="librdkafka", client_software_version="2.2.0", muted_ms=5,
+    )  # fmt: skip
+    connection: Any = SimpleNamespace(info=info, answering="Fetch")
+    found = described(connection)
+    common = {"id": 7, "listener": "L", "peer": shown, "principal": "User:ann", "client_id": "app"}
+    assert found.items() >= {**common, "software": "librdkafka 2.2.0", "answering": "Fetch"}.items()
+    info.request, info.client_software_name, info.client_software_version = None, "", ""
+    found = described(connection)
+    assert (found["client_id"], found["software"]) == (None, "")

@@ -113,15 +113,6 @@ async def test_pages_one_after_the_other_give_each_record_once(seed: int, newest
     assert pages == in_order(log, newest=newest)
 
 
-async def test_windows_grow_over_offsets_that_hold_no_records() -> None:
-    reader = Reader({A: [(3, 1)]})
-    rows, _ = await walked(reader, Window({A: 0}, {A: 10**9}), 1, width=500, newest=True)
-    assert rows == [(0, 3)]
-    assert len(reader.spans) <= 22, "each is twice as long as the one before"
-    ends = [spans[A].end for spans in reader.spans]
-    assert ends == [10**9, *(spans[A].start for spans in reader.spans[:-1])], "without a gap"
-
-
 async def test_a_walk_ends_after_so_many_records_and_says_how_far_it_got() -> None:
     reader = Reader({A: [(n, n) for n in range(1_000)]}, matching=10**6)
     rows, walk = await walked(reader, Window({A: 1}, {A: 1_000}), 5, width=100, records=150, newest=True)

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from barnabas.network import visitors
-from barnabas.network.visitors import Address, AddressError, Site, Visitor, read_address
+from barnabas.network.visitors import Address, Site, Visitor, read_address
 from tests.support.certificates import Files
 from tests.support.certificates import written as certificates_in
 
@@ -16,17 +16,6 @@ from tests.support.certificates import written as certificates_in
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return certificates_in(tmp_path_factory.mktemp("certificates"))
-
-
-def test_an_address_is_a_host_and_a_port_and_perhaps_a_certificate(files: Files) -> None:
-    assert read_address(" localhost:80 ", "a test") == Address("localhost", 80, None)
-    assert read_address("[::1]:0", "a test", key=str(files.client_key)) == Address("::1", 0, None)
-    for certificate, key in ((files.broker, ""), (files.client, str(files.client_key))):
-        tls = read_address(":80", "a test", certificate=str(certificate), key=key).tls
-        assert tls is not None
-        assert tls.minimum_version == ssl.TLSVersion.TLSv1_2
-    with pytest.raises(AddressError, match=r"^the address of a test, 'here', is not of the form HOST:PORT$"):
-        read_address("here", "a test")
 
 
 def test_a_site_knows_its_addresses(files: Files) -> None:

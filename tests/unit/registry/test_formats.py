@@ -280,3 +280,11 @@ def test_protobuf_imports_what_it_refers_to_and_what_everybody_knows() -> None:
 def test_what_is_no_protobuf_schema_is_refused(text: str) -> None:
     with pytest.raises(SchemaError):
         proto(text)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"type":"record","name":"R","fields":[{"name":"a","type":"R","default":{}}]}']
+)
+def test_a_default_that_has_itself_without_end_is_refused(text: str) -> None:
+    with pytest.raises(SchemaError, match="nested too deeply"):
+        avro(text)

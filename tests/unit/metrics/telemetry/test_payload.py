@@ -239,3 +239,25 @@ def test_a_distribution_with_very_many_buckets_is_kept_without_them():
     )
     message = data(otlp.Metric(name="h", histogram=otlp.Histogram(data_points=[point])))
     assert read(0, message, BYTES_MAX).points[0].value == Distribution(count, 2.0)
+
+
+GROUP = b"\x7b%b\x7c"
+
+
+@pytest.mark.parametrize(
+    "before", [GROUP % b"", GROUP % (GROUP % b""), GROUP % b"\x0a\x01\xff", GROUP % b"\x08\x80\x01"]
+)
+def test_elements_after_a_group_are_counted_too(before):
+    descriptor = otlp.MetricsData.DESCRIPTOR
+    message = before + b"\x0a\x00" * 100
+    assert len(otlp.MetricsData.FromString(message).resource_metrics) == 100
+    assert has_more_elements(message, descriptor, 100)
+    assert not has_more_elements(message, descriptor, 110)
+
+
+@pytest.mark.parametrize("kind", [4, 6, 7])
+def test_tag_of_an_impossible_kind_ends_count_and_parser(kind):
+    for message in (bytes([1 << 3 | kind]), bytes([1 << 3 | kind]) + b"\x0a\x00" * 100, b"\x7b"):
+        assert not has_more_elements(message, otlp.MetricsData.DESCRIPTOR, 50)
+        with pytest.raises(DecodeError):
+            otlp.MetricsData.FromString(message)
