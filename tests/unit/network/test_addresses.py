@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from barnabas.network.dialing import dial
-from barnabas.network.transport import host_and_port, is_loopback, url_address
+from barnabas.network.transport import host_and_port, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,6 @@ from barnabas.network.transport import host_and_port, is_loopback, url_address
 )
 def test_an_address_is_a_host_and_a_port(text: str, found: tuple[str, int] | None) -> None:
     assert host_and_port(text) == found
-
-
-@pytest.mark.parametrize(
-    ("host", "text"), [("h", "h:1"), ("10.0.0.1", "10.0.0.1:1"), ("::1", "[::1]:1"), ("", ":1")]
-)
-def test_an_address_in_a_url_has_brackets_where_its_host_has_colons(host: str, text: str) -> None:
-    assert url_address(host, 1) == text
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,6 @@ def ends(pairs):
     return [(PlainTransport(ours, ready=ready), theirs) for ours, theirs in pairs]
 
 
-def test_nobody_has_sent_anything(ends):
-    assert not ends[0][0].is_only_readable(0.0)
-    assert not ends[0][0].is_only_readable(0.000_1)
-
-
 def test_the_only_one_that_has_something_to_read(ends):
     ends[0][1].send(b"x")
     assert ends[0][0].is_only_readable(0.0)
