@@ -35,7 +35,11 @@ _READ_BYTES = 64 * 1024
 
 
 class RegistryClient:
-    """One registry, at `http://` or `https://`, with a path if need be. Each request has a connection of its own."""
+    """A client of one registry with the HTTP API of Confluent's, 8.1. Each request has a connection of its own.
+
+    Schemas by id and by version are cached, 1,000 of each. All calls raise RegistryError, with the registry's status and
+    code, or 0 and 0 where no registry responded.
+    """
 
     def __init__(
         self,
@@ -47,9 +51,11 @@ class RegistryClient:
         tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Raises ValueError for a URL that is none. A user may stand in it; `token` is sent instead of a user.
+        """Connect to nothing yet. Raises ValueError for a URL that is none.
 
-        `tls` has the certificates to trust, and the client's own.
+        `url` is `http://HOST:PORT` or `https://HOST:PORT`, perhaps with USER:PASSWORD@ and a path. `user` and `password`
+        are sent as HTTP Basic in place of those of the URL, `token` as a bearer token in place of a user. `tls` has the
+        certificates to trust, and the client's own; the system's by default. A request ends after `timeout_s` seconds.
         """
         where = split(url)
         self.url = without_secret(url)
@@ -77,9 +83,10 @@ class RegistryClient:
         self._asking: dict[object, trio.Event] = {}
 
     async def schema(self, schema_id: int, subject: str = "") -> Schema:
-        """Return the schema of an id; `subject` names the context of an id that is not of the default one.
+        """Return the schema with an id.
 
-        Raises RegistryError.
+        An id counts within a context: `subject` (as `:.CONTEXT:NAME`) names one other than the default, and is not cached.
+        Raises RegistryError, with code 40403 for an unknown id.
         """
         if subject or schema_id not in self._by_id:
             query = f"?subject={_quoted(subject)}" if subject else ""
@@ -90,27 +97,34 @@ class RegistryClient:
         return self._by_id[schema_id]
 
     async def version(self, subject: str, version: int) -> Registered:
-        """Return a version of a subject's schema, also a deleted one: others may refer to it. Raises RegistryError."""
+        """Return a version of a subject by its number, also a deleted one, as references of others may lead to it.
+
+        Raises RegistryError, with code 40401 for an unknown subject and 40402 for an unknown version.
+        """
         path = f"/subjects/{_quoted(subject)}/versions/{version}?deleted=true"
         return await self._once(self._by_version, (subject, version), lambda: self._read(path, _registered))
 
     async def latest(self, subject: str) -> Registered:
-        """Return the newest version of a subject's schema. Raises RegistryError."""
+        """Return the newest version of a subject that is not deleted. Raises RegistryError."""
         return await self._read(f"/subjects/{_quoted(subject)}/versions/latest", _registered)
 
     async def subjects(self) -> list[str]:
-        """Return all subjects. Raises RegistryError."""
+        """Return the names of all subjects that are not deleted, in order. Raises RegistryError."""
         subjects: list[str] = await self.ask("GET", "/subjects")
         return subjects
 
     async def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
-        """Add a schema as the newest version of a subject, if it has none like it; returns its id. Raises RegistryError."""
+        """Return the id of a schema in a subject; registers it as the newest version unless a version has it already.
+
+        With `normalize` the registry compares and keeps the schema in its normal form. Raises RegistryError, with status
+        409 for a schema that breaks the subject's compatibility level, and code 42201 for an invalid one.
+        """
         path = f"/subjects/{_quoted(subject)}/versions"
         response = await self.ask("POST", f"{path}?normalize=true" if normalize else path, schema.plain())
         return int(response["id"])
 
     async def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> Registered:
-        """Return the version of a subject that has this schema. Raises RegistryError."""
+        """Return the version of a subject with this schema. Raises RegistryError, with code 40403 if there is none."""
         path = f"/subjects/{_quoted(subject)}"
         return _registered(
             await self.ask("POST", f"{path}?normalize=true" if normalize else path, schema.plain())
@@ -150,7 +164,7 @@ class RegistryClient:
         return data
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request and return what is answered, as JSON. Raises RegistryError."""
+        """Send a request, `body` as JSON, and return the JSON value of its response. Raises RegistryError."""
         status, data = await self._answer(method, path, b"" if body is None else json.dumps(body).encode())
         value = _json_of(data)
         if status >= HTTPStatus.MULTIPLE_CHOICES:
