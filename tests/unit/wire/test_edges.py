@@ -114,9 +114,9 @@ def test_tagged_fields_that_cannot_be_are_refused(text: str, problem: str) -> No
 
 
 def test_tagged_fields_count_as_entries() -> None:
-    assert len(tags("02 05 00 06 00", left=2)[0]) == 2
+    assert len(tags("02 05 00 06 00", entries_max=2)[0]) == 2
     with pytest.raises(TooManyEntriesError):
-        tags("02 05 00 06 00", left=1)
+        tags("02 05 00 06 00", entries_max=1)
 
 
 def test_known_and_unknown_tagged_fields_are_written_in_order() -> None:

@@ -10,7 +10,7 @@ import trio
 from barnabas import __version__
 from barnabas.tools.control.host import NotRunningError
 from barnabas.tools.control.openapi import document
-from barnabas.tools.control.routes import routes
+from barnabas.tools.control.routes import router
 from tests.support.control_api import Api, connected
 
 # --- topics, records, groups ----------------------------------------------------------------------------------------
@@ -172,9 +172,9 @@ async def test_what_is_not_there_is_said(api: Api) -> None:
 def test_document_has_every_route_with_parameters_and_body() -> None:
     found = document()
     assert {(method, path) for path, of in found["paths"].items() for method in of} == {
-        (one.method.lower(), one.path) for one in routes()
+        (one.method.lower(), one.path) for one in router().routes
     }
-    for route in routes():
+    for route in router().routes:
         operation = found["paths"][route.path][route.method.lower()]
         assert (operation["operationId"], operation["summary"]) == (route.handler.__name__, route.summary)
         parameters = [(one["name"], one["in"]) for one in operation.get("parameters", ())]
