@@ -274,8 +274,7 @@ def placed(offset: int, value: bytes = b"v") -> bytes:
     return bytes(raw)
 
 
-def test_what_follows_damage_is_kept_and_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(damage_module, "COPY_BYTES", 30)
+def test_what_follows_damage_is_kept_and_put_back() -> None:
     disk: Any = MemoryDisk()
     first, rest = placed(0), placed(5) + placed(6)
     broken = bytearray(placed(1))

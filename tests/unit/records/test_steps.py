@@ -20,9 +20,6 @@ from barnabas.records.validate import validate_steps
 from barnabas.records.varint import encode_varint
 from tests.support.steps import kinds
 
-RUNS_SOURCES = True
-"""Stand-ins here are for classes that may be compiled, where nothing else is taken for them."""
-
 NOW = 1_700_000_000_000
 
 
