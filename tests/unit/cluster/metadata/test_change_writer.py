@@ -45,9 +45,7 @@ from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.quotas.entities import QuotaEntity
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from barnabas.wire.generated.errors import ErrorCode
-
-RUNS_SOURCES = True
-"""A budget that counts stands in here, which compiled code does not take."""
+from tests.support.at_once import CheckpointCount
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
 LED, UNLED = PartitionInfo(1, (1,), (1,)), PartitionInfo(-1, (1,), ())
@@ -346,17 +344,11 @@ async def test_settings_of_a_new_topic_come_with_it(autojump_clock: Any) -> None
 
 @pytest.mark.parametrize("count", [0, 1, 499, 500, 501, 1001])
 async def test_many_changes_make_an_image_in_pieces(count: int) -> None:
-    class Budget(LoopBudget):
-        count = 0
-
-        async def checkpoint(self) -> None:
-            self.count += 1
-
-    budget = Budget()
+    turns = CheckpointCount()
     made = [TopicCreated(topic(name=f"t{number}", id=b"%016d" % number)) for number in range(count)]
-    image = await applied(budget, ClusterImage("c"), made)
+    image = await applied(turns.budget, ClusterImage("c"), made)
     assert (len(image.topics), image.version) == (count, count)
-    assert budget.count == -(-count // writing.APPLIED_AT_ONCE)
-    budget.count = 0
-    assert await decided(budget, lambda _: [*made, None], image) == made
-    assert budget.count == count + 1
+    assert turns.count == -(-count // writing.APPLIED_AT_ONCE)
+    turns.count = 0
+    assert await decided(turns.budget, lambda _: [*made, None], image) == made
+    assert turns.count == count + 1

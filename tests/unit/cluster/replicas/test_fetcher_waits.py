@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,14 +11,10 @@ import trio
 from barnabas.cluster.metadata.changes import BrokerRegistered, TopicCreated
 from barnabas.cluster.metadata.image import BrokerInfo, PartitionInfo, TopicInfo
 from barnabas.cluster.replicas import fetcher as fetchers
-from barnabas.cluster.replicas.fetching import ReplicaFetchers
-from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
+from tests.support.at_once import CheckpointCount
 from tests.support.fetching import LEADER, ME, PARTITIONS, TOPIC_ID, Follower, Leader, at
-
-RUNS_SOURCES = True
-"""A budget that counts stands in here, which compiled code does not take."""
 
 SETTINGS = {"replica.fetch.wait.max.ms": "700", "replica.fetch.backoff.ms": "300"}
 
@@ -90,30 +85,20 @@ async def test_errors_before_the_logs_agree_do_not_lengthen_the_waits_after_it(a
 
 
 @pytest.mark.parametrize("count", [99, 100, 201])
-async def test_others_run_while_many_partitions_are_chosen(
-    count: int, autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Budget(LoopBudget):
-        turns = 0
-
-        async def checkpoint(self) -> None:
-            self.turns += 1
-            await trio.lowlevel.checkpoint()
-
-    leader = Timed()
-    follower = Follower(leader, **SETTINGS)
-    budget = Budget()
-    follower.fetchers = ReplicaFetchers(ME, replace(follower.fetchers._parts, budget=budget), lambda: 22)
+async def test_others_run_while_many_partitions_are_chosen(count: int, autojump_clock: Any) -> None:
+    leader, turns = Timed(), CheckpointCount()
+    follower = Follower(leader, budget=turns.budget, **SETTINGS)
     info = PartitionInfo(LEADER, (LEADER, ME), (LEADER,), 5, 5)
     await follower.apply([
-        *(BrokerRegistered(BrokerInfo(one, None, {})) for one in (1, 2)),
+        *(BrokerRegistered(BrokerInfo(broker, None, {})) for broker in (1, 2)),
         TopicCreated(TopicInfo("t", TOPIC_ID, (info,) * count)),
     ])  # fmt: skip
     leader.logs = {index: [] for index in range(count)}
     for index in range(count):
         follower.fetchers.start(follower.of(index))
-    [fetcher] = follower.fetchers._fetchers.values()
-    await fetcher._begin(fetcher._main, 17)
-    budget.turns = 0
-    await fetcher._choose(fetcher._main)
-    assert budget.turns == count // fetchers.PARTITIONS_PER_STEP
+    async with follower.fetching():
+        await follower.until(lambda: len(leader.fetches()) == 1)
+        before = turns.count
+        await follower.until(lambda: len(leader.fetches()) == 2)
+    assert turns.count - before >= count // fetchers.PARTITIONS_PER_STEP
+    assert before >= 2 * (count // fetchers.PARTITIONS_PER_STEP)

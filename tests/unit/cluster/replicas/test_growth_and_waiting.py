@@ -8,18 +8,14 @@ import pytest
 
 from barnabas.cluster.metadata.changes import BrokerRegistered, TopicCreated
 from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage, PartitionInfo, TopicInfo
-from barnabas.cluster.replicas import growth
 from barnabas.cluster.replicas.epoch_ends import diverging_epoch
-from barnabas.cluster.replicas.growth import Growth
+from barnabas.cluster.replicas.growth import UNCOMMITTED_APPENDS_MAX, Growth
 from barnabas.cluster.replicas.in_sync import changed_isr
 from barnabas.cluster.replication.leader import IsrChange
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.logs import TOPIC_ID
 from tests.support.replicas import Node
-
-RUNS_SOURCES = True
-"""Stand-ins here are for classes that may be compiled, where nothing else is taken for them."""
 
 # --- growth -------------------------------------------------------------------------------------------------------
 
@@ -33,10 +29,12 @@ def grown(*appends: tuple[int, int]) -> Growth:
     return counts
 
 
-def test_of_very_many_appends_the_last_ones_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "UNCOMMITTED_APPENDS_MAX", 3)
-    counts = grown((1, 1), (10, 2), (100, 3), (1_000, 4), (10_000, 5))
-    for high_watermark, committed in ((2, 11), (3, 11), (4, 11), (5, 11_111)):
+def test_of_very_many_appends_the_last_ones_count_as_one() -> None:
+    most = UNCOMMITTED_APPENDS_MAX
+    counts = grown(
+        *((1, offset + 1) for offset in range(most - 1)), (100, most), (1_000, most + 1), (10_000, most + 2)
+    )
+    for high_watermark, committed in ((most - 1, most - 1), (most + 1, most - 1), (most + 2, most + 11_099)):
         counts.committed(high_watermark, 6)
         assert counts.committed_bytes == committed
 

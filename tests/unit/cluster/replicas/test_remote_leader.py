@@ -21,9 +21,7 @@ from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsets
 from barnabas.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
 )
-
-RUNS_SOURCES = True
-"""A budget that counts stands in here, which compiled code does not take."""
+from tests.support.at_once import CheckpointCount
 
 T_ID, U_ID = b"t" * 16, b"u" * 16
 CONFIG = {
@@ -31,15 +29,6 @@ CONFIG = {
     settings.REPLICA_FETCH_RESPONSE_MAX_BYTES: 333, settings.REPLICA_SOCKET_TIMEOUT_MS: 4_000,
 }  # fmt: skip
 FETCHES, LISTS, EPOCHS = FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
-
-
-class Budget(LoopBudget):
-    """Counts how often others might run."""
-
-    count = 0
-
-    async def checkpoint(self) -> None:
-        self.count += 1
 
 
 class Peers:
@@ -144,16 +133,16 @@ async def test_an_answer_that_does_not_fit_is_not_used_and_a_new_session_begins(
 @pytest.mark.parametrize("count", [99, 100, 101, 250])
 async def test_others_run_while_many_partitions_are_named(count: int) -> None:
     peers, session = Peers(), FetcherSession()
-    budget = Budget()
-    it = leader(peers, budget)
+    turns = CheckpointCount()
+    it = leader(peers, turns.budget)
     asks = {("t", index): ask("t", index, T_ID, 0, -1, 0, 0) for index in range(count)}
     peers.answers = [response(*(("t", T_ID, index) for index in range(count))), response()]
     await it.fetch(asks, session, version=13, max_wait_ms=0)
-    assert budget.count == count // 100 + (count + 99) // 100
-    budget.count = 0
+    assert turns.count == count // 100 + (count + 99) // 100
+    turns.count = 0
     later = {key: ask("t", key[1], T_ID, 1, -1, 0, 0) for key in asks}
     await it.fetch(later, session, version=13, max_wait_ms=0, changed=list(asks))
-    assert budget.count == count // 100 + (count + 99) // 100
+    assert turns.count == count // 100 + (count + 99) // 100
 
 
 # --- epochs and offsets -------------------------------------------------------------------------------------------
