@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from barnabas.log.cleaner.transactions import TransactionTracker
-from barnabas.log.format import names
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.batch import BatchHeader, read_header
@@ -64,30 +61,6 @@ def log(broker):
     return log
 
 
-def affecting(start: int, upper: int) -> set[AbortedTransaction]:
-    """Those that have a record, or their marker, from `start` on, and began before `upper`."""
-    return {one for one in TOLD if one.last_offset >= start and one.first_offset < upper}
-
-
-@pytest.mark.parametrize("way", ["written", "clean", "crashed", "index gone", "index damaged"])
-def test_a_reader_is_told_of_just_those_that_may_be_in_what_it_reads(broker, log, way):
-    if way != "written":
-        broker.restart(clean=way != "crashed")
-        log = broker.log()
-        log.advance_high_watermark(10)
-    if way.startswith("index"):
-        for path in Path(log.dir).glob(f"*{names.TXN_INDEX}"):
-            if way == "index gone":
-                path.unlink()
-            else:
-                path.write_bytes(path.read_bytes()[:-1])
-    for start in range(10):
-        for upper in range(start + 1, 11):
-            told = log.aborted_transactions(start, upper)
-            assert len(told) == len(set(told)), (start, upper)
-            assert set(told) == affecting(start, upper), (start, upper)
-
-
 def test_a_transaction_that_is_aborted_after_a_truncation_is_told_and_one_that_was_cut_off_is_not(log):
     log.truncate_to(5, now_ms=0)
     assert log.last_stable_offset == 0
@@ -112,63 +85,8 @@ def end_of(offset: int, producer_id: int) -> BatchHeader:
     return read_header(raw)
 
 
-ABORTED = AbortedTransaction(7, 10, 20, 21)
-
-
-def test_the_batches_of_an_aborted_transaction_are_those_of_its_producer_from_its_first_offset_on():
-    tracker = TransactionTracker()
-    tracker.expect([ABORTED])
-    assert not tracker.see_batch(data(9, 7))
-    assert not tracker.see_marker(end_of(9, 7), ControlType.COMMIT), "its batch is still there"
-    assert tracker.see_batch(data(10, 7))
-    assert not tracker.see_batch(data(11, 8))
-    assert not tracker.see_batch(data(12, 7, transactional=False))
-    assert tracker.see_batch(data(13, 7))
-    assert not tracker.see_marker(end_of(20, 7), ControlType.ABORT), "the index still needs an entry"
-    assert tracker.take_aborted() == [ABORTED]
-    assert tracker.take_aborted() == []
-    assert not tracker.see_batch(data(21, 7)), "the next transaction of the producer is another"
-
-
-def test_a_batch_that_ends_where_a_transaction_begins_reaches_it():
-    tracker = TransactionTracker()
-    tracker.expect([ABORTED])
-    assert tracker.see_batch(data(9, 7, count=2))
-
-
-@pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT, None])
-def test_a_marker_may_go_when_nothing_of_its_transaction_is_left(kind):
-    tracker = TransactionTracker()
-    tracker.expect([ABORTED])
-    assert not tracker.see_batch(data(15, 8))
-    assert tracker.see_marker(end_of(20, 7), kind)
-    assert tracker.aborted == []
-
-
-def test_the_marker_of_a_commit_may_go_with_the_last_batch_of_its_own_producer():
-    tracker = TransactionTracker()
-    tracker.see_batch(data(1, 7))
-    tracker.see_batch(data(2, 8))
-    assert not tracker.see_marker(end_of(3, 7), ControlType.COMMIT)
-    assert tracker.see_marker(end_of(4, 7), ControlType.COMMIT), "nothing was between the two"
-    assert not tracker.see_marker(end_of(5, 8), ControlType.COMMIT)
-
-
 def test_a_marker_of_another_kind_stays():
     kinds = [kind for kind in ControlType if kind not in (ControlType.ABORT, ControlType.COMMIT)]
     assert kinds
     for kind in kinds:
         assert not TransactionTracker().see_marker(end_of(1, 7), kind)
-
-
-def test_of_several_aborted_transactions_of_a_producer_each_has_its_own_batches():
-    second = AbortedTransaction(7, 30, 40, 41)
-    tracker = TransactionTracker()
-    tracker.expect([second, ABORTED])
-    assert tracker.see_batch(data(15, 7))
-    assert not tracker.see_marker(end_of(20, 7), ControlType.ABORT)
-    assert not tracker.see_batch(data(25, 7))
-    assert not tracker.see_marker(end_of(26, 7), ControlType.COMMIT)
-    assert tracker.see_batch(data(35, 7))
-    assert not tracker.see_marker(end_of(40, 7), ControlType.ABORT)
-    assert tracker.take_aborted() == [ABORTED, second]

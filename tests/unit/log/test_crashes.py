@@ -353,17 +353,3 @@ def test_a_log_that_was_once_compacted_may_have_gaps(tmp_path):
         file.truncate(position)
     lost = range(header.base_offset, header.next_offset)
     assert read_all(reopened(broker)) == [record for record in before if record.offset not in lost]
-
-
-def test_missing_indexes_are_made_when_a_log_is_opened_again(broker):
-    """Nothing waits for a reader to miss them: a look-up would begin at the first batch."""
-    fill(broker)
-    bases = [segment.base_offset for segment in broker.log().segments]
-    broker.manager.close()
-    missing = [path(broker, bases[1], suffix) for suffix in (names.OFFSET_INDEX, names.TIME_INDEX)]
-    sound = [file.read_bytes() for file in missing]
-    assert all(sound)
-    for file in missing:
-        file.unlink()
-    broker.start()
-    assert [file.read_bytes() for file in missing] == sound

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import StorageError
-from barnabas.log.damage import Damage, find_sound_batch
+from barnabas.log.damage import find_sound_batch
 from barnabas.log.disk import OsDisk
 from barnabas.log.format import names
 from barnabas.records.batch import MAGIC_OFFSET
@@ -230,18 +230,3 @@ def test_indexes_that_cannot_be_written_again_stay_in_memory_where_only_room_is_
     assert ("no room for the indexes of" in caplog.text) == (reason == errno.ENOSPC)
     assert (" is damaged at position " in caplog.text) == is_damaged
     assert segment.find(segment.base_offset + 20) is not None
-
-
-@pytest.mark.parametrize(
-    ("offset", "next_offset", "words"),
-    [
-        (5, -1, "offsets from 5 on"),
-        (0, -1, "offsets from 0 on"),
-        (0, 0, "no offset"),
-        (5, 5, "no offset"),
-        (5, 6, "offsets 5 to 5"),
-        (0, 9, "offsets 0 to 8"),
-    ],
-)
-def test_what_is_lost_is_told_in_offsets(offset, next_offset, words):
-    assert Damage("path", 0, 7, offset, next_offset, "reason").lost == words

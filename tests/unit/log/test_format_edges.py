@@ -4,13 +4,10 @@ import struct
 
 import pytest
 
-from barnabas.log.format import CorruptFileError, checkpoints, names, properties, snapshot, txn_index
-from barnabas.log.format.names import DirKind
+from barnabas.log.format import CorruptFileError, checkpoints, properties, snapshot
 from barnabas.log.format.offset_index import OffsetIndex
 from barnabas.log.format.properties import MetaProperties
-from barnabas.log.format.snapshot import SnapshotEntry
 from barnabas.log.format.time_index import TimeIndex
-from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.records.crc import crc32c
 
 BASE = 100
@@ -25,44 +22,6 @@ def is_taken(decode):
 
 
 # --- indexes ------------------------------------------------------------------------------------------------------
-
-
-def offset_entries(*entries):
-    return b"".join(struct.pack(">ii", *entry) for entry in entries)
-
-
-@pytest.mark.parametrize(
-    ("entries", "taken"),
-    [
-        ([], True),
-        ([(0, 0)], True),
-        ([(0, 999)], True),
-        ([(0, 1_000)], False),
-        ([(0, 1_001)], False),
-        ([(-1, 0)], False),
-        ([(0, -1)], False),
-        ([(5, 10), (6, 11)], True),
-        ([(5, 10), (5, 11)], False),
-        ([(5, 10), (4, 11)], False),
-        ([(5, 10), (6, 10)], True),
-        ([(5, 10), (6, 9)], False),
-        ([(5, 10), (6, 999)], True),
-        ([(5, 10), (6, 1_000)], False),
-        ([(-1, 10), (6, 11)], False),
-        ([(5, 10), (4, 5), (6, 11)], True),  # those in between are looked at when they are used
-    ],
-)
-def test_an_offset_index_is_held_against_its_log(entries, taken):
-    data = offset_entries(*entries)
-    assert is_taken(lambda: OffsetIndex.decode(BASE, data, 1_000)) is taken
-    for more in range(1, 8):
-        assert not is_taken(lambda more=more: OffsetIndex.decode(BASE, data + bytes(more), 1_000))
-    if taken:
-        index = OffsetIndex.decode(BASE, data, 1_000)
-        assert index.entries == data
-        assert len(index) == len(entries)
-        assert [index.entry(n) for n in range(len(index))] == [(BASE + one, at) for one, at in entries]
-        assert index.last_offset == BASE + (entries[-1][0] if entries else -1)
 
 
 @pytest.mark.parametrize("count", range(5))
@@ -88,47 +47,6 @@ def test_an_offset_index_at_every_offset_and_position(count):
         assert index.slots_before(position) == len([entry for entry in entries if entry[1] < position])
 
 
-def test_an_offset_index_reaches_as_far_as_four_bytes_do():
-    index = OffsetIndex(BASE)
-    index.append(BASE + (1 << 31) - 1, (1 << 31) - 1)
-    assert index.entry(0) == (BASE + (1 << 31) - 1, (1 << 31) - 1)
-    with pytest.raises(AssertionError):
-        index.append(BASE + (1 << 31) - 1, 5)
-
-
-def time_entries(*entries):
-    return b"".join(struct.pack(">qi", *entry) for entry in entries)
-
-
-@pytest.mark.parametrize(
-    ("entries", "taken"),
-    [
-        ([], True),
-        ([(0, 0)], True),
-        ([(-1, 0)], False),
-        ([(0, -1)], False),
-        ([(7, 5), (8, 6)], True),
-        ([(7, 5), (8, 5)], True),
-        ([(7, 5), (8, 4)], False),
-        ([(7, 5), (7, 6)], False),
-        ([(7, 5), (6, 6)], False),
-        ([(-1, 5), (6, 6)], False),
-        ([(7, -1), (8, 6)], False),
-    ],
-)
-def test_a_time_index_rises_from_its_first_entry_to_its_last(entries, taken):
-    data = time_entries(*entries)
-    assert is_taken(lambda: TimeIndex.decode(BASE, data)) is taken
-    for more in range(1, 12):
-        assert not is_taken(lambda more=more: TimeIndex.decode(BASE, data + bytes(more)))
-    if taken:
-        index = TimeIndex.decode(BASE, data)
-        found = [(time, BASE + offset) for time, offset in entries]
-        assert [index.entry(n) for n in range(len(index))] == found
-        assert index.last() == (found[-1] if found else (-1, BASE))
-        assert index.last_timestamp == (entries[-1][0] if entries else -1)
-
-
 @pytest.mark.parametrize("count", range(5))
 def test_a_time_index_at_every_time_and_offset(count):
     entries = [(10 + 5 * n * n, BASE + 4 * (n // 2)) for n in range(count)]
@@ -150,38 +68,7 @@ def test_a_time_index_at_every_time_and_offset(count):
         assert shorter.last_timestamp == (left[-1][0] if left else -1)
 
 
-@pytest.mark.parametrize(
-    ("entries", "taken"),
-    [
-        ([], True),
-        ([(0, 7, 100, 100, 101)], True),  # an empty transaction: its marker alone
-        ([(0, 7, 101, 100, 101)], False),
-        ([(1, 7, 100, 100, 101)], False),
-        ([(-1, 7, 100, 100, 101)], False),
-        ([(0, 7, 5, 99, 101)], False),  # its marker is in the segment before
-        ([(0, 7, 5, 100, 101)], True),
-        ([(0, 7, 100, 110, 111), (0, 8, 90, 111, 112)], True),
-        ([(0, 7, 100, 110, 111), (0, 8, 90, 110, 112)], False),
-        ([(0, 7, 100, 110, 111), (0, 8, 90, 109, 112)], False),
-        ([(0, 7, 100, 110, 111), (0, 8, 112, 111, 112)], False),
-        ([(0, 7, 100, 110, 111), (1, 8, 90, 111, 112)], False),
-    ],
-)
-def test_transactions_follow_each_other(entries, taken):
-    data = b"".join(struct.pack(">hqqqq", *entry) for entry in entries)
-    assert is_taken(lambda: txn_index.decode(data, 100)) is taken
-    for more in (1, 33):
-        assert not is_taken(lambda more=more: txn_index.decode(data + bytes(more), 100))
-    if taken:
-        found = txn_index.decode(data, 100)
-        assert found == [AbortedTransaction(*entry[1:]) for entry in entries]
-        assert [tuple(one) for one in found] == [entry[1:] for entry in entries]
-        assert txn_index.encode(found) == data
-
-
 # --- snapshots ----------------------------------------------------------------------------------------------------
-
-ENTRY = SnapshotEntry(1, 2, 3, 4, 5, 6, 7, 8)
 
 
 ENTRY_DATA = struct.pack(">qhiqiqiq", *range(1, 9))
@@ -190,12 +77,6 @@ ENTRY_DATA = struct.pack(">qhiqiqiq", *range(1, 9))
 def snapshot_of(version=1, count=1, entries=ENTRY_DATA, crc=None):
     body = struct.pack(">i", count) + entries
     return struct.pack(">hI", version, crc32c(body) if crc is None else crc) + body
-
-
-def test_a_snapshot_has_every_field_in_its_place():
-    assert snapshot.encode([ENTRY]) == snapshot_of()
-    assert snapshot.decode(snapshot_of()) == [ENTRY]
-    assert snapshot.decode(snapshot_of(0 + 1, 0, b"")) == []
 
 
 @pytest.mark.parametrize(
@@ -257,58 +138,6 @@ def test_offset_checkpoints_line_by_line(text, offsets):
         assert checkpoints.decode_offsets(text.encode()) == offsets
 
 
-@pytest.mark.parametrize(
-    ("entries", "taken"),
-    [
-        ([(0, 0)], True),
-        ([(0, 0), (1, 0)], True),
-        ([(0, 5), (1, 5)], True),
-        ([(0, 5), (1, 4)], False),
-        ([(1, 0), (1, 5)], False),
-        ([(2, 0), (1, 5)], False),
-        ([(0, 0), (1, 5), (1, 6)], False),
-        ([(0, 0), (1, 5), (2, 4)], False),
-        ([(0, 0), (1, 5), (2, 5)], True),
-    ],
-)
-def test_epoch_checkpoints_rise(entries, taken):
-    data = checkpoints.encode_epochs(entries)
-    assert is_taken(lambda: checkpoints.decode_epochs(data)) is taken
-    assert not taken or checkpoints.decode_epochs(data) == entries
-    for line in ("0", "0 0 0", "x 0", "0 x", "-1 0", "0 -1"):
-        assert not is_taken(lambda line=line: checkpoints.decode_epochs(f"0\n1\n{line}\n".encode()))
-
-
-# --- names --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [DirKind.DELETE, DirKind.FUTURE, DirKind.STRAY])
-@pytest.mark.parametrize("size", [1, 200, 210, 211, 212, 213, 214, 249])
-@pytest.mark.parametrize("partition", [0, 123_456])
-def test_a_marked_directory_is_cut_to_what_a_file_system_takes(kind, size, partition):
-    topic = ("ab" * 125)[:size]
-    name = names.marked_dir_name(topic, partition, kind, "0" * 32)
-    tail = f"-{partition}.{'0' * 32}-{kind.value}"
-    assert name == topic[: 255 - len(tail)] + tail
-    found = names.parse_dir_name(name)
-    assert (found.topic, found.partition, found.kind) == (topic[: 255 - len(tail)], partition, kind)
-
-
-@pytest.mark.parametrize(
-    ("name", "kept"),
-    [
-        ("00000000000000000000.log.damaged-5", True),
-        ("00000000000000000000.log.truncated-abc", True),
-        ("00000000000000000000.log", False),
-        ("00000000000000000000.index.damaged-5", False),
-        ("00000000000000000000.log.deleted", False),
-        ("undecided-5", False),
-    ],
-)
-def test_records_that_are_in_no_log_any_more_are_known_by_their_name(name, kept):
-    assert names.is_kept(name) is kept
-
-
 # --- properties ---------------------------------------------------------------------------------------------------
 
 UUID = bytes(range(16))
@@ -332,65 +161,6 @@ def test_meta_properties_have_the_keys_that_are_known(meta, lines):
     assert meta.encode() == data
     assert MetaProperties.decode(data) == meta
     assert MetaProperties.decode("".join(f"{line}\n" for line in reversed(lines)).encode()) == meta
-
-
-@pytest.mark.parametrize("text", ["version=1\nbroker.id=7\n", "version=0\nnode.id=7\n"])
-def test_the_id_of_the_other_version_is_a_key_like_any_other(text):
-    meta = MetaProperties.decode(text.encode())
-    assert meta.node_id is None
-    assert list(meta.others.values()) == ["7"]
-    assert MetaProperties.decode(meta.encode()) == meta
-
-
-@pytest.mark.parametrize(
-    "text", ["version=2", "version=-1", "version=1.0", "version=", "node.id=\nversion=1"]
-)
-def test_numbers_that_are_none(text):
-    with pytest.raises(CorruptFileError):
-        MetaProperties.decode(text.encode())
-
-
-def test_uuids_are_as_kafka_writes_them():
-    assert properties.encode_uuid(UUID) == UUID_TEXT
-    assert properties.decode_uuid(UUID_TEXT) == UUID
-    assert properties.decode_uuid(UUID_TEXT + "==") == UUID
-    for text in ("", UUID_TEXT[:-1], UUID_TEXT + "A", UUID_TEXT + "AAAA", "?" * 22, "\u00e4" * 22):
-        with pytest.raises(CorruptFileError):
-            properties.decode_uuid(text)
-    with pytest.raises(AssertionError):
-        properties.encode_uuid(UUID[:15])
-
-
-@pytest.mark.parametrize(
-    ("text", "taken"),
-    [
-        (f"version: 0\ntopic_id: {UUID_TEXT}", True),
-        (f"topic_id: {UUID_TEXT}\nversion: 0\n", True),
-        (f"version: 1\ntopic_id: {UUID_TEXT}", False),
-        (f"topic_id: {UUID_TEXT}", False),
-        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", False),
-        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", True),
-        ("version: 0\ntopic_id: ", False),
-        ("version: 0", False),
-    ],
-)
-def test_partition_metadata_has_an_id_that_is_not_zero(text, taken):
-    assert is_taken(lambda: properties.decode_partition_metadata(text.encode())) is taken
-
-
-@pytest.mark.parametrize(("count", "is_damaged"), [(0, False), (1, True), (4, True), (5, False), (22, False)])
-def test_a_few_characters_of_an_id_may_be_damaged(count, is_damaged):
-    text = "".join("B" if n < count else char for n, char in enumerate("ACDEFGHIJKLMNOPQRSTUVw"))
-    if count == 22:
-        text = text[:21] + "A"
-    one, other = properties.decode_uuid(text), properties.decode_uuid("ACDEFGHIJKLMNOPQRSTUVw")
-    assert properties.is_damaged_copy(one, other) is is_damaged
-    assert properties.is_damaged_copy(other, one) is is_damaged
-
-
-def test_a_clean_shutdown_says_which_broker_epoch():
-    assert properties.encode_clean_shutdown() == b'{"version":0,"brokerEpoch":-1}'
-    assert properties.encode_clean_shutdown(5) == b'{"version":0,"brokerEpoch":5}'
 
 
 JAVA = [

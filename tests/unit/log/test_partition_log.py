@@ -358,18 +358,6 @@ def test_control_records_that_end_no_transaction_are_none_of_a_producers_batches
     assert (producer.last_sequence, producer.last_offset) == (4, 0)
 
 
-@pytest.mark.parametrize("leads", [True, False])
-def test_the_least_id_of_a_producer_is_one_too(tmp_path, leads):
-    log = Broker(tmp_path).log()
-    raw = batch(b"v", producer_id=0, producer_epoch=3, base_sequence=4)
-    if leads:
-        append(log, raw)
-    else:
-        rebase(raw, 0, 0, 0)
-        log.append_as_follower(raw, now_ms=NOW_MS)
-    assert log.producers.get(0).last_sequence == 4
-
-
 def test_a_followers_new_segment_begins_with_the_first_offset_of_what_was_fetched(log):
     for start in (0, 6):
         fetched = b""

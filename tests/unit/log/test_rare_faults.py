@@ -106,16 +106,6 @@ def test_a_producer_that_cannot_be_replayed_ends_the_log_before_it() -> None:
     assert broker.log().log_end_offset == 2
 
 
-def test_a_topic_id_that_is_not_there_costs_nothing() -> None:
-    broker = broker_of()
-    filled(broker)
-    broker.manager.close()
-    disk: Any = broker.disk
-    disk.replace("/d/t-0/partition.metadata", b"what?", sync=True)
-    broker.start()
-    assert (broker.log().topic_id, broker.log().log_end_offset) == (None, 5)
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_the_note_of_the_boot_may_lack_room_and_nothing_else(number: int) -> None:
     broker = broker_of()
@@ -257,29 +247,6 @@ def test_retention_takes_the_high_watermark_along_with_the_log_start() -> None:
     log.high_watermark = 1
     log._move_start(2)
     assert (log.log_start_offset, log.high_watermark, log.last_stable_offset) == (2, 2, 2)
-
-
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-def test_an_index_of_transactions_that_cannot_be_read_is_a_storage_error(number: int) -> None:
-    broker = broker_of()
-    log = transactional(broker)
-    log.active.release()
-    disk: Any = broker.disk
-    disk.read = lambda path: _raise(OSError(number, "broken", path))
-    with pytest.raises(StorageError) as failure:
-        log.aborted_transactions(0, 2)
-    assert failure.value.is_full is (number == errno.ENOSPC)
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
-@pytest.mark.parametrize(("epoch", "expected"), [(0, (0, 2)), (1, (1, 4)), (2, (-1, -1)), (-1, (-1, -1))])
-def test_the_end_of_an_epoch_is_asked_of_the_log(epoch: int, expected: tuple[int, int]) -> None:
-    log = filled(broker_of(), 2, epoch=0)
-    append(log, batch(b"v", b"w"), epoch=1)
-    assert log.end_offset_for_epoch(epoch) == expected
 
 
 # --- snapshots ----------------------------------------------------------------------------------------------------

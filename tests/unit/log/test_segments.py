@@ -15,11 +15,8 @@ from barnabas.log.format import names
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segment import Segment
-from barnabas.log.segments import PLACES_MAX
-from barnabas.records.building import encode_batch
-from barnabas.records.record import Record
 from barnabas.testing.memory_disk import MemoryDisk
-from tests.support.logs import NOW_MS, Broker, append, batch, rebase
+from tests.support.logs import NOW_MS, Broker, batch, rebase
 
 SIZE = len(batch(b"v"))
 
@@ -58,67 +55,12 @@ def log() -> PartitionLog:
     return log
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, False),
-        ({"size": 9 * SIZE}, False),
-        ({"size": 9 * SIZE + 1}, True),
-        ({"segment_bytes": 2 * SIZE}, False),
-        ({"segment_bytes": 2 * SIZE - 1}, True),
-        ({"timestamp": NOW_MS + 1_000}, False),
-        ({"timestamp": NOW_MS + 1_001}, True),
-        ({"timestamp": NOW_MS + 1_001, "segment_ms": 1_001}, False),
-        ({"now_ms": NOW_MS + 10**9}, False),  # the times of the records count, where they have any
-        ({"last": 100 + (1 << 31) - 1}, False),
-        ({"last": 100 + (1 << 31)}, True),
-        ({"segment_index_bytes": 23}, True),  # two slots of 12 bytes are kept in the time index
-        ({"segment_index_bytes": 24}, False),
-        ({"cleanup_policy": frozenset(("compact",)), "max_compaction_lag_ms": 500, "timestamp": NOW_MS + 500}, False),
-        ({"cleanup_policy": frozenset(("compact",)), "max_compaction_lag_ms": 500, "timestamp": NOW_MS + 501}, True),
-        ({"max_compaction_lag_ms": 500, "timestamp": NOW_MS + 501}, False),
-        ({"cleanup_policy": frozenset(("compact",)), "max_compaction_lag_ms": 0, "timestamp": NOW_MS + 1_000}, False),
-        ({"cleanup_policy": frozenset(("compact",)), "max_compaction_lag_ms": 9_999, "timestamp": NOW_MS + 1_001}, True),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_a_new_segment_begins_for_one_reason(
-    log: PartitionLog, changes: dict[str, Any], expected: bool
-) -> None:
-    assert rolls(log, **changes) is expected
-
-
 def test_an_empty_segment_is_not_rolled_but_for_offsets_that_are_too_far() -> None:
     log = broker_of().log()
     everything = {"size": 1 << 40, "timestamp": NOW_MS + 10**12, "segment_index_bytes": 1}
     assert not rolls(log, **everything)
     assert log.active.created_ms == NOW_MS
     assert rolls(log, last=1 << 31)
-
-
-@pytest.mark.parametrize(("after_ms", "expected"), [(1_000, False), (1_001, True)])
-def test_without_times_of_records_the_time_since_the_first_append_counts(
-    after_ms: int, expected: bool
-) -> None:
-    log = broker_of().log()
-    put(log, 0, timestamp=-1)
-    assert rolls(log, timestamp=-1, now_ms=NOW_MS + after_ms) is expected
-    assert rolls(log, timestamp=NOW_MS + 10**9, now_ms=NOW_MS + after_ms) is expected
-    log.active.created_ms = -1  # after a restart: from now on
-    assert not rolls(log, timestamp=-1, now_ms=NOW_MS + 5)
-    assert log.active.created_ms == NOW_MS + 5
-    assert rolls(log, timestamp=-1, now_ms=NOW_MS + 5 + after_ms) is expected
-
-
-def test_after_a_restart_the_time_of_the_first_batch_is_read_again() -> None:
-    broker = broker_of(segment_ms=10**15)
-    put(broker.log(), 0, timestamp=NOW_MS - 700)
-    put(broker.log(), 1, timestamp=NOW_MS - 100)
-    broker.restart(clean=True)
-    log = broker.log()
-    assert not rolls(log, timestamp=NOW_MS + 300)
-    assert rolls(log, timestamp=NOW_MS + 301)
-    assert log.active.first_timestamp == NOW_MS - 700
 
 
 @pytest.mark.parametrize("jitter_ms", [0, 1, 300, 1_000, 5_000])
@@ -150,98 +92,6 @@ def test_a_rolled_segment_is_sealed_or_if_nothing_is_in_it_dropped(is_empty: boo
 # --- finding ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def three() -> PartitionLog:
-    """Segments at 0, 20 and 40, of batches of two records, with gaps; the log ends at 44."""
-    log = broker_of(index_interval_bytes=0).log()
-    for base in (0, 20, 40):
-        if base:
-            log.store.roll(base, config=log.config)
-        for offset in (base, base + 2):
-            put(log, offset, 2, timestamp=NOW_MS + offset)
-    assert (log.log_end_offset, [segment.base_offset for segment in log.segments]) == (44, [0, 20, 40])
-    return log
-
-
-@pytest.mark.parametrize(
-    ("offset", "segment", "after", "found"),
-    [
-        (-1, 0, 20, (0, 0)),
-        (0, 0, 20, (0, 0)),
-        (1, 0, 20, (0, 0)),
-        (2, 0, 20, (0, 1)),
-        (3, 0, 20, (0, 1)),
-        (4, 0, 20, (1, 0)),  # a gap: what follows it
-        (19, 0, 20, (1, 0)),
-        (20, 1, 40, (1, 0)),
-        (23, 1, 40, (1, 1)),
-        (39, 1, 40, (2, 0)),
-        (40, 2, 44, (2, 0)),
-        (43, 2, 44, (2, 1)),
-        (44, 2, 44, None),
-        (99, 2, 44, None),
-    ],
-)
-def test_an_offset_is_in_a_segment_and_in_a_batch(
-    three: PartitionLog, offset: int, segment: int, after: int, found: tuple[int, int] | None
-) -> None:
-    store = three.store
-    assert store.index_of(offset) == segment
-    assert store.base_after(store.all[segment], 44) == after
-    size = store.all[0].size // 2
-    expected = None if found is None else (store.all[found[0]], found[1] * size)
-    for _ in range(2):  # what was found last is known
-        assert store.find(offset) == expected
-        assert store.find(0) == (store.all[0], 0)
-
-
-@pytest.mark.parametrize(
-    ("segment", "upper", "batches", "end"),
-    [
-        (0, 0, 0, 0),
-        (0, 2, 1, 2),
-        (0, 3, 1, 3),  # in the middle of a batch: not even its first record is shown
-        (0, 4, 2, 4),
-        (0, 19, 2, 19),
-        (0, 20, 2, 20),
-        (0, 22, 2, 20),
-        (0, 44, 2, 20),
-        (0, 99, 2, 20),
-        (1, 22, 1, 22),
-        (1, 40, 2, 40),
-        (1, 44, 2, 40),
-        (2, 42, 1, 42),
-        (2, 43, 1, 43),
-        (2, 44, 2, 44),
-        (2, 99, 2, 44),
-    ],
-)
-def test_a_reader_stops_before_what_it_may_not_see(
-    three: PartitionLog, segment: int, upper: int, batches: int, end: int
-) -> None:
-    store = three.store
-    one = store.all[segment]
-    for _ in range(2):
-        assert store.end_within(one, upper, 44) == (batches * one.size // 2, end)
-
-
-def test_places_are_known_until_they_are_too_many_or_the_segments_change(three: PartitionLog) -> None:
-    store, size = three.store, three.active.size
-    for offset in range(PLACES_MAX):
-        store.note_place(1_000 + offset, three.active, offset)
-    assert store.find(1_000) == (three.active, 0)
-    assert store.find(1_000 + PLACES_MAX - 1) == (three.active, PLACES_MAX - 1)
-    store.note_place(2_000, three.active, 5)
-    assert store.find(2_000) == (three.active, 5)
-    assert store.find(1_000) is None
-    store.note_place(3_000, three.active, size)  # nothing is there yet
-    assert store.find(3_000) is None
-    store.note_place(3_000, three.active, size - 1)
-    assert store.find(3_000) == (three.active, size - 1)
-    store.roll(44, config=three.config)
-    assert store.find(3_000) is None
-
-
 def test_a_reader_that_follows_the_end_has_nothing_looked_for() -> None:
     disk = MemoryDisk()
     log = Broker("/d", disk=disk, index_interval_bytes=1 << 20).log()
@@ -261,72 +111,6 @@ def test_a_reader_that_follows_the_end_has_nothing_looked_for() -> None:
         assert len(read) == 1, "the records alone"
 
 
-def test_the_place_of_another_segment_says_nothing_of_where_a_reader_stops(three: PartitionLog) -> None:
-    store = three.store
-    store.note_place(3, store.all[1], 5)
-    assert store.end_within(store.all[0], 3, 44) == (store.all[0].size // 2, 3)
-
-
-def test_ages_and_sizes(three: PartitionLog) -> None:
-    ages = three.store.ages(44)
-    assert [(age.base_offset, age.end_offset) for age in ages] == [(0, 20), (20, 40), (40, 44)]
-    assert [age.largest_timestamp_ms() for age in ages] == [NOW_MS + 2, NOW_MS + 22, NOW_MS + 42]
-    assert [age.size for age in ages] == [segment.size for segment in three.segments]
-    assert three.store.size_bytes == sum(age.size for age in ages)
-
-
-# --- letting go ---------------------------------------------------------------------------------------------------
-
-
-def left(log: PartitionLog) -> list[int]:
-    return sorted(
-        file.base_offset
-        for entry in log.disk.list(log.dir)
-        if (file := names.parse_file_name(entry.name)) and file[1:] == (names.LOG, "")
-    )
-
-
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_the_oldest_are_dropped_and_removed_when_they_are_due(three: PartitionLog, count: int) -> None:
-    three.store.drop_oldest(count, due_ms=NOW_MS + 5)
-    assert [segment.base_offset for segment in three.segments] == left(three) == [0, 20, 40][count:]
-    assert three.store.active.base_offset == 40
-    waiting = [
-        entry.name for entry in three.disk.list(three.dir) if entry.name.endswith(names.LOG + names.DELETED)
-    ]
-    assert len(waiting) == count
-    assert three.store.trash.take_due(NOW_MS + 4) == []
-    due = three.store.trash.take_due(NOW_MS + 5)
-    assert {one.name for one in due} >= set(waiting)
-    assert bool(due) is bool(count)
-
-
-@pytest.mark.parametrize(
-    ("offset", "bases", "batches"),
-    [
-        (0, [0], 0),
-        (1, [0], 0),
-        (2, [0], 1),
-        (4, [0], 2),
-        (20, [0], 2),
-        (21, [0, 20], 0),
-        (22, [0, 20], 1),
-        (40, [0, 20], 2),
-        (41, [0, 20, 40], 0),
-        (42, [0, 20, 40], 1),
-        (44, [0, 20, 40], 2),
-    ],
-)
-def test_a_cut_drops_an_offset_and_all_after_it(
-    three: PartitionLog, offset: int, bases: list[int], batches: int
-) -> None:
-    size = three.active.size
-    three.store.truncate(offset, due_ms=NOW_MS)
-    assert [segment.base_offset for segment in three.segments] == left(three) == bases
-    assert three.store.active.size == batches * size // 2
-    assert [segment.size for segment in three.segments[:-1]] == [size] * (len(bases) - 1)
-
-
 # --- one segment --------------------------------------------------------------------------------------------------
 
 
@@ -338,66 +122,6 @@ def segment() -> Segment:
     for n in range(10):
         put(log, 10 + 2 * n, 2, timestamp=NOW_MS + (500 if n == 2 else n))
     return log.active
-
-
-@pytest.mark.parametrize("offset", range(9, 33))
-def test_a_segment_is_cut(segment: Segment, offset: int) -> None:
-    size = segment.size // 10
-    kept = min(max(0, (offset - 10) // 2), 10)
-    before = segment.size
-    segment.truncate(offset)
-    assert segment.size == segment.file.size() == kept * size
-    if offset >= 30:
-        assert segment.size == before
-        return
-    expected = {0: (-1, 10), 1: (NOW_MS, 11), 2: (NOW_MS + 1, 13)}.get(kept, (NOW_MS + 500, 15))
-    assert (segment.load_max_timestamp(), segment.max_timestamp_offset) == expected
-    assert segment.first_timestamp == (NOW_MS if kept else None)
-    assert segment.read_end_offset() == 10 + 2 * kept
-    assert all(segment.offset_index.entry(n)[0] < offset for n in range(len(segment.offset_index)))
-    assert all(segment.time_index.entry(n)[1] < offset for n in range(len(segment.time_index)))
-    assert segment.bytes_since_index == 0
-    assert segment.time_hint is None
-    if not kept:
-        assert segment.created_ms == -1
-
-
-def test_an_index_has_an_entry_for_each_interval(segment: Segment) -> None:
-    size = segment.size // 10
-    positions = [segment.offset_index.entry(n) for n in range(len(segment.offset_index))]
-    expected, since = [], 0
-    for n in range(10):
-        if since > 2 * SIZE:
-            expected.append((11 + 2 * n, n * size))
-            since = 0
-        since += size
-    assert positions == expected
-    times = [segment.time_index.entry(n) for n in range(len(segment.time_index))]
-    assert times == [(NOW_MS + 500, 15)]  # the largest so far, where it rises
-
-
-def test_a_sealed_segment_ends_its_time_index_with_the_largest_time() -> None:
-    log = broker_of(index_interval_bytes=1 << 20).log()
-    for n, time in enumerate((3, 9, 5)):
-        put(log, n, timestamp=NOW_MS + time)
-    assert len(log.active.time_index) == 0
-    log.active.seal()
-    assert log.active.time_index.last() == (NOW_MS + 9, 1)
-    data = log.disk.read(log.active.path(names.TIME_INDEX))
-    assert data == bytes(log.active.time_index.entries)
-    log.active.seal()
-    assert len(log.active.time_index) == 1
-
-
-def test_a_segment_without_times_has_none_in_its_index_and_is_as_old_as_its_file() -> None:
-    log = broker_of(index_interval_bytes=1 << 20).log()
-    put(log, 0, timestamp=-1)
-    log.active.seal()
-    assert (len(log.active.time_index), log.active.load_max_timestamp()) == (0, -1)
-    log.disk.set_modified(log.active.path(names.LOG), 12_345)
-    assert log.active.largest_timestamp == 12_345
-    put(log, 1, timestamp=0)
-    assert log.active.largest_timestamp == 0
 
 
 @pytest.mark.parametrize("has_index", [True, False])
@@ -425,21 +149,3 @@ def test_files_are_marked_and_named_again(has_index: bool) -> None:
     with pytest.raises(FileNotFoundError):
         segment.mark_files(names.SWAP)
     segment.mark_files(names.SWAP, may_be_gone=True)
-
-
-@pytest.mark.parametrize("wanted", [0, 1, 2, 5])
-def test_a_time_is_looked_for_after_what_was_seen(segment: Segment, wanted: int) -> None:
-    assert segment.scan_start(NOW_MS, 7) == 7
-    segment.time_hint = (NOW_MS + 2, 100)
-    assert segment.scan_start(NOW_MS + wanted, 7) == (100 if wanted >= 2 else 7)
-    assert segment.scan_start(NOW_MS + wanted, 107) == 107
-
-
-def test_the_largest_time_of_several_is_that_of_the_first_that_has_it() -> None:
-    log = broker_of().log()
-    for n, time in enumerate((1, 5, 5, 3)):
-        put(log, n, timestamp=NOW_MS + time)
-    assert (log.active.load_max_timestamp(), log.active.max_timestamp_offset) == (NOW_MS + 5, 1)
-    records = [Record(n, NOW_MS + time, None, b"v") for n, time in enumerate((7, 9, 9))]
-    append(log, bytearray(encode_batch(records)))
-    assert log.offset_of_max_timestamp() == (NOW_MS + 9, 5, 0)

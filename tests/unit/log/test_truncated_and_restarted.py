@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from barnabas.log.format import names
-from barnabas.log.format.snapshot import SnapshotEntry
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.producers import ProducerState
-from barnabas.records.building import encode_batch
-from barnabas.records.record import Record
 from barnabas.records.validate import Origin
-from tests.support.logs import NOW_MS, Broker, append, batch, marker, read_all
+from tests.support.logs import NOW_MS, Broker, append, batch, marker
 
 
 @pytest.fixture
@@ -28,110 +21,7 @@ def log(broker):
     return broker.log()
 
 
-# --- the recovery point -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("offset", [0, 1, 3, 4])
-def test_what_follows_a_truncation_is_not_flushed_by_the_flush_before_it(log, offset):
-    for n in range(5):
-        append(log, batch(b"old %d" % n))
-    log.flush(NOW_MS)
-    assert log.recovery_point == 5
-    assert log.truncate_to(offset, now_ms=NOW_MS)
-    assert log.recovery_point == offset
-    append(log, batch(b"new"), epoch=1)
-    task = log.begin_flush()
-    assert task is not None, "the new record would never be flushed"
-    task.run()
-    task.finish(NOW_MS)
-    assert log.recovery_point == offset + 1
-
-
-def test_a_log_that_begins_anew_before_its_old_place_is_flushed_again(log):
-    for n in range(5):
-        append(log, batch(b"%d" % n))
-    log.flush(NOW_MS)
-    log.truncate_fully_and_start_at(2)
-    assert log.recovery_point == 2
-    append(log, batch(b"a"))
-    assert log.begin_flush() is not None
-
-
-def test_a_truncation_of_what_was_never_flushed_leaves_the_recovery_point(log):
-    append(log, batch(b"a"))
-    log.flush(NOW_MS)
-    append(log, batch(b"b"))
-    append(log, batch(b"c"))
-    log.truncate_to(2, now_ms=NOW_MS)
-    assert log.recovery_point == 1
-
-
-def test_a_flush_that_began_before_a_truncation_says_nothing_of_what_follows_it(log):
-    for n in range(5):
-        append(log, batch(b"%d" % n))
-    task = log.begin_flush()
-    assert task is not None
-    log.truncate_to(2, now_ms=NOW_MS)
-    append(log, batch(b"a", b"b", b"c"))
-    task.run()
-    task.finish(NOW_MS)
-    assert log.recovery_point == 0
-    assert log.begin_flush() is not None
-
-
-def test_damage_to_what_was_written_after_a_truncation_is_found_by_the_next_start(broker, log):
-    """The recovery point says from where on an unclean start checks batches: here from the cut on."""
-    for n in range(5):
-        append(log, batch(b"old %d" % n))
-    log.flush(NOW_MS)
-    broker.manager.write_checkpoints()
-    log.truncate_to(2, now_ms=NOW_MS)
-    append(log, batch(b"new"), epoch=1)
-    broker.manager.write_checkpoints()
-    path = Path(log.active.path(names.LOG))
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    broker.restart(clean=False)
-    again = broker.log()
-    again.advance_high_watermark(again.log_end_offset)
-    assert again.log_end_offset == 2
-    assert [record.value for record in read_all(again)] == [b"old 0", b"old 1"]
-
-
-def test_the_leader_epochs_are_flushed_when_they_have_changed_and_only_then(log):
-    def flushes_epochs(*, changed_meanwhile: bool = False) -> bool:
-        append(log, batch(b"a"), epoch=log.epochs.latest)
-        task = log.begin_flush()
-        assert task is not None
-        if changed_meanwhile:
-            append(log, batch(b"b"), epoch=log.epochs.latest + 1)
-        task.run()
-        task.finish(NOW_MS)
-        return any(path.endswith(names.LEADER_EPOCH_CHECKPOINT) for path in task.paths)
-
-    append(log, batch(b"first"), epoch=3)
-    assert flushes_epochs()
-    assert not flushes_epochs()
-    append(log, batch(b"next"), epoch=4)
-    assert flushes_epochs(changed_meanwhile=True)
-    assert flushes_epochs(), "epoch 5 came while 4 was flushed"
-    assert not flushes_epochs()
-
-
 # --- the last stable offset ---------------------------------------------------------------------------------------
-
-
-def entry(producer_id: int, first_offset: int) -> SnapshotEntry:
-    return SnapshotEntry(producer_id, 0, 0, first_offset, 0, NOW_MS, 0, first_offset)
-
-
-@pytest.mark.parametrize("order", [(30, 10, 20), (10, 20, 30), (20, 30, 10)])
-def test_the_oldest_open_transaction_of_a_snapshot_counts_in_whatever_order_its_producers_are(order):
-    """Kafka writes the producers of a snapshot in the order of a hash map."""
-    state = ProducerState("t-0")
-    state.load([entry(offset + 1, offset) for offset in order], 40, NOW_MS)
-    assert (state.first_undecided_offset, state.first_unstable_offset) == (10, 10)
 
 
 def transactional(producer_id: int, sequence: int = 0) -> bytearray:
@@ -166,35 +56,6 @@ def test_the_last_stable_offset_is_the_same_after_a_restart(broker, log, clean, 
 
 
 # --- timestamps ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("as_follower", [False, True])
-@pytest.mark.parametrize("clean", [True, False])
-def test_a_batch_whose_records_are_of_different_times_is_found_by_its_largest(
-    broker, log, as_follower, clean
-):
-    """The base timestamp of a batch is that of its first record, neither its smallest nor its largest."""
-    times = (NOW_MS - 5, NOW_MS - 40, NOW_MS - 2, NOW_MS - 30)
-    records = [Record(n, time, b"k", b"v") for n, time in enumerate(times)]
-    data = bytearray(encode_batch(records))
-    if as_follower:
-        log.append_as_follower(data, now_ms=NOW_MS)
-        log.advance_high_watermark(4)
-    else:
-        append(log, data)
-    for again in (log, None):
-        if again is None:
-            broker.restart(clean=clean)
-            again = broker.log()
-            again.advance_high_watermark(4)
-        found = again.offset_of_max_timestamp()
-        assert found is not None
-        assert (found.timestamp, found.offset) == (NOW_MS - 2, 2)
-        first = again.offset_for_timestamp(NOW_MS - 4)
-        assert first is not None
-        assert (first.timestamp, first.offset) == (NOW_MS - 2, 2)
-        assert again.offset_for_timestamp(NOW_MS - 1) is None
-        assert [record.timestamp for record in read_all(again)] == list(times)
 
 
 @pytest.mark.parametrize("settings", [{}, {"segment_bytes": 200}, {"index_interval_bytes": 1}], ids=str)

@@ -48,6 +48,28 @@ def test_a_leader_that_recovers_is_alone_until_it_has(
     assert core.state.states[T].recovering is (recovering or not is_taken)
 
 
+@pytest.mark.parametrize(
+    ("spoil", "is_taken"),
+    [
+        (lambda state: None, True),
+        (lambda state: state.brokers.pop(3), False),
+        (lambda state: state.shutting_down.add(3), False),
+        (lambda state: state.offline_dirs.update({3: {T}}), False),
+        (lambda state: state.offline_dirs.update({3: {("t", 1)}}), True),
+        (lambda state: state.offline_dirs.update({2: {T}}), True),  # who is in already leaves by itself
+        (lambda state: state.shutting_down.add(2), False),
+    ],
+    ids=["fine", "gone", "stops", "its log dir", "another log dir", "in already", "in already and stops"],
+)
+def test_only_who_lives_is_in_sync(spoil: Any, is_taken: bool) -> None:
+    core = cluster()
+    spoil(core.state)
+    [answer] = Shell(core).run(in_sync.alter(core, 1, 101, [proposal(1, 2, 3)]))
+    assert isinstance(answer, AcceptedState) is is_taken
+    if not is_taken:
+        assert answer.code == ErrorCode.INELIGIBLE_REPLICA
+
+
 def test_each_proposal_has_its_own_answer_in_its_place() -> None:
     core = cluster(3)
     asked = [

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.cluster.metadata.changes import (
+    PartitionChanged,
     TopicCreated,
     TopicDeleted,
 )
@@ -101,6 +102,17 @@ async def test_metadata_that_are_older_than_what_is_known_are_left_out(
         caplog.clear()
         await node.change(LED)
         caplog.clear()
+
+
+async def test_replicas_that_others_have_too_are_told_apart() -> None:
+    node = Node(1)
+    await node.apply([topic(SOLE, LED, FOLLOWED, ELSEWHERE)])
+    assert [one.index for one in node.replicas.replicated()] == [1, 2]
+    await node.apply([PartitionChanged("t", 0, newer(LED)), PartitionChanged("t", 1, newer(SOLE))])
+    assert sorted(one.index for one in node.replicas.replicated()) == [0, 2]
+    await node.apply([PartitionChanged("t", 2, newer(ELSEWHERE)), PartitionChanged("t", 3, newer(FOLLOWED))])
+    assert sorted(one.index for one in node.replicas.replicated()) == [0, 3]
+    assert sorted(one.index for one in node.replicas) == [0, 1, 3]
 
 
 # --- logs that come and go ----------------------------------------------------------------------------------------

@@ -63,3 +63,15 @@ def test_who_joins_with_less_than_the_leader_has_is_given_time_to_catch_up(way: 
         leader.settled(change, partition_epoch=8, now_ms=2_000)
     assert leader.out_of_sync(60, 2_000 + LAG_MS, LAG_MS) == set()
     assert leader.out_of_sync(60, 2_001 + LAG_MS, LAG_MS) == {3}
+
+
+def test_replicas_that_come_and_go_by_metadata_are_followers_or_none() -> None:
+    leader = leading(1, replicas=(1,))
+    assert not leader.has_followers
+    assert leader.update(partition_epoch=7, replicas=(1, 2), isr=(1,), now_ms=0)  # the same epoch, said again
+    assert leader.has_followers
+    assert leader.update(partition_epoch=8, replicas=(1,), isr=(1,), now_ms=0)
+    assert not leader.has_followers
+    assert leader.follower(2) is None
+    assert not leader.update(partition_epoch=7, replicas=(1, 2), isr=(1, 2), now_ms=0)
+    assert (leader.partition_epoch, leader.isr, leader.has_followers) == (8, {1}, False)

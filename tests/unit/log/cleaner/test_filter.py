@@ -41,68 +41,6 @@ def outcome(batch_filter, raw):
     return list(iter_any_records(kept))
 
 
-@pytest.mark.parametrize(
-    ("offset", "last_of_key", "expected"),
-    [
-        (9, 10, None),
-        (10, 10, "whole"),
-        (11, 10, "whole"),
-        (10, None, "whole"),
-        (50, 60, None),
-        (51, 60, "whole"),
-    ],
-)
-def test_only_the_last_record_of_a_key_stays_as_far_as_keys_are_known(offset, last_of_key, expected):
-    puts = [(b"k", last_of_key)] if last_of_key is not None else []
-    assert outcome(filter_of(*puts), one(offset)) == expected
-
-
-def test_records_without_a_key_go_and_are_counted():
-    batch_filter = filter_of()
-    assert outcome(batch_filter, one(10, key=None)) is None
-    assert outcome(batch_filter, one(51, key=None)) == "whole"
-    assert batch_filter.keyless_count == 1
-    both = encode_batch([Record(10, 7, None, b"v"), Record(11, 8, b"k", b"w"), Record(12, 9, None, b"v")])
-    assert outcome(batch_filter, both) == [Record(11, 8, b"k", b"w")]
-    assert batch_filter.keyless_count == 3
-
-
-@pytest.mark.parametrize(
-    ("horizon_ms", "expected"),
-    [(None, NOW_MS + RETENTION_MS), (NOW_MS + 1, "whole"), (NOW_MS, None), (NOW_MS - 1, None)],
-)
-def test_a_tombstone_stays_until_its_horizon(horizon_ms, expected):
-    raw = one(10, value=None, delete_horizon_ms=horizon_ms)
-    kept = filter_of().filter(read_header(raw), memoryview(raw))
-    if isinstance(expected, int):
-        assert read_header(kept).delete_horizon_ms == expected
-        assert read_records(kept) == [Record(10, 7, b"k", None)]
-    else:
-        assert kept is None if expected is None else bytes(kept) == raw
-
-
-def test_a_horizon_stays_that_there_is():
-    records = [Record(10, 7, b"old", b"v"), Record(11, 7, b"k", None), Record(12, 7, b"l", b"v")]
-    raw = encode_batch(records, delete_horizon_ms=NOW_MS + 77)
-    kept = filter_of((b"old", 20)).filter(read_header(raw), memoryview(raw))
-    assert read_header(kept).delete_horizon_ms == NOW_MS + 77
-    assert read_records(kept) == records[1:]
-    raw = encode_batch(records)
-    kept = filter_of((b"old", 20)).filter(read_header(raw), memoryview(raw))
-    assert read_header(kept).delete_horizon_ms == NOW_MS + RETENTION_MS
-    values = encode_batch([records[0], records[2]])
-    kept = filter_of((b"old", 20)).filter(read_header(values), memoryview(values))
-    assert read_header(kept).delete_horizon_ms is None
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("keeps", [True, False])
-def test_tombstones_of_old_formats_go_with_the_age_of_their_segment(magic, keeps):
-    raw = legacy.encode_message(Record(10, 7, b"k", None), magic=magic)
-    assert outcome(filter_of(keep_legacy_tombstones=keeps), raw) == ("whole" if keeps else None)
-    assert outcome(filter_of(keep_legacy_tombstones=keeps), one(10, value=None))
-
-
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("kind", [0, 1])
 def test_what_is_left_of_a_wrapper_is_one_again(magic, kind):
@@ -115,34 +53,7 @@ def test_what_is_left_of_a_wrapper_is_one_again(magic, kind):
     assert outcome(filter_of(*((b"%d" % at, 20) for at in (10, 11, 12))), raw) is None
 
 
-# --- who needs the header of a batch that is empty ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("offset", "producer_id", "last", "stays"),
-    [
-        (10, 7, {7: LastRecord(10, 3)}, True),
-        (10, 7, {7: LastRecord(11, 3)}, False),
-        (10, 7, {7: LastRecord(9, 3)}, False),
-        (10, 7, {8: LastRecord(10, 3)}, False),
-        (10, 7, {}, False),
-        (10, 7, {7: LastRecord(-1, 3)}, False),  # that was a marker, and this is none
-        (10, -1, {-1: LastRecord(10, 3)}, False),
-        (99, -1, {}, True),  # the last batch of the cleaning
-        (98, -1, {}, False),
-        (99, 7, {7: LastRecord(200, 3)}, True),
-    ],
-)
-def test_an_empty_batch_stays_for_its_producer_or_as_the_end(offset, producer_id, last, stays):
-    raw = one(offset, producer_id=producer_id, producer_epoch=3, base_sequence=5)
-    batch_filter = filter_of((b"k", 200), last=last)
-    batch_filter.offsets.latest_offset = 300
-    assert outcome(batch_filter, raw) == ([] if stays else None)
-
-
 # --- transactions -------------------------------------------------------------------------------------------------
-
-ABORTED = AbortedTransaction(7, 10, 20, 21)
 
 
 def marker(offset, *, commit, producer_id=7, epoch=3):
@@ -156,63 +67,6 @@ def data(offset, producer_id=7, *, transactional=True):
     return one(
         offset, producer_id=producer_id, producer_epoch=3, base_sequence=5, transactional=transactional
     )
-
-
-@pytest.mark.parametrize(
-    ("offset", "producer_id", "transactional", "expected"),
-    [
-        (9, 7, True, "whole"),
-        (10, 7, True, None),
-        (15, 7, True, None),
-        (15, 8, True, "whole"),
-        (15, 7, False, "whole"),
-    ],
-)
-def test_records_of_an_aborted_transaction_go(offset, producer_id, transactional, expected):
-    batch_filter = filter_of(aborted=[ABORTED])
-    assert outcome(batch_filter, data(offset, producer_id, transactional=transactional)) == expected
-
-
-def with_horizon(raw, horizon_ms):
-    return encode_batch(
-        read_records(raw), producer_id=7, producer_epoch=3, transactional=True, control=True,
-        delete_horizon_ms=horizon_ms,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("commit", [True, False])
-@pytest.mark.parametrize(
-    ("horizon_ms", "expected"),
-    [(None, NOW_MS + RETENTION_MS), (NOW_MS + 1, "whole"), (NOW_MS, None), (NOW_MS - 1, None)],
-)
-def test_a_marker_of_nothing_stays_until_its_horizon(commit, horizon_ms, expected):
-    raw = marker(20, commit=commit)
-    if horizon_ms is not None:
-        raw = with_horizon(raw, horizon_ms)
-    kept = filter_of(aborted=[ABORTED]).filter(read_header(raw), memoryview(raw))
-    if isinstance(expected, int):
-        assert read_header(kept).delete_horizon_ms == expected
-        assert read_records(kept) == read_records(raw)
-        assert read_header(kept).is_control
-    else:
-        assert kept is None if expected is None else bytes(kept) == raw
-
-
-@pytest.mark.parametrize("commit", [True, False])
-@pytest.mark.parametrize("horizon_ms", [None, NOW_MS - 1])
-def test_a_marker_stays_as_it_is_while_records_of_its_transaction_are_there(commit, horizon_ms):
-    batch_filter = filter_of(aborted=[] if commit else [ABORTED])
-    batch_filter.filter(read_header(data(12)), memoryview(data(12)))
-    raw = marker(20, commit=commit)
-    if horizon_ms is not None:
-        raw = with_horizon(raw, horizon_ms)
-    assert outcome(batch_filter, raw) == "whole"
-    assert batch_filter.transactions.take_aborted() == ([] if commit else [ABORTED])
-    assert batch_filter.transactions.take_aborted() == []
-    # For the next one of the same producer nothing is left.
-    again = marker(30, commit=commit)
-    kept = batch_filter.filter(read_header(again), memoryview(again))
-    assert read_header(kept).delete_horizon_ms == NOW_MS + RETENTION_MS
 
 
 @pytest.mark.parametrize(
