@@ -61,3 +61,16 @@ def times(segment: Segment, *entries: tuple[int, int]) -> None:
 def test_a_time_does_not_hold_that_is_of_another_batch_or_of_none(segment, entry):
     times(segment, entry)
     assert not time_entry_holds(segment, 0)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [(1, 101), (1, 104)],  # the times do not rise
+        [(5, 104), (1, 101)],
+        [(3, 105), (5, 104)],  # the offsets fall
+    ],
+)
+def test_of_two_neighbours_that_do_not_rise_neither_holds(segment, entries):
+    times(segment, *entries)
+    assert [time_entry_holds(segment, slot) for slot in (0, 1)] == [False, False]

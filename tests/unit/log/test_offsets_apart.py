@@ -8,6 +8,9 @@ import pytest
 
 from barnabas.errors import RequestError
 from barnabas.log.partition_log import PartitionLog
+from barnabas.records import legacy
+from barnabas.records.compression import Codec
+from barnabas.records.record import Record
 from barnabas.records.validate import Origin
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.logs import NOW_MS, Broker, append, batch, marker, rebase
@@ -65,6 +68,18 @@ def test_a_log_that_begins_anew_knows_nothing_of_before(broker: Broker, cut: int
     assert offsets(log) == (cut,) * 4
     assert (log.clean_offset, log.recovery_point, log.epochs.entries) == (min(6, cut), min(11, cut), [])
     assert (len(log.producers), log.producers.first_unstable_offset) == (0, None)
+
+
+# --- what a follower appends --------------------------------------------------------------------------------------
+
+
+def test_records_of_old_formats_are_not_counted_where_nobody_knows_how_many_there_are(broker: Broker) -> None:
+    log = broker.log()
+    records = [Record(n, NOW_MS, None, b"v") for n in range(3)]
+    packed = legacy.encode_message_set(records, magic=1, codec=Codec.GZIP)
+    plain = legacy.encode_message_set([Record(3, NOW_MS, None, b"v")], magic=1)
+    result = log.append_as_follower(packed + plain, now_ms=NOW_MS)
+    assert (result.record_count, log.appended_messages, log.log_end_offset) == (1, 1, 4)
 
 
 # --- reads --------------------------------------------------------------------------------------------------------

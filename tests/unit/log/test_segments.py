@@ -55,6 +55,36 @@ def log() -> PartitionLog:
     return log
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, False),
+        ({"size": 9 * SIZE}, False),
+        ({"size": 9 * SIZE + 1}, True),
+        ({"segment_bytes": 2 * SIZE}, False),
+        ({"segment_bytes": 2 * SIZE - 1}, True),
+        ({"timestamp": NOW_MS + 1_000}, False),
+        ({"timestamp": NOW_MS + 1_001}, True),
+        ({"timestamp": NOW_MS + 1_001, "segment_ms": 1_001}, False),
+        ({"now_ms": NOW_MS + 10**9}, False),  # the times of the records count, where they have any
+        ({"last": 100 + (1 << 31) - 1}, False),
+        ({"last": 100 + (1 << 31)}, True),
+        ({"segment_index_bytes": 23}, True),  # two slots of 12 bytes are kept in the time index
+        ({"segment_index_bytes": 24}, False),
+        ({"cleanup_policy": frozenset(("compact",)), "max_compaction_lag_ms": 500, "timestamp": NOW_MS + 500}, False),
+        ({"cleanup_policy": frozenset(("compact",)), "max_compaction_lag_ms": 500, "timestamp": NOW_MS + 501}, True),
+        ({"max_compaction_lag_ms": 500, "timestamp": NOW_MS + 501}, False),
+        ({"cleanup_policy": frozenset(("compact",)), "max_compaction_lag_ms": 0, "timestamp": NOW_MS + 1_000}, False),
+        ({"cleanup_policy": frozenset(("compact",)), "max_compaction_lag_ms": 9_999, "timestamp": NOW_MS + 1_001}, True),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_new_segment_begins_for_one_reason(
+    log: PartitionLog, changes: dict[str, Any], expected: bool
+) -> None:
+    assert rolls(log, **changes) is expected
+
+
 def test_an_empty_segment_is_not_rolled_but_for_offsets_that_are_too_far() -> None:
     log = broker_of().log()
     everything = {"size": 1 << 40, "timestamp": NOW_MS + 10**12, "segment_index_bytes": 1}

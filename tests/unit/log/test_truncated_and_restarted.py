@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from barnabas.log.format import names
 from barnabas.log.partition_log import PartitionLog
+from barnabas.records.building import encode_batch
+from barnabas.records.record import Record
 from barnabas.records.validate import Origin
-from tests.support.logs import NOW_MS, Broker, append, batch, marker
+from tests.support.logs import NOW_MS, Broker, append, batch, marker, read_all
 
 
 @pytest.fixture
@@ -19,6 +24,45 @@ def broker(tmp_path):
 @pytest.fixture
 def log(broker):
     return broker.log()
+
+
+# --- the recovery point -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [0, 1, 3, 4])
+def test_what_follows_a_truncation_is_not_flushed_by_the_flush_before_it(log, offset):
+    for n in range(5):
+        append(log, batch(b"old %d" % n))
+    log.flush(NOW_MS)
+    assert log.recovery_point == 5
+    assert log.truncate_to(offset, now_ms=NOW_MS)
+    assert log.recovery_point == offset
+    append(log, batch(b"new"), epoch=1)
+    task = log.begin_flush()
+    assert task is not None, "the new record would never be flushed"
+    task.run()
+    task.finish(NOW_MS)
+    assert log.recovery_point == offset + 1
+
+
+def test_damage_to_what_was_written_after_a_truncation_is_found_by_the_next_start(broker, log):
+    """The recovery point says from where on an unclean start checks batches: here from the cut on."""
+    for n in range(5):
+        append(log, batch(b"old %d" % n))
+    log.flush(NOW_MS)
+    broker.manager.write_checkpoints()
+    log.truncate_to(2, now_ms=NOW_MS)
+    append(log, batch(b"new"), epoch=1)
+    broker.manager.write_checkpoints()
+    path = Path(log.active.path(names.LOG))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    broker.restart(clean=False)
+    again = broker.log()
+    again.advance_high_watermark(again.log_end_offset)
+    assert again.log_end_offset == 2
+    assert [record.value for record in read_all(again)] == [b"old 0", b"old 1"]
 
 
 # --- the last stable offset ---------------------------------------------------------------------------------------
@@ -56,6 +100,35 @@ def test_the_last_stable_offset_is_the_same_after_a_restart(broker, log, clean, 
 
 
 # --- timestamps ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_follower", [False, True])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_batch_whose_records_are_of_different_times_is_found_by_its_largest(
+    broker, log, as_follower, clean
+):
+    """The base timestamp of a batch is that of its first record, neither its smallest nor its largest."""
+    times = (NOW_MS - 5, NOW_MS - 40, NOW_MS - 2, NOW_MS - 30)
+    records = [Record(n, time, b"k", b"v") for n, time in enumerate(times)]
+    data = bytearray(encode_batch(records))
+    if as_follower:
+        log.append_as_follower(data, now_ms=NOW_MS)
+        log.advance_high_watermark(4)
+    else:
+        append(log, data)
+    for again in (log, None):
+        if again is None:
+            broker.restart(clean=clean)
+            again = broker.log()
+            again.advance_high_watermark(4)
+        found = again.offset_of_max_timestamp()
+        assert found is not None
+        assert (found.timestamp, found.offset) == (NOW_MS - 2, 2)
+        first = again.offset_for_timestamp(NOW_MS - 4)
+        assert first is not None
+        assert (first.timestamp, first.offset) == (NOW_MS - 2, 2)
+        assert again.offset_for_timestamp(NOW_MS - 1) is None
+        assert [record.timestamp for record in read_all(again)] == list(times)
 
 
 @pytest.mark.parametrize("settings", [{}, {"segment_bytes": 200}, {"index_interval_bytes": 1}], ids=str)

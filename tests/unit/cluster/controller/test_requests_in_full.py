@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from barnabas.cluster.controller.batches import Batch
 from barnabas.cluster.controller.state import (
     Assignment,
@@ -14,9 +16,11 @@ from barnabas.cluster.controller.state import (
 )
 from barnabas.cluster.controller.steps import Outgoing, Send
 from barnabas.cluster.metadata.protocol_version import ProtocolVersion
+from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
 
 ID, NO_ID = b"t" * 16, bytes(16)
 T0, T1, OLD = ("t", 0), ("t", 1), ("old", 0)
+Lead = LeaderAndIsrRequest
 
 
 def cluster() -> ControllerState:
@@ -46,6 +50,70 @@ def sent(protocol: str, state: ControllerState, fill: Any) -> list[Outgoing]:
     [requests] = [step.requests for step in batch.send(state) if isinstance(step, Send)]
     assert list(batch.send(state)) == [], "the batch is empty then"
     return requests
+
+
+def leads(**fields: Any) -> Any:
+    return Lead.LeaderAndIsrPartitionState(**fields)
+
+
+def lead_states(*, recovers: bool) -> dict[tuple[str, int], Any]:
+    return {
+        T0: leads(
+            topic_name="t", partition_index=0, controller_epoch=6, leader=1, leader_epoch=5, isr=[1, 2],
+            partition_epoch=9, replicas=[1, 2, 3], adding_replicas=[3], removing_replicas=[2], is_new=True,
+            leader_recovery_state=int(recovers),
+        ),
+        T1: leads(
+            topic_name="t", partition_index=1, controller_epoch=4, leader=3, leader_epoch=8, isr=[3],
+            partition_epoch=2, replicas=[3, 1], adding_replicas=[], removing_replicas=[], is_new=False,
+            leader_recovery_state=0,
+        ),
+        OLD: leads(
+            topic_name="old", partition_index=0, controller_epoch=7, leader=-1, leader_epoch=3, isr=[2],
+            partition_epoch=1, replicas=[2], adding_replicas=[], removing_replicas=[], is_new=False,
+            leader_recovery_state=0,
+        ),
+    }  # fmt: skip
+
+
+def lead_topic(name: str, *states: Any) -> Any:
+    topic_id = {"t": ID, "old": NO_ID}[name]
+    return Lead.LeaderAndIsrTopicState(topic_name=name, topic_id=topic_id, partition_states=list(states))
+
+
+def fill_leads(batch: Batch) -> None:
+    batch.tell_replicas([2, 9], T0, new=True)
+    batch.tell_replicas([2], T1)
+    batch.tell_replicas([2], OLD)
+    batch.tell_replicas([2], ("gone", 0))
+    batch.tell_replicas([2], T0)  # it is new all the same
+
+
+def lead_request(**fields: Any) -> LeaderAndIsrRequest:
+    return LeaderAndIsrRequest(controller_id=1, controller_epoch=7, broker_epoch=102, **fields)
+
+
+LIVE_ONE = Lead.LeaderAndIsrLiveLeader(broker_id=1, host_name="s1", port=81)
+
+
+@pytest.mark.parametrize("protocol", ["3.9", "3.2", "2.8", "2.7", "1.0", "0.9.0"])
+def test_leaders_and_isrs_are_sent_in_full(protocol: str) -> None:
+    found = sent(protocol, cluster(), fill_leads)
+    state = lead_states(recovers=protocol in ("3.9", "3.2"))
+    by_id = {"3.9": 7, "3.2": 6, "2.8": 5}
+    if protocol in by_id:  # what has no id is told in a version that is answered by name
+        expected = [
+            (by_id[protocol], {"topic_states": [lead_topic("t", state[T0], state[T1])], "live_leaders": [LIVE_ONE]}),
+            (4, {"topic_states": [lead_topic("old", state[OLD])], "live_leaders": []}),
+        ]  # fmt: skip
+    elif protocol == "2.7":
+        topics = [lead_topic("t", state[T0], state[T1]), lead_topic("old", state[OLD])]
+        expected = [(4, {"topic_states": topics, "live_leaders": [LIVE_ONE]})]
+    else:
+        every = [state[T0], state[T1], state[OLD]]
+        version = 1 if protocol == "1.0" else 0
+        expected = [(version, {"ungrouped_partition_states": every, "live_leaders": [LIVE_ONE]})]
+    assert found == [Outgoing(2, 102, version, lead_request(**fields)) for version, fields in expected]
 
 
 def test_a_broker_is_told_nothing_of_partitions_without_a_state_and_nobody_else_hears_of_them() -> None:

@@ -74,6 +74,24 @@ async def test_a_move_that_cannot_be_is_refused(
     assert node.logs.moves.get("t", 0) is None
 
 
+@pytest.mark.parametrize("last_step_bytes", [0, 1 << 20])
+async def test_a_log_is_served_from_where_it_was_moved_to(
+    last_step_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "LAST_STEP_BYTES", last_step_bytes)
+    node, mover, source, target = await moved()
+    replica, flushes = node.replica, len(node.flushes)
+    mover.start("t", 0, source)  # it is there
+    assert node.logs.moves.get("t", 0) is None
+    mover.start("t", 0, target)
+    await run_until_idle(mover)
+    assert node.replica is replica
+    assert (replica.log.log_dir, replica.log.log_end_offset, replica.log.high_watermark) == (target, 10, 10)
+    assert replica.log is node.logs.get("t", 0)
+    assert len(node.flushes) == flushes + 1
+    assert node.produce(b"more") == 11
+
+
 @pytest.mark.parametrize("is_ours", [False, True])
 async def test_after_a_move_that_fails_the_log_is_where_it_was_and_the_next_is_carried_out(
     is_ours: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
