@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from barnabas.log.cleaner.transactions import TransactionTracker
+from barnabas.log.format import names
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.batch import BatchHeader, read_header
@@ -61,6 +64,30 @@ def log(broker):
     return log
 
 
+def affecting(start: int, upper: int) -> set[AbortedTransaction]:
+    """Those that have a record, or their marker, from `start` on, and began before `upper`."""
+    return {one for one in TOLD if one.last_offset >= start and one.first_offset < upper}
+
+
+@pytest.mark.parametrize("way", ["written", "clean", "crashed", "index gone", "index damaged"])
+def test_a_reader_is_told_of_just_those_that_may_be_in_what_it_reads(broker, log, way):
+    if way != "written":
+        broker.restart(clean=way != "crashed")
+        log = broker.log()
+        log.advance_high_watermark(10)
+    if way.startswith("index"):
+        for path in Path(log.dir).glob(f"*{names.TXN_INDEX}"):
+            if way == "index gone":
+                path.unlink()
+            else:
+                path.write_bytes(path.read_bytes()[:-1])
+    for start in range(10):
+        for upper in range(start + 1, 11):
+            told = log.aborted_transactions(start, upper)
+            assert len(told) == len(set(told)), (start, upper)
+            assert set(told) == affecting(start, upper), (start, upper)
+
+
 def test_a_transaction_that_is_aborted_after_a_truncation_is_told_and_one_that_was_cut_off_is_not(log):
     log.truncate_to(5, now_ms=0)
     assert log.last_stable_offset == 0
@@ -83,6 +110,24 @@ def end_of(offset: int, producer_id: int) -> BatchHeader:
     raw = marker(commit=True, producer_id=producer_id)
     rebase(raw, 0, offset, 0)
     return read_header(raw)
+
+
+ABORTED = AbortedTransaction(7, 10, 20, 21)
+
+
+def test_the_batches_of_an_aborted_transaction_are_those_of_its_producer_from_its_first_offset_on():
+    tracker = TransactionTracker()
+    tracker.expect([ABORTED])
+    assert not tracker.see_batch(data(9, 7))
+    assert not tracker.see_marker(end_of(9, 7), ControlType.COMMIT), "its batch is still there"
+    assert tracker.see_batch(data(10, 7))
+    assert not tracker.see_batch(data(11, 8))
+    assert not tracker.see_batch(data(12, 7, transactional=False))
+    assert tracker.see_batch(data(13, 7))
+    assert not tracker.see_marker(end_of(20, 7), ControlType.ABORT), "the index still needs an entry"
+    assert tracker.take_aborted() == [ABORTED]
+    assert tracker.take_aborted() == []
+    assert not tracker.see_batch(data(21, 7)), "the next transaction of the producer is another"
 
 
 def test_a_marker_of_another_kind_stays():

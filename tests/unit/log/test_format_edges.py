@@ -4,10 +4,11 @@ import struct
 
 import pytest
 
-from barnabas.log.format import CorruptFileError, checkpoints, properties, snapshot
+from barnabas.log.format import CorruptFileError, checkpoints, properties, snapshot, txn_index
 from barnabas.log.format.offset_index import OffsetIndex
 from barnabas.log.format.properties import MetaProperties
 from barnabas.log.format.time_index import TimeIndex
+from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.records.crc import crc32c
 
 BASE = 100
@@ -22,6 +23,44 @@ def is_taken(decode):
 
 
 # --- indexes ------------------------------------------------------------------------------------------------------
+
+
+def offset_entries(*entries):
+    return b"".join(struct.pack(">ii", *entry) for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("entries", "taken"),
+    [
+        ([], True),
+        ([(0, 0)], True),
+        ([(0, 999)], True),
+        ([(0, 1_000)], False),
+        ([(0, 1_001)], False),
+        ([(-1, 0)], False),
+        ([(0, -1)], False),
+        ([(5, 10), (6, 11)], True),
+        ([(5, 10), (5, 11)], False),
+        ([(5, 10), (4, 11)], False),
+        ([(5, 10), (6, 10)], True),
+        ([(5, 10), (6, 9)], False),
+        ([(5, 10), (6, 999)], True),
+        ([(5, 10), (6, 1_000)], False),
+        ([(-1, 10), (6, 11)], False),
+        ([(5, 10), (4, 5), (6, 11)], True),  # those in between are looked at when they are used
+    ],
+)
+def test_an_offset_index_is_held_against_its_log(entries, taken):
+    data = offset_entries(*entries)
+    assert is_taken(lambda: OffsetIndex.decode(BASE, data, 1_000)) is taken
+    for more in range(1, 8):
+        assert not is_taken(lambda more=more: OffsetIndex.decode(BASE, data + bytes(more), 1_000))
+    if taken:
+        index = OffsetIndex.decode(BASE, data, 1_000)
+        assert index.entries == data
+        assert len(index) == len(entries)
+        assert [index.entry(n) for n in range(len(index))] == [(BASE + one, at) for one, at in entries]
+        assert index.last_offset == BASE + (entries[-1][0] if entries else -1)
 
 
 @pytest.mark.parametrize("count", range(5))
@@ -47,6 +86,39 @@ def test_an_offset_index_at_every_offset_and_position(count):
         assert index.slots_before(position) == len([entry for entry in entries if entry[1] < position])
 
 
+def time_entries(*entries):
+    return b"".join(struct.pack(">qi", *entry) for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("entries", "taken"),
+    [
+        ([], True),
+        ([(0, 0)], True),
+        ([(-1, 0)], False),
+        ([(0, -1)], False),
+        ([(7, 5), (8, 6)], True),
+        ([(7, 5), (8, 5)], True),
+        ([(7, 5), (8, 4)], False),
+        ([(7, 5), (7, 6)], False),
+        ([(7, 5), (6, 6)], False),
+        ([(-1, 5), (6, 6)], False),
+        ([(7, -1), (8, 6)], False),
+    ],
+)
+def test_a_time_index_rises_from_its_first_entry_to_its_last(entries, taken):
+    data = time_entries(*entries)
+    assert is_taken(lambda: TimeIndex.decode(BASE, data)) is taken
+    for more in range(1, 12):
+        assert not is_taken(lambda more=more: TimeIndex.decode(BASE, data + bytes(more)))
+    if taken:
+        index = TimeIndex.decode(BASE, data)
+        found = [(time, BASE + offset) for time, offset in entries]
+        assert [index.entry(n) for n in range(len(index))] == found
+        assert index.last() == (found[-1] if found else (-1, BASE))
+        assert index.last_timestamp == (entries[-1][0] if entries else -1)
+
+
 @pytest.mark.parametrize("count", range(5))
 def test_a_time_index_at_every_time_and_offset(count):
     entries = [(10 + 5 * n * n, BASE + 4 * (n // 2)) for n in range(count)]
@@ -66,6 +138,35 @@ def test_a_time_index_at_every_time_and_offset(count):
         left = [entry for entry in entries if entry[1] < offset]
         assert [shorter.entry(n) for n in range(len(shorter))] == left
         assert shorter.last_timestamp == (left[-1][0] if left else -1)
+
+
+@pytest.mark.parametrize(
+    ("entries", "taken"),
+    [
+        ([], True),
+        ([(0, 7, 100, 100, 101)], True),  # an empty transaction: its marker alone
+        ([(0, 7, 101, 100, 101)], False),
+        ([(1, 7, 100, 100, 101)], False),
+        ([(-1, 7, 100, 100, 101)], False),
+        ([(0, 7, 5, 99, 101)], False),  # its marker is in the segment before
+        ([(0, 7, 5, 100, 101)], True),
+        ([(0, 7, 100, 110, 111), (0, 8, 90, 111, 112)], True),
+        ([(0, 7, 100, 110, 111), (0, 8, 90, 110, 112)], False),
+        ([(0, 7, 100, 110, 111), (0, 8, 90, 109, 112)], False),
+        ([(0, 7, 100, 110, 111), (0, 8, 112, 111, 112)], False),
+        ([(0, 7, 100, 110, 111), (1, 8, 90, 111, 112)], False),
+    ],
+)
+def test_transactions_follow_each_other(entries, taken):
+    data = b"".join(struct.pack(">hqqqq", *entry) for entry in entries)
+    assert is_taken(lambda: txn_index.decode(data, 100)) is taken
+    for more in (1, 33):
+        assert not is_taken(lambda more=more: txn_index.decode(data + bytes(more), 100))
+    if taken:
+        found = txn_index.decode(data, 100)
+        assert found == [AbortedTransaction(*entry[1:]) for entry in entries]
+        assert [tuple(one) for one in found] == [entry[1:] for entry in entries]
+        assert txn_index.encode(found) == data
 
 
 # --- snapshots ----------------------------------------------------------------------------------------------------
@@ -136,6 +237,28 @@ def test_offset_checkpoints_line_by_line(text, offsets):
     assert is_taken(lambda: checkpoints.decode_offsets(text.encode())) is (offsets is not None)
     if offsets is not None:
         assert checkpoints.decode_offsets(text.encode()) == offsets
+
+
+@pytest.mark.parametrize(
+    ("entries", "taken"),
+    [
+        ([(0, 0)], True),
+        ([(0, 0), (1, 0)], True),
+        ([(0, 5), (1, 5)], True),
+        ([(0, 5), (1, 4)], False),
+        ([(1, 0), (1, 5)], False),
+        ([(2, 0), (1, 5)], False),
+        ([(0, 0), (1, 5), (1, 6)], False),
+        ([(0, 0), (1, 5), (2, 4)], False),
+        ([(0, 0), (1, 5), (2, 5)], True),
+    ],
+)
+def test_epoch_checkpoints_rise(entries, taken):
+    data = checkpoints.encode_epochs(entries)
+    assert is_taken(lambda: checkpoints.decode_epochs(data)) is taken
+    assert not taken or checkpoints.decode_epochs(data) == entries
+    for line in ("0", "0 0 0", "x 0", "0 x", "-1 0", "0 -1"):
+        assert not is_taken(lambda line=line: checkpoints.decode_epochs(f"0\n1\n{line}\n".encode()))
 
 
 # --- properties ---------------------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from barnabas.log.config import LogConfig
 from barnabas.log.damage import find_sound_batch, keep_damaged, put_back, split_off
 from barnabas.log.format import names
 from barnabas.log.format.checkpoints import decode_offsets
+from barnabas.log.logdir import Checkpoints
 from barnabas.log.openfiles import OpenFiles
+from barnabas.log.opening import had_log
 from barnabas.log.segment import Segment
 from barnabas.records.building import encode_batch
 from barnabas.records.compression import Codec
@@ -119,6 +121,25 @@ def test_a_log_is_missed_until_somebody_decides(ends: str) -> None:
     assert broker.manager.remove_due(NOW_MS) == (ends == "deleted")
 
 
+@pytest.mark.parametrize(
+    ("recovery_point", "intact", "clean", "expected"),
+    [
+        (None, True, False, False),
+        (0, False, False, False),
+        (0, True, False, True),
+        (0, True, True, False),
+        (1, False, False, True),
+        (1, False, True, True),
+    ],
+)
+def test_a_log_of_which_nothing_was_flushed_may_have_gone_with_the_power(
+    recovery_point: int | None, intact: bool, clean: bool, expected: bool
+) -> None:
+    known = {} if recovery_point is None else {KEY: recovery_point}
+    assert had_log(Checkpoints(known, is_clean=clean, is_cache_intact=intact), KEY) is expected
+    assert not had_log(Checkpoints(known, is_clean=clean, is_cache_intact=intact), ("t", 1))
+
+
 # --- checkpoints --------------------------------------------------------------------------------------------------
 
 
@@ -143,6 +164,19 @@ def test_checkpoints_of_other_dirs_are_written_after_one_that_failed(
         if names.RECOVERY_POINT_CHECKPOINT in {one.name for one in disk.list(path)}
     ]  # fmt: skip
     assert written == [path for path in ("/d", "/e", "/f") if path not in failing]
+
+
+@pytest.mark.parametrize("clean_offset", [None, 0, 2])
+def test_only_a_log_that_was_cleaned_has_a_clean_offset(clean_offset: int | None) -> None:
+    broker = broker_of()
+    log = filled(broker)
+    log.clean_offset = clean_offset
+    broker.manager.write_checkpoints()
+    disk: Any = broker.disk
+    found = decode_offsets(disk.read(f"/d/{names.CLEANER_CHECKPOINT}"))
+    assert found == ({} if clean_offset is None else {KEY: clean_offset})
+    broker.restart(clean=True)
+    assert broker.log().clean_offset == clean_offset
 
 
 # --- cleaning -----------------------------------------------------------------------------------------------------
@@ -177,6 +211,27 @@ def test_a_log_that_cannot_be_measured_is_not_cleaned(
         assert cleaner.uncleanable == {log}
 
 
+@pytest.mark.parametrize(("index_bytes", "segments"), [(12, 5), (24, 3), (47, 3), (48, 2), (1 << 20, 2)])
+def test_cleaned_segments_are_joined_as_far_as_their_indexes_fit(index_bytes: int, segments: int) -> None:
+    broker = broker_of(
+        cleanup_policy=frozenset(("compact",)), min_cleanable_dirty_ratio=0.0, index_interval_bytes=0,
+        segment_index_bytes=1 << 20,
+    )  # fmt: skip
+    log = broker.log()
+    for n in range(4):
+        for part in range(2):
+            append(log, batch(b"v", key=b"%d" % (2 * n + part), timestamp=NOW_MS + 2 * n + part))
+        log.roll()
+    log.flush(NOW_MS)
+    log.config = LogConfig(
+        cleanup_policy=frozenset(("compact",)), min_cleanable_dirty_ratio=0.0, index_interval_bytes=0,
+        segment_index_bytes=index_bytes,
+    )  # fmt: skip
+    assert LogCleaner(lambda: broker.manager).clean(NOW_MS)
+    assert len(log.segments) == segments
+    assert len(read_all(log)) == 8
+
+
 # --- segments and damage ------------------------------------------------------------------------------------------
 
 
@@ -197,6 +252,20 @@ def test_a_segment_that_is_made_where_a_file_is_begins_empty() -> None:
     assert (made.file.size(), made.size, made.is_preallocated) == (100, 0, True)
     made = Segment.create(disk, OpenFiles(10), "/d/t-0", 7, LogConfig(preallocate=True), names.CLEANED)
     assert (made.file.size(), made.is_preallocated) == (0, False)
+
+
+def test_a_write_in_the_background_is_taken_back_once() -> None:
+    segment = segment_at(MemoryDisk(), 0, bytes(10))
+    write = segment.begin_write(batch(b"v"))
+    write.run()
+    assert segment.file.size() > 10
+    other = segment.begin_write(batch(b"w"))
+    assert segment.file.size() == 10
+    other.run()
+    segment.end_write(write)  # that is over
+    assert segment.file.size() > 10
+    segment.end_write(other)
+    assert segment.file.size() == 10
 
 
 def placed(offset: int, value: bytes = b"v") -> bytes:
@@ -301,6 +370,45 @@ def test_a_timestamp_is_found_in_a_batch_of_any_size(codec: Codec, count: int) -
         assert log.offset_for_timestamp(NOW_MS + wanted) == (NOW_MS + wanted, wanted, 0)
     assert log.offset_for_timestamp(NOW_MS + count) is None
     assert log.offset_of_max_timestamp() == (NOW_MS + count - 1, count - 1, 0)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_epochs_that_the_file_does_not_know_yet_are_read_from_the_batches(clean: bool) -> None:
+    """It is not synced with each: after a power cut it may be an older one."""
+    broker = broker_of()
+    log = broker.log()
+    for epoch in (3, 3, 5):
+        append(log, batch(b"a", b"b"), epoch=epoch)
+    disk: Any = broker.disk
+    path = f"/d/t-0/{names.LEADER_EPOCH_CHECKPOINT}"
+    before = disk.read(path)
+    for epoch in (6, 6, 9):
+        append(log, batch(b"a", b"b", b"c"), epoch=epoch)
+    if clean:
+        broker.manager.close()
+        disk.remove(path)
+    else:
+        broker.crash()
+        disk.replace(path, before, sync=True)
+    broker.start()
+    assert broker.log().epochs.entries == [(3, 0), (5, 4), (6, 6), (9, 12)]
+
+
+@pytest.mark.parametrize(("last", "timestamp_offset", "is_indexed"), [
+    ((1 << 31) - 1, 5, True), (1 << 31, 5, False), ((1 << 31) - 1, (1 << 31) - 1, True),
+])  # fmt: skip
+def test_a_batch_that_ends_too_far_has_no_entry_wherever_its_largest_time_is(
+    last: int, timestamp_offset: int, is_indexed: bool
+) -> None:
+    disk: Any = MemoryDisk()
+    disk.make_dirs("/d/t-0")
+    segment = Segment.create(disk, OpenFiles(10), "/d/t-0", 0, LogConfig(index_interval_bytes=0))
+    segment.append(batch(b"v"), 0, NOW_MS, NOW_MS, 0)
+    segment.append(batch(b"v"), last, NOW_MS + 5, NOW_MS + 5, timestamp_offset)
+    assert len(segment.offset_index) == is_indexed
+    assert segment.offset_index.last_offset == (last if is_indexed else -1)
+    segment.seal()
+    assert segment.time_index.last() == (NOW_MS + 5, timestamp_offset)
 
 
 @pytest.mark.parametrize("is_open", [True, False])

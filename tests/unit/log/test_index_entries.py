@@ -9,7 +9,7 @@ import pytest
 from barnabas.log.disk import OsDisk
 from barnabas.log.format.offset_index import OffsetIndex
 from barnabas.log.format.time_index import TimeIndex
-from barnabas.log.index_checks import time_entry_holds
+from barnabas.log.index_checks import offset_entry_holds, time_entry_holds
 from barnabas.records.batch import BatchHeader, iter_batches
 from tests.support.logs import NOW_MS, batch, rebase
 
@@ -46,6 +46,50 @@ def segment(tmp_path):
     return Segment(tmp_path)
 
 
+# --- the offset index ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "offset"), [(0, 101), (0, 103), (1, 104), (2, 105)])
+def test_an_entry_holds_whose_batch_begins_at_its_position_and_ends_by_its_offset(segment, number, offset):
+    segment.offset_index.append(offset, segment.positions[number])
+    assert offset_entry_holds(segment, 0)
+
+
+@pytest.mark.parametrize(("number", "offset"), [(0, 100), (1, 103), (2, 104)])
+def test_an_entry_does_not_hold_whose_batch_ends_after_its_offset(segment, number, offset):
+    segment.offset_index.append(offset, segment.positions[number])
+    assert not offset_entry_holds(segment, 0)
+
+
+@pytest.mark.parametrize("shift", [-1, 1, 61])
+def test_an_entry_does_not_hold_where_no_batch_begins(segment, shift):
+    segment.offset_index.append(105, segment.positions[1] + shift)
+    assert not offset_entry_holds(segment, 0)
+
+
+def test_an_entry_does_not_hold_at_or_after_the_end_of_the_segment(segment):
+    for position in (segment.size, segment.size + 1):
+        segment.offset_index = OffsetIndex(BASE)
+        segment.offset_index.append(105, position)
+        assert not offset_entry_holds(segment, 0)
+    segment.size -= 1  # the last batch is not whole
+    segment.offset_index = OffsetIndex(BASE)
+    segment.offset_index.append(105, segment.positions[2])
+    assert not offset_entry_holds(segment, 0)
+
+
+def test_an_entry_does_not_hold_whose_batch_is_of_another_segment(segment):
+    segment.base_offset = BASE + 1
+    segment.offset_index.append(101, segment.positions[0])
+    assert not offset_entry_holds(segment, 0)
+
+
+@pytest.mark.parametrize("slot", [-1, 0, 1])
+def test_there_is_nothing_wrong_with_an_entry_that_is_not_there(segment, slot):
+    assert offset_entry_holds(segment, slot)
+    assert time_entry_holds(segment, slot)
+
+
 # --- the time index -----------------------------------------------------------------------------------------------
 
 
@@ -57,10 +101,28 @@ def times(segment: Segment, *entries: tuple[int, int]) -> None:
         segment.time_index.append(NOW_MS + after_ms, offset)
 
 
+@pytest.mark.parametrize("entry", [(1, 101), (1, 100), (5, 104), (5, 102), (3, 105)])
+def test_a_time_holds_that_is_the_largest_of_the_batch_at_its_offset(segment, entry):
+    times(segment, entry)
+    assert time_entry_holds(segment, 0)
+
+
 @pytest.mark.parametrize("entry", [(0, 101), (2, 101), (1, 102), (5, 105), (3, 106), (1, 99)])
 def test_a_time_does_not_hold_that_is_of_another_batch_or_of_none(segment, entry):
     times(segment, entry)
     assert not time_entry_holds(segment, 0)
+
+
+def test_a_time_does_not_hold_whose_offset_was_compacted_away_before_the_batch_that_has_it(segment):
+    """The batch that is found then begins later: of the entry's own batch nothing is known."""
+    del segment.batches[0]
+    times(segment, (5, 101))
+    assert not time_entry_holds(segment, 0)
+
+
+def test_times_hold_that_rise_with_their_offsets(segment):
+    times(segment, (1, 101), (5, 104))
+    assert [time_entry_holds(segment, slot) for slot in (0, 1)] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -74,3 +136,10 @@ def test_a_time_does_not_hold_that_is_of_another_batch_or_of_none(segment, entry
 def test_of_two_neighbours_that_do_not_rise_neither_holds(segment, entries):
     times(segment, *entries)
     assert [time_entry_holds(segment, slot) for slot in (0, 1)] == [False, False]
+
+
+def test_an_entry_in_the_middle_is_held_against_both_of_its_neighbours(segment):
+    times(segment, (1, 101), (5, 104), (3, 105))
+    assert [time_entry_holds(segment, slot) for slot in (0, 1, 2)] == [True, False, False]
+    times(segment, (6, 100), (5, 104), (7, 105))
+    assert not time_entry_holds(segment, 1)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.errors import StorageError
+from barnabas.log import moving
 from barnabas.log.format import names
 from barnabas.log.moving import Move
 from barnabas.log.partition_log import PartitionLog
@@ -51,11 +52,55 @@ def planned(move: Move, *, whole: bool = False) -> list[tuple[int, str, int, int
     return [(one.base_offset, one.suffix, one.start, one.end) for one in move.plan(whole=whole)]
 
 
+def size_of(log: PartitionLog, base_offset: int, suffix: str) -> int:
+    return log.disk.stat(f"{log.dir}/{names.file_name(base_offset, suffix)}").size
+
+
 def copies(move: Move) -> dict[str, bytes]:
     return {
         entry.name: move.disk.read(f"{move.directory}/{entry.name}")
         for entry in move.disk.list(move.directory)
     }
+
+
+def test_what_is_there_is_not_copied_again(log: PartitionLog, move: Move) -> None:
+    move.run(move.plan())
+    assert planned(move) == []
+    assert (move.copied_end_offset, move.offset_lag, move.size_bytes) == (8, 0, log.size_bytes)
+    before = log.active.size
+    append(log, batch(b"new"))
+    assert planned(move) == [(6, LOG, before, log.active.size)]
+    assert (move.copied_end_offset, move.offset_lag) == (8, 1)
+    lags: list[int] = []
+    move.run(move.plan(), lambda _: lags.append(move.offset_lag))
+    assert lags == [1], "never more than before"
+    assert (move.copied_end_offset, move.offset_lag, move.size_bytes) == (9, 0, log.size_bytes)
+    assert copies(move) == {name: log.disk.read(f"{log.dir}/{name}") for name in copies(move)}
+    log.roll()
+    append(log, batch(b"newer"))
+    assert planned(move) == [
+        (6, OFFSETS, 0, size_of(log, 6, OFFSETS)), (6, TIMES, 0, size_of(log, 6, TIMES)), (9, LOG, 0, log.active.size),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 50, 1 << 20])
+def test_files_are_copied_in_pieces_and_told_one_after_the_other(
+    log: PartitionLog, move: Move, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+) -> None:
+    monkeypatch.setattr(moving, "CHUNK_BYTES", chunk_bytes)
+    plan, told = move.plan(), []
+    move.run(plan, lambda count: told.append((count, move.copied_end_offset, move.size_bytes)))
+    sizes = [one.end for one in plan]
+    assert [count for count, _, _ in told] == [
+        min(chunk_bytes, size - at) for size in sizes for at in range(0, size, chunk_bytes)
+    ]
+    ends = [end for _, end, _ in told]
+    assert ends == sorted(ends)
+    assert set(ends) == {0, 3, 6}
+    counted = [size for _, _, size in told]
+    assert counted == sorted(counted)
+    assert counted[-1] == log.size_bytes
+    assert move.copied_end_offset == 8
 
 
 @pytest.mark.parametrize("topic_id", [None, bytes(range(16))])

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from barnabas.errors import RequestError
+from barnabas.log.format import names
+from barnabas.log.format.checkpoints import decode_offsets
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records import legacy
+from barnabas.records.building import encode_batch
 from barnabas.records.compression import Codec
 from barnabas.records.record import Record
 from barnabas.records.validate import Origin
@@ -82,6 +85,49 @@ def test_records_of_old_formats_are_not_counted_where_nobody_knows_how_many_ther
     assert (result.record_count, log.appended_messages, log.log_end_offset) == (1, 1, 4)
 
 
+@pytest.mark.parametrize("as_follower", [False, True])
+def test_a_segment_is_as_old_as_the_largest_time_of_its_first_batch(as_follower: bool) -> None:
+    broker = Broker("/d", disk=MemoryDisk(), segment_ms=1_000)  # type: ignore[arg-type]
+    log = broker.log()
+
+    def put(offset: int, *times: int) -> None:
+        data = encode_batch([Record(n, NOW_MS + time, None, b"v") for n, time in enumerate(times)])
+        if as_follower:
+            log.append_as_follower(at(offset, data), now_ms=NOW_MS)
+        else:
+            append(log, bytearray(data))
+
+    put(0, 0, 500)
+    put(2, 1_500)
+    assert [segment.base_offset for segment in log.segments] == [0]
+    put(3, 1_501)
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+
+
+# --- checkpoints --------------------------------------------------------------------------------------------------
+
+
+def checkpoint(broker: Broker, name: str) -> dict[tuple[str, int], int]:
+    assert broker.disk is not None
+    return decode_offsets(broker.disk.read(f"/d/{name}"))
+
+
+@pytest.mark.parametrize(("start", "is_kept"), [(0, False), (1, True), (4, True), (9, True)])
+def test_a_log_start_is_kept_unless_it_is_that_of_the_first_segment(
+    broker: Broker, start: int, is_kept: bool
+) -> None:
+    broker.config = type(broker.config)(segment_bytes=3 * SIZE)
+    log = filled(broker, 10)
+    log.append_as_leader(batch(b"v"), leader_epoch=0, now_ms=NOW_MS)
+    log.delete_records_before(start)
+    log.recovery_point = 7
+    broker.manager.write_checkpoints()
+    key = ("t", 0)
+    assert checkpoint(broker, names.LOG_START_CHECKPOINT) == ({key: start} if is_kept else {})
+    assert checkpoint(broker, names.RECOVERY_POINT_CHECKPOINT) == {key: 7}
+    assert checkpoint(broker, names.HIGH_WATERMARK_CHECKPOINT) == {key: 10}
+
+
 # --- reads --------------------------------------------------------------------------------------------------------
 
 
@@ -132,6 +178,39 @@ def test_a_read_says_where_to_go_on(index_interval_bytes: int, upper: int) -> No
                 assert result.next_offset <= offset + whole + 1
 
 
+# --- producers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("after_ms", "is_gone"), [(999, False), (1_000, True)])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_producers_expire_that_are_silent_and_have_nothing_open(
+    broker: Broker, after_ms: int, is_gone: bool, is_open: bool
+) -> None:
+    log = broker.log()
+    append(
+        log, transactional(1) if is_open else batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0)
+    )
+    log.producers.expiration_ms = 1_000
+    expected = is_gone and not is_open
+    assert log.producers.expire(NOW_MS + after_ms) == expected
+    assert (log.producers.get(1) is None) is expected
+
+
+@pytest.mark.parametrize(("high_watermark", "unstable"), [(2, 1), (3, 1), (4, None)])
+def test_a_transaction_is_undecided_until_its_marker_is_committed(
+    broker: Broker, high_watermark: int, unstable: int | None
+) -> None:
+    log = filled(broker, 1)
+    for data, origin in (
+        (transactional(1), Origin.CLIENT), (batch(b"v"), Origin.CLIENT),
+        (marker(commit=True, producer_id=1), Origin.COORDINATOR), (batch(b"v"), Origin.CLIENT),
+    ):  # fmt: skip
+        log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS, origin=origin)
+    log.advance_high_watermark(high_watermark)
+    assert log.producers.first_unstable_offset == unstable
+    assert log.last_stable_offset == (high_watermark if unstable is None else unstable)
+
+
 # --- who appends --------------------------------------------------------------------------------------------------
 
 
@@ -147,3 +226,27 @@ def test_transaction_of_version_2_begins_with_sequence_0(broker: Broker, from_ze
         append(log, transactional(7, 5))
     append(log, transactional(8, 0))
     append(log, batch(b"v", producer_id=9, producer_epoch=0, base_sequence=5))
+
+
+def test_every_result_says_where_the_log_begins(broker: Broker) -> None:
+    log = filled(broker)
+    log.delete_records_before(4)
+    log.clean_offset = 3
+    results = [
+        append(log, batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)),
+        append(log, batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)),
+        log.append_as_follower(at(12, batch(b"c")), now_ms=NOW_MS),
+        append(log, b""[:0], api_version=2),  # type: ignore[arg-type]
+    ]
+    found = [
+        (one.base_offset, one.last_offset, one.log_start_offset, one.record_count, one.duplicate)
+        for one in results
+    ]
+    assert found == [
+        (10, 11, 4, 2, False),
+        (10, 11, 4, 0, True),
+        (12, 12, 4, 1, False),
+        (-1, -1, 4, 0, False),
+    ]
+    assert [one.size for one in results] == [len(batch(b"a", b"b")), 0, SIZE, 0]
+    assert results[1].log_append_time_ms == NOW_MS

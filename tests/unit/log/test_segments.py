@@ -122,6 +122,81 @@ def test_a_rolled_segment_is_sealed_or_if_nothing_is_in_it_dropped(is_empty: boo
 # --- finding ------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def three() -> PartitionLog:
+    """Segments at 0, 20 and 40, of batches of two records, with gaps; the log ends at 44."""
+    log = broker_of(index_interval_bytes=0).log()
+    for base in (0, 20, 40):
+        if base:
+            log.store.roll(base, config=log.config)
+        for offset in (base, base + 2):
+            put(log, offset, 2, timestamp=NOW_MS + offset)
+    assert (log.log_end_offset, [segment.base_offset for segment in log.segments]) == (44, [0, 20, 40])
+    return log
+
+
+@pytest.mark.parametrize(
+    ("offset", "segment", "after", "found"),
+    [
+        (-1, 0, 20, (0, 0)),
+        (0, 0, 20, (0, 0)),
+        (1, 0, 20, (0, 0)),
+        (2, 0, 20, (0, 1)),
+        (3, 0, 20, (0, 1)),
+        (4, 0, 20, (1, 0)),  # a gap: what follows it
+        (19, 0, 20, (1, 0)),
+        (20, 1, 40, (1, 0)),
+        (23, 1, 40, (1, 1)),
+        (39, 1, 40, (2, 0)),
+        (40, 2, 44, (2, 0)),
+        (43, 2, 44, (2, 1)),
+        (44, 2, 44, None),
+        (99, 2, 44, None),
+    ],
+)
+def test_an_offset_is_in_a_segment_and_in_a_batch(
+    three: PartitionLog, offset: int, segment: int, after: int, found: tuple[int, int] | None
+) -> None:
+    store = three.store
+    assert store.index_of(offset) == segment
+    assert store.base_after(store.all[segment], 44) == after
+    size = store.all[0].size // 2
+    expected = None if found is None else (store.all[found[0]], found[1] * size)
+    for _ in range(2):  # what was found last is known
+        assert store.find(offset) == expected
+        assert store.find(0) == (store.all[0], 0)
+
+
+@pytest.mark.parametrize(
+    ("segment", "upper", "batches", "end"),
+    [
+        (0, 0, 0, 0),
+        (0, 2, 1, 2),
+        (0, 3, 1, 3),  # in the middle of a batch: not even its first record is shown
+        (0, 4, 2, 4),
+        (0, 19, 2, 19),
+        (0, 20, 2, 20),
+        (0, 22, 2, 20),
+        (0, 44, 2, 20),
+        (0, 99, 2, 20),
+        (1, 22, 1, 22),
+        (1, 40, 2, 40),
+        (1, 44, 2, 40),
+        (2, 42, 1, 42),
+        (2, 43, 1, 43),
+        (2, 44, 2, 44),
+        (2, 99, 2, 44),
+    ],
+)
+def test_a_reader_stops_before_what_it_may_not_see(
+    three: PartitionLog, segment: int, upper: int, batches: int, end: int
+) -> None:
+    store = three.store
+    one = store.all[segment]
+    for _ in range(2):
+        assert store.end_within(one, upper, 44) == (batches * one.size // 2, end)
+
+
 def test_a_reader_that_follows_the_end_has_nothing_looked_for() -> None:
     disk = MemoryDisk()
     log = Broker("/d", disk=disk, index_interval_bytes=1 << 20).log()
@@ -141,6 +216,43 @@ def test_a_reader_that_follows_the_end_has_nothing_looked_for() -> None:
         assert len(read) == 1, "the records alone"
 
 
+# --- letting go ---------------------------------------------------------------------------------------------------
+
+
+def left(log: PartitionLog) -> list[int]:
+    return sorted(
+        file.base_offset
+        for entry in log.disk.list(log.dir)
+        if (file := names.parse_file_name(entry.name)) and file[1:] == (names.LOG, "")
+    )
+
+
+@pytest.mark.parametrize(
+    ("offset", "bases", "batches"),
+    [
+        (0, [0], 0),
+        (1, [0], 0),
+        (2, [0], 1),
+        (4, [0], 2),
+        (20, [0], 2),
+        (21, [0, 20], 0),
+        (22, [0, 20], 1),
+        (40, [0, 20], 2),
+        (41, [0, 20, 40], 0),
+        (42, [0, 20, 40], 1),
+        (44, [0, 20, 40], 2),
+    ],
+)
+def test_a_cut_drops_an_offset_and_all_after_it(
+    three: PartitionLog, offset: int, bases: list[int], batches: int
+) -> None:
+    size = three.active.size
+    three.store.truncate(offset, due_ms=NOW_MS)
+    assert [segment.base_offset for segment in three.segments] == left(three) == bases
+    assert three.store.active.size == batches * size // 2
+    assert [segment.size for segment in three.segments[:-1]] == [size] * (len(bases) - 1)
+
+
 # --- one segment --------------------------------------------------------------------------------------------------
 
 
@@ -152,6 +264,42 @@ def segment() -> Segment:
     for n in range(10):
         put(log, 10 + 2 * n, 2, timestamp=NOW_MS + (500 if n == 2 else n))
     return log.active
+
+
+@pytest.mark.parametrize("offset", range(9, 33))
+def test_a_segment_is_cut(segment: Segment, offset: int) -> None:
+    size = segment.size // 10
+    kept = min(max(0, (offset - 10) // 2), 10)
+    before = segment.size
+    segment.truncate(offset)
+    assert segment.size == segment.file.size() == kept * size
+    if offset >= 30:
+        assert segment.size == before
+        return
+    expected = {0: (-1, 10), 1: (NOW_MS, 11), 2: (NOW_MS + 1, 13)}.get(kept, (NOW_MS + 500, 15))
+    assert (segment.load_max_timestamp(), segment.max_timestamp_offset) == expected
+    assert segment.first_timestamp == (NOW_MS if kept else None)
+    assert segment.read_end_offset() == 10 + 2 * kept
+    assert all(segment.offset_index.entry(n)[0] < offset for n in range(len(segment.offset_index)))
+    assert all(segment.time_index.entry(n)[1] < offset for n in range(len(segment.time_index)))
+    assert segment.bytes_since_index == 0
+    assert segment.time_hint is None
+    if not kept:
+        assert segment.created_ms == -1
+
+
+def test_an_index_has_an_entry_for_each_interval(segment: Segment) -> None:
+    size = segment.size // 10
+    positions = [segment.offset_index.entry(n) for n in range(len(segment.offset_index))]
+    expected, since = [], 0
+    for n in range(10):
+        if since > 2 * SIZE:
+            expected.append((11 + 2 * n, n * size))
+            since = 0
+        since += size
+    assert positions == expected
+    times = [segment.time_index.entry(n) for n in range(len(segment.time_index))]
+    assert times == [(NOW_MS + 500, 15)]  # the largest so far, where it rises
 
 
 @pytest.mark.parametrize("has_index", [True, False])

@@ -81,6 +81,17 @@ KEPT = [
 
 
 @pytest.mark.parametrize(
+    "change", [*KEPT, PartitionsAdded("t", (LED,)), PartitionChanged("t", 3, LED), TopicDeleted("t")]
+)
+@pytest.mark.parametrize("has_more", [False, True])
+def test_a_change_is_read_back_as_it_was_written(change: Any, has_more: bool) -> None:
+    line = decode_line(encode_line(12, change, has_more=has_more))
+    assert (line.number, line.has_more, line.change) == (12, has_more, change)
+    old = decode_line(encode(change).encode() + b"\n")
+    assert (old.number, old.change) == (-1, change)
+
+
+@pytest.mark.parametrize(
     "line",
     [
         encode(KEPT[0]).encode(),  # without its end

@@ -61,6 +61,32 @@ def token(
 
 
 @pytest.mark.parametrize(
+    ("lifetime_ms", "expires", "longest"),
+    [
+        (0, 3_000, 10_000),
+        (-1, 3_000, 10_000),
+        (1, 1, 1),
+        (2_000, 2_000, 2_000),
+        (5_000, 3_000, 5_000),
+        (20_000, 3_000, 10_000),
+    ],
+)
+async def test_a_token_lives_as_long_as_is_asked_for_and_allowed(
+    lifetime_ms: int, expires: int, longest: int
+) -> None:
+    cluster = Cluster()
+    made = await tokens(cluster).create("User:a", "User:r", ["User:b"], lifetime_ms)
+    assert (made.owner, made.requester, made.renewers, made.issued_ms) == (
+        "User:a",
+        "User:r",
+        ("User:b",),
+        NOW,
+    )
+    assert (made.expires_ms, made.expires_max_ms) == (NOW + expires, NOW + longest)
+    assert list(cluster.image.tokens.values()) == [made]
+
+
+@pytest.mark.parametrize(
     ("held", "is_refused"),
     [
         ([], False),

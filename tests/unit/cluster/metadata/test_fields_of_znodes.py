@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from barnabas.cluster.zookeeper import resource_znodes as resources
+from barnabas.cluster.zookeeper import znodes
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError, read
 
 REFUSED = object()
+LARGEST = 2**63 - 1
 
 
 def found(ask: Any, value: Any) -> Any:
@@ -22,7 +24,65 @@ def found(ask: Any, value: Any) -> Any:
         return REFUSED
 
 
+@pytest.mark.parametrize(
+    ("value", "integer", "int32"),
+    [
+        (0, 0, 0),
+        (-1, -1, -1),
+        (2**31 - 1, 2**31 - 1, 2**31 - 1),
+        (2**31, 2**31, REFUSED),
+        (-(2**31), -(2**31), -(2**31)),
+        (-(2**31) - 1, -(2**31) - 1, REFUSED),
+        (LARGEST, LARGEST, REFUSED),
+        (LARGEST + 1, REFUSED, REFUSED),
+        (-LARGEST - 1, -LARGEST - 1, REFUSED),
+        (-LARGEST - 2, REFUSED, REFUSED),
+        ("12", 12, 12),
+        ("-12", -12, -12),
+        (str(10**18), 10**18, REFUSED),
+        ("9" * 19, REFUSED, REFUSED),
+        ("0" * 20, REFUSED, REFUSED),
+        ("0" * 19, 0, 0),
+        ("", REFUSED, REFUSED),
+        ("x", REFUSED, REFUSED),
+        ("1.0", REFUSED, REFUSED),
+        ("\u0661", REFUSED, REFUSED),
+        (1.0, REFUSED, REFUSED),
+        (True, REFUSED, REFUSED),
+        ([1], REFUSED, REFUSED),
+        (None, REFUSED, REFUSED),
+    ],
+)
+def test_integers(value: Any, integer: Any, int32: Any) -> None:
+    assert found(lambda fields: fields.integer("it"), value) == integer
+    assert found(lambda fields: fields.int32("it"), value) == int32
+    default = 7 if value is None else integer
+    assert found(lambda fields: fields.integer("it", 7), value) == default
+    assert found(lambda fields: fields.int32("it", 7), value) == (7 if value is None else int32)
+
+
 # --- edges of single znodes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("index", "is_taken"),
+    [
+        ("0", True),
+        ("999999", True),
+        ("1000000", False),
+        ("0000007", True),
+        ("00000007", False),
+        ("-1", False),
+        ("\u0661", False),
+    ],
+)
+def test_partitions_are_numbered_up_to_a_million(index: str, is_taken: bool) -> None:
+    data = json.dumps({"version": 1, "partitions": {index: [1]}}).encode()
+    try:
+        assert list(znodes.decode_topic("t", data).partitions) == [int(index)]
+        assert is_taken
+    except ZnodeError:
+        assert not is_taken
 
 
 @pytest.mark.parametrize(("level", "is_taken"), [(0, False), (1, True), (2**15 - 1, True), (2**15, False)])

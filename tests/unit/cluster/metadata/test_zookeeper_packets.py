@@ -11,11 +11,13 @@ import trio.testing
 from kazoo import exceptions as kazoo_errors
 from kazoo.protocol import serialization as packets
 from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from barnabas.cluster.zookeeper.connection import ZooKeeperConnection
 from barnabas.cluster.zookeeper.requests import MultiRead
 from barnabas.cluster.zookeeper.session import (
     ConnectionLostError,
+    Create,
     SessionExpiredError,
     SessionState,
     Stat,
@@ -50,6 +52,22 @@ class World:
 
 
 PLAIN, SECRET, FREE = "/brokers/topics/t", "/config/users/u", "/consumers/g"
+
+
+@pytest.mark.parametrize(
+    ("has_acls", "path", "acl"),
+    [
+        (False, PLAIN, OPEN_ACL_UNSAFE), (False, SECRET, OPEN_ACL_UNSAFE), (True, FREE, OPEN_ACL_UNSAFE),
+        (True, PLAIN, CREATOR_ALL_ACL + READ_ACL_UNSAFE), (True, SECRET, CREATOR_ALL_ACL),
+    ],
+)  # fmt: skip
+async def test_znodes_are_open_readable_or_secret(has_acls: bool, path: str, acl: Any) -> None:
+    world = World(has_acls=has_acls)
+    world.answers = [(f"/root{path}", ZNODE), [ZNODE]]
+    await world.connection.create(path, b"x")
+    await world.connection.multi([Create(path, b"x")])
+    assert world.asked[0] == packets.Create2(f"/root{path}", b"x", acl, 0)
+    assert world.asked[1]._operations == [packets.Create2(f"/root{path}", b"x", acl, 0)]
 
 
 async def test_servers_that_read_one_at_a_time_are_asked_so_from_then_on() -> None:

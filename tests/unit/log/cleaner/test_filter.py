@@ -41,6 +41,22 @@ def outcome(batch_filter, raw):
     return list(iter_any_records(kept))
 
 
+@pytest.mark.parametrize(
+    ("offset", "last_of_key", "expected"),
+    [
+        (9, 10, None),
+        (10, 10, "whole"),
+        (11, 10, "whole"),
+        (10, None, "whole"),
+        (50, 60, None),
+        (51, 60, "whole"),
+    ],
+)
+def test_only_the_last_record_of_a_key_stays_as_far_as_keys_are_known(offset, last_of_key, expected):
+    puts = [(b"k", last_of_key)] if last_of_key is not None else []
+    assert outcome(filter_of(*puts), one(offset)) == expected
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("kind", [0, 1])
 def test_what_is_left_of_a_wrapper_is_one_again(magic, kind):
@@ -53,7 +69,34 @@ def test_what_is_left_of_a_wrapper_is_one_again(magic, kind):
     assert outcome(filter_of(*((b"%d" % at, 20) for at in (10, 11, 12))), raw) is None
 
 
+# --- who needs the header of a batch that is empty ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("offset", "producer_id", "last", "stays"),
+    [
+        (10, 7, {7: LastRecord(10, 3)}, True),
+        (10, 7, {7: LastRecord(11, 3)}, False),
+        (10, 7, {7: LastRecord(9, 3)}, False),
+        (10, 7, {8: LastRecord(10, 3)}, False),
+        (10, 7, {}, False),
+        (10, 7, {7: LastRecord(-1, 3)}, False),  # that was a marker, and this is none
+        (10, -1, {-1: LastRecord(10, 3)}, False),
+        (99, -1, {}, True),  # the last batch of the cleaning
+        (98, -1, {}, False),
+        (99, 7, {7: LastRecord(200, 3)}, True),
+    ],
+)
+def test_an_empty_batch_stays_for_its_producer_or_as_the_end(offset, producer_id, last, stays):
+    raw = one(offset, producer_id=producer_id, producer_epoch=3, base_sequence=5)
+    batch_filter = filter_of((b"k", 200), last=last)
+    batch_filter.offsets.latest_offset = 300
+    assert outcome(batch_filter, raw) == ([] if stays else None)
+
+
 # --- transactions -------------------------------------------------------------------------------------------------
+
+ABORTED = AbortedTransaction(7, 10, 20, 21)
 
 
 def marker(offset, *, commit, producer_id=7, epoch=3):
@@ -67,6 +110,31 @@ def data(offset, producer_id=7, *, transactional=True):
     return one(
         offset, producer_id=producer_id, producer_epoch=3, base_sequence=5, transactional=transactional
     )
+
+
+def with_horizon(raw, horizon_ms):
+    return encode_batch(
+        read_records(raw), producer_id=7, producer_epoch=3, transactional=True, control=True,
+        delete_horizon_ms=horizon_ms,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize(
+    ("horizon_ms", "expected"),
+    [(None, NOW_MS + RETENTION_MS), (NOW_MS + 1, "whole"), (NOW_MS, None), (NOW_MS - 1, None)],
+)
+def test_a_marker_of_nothing_stays_until_its_horizon(commit, horizon_ms, expected):
+    raw = marker(20, commit=commit)
+    if horizon_ms is not None:
+        raw = with_horizon(raw, horizon_ms)
+    kept = filter_of(aborted=[ABORTED]).filter(read_header(raw), memoryview(raw))
+    if isinstance(expected, int):
+        assert read_header(kept).delete_horizon_ms == expected
+        assert read_records(kept) == read_records(raw)
+        assert read_header(kept).is_control
+    else:
+        assert kept is None if expected is None else bytes(kept) == raw
 
 
 @pytest.mark.parametrize(
