@@ -145,7 +145,7 @@ async def heard(it: Shell) -> list[str]:
         (lambda it: it.admin.create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_1"), "log dir notifications"),
     ],
 )
-async def test_each_change_is_one_event_and_is_heard_of_the_next_time_too(
+async def test_each_znode_change_is_one_event_every_time(
     change: Callable[[Shell], Awaitable[object]], event: str, autojump_clock: Any
 ) -> None:
     it = await started()
@@ -175,7 +175,7 @@ async def test_each_change_is_one_event_and_is_heard_of_the_next_time_too(
     assert event in await heard(it)
 
 
-async def test_topics_that_are_to_be_deleted_are_led_by_nobody_any_more(autojump_clock: Any) -> None:
+async def test_topics_queued_for_deletion_have_no_leader(autojump_clock: Any) -> None:
     it = Shell()
     for parent in PARENTS:
         await it.admin.create(parent, parents=True)

@@ -28,7 +28,7 @@ def test_what_is_not_there_or_goes_is_not_elected(election: ElectionType) -> Non
     assert core.state.states[T] == LOST
 
 
-def test_only_leaders_that_are_in_sync_and_live_get_their_partitions_back() -> None:
+def test_only_live_in_sync_preferred_leaders_are_elected() -> None:
     core = cluster(4, replace(LED, leader=2))
     core.state.states["t", 1] = replace(LED, leader=2, isr=(2,))
     core.state.offline_dirs = {1: {("t", 2)}}

@@ -13,7 +13,7 @@ from tests.support.controller_steps import LED, Shell, T, cluster
 # --- brokers ------------------------------------------------------------------------------------------------------
 
 
-def test_replicas_that_a_broker_has_lost_are_noted_and_led_by_others() -> None:
+def test_lost_replicas_are_led_by_others() -> None:
     core = cluster(2)
     shell = Shell(core)
     lost, fine = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE
@@ -33,7 +33,7 @@ def test_replicas_that_a_broker_has_lost_are_noted_and_led_by_others() -> None:
     assert len(shell.steps) == count
 
 
-def test_a_reassignment_whose_target_is_out_of_sync_after_all_goes_on() -> None:
+def test_reassignment_continues_while_a_target_is_out_of_sync() -> None:
     core = cluster(state=replace(LED, isr=(1, 2, 3)))
     moving = Assignment((3, 1, 2), adding=(3,), removing=(1,))
     core.state.assignments["t"][0] = moving

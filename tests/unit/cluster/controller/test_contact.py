@@ -101,7 +101,7 @@ async def test_a_connection_that_breaks_is_looked_after_and_made_again(autojump_
     assert it.contacts == [(1, False), (1, True)]
 
 
-async def test_a_broker_that_is_silent_is_asked_again_and_not_taken_for_gone(autojump_clock: Any) -> None:
+async def test_silent_broker_is_asked_again_and_not_fenced(autojump_clock: Any) -> None:
     async def act(it: Sending) -> None:
         it.channels.open(Broker(1, 7, ONE))
         it.net.scripted.answer = lambda *_: SILENCE
@@ -117,7 +117,7 @@ async def test_a_broker_that_is_silent_is_asked_again_and_not_taken_for_gone(aut
     assert it.contacts == []
 
 
-async def test_a_broker_without_the_listener_of_brokers_is_not_taken_for_gone(autojump_clock: Any) -> None:
+async def test_broker_without_the_inter_broker_listener_is_not_fenced(autojump_clock: Any) -> None:
     async def act(it: Sending) -> None:
         it.channels.open(Broker(1, 7, ONE[:1]))
         it.send(1)
@@ -173,7 +173,7 @@ async def watched(net: Net, first: ClusterImage, act: Callable[[Watching], Any])
     return it
 
 
-async def test_a_controller_whose_port_refuses_is_gone_and_told_of_again(autojump_clock: Any) -> None:
+async def test_controller_with_a_refusing_port_is_reported_gone(autojump_clock: Any) -> None:
     net = Net()
 
     async def act(it: Watching) -> None:
@@ -191,7 +191,7 @@ async def test_a_controller_whose_port_refuses_is_gone_and_told_of_again(autojum
 @pytest.mark.parametrize(
     "other", [image(3, 1, 3), image(-1, 1, 3), image(2, 1, 3), image(1, 1, 3, listener="OTHER")]
 )
-async def test_nobody_is_dialled_where_no_other_broker_is_the_controller(
+async def test_no_connection_is_made_without_another_controller(
     other: ClusterImage, autojump_clock: Any
 ) -> None:
     net = Net()

@@ -17,7 +17,7 @@ async def taken(queue: EventQueue) -> list[str]:
     return [(await queue.next()).name for _ in range(len(queue))]
 
 
-async def test_events_come_in_their_order_and_what_waits_is_not_added_again() -> None:
+async def test_queued_events_keep_their_order_and_are_not_doubled() -> None:
     queue = EventQueue()
     for one in (event("a", "k"), event("b"), event("c", "k"), event("b"), event("d", "l")):
         queue.put(one)

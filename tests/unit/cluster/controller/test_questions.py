@@ -130,7 +130,7 @@ async def test_a_controller_that_fails_gives_up_and_stands_again(
         await cluster.until(lambda: runtime.controller_id == 2)
 
 
-async def test_only_the_one_that_is_meant_is_deposed_and_never_by_itself(autojump_clock: Any) -> None:
+async def test_only_the_named_controller_is_deposed_by_others(autojump_clock: Any) -> None:
     async with running(1, 2, 3) as cluster:
         one, other = cluster.brokers[1].runtime, cluster.brokers[2].runtime
         for runtime, gone in ((one, 1), (one, 2), (other, 2), (other, 3)):
@@ -145,7 +145,7 @@ async def test_only_the_one_that_is_meant_is_deposed_and_never_by_itself(autojum
         assert cluster.zookeeper.dump()["/controller_epoch"] == b"2"
 
 
-async def test_what_is_said_of_other_brokers_is_an_event_and_of_itself_is_not(autojump_clock: Any) -> None:
+async def test_unreachable_other_brokers_are_events(autojump_clock: Any) -> None:
     async with running(1, 2) as cluster:
         await cluster.create_topic("t", (2, 1), (1, 2))
         await cluster.until(lambda: cluster.state("t", 1) is not None)

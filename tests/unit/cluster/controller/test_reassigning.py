@@ -47,7 +47,7 @@ def test_a_reassignment_is_refused_with_its_reason(
     assert core.state.assignments["t"][0].is_reassigned is (not code and target not in ((3, 2, 1), (1, 2)))
 
 
-def test_a_reassignment_that_would_leave_nobody_in_sync_is_refused_and_forgotten() -> None:
+def test_reassignment_without_in_sync_replicas_is_refused() -> None:
     core = cluster(state=replace(LED, isr=(4,), leader=4), replicas=(4, 1))
     core.state.assignments["t"][0] = Assignment((4, 1), adding=(4,))
     core.state.reassigning[T] = None

@@ -116,7 +116,7 @@ def test_leaders_and_isrs_are_sent_in_full(protocol: str) -> None:
     assert found == [Outgoing(2, 102, version, lead_request(**fields)) for version, fields in expected]
 
 
-def test_a_broker_is_told_nothing_of_partitions_without_a_state_and_nobody_else_hears_of_them() -> None:
+def test_partitions_without_a_state_are_not_sent() -> None:
     state = cluster()
     batch = Batch(1, "SSL", ProtocolVersion.parse("3.9"))
     batch.tell_replicas([1, 2], ("gone", 0))

@@ -17,7 +17,7 @@ def ignored(*_: object) -> None:
     """Hears of a change."""
 
 
-async def test_the_first_that_stands_is_the_controller_and_each_has_a_later_epoch() -> None:
+async def test_first_candidate_is_elected_with_a_later_epoch() -> None:
     zookeeper = SimulatedZooKeeper()
     one, other = standing(zookeeper, 1), standing(zookeeper, 2)
     assert await one.stand(ignored) == Elected(1, 1, 1, is_here=True)

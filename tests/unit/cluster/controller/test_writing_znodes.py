@@ -58,7 +58,7 @@ def ignored(*_: object) -> None:
 # --- states -------------------------------------------------------------------------------------------------------
 
 
-async def test_states_are_written_but_those_that_have_changed_or_are_gone(per_write: int) -> None:
+async def test_states_are_written_unless_changed_or_gone(per_write: int) -> None:
     it = await shell()
     partitions = [("t", index) for index in range(5)]
     old = {one: PartitionState(1, (1, 2), 3, 1) for one in partitions}
@@ -84,7 +84,7 @@ async def _data(it: Shell, topic: str, index: int) -> bytes:
     return it.zookeeper.dump()[znodes.state_path(topic, index)]
 
 
-async def test_states_are_made_with_their_parents_unless_they_are_there_or_the_topic_is_gone(
+async def test_states_are_created_with_parents_unless_there_or_gone(
     per_write: int,
 ) -> None:
     it = await shell()
@@ -138,7 +138,7 @@ async def test_only_brokers_that_can_be_read_are_registered() -> None:
     assert (at.listener, at.host, at.port, at.security_protocol) == ("INSIDE", "h", 93, 3)
 
 
-async def test_topics_are_read_with_their_moves_and_without_partitions_of_nobody() -> None:
+async def test_topics_are_read_with_moves_and_assigned_partitions() -> None:
     it = await shell()
     parts = {
         0: znodes.ReplicaAssignment((1, 2, 3), (3,), (1,)), 1: znodes.ReplicaAssignment(()),
@@ -186,7 +186,7 @@ class Meddling:
         return await self._session.multi(operations)
 
 
-async def test_what_somebody_else_writes_into_a_topic_meanwhile_is_kept() -> None:
+async def test_concurrent_writes_to_a_topic_are_kept() -> None:
     it = await shell()
     path = znodes.topic_path("t")
     await it.make(path, znodes.encode_topic(znodes.TopicAssignment({}, None)))

@@ -107,7 +107,7 @@ async def test_a_broker_that_is_alone_asks_nobody(autojump_clock: Any) -> None:
     ("failure", "goes_on"),
     [(PeerUnavailableError("gone"), True), (StorageError("ZooKeeper", ValueError()), False)],
 )
-async def test_others_are_asked_when_one_is_not_there_until_the_store_is_closed(
+async def test_other_brokers_are_asked_until_the_store_is_closed(
     failure: Exception, goes_on: bool, autojump_clock: Any
 ) -> None:
     world = World(1, 2, 3)

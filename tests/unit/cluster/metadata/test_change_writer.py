@@ -154,7 +154,7 @@ async def test_what_is_decided_meanwhile_knows_of_what_was_written(autojump_cloc
 
 
 @pytest.mark.parametrize("goes_after_s", [0.5, 4.9, 5.5])
-async def test_a_topic_waits_for_the_end_of_its_predecessor_but_not_for_ever(
+async def test_topic_waits_for_its_predecessors_end_with_a_limit(
     goes_after_s: float, autojump_clock: Any
 ) -> None:
     async def act(world: World, nursery: trio.Nursery) -> None:
@@ -184,7 +184,7 @@ async def test_a_topic_waits_for_the_end_of_its_predecessor_but_not_for_ever(
     await within(act)
 
 
-async def test_what_does_not_fit_is_decided_on_again_so_often_and_then_refused(autojump_clock: Any) -> None:
+async def test_conflicting_change_is_refused_after_some_retries(autojump_clock: Any) -> None:
     async def act(world: World, _: trio.Nursery) -> None:
         other = znodes.TopicAssignment({0: znodes.ReplicaAssignment((1,))}, OTHER_ID)
         await world.admin.create(znodes.topic_path("t"), znodes.encode_topic(other))

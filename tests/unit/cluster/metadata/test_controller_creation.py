@@ -80,7 +80,7 @@ def codes(refused) -> dict[str, int]:
     return {name: error.code for name, error in refused.items()}
 
 
-async def test_many_who_want_a_topic_ask_once_and_learn_when_it_is_there(autojump_clock) -> None:
+async def test_requests_for_a_new_topic_share_one_creation(autojump_clock) -> None:
     async with creation_in() as (creation, metadata, controller):
         results = []
 

@@ -20,7 +20,5 @@ from barnabas.cluster.metadata.partitioning import partition_for
         ("a", 98, 97),
     ],
 )
-def test_a_negative_hash_counts_by_its_absolute_value_and_the_least_one_as_none(
-    text: str, count: int, partition: int
-) -> None:
+def test_negative_hash_counts_by_its_absolute_value(text: str, count: int, partition: int) -> None:
     assert partition_for(text, count) == partition

@@ -108,7 +108,7 @@ async def test_a_broker_that_does_not_answer_fails_in_time(autojump_clock: trio.
         assert isinstance(await peers.ask(1, FetchRequest()), FetchResponse)
 
 
-async def test_connecting_again_waits_longer_each_time_until_the_broker_moves(
+async def test_reconnects_back_off_until_the_broker_moves(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     cluster = Cluster()

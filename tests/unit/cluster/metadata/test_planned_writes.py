@@ -60,7 +60,7 @@ def test_partitions_that_others_have_added_are_a_conflict(
     assert caught.value.truth == Truth({"t": truth})
 
 
-def test_a_topic_that_is_made_and_grows_is_made_with_all_partitions() -> None:
+def test_new_topic_that_grows_is_written_with_all_partitions() -> None:
     changes: list[Change] = [
         TopicCreated(topic(info(1))),
         PartitionsAdded("t", (info(2),)),
@@ -85,7 +85,7 @@ def test_the_end_of_a_topic_is_asked_for_once(there: dict[str, bytes], is_asked_
     assert operations(plan) == ([Create(DELETE_PATH, b"")] if is_asked_for else [])
 
 
-def test_a_topic_that_is_made_and_deleted_at_once_is_asked_to_end() -> None:
+def test_new_topic_deleted_at_once_is_queued_for_deletion() -> None:
     plan = planned([TopicCreated(NEW), TopicDeleted("t")], found())
     assert operations(plan)[1:] == [Create(TOPIC_PATH, kept((1, 2), (2, 1))), Create(DELETE_PATH, b"")]
 

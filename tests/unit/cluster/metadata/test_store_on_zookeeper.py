@@ -44,7 +44,7 @@ def store_on(zookeeper: SimulatedZooKeeper, broker: int = 1) -> ZooKeeperStore:
 # --- who speaks ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_lost_session_is_followed_by_another_registration_which_is_published(
+async def test_registration_after_a_lost_session_is_published(
     autojump_clock: Any,
 ) -> None:
     zookeeper = SimulatedZooKeeper()
@@ -74,7 +74,7 @@ async def test_a_lost_session_is_followed_by_another_registration_which_is_publi
 # --- what is published --------------------------------------------------------------------------------------------
 
 
-async def test_a_new_topic_comes_with_its_partitions_and_settings_and_not_with_those_of_another(
+async def test_new_topic_comes_with_its_own_partitions_and_settings(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     zookeeper = SimulatedZooKeeper()
@@ -164,7 +164,7 @@ async def test_with_the_store_what_it_runs_ends(is_closed_before: bool, autojump
 BOTH = {"group.version": 1, "transaction.version": 2}
 
 
-async def test_features_that_zookeeper_refuses_are_an_error_of_the_request() -> None:
+async def test_features_refused_by_zookeeper_fail_the_request() -> None:
     zookeeper = SimulatedZooKeeper()
     session = zookeeper.session()
     store = ZooKeeperStore(session, 1, lambda: 0)

@@ -70,7 +70,7 @@ async def test_znodes_are_open_readable_or_secret(has_acls: bool, path: str, acl
     assert world.asked[1]._operations == [packets.Create2(f"/root{path}", b"x", acl, 0)]
 
 
-async def test_servers_that_read_one_at_a_time_are_asked_so_from_then_on() -> None:
+async def test_servers_without_multi_read_get_single_reads() -> None:
     world = World()
     world.answers = [
         kazoo_errors.UnimplementedError(),
@@ -97,7 +97,7 @@ async def test_another_error_of_many_is_raised() -> None:
 # --- breaks -------------------------------------------------------------------------------------------------------
 
 
-async def test_with_a_break_whoever_waits_hears_of_it_and_who_asks_later_too() -> None:
+async def test_lost_connection_fails_waiting_and_later_requests() -> None:
     world = World()
     heard: list[SessionState] = []
     world.connection.watch_session(heard.append)
@@ -139,7 +139,7 @@ async def test_with_a_break_whoever_waits_hears_of_it_and_who_asks_later_too() -
     ],
 )
 @pytest.mark.parametrize("has_logged_in", [True, False])
-async def test_what_kazoo_says_of_the_session_is_heard_in_the_event_loop(
+async def test_kazoo_session_events_arrive_in_the_event_loop(
     state: str, keeper: str, expected: SessionState, has_logged_in: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World()

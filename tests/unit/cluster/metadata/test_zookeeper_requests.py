@@ -100,7 +100,7 @@ def test_with_the_connection_what_waits_is_lost_too(error: type[Exception]) -> N
     assert traffic.client.names == [*"abef"], "there is room again for as many"
 
 
-def test_what_was_asked_without_a_connection_is_lost_and_not_sent_later() -> None:
+def test_requests_without_a_connection_are_not_sent_later() -> None:
     traffic, lost = Traffic(1), []
 
     class Result:
@@ -117,7 +117,7 @@ def test_what_was_asked_without_a_connection_is_lost_and_not_sent_later() -> Non
 # --- who waits ----------------------------------------------------------------------------------------------------
 
 
-async def test_watches_of_the_same_call_are_one_and_are_called_in_the_event_loop() -> None:
+async def test_equal_watches_are_one_called_in_the_event_loop() -> None:
     token, called = trio.lowlevel.current_trio_token(), []
 
     def watch() -> None:
@@ -146,7 +146,7 @@ STAT = packets.stat_struct.pack(*ZNODE)
 END = header(-1, done=True)
 
 
-def test_znodes_are_read_together_and_those_that_are_not_there_are_none() -> None:
+def test_znodes_are_read_together_and_missing_ones_are_none() -> None:
     reads = b"".join(header(4) + text(path) + b"\0" for path in (b"/a", b"/b"))
     assert MultiRead(["/a", "/b"]).serialize() == reads + END
     answer = (

@@ -26,7 +26,7 @@ async def test_damaged_records_are_fetched_again_from_the_same_offset(
     assert follower.storage_errors == []
 
 
-async def test_a_leader_older_than_leader_epochs_is_followed_from_the_high_watermark(
+async def test_leader_without_epochs_is_followed_from_watermark(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     leader = Leader(4)

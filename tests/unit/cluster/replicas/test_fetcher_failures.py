@@ -20,7 +20,7 @@ from tests.support.fetching import BACKOFF_S, PARTITIONS, Follower, Leader
 Clock = trio.testing.MockClock
 
 
-async def test_a_partition_whose_disk_has_failed_waits_and_others_go_on(autojump_clock: Clock) -> None:
+async def test_partition_on_a_failed_disk_waits_and_others_continue(autojump_clock: Clock) -> None:
     leader = Leader()
     follower = Follower(leader)
     for index in range(PARTITIONS):
@@ -36,7 +36,7 @@ async def test_a_partition_whose_disk_has_failed_waits_and_others_go_on(autojump
             assert await follower.until(lambda: follower.has(leader)) <= BACKOFF_S
 
 
-async def test_a_partition_that_fails_for_a_reason_of_ours_is_left_and_others_go_on(
+async def test_own_fault_stops_one_partition_and_others_continue(
     autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     leader = Leader()
@@ -67,7 +67,7 @@ async def test_a_partition_that_fails_for_a_reason_of_ours_is_left_and_others_go
 
 
 @pytest.mark.parametrize("errors", [(75, 0), (0, 75), (-1, -1)])
-async def test_where_a_leader_is_is_not_believed_of_an_answer_with_an_error(
+async def test_offsets_beside_an_error_code_are_not_used(
     autojump_clock: Clock, errors: tuple[int, int]
 ) -> None:
     leader = Leader(offset_errors={1: errors}, is_stubborn=True)
@@ -85,7 +85,7 @@ async def test_where_a_leader_is_is_not_believed_of_an_answer_with_an_error(
         assert await follower.until(lambda: follower.has(leader)) <= BACKOFF_S + 0.1
 
 
-async def test_a_leader_that_calls_what_it_has_out_of_range_is_not_asked_as_fast_as_can_be(
+async def test_contradictory_out_of_range_is_retried_with_backoff(
     autojump_clock: Clock,
 ) -> None:
     leader = Leader(is_stubborn=True, errors={1: ErrorCode.OFFSET_OUT_OF_RANGE})
@@ -101,7 +101,7 @@ async def test_a_leader_that_calls_what_it_has_out_of_range_is_not_asked_as_fast
         assert await follower.until(lambda: follower.has(leader)) <= BACKOFF_S
 
 
-async def test_a_replica_without_a_leader_or_with_one_here_is_not_fetched_for(autojump_clock: Clock) -> None:
+async def test_replica_without_a_remote_leader_is_not_fetched(autojump_clock: Clock) -> None:
     leader = Leader()
     follower = Follower(leader)
     await follower.follow()

@@ -44,7 +44,7 @@ def gaps(times: list[float]) -> list[float]:
     return [round(later - sooner, 3) for sooner, later in pairwise(times)]
 
 
-async def test_where_all_partitions_have_failed_it_waits_for_the_first_that_may_be_asked_again(
+async def test_fetcher_waits_for_the_first_failed_partitions_backoff(
     autojump_clock: Any,
 ) -> None:
     """However long the broker has been running."""
@@ -58,7 +58,7 @@ async def test_where_all_partitions_have_failed_it_waits_for_the_first_that_may_
     assert gaps([when for when, _ in leader.times])[0] == pytest.approx(0.3, abs=0.01)
 
 
-async def test_errors_before_the_logs_agree_do_not_lengthen_the_waits_after_it(autojump_clock: Any) -> None:
+async def test_errors_before_logs_agree_do_not_lengthen_later_waits(autojump_clock: Any) -> None:
     class FailingLater(Timed):
         async def ask(self, broker_id: int, request: Any, **named: Any) -> Any:
             if isinstance(request, FetchRequest) and not self.fetches():

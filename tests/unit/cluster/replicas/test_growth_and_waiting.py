@@ -56,7 +56,7 @@ async def led(epoch: int, *written: int) -> Node:
 
 
 @pytest.mark.parametrize(("epoch", "offset"), [(8, 2), (8, 5), (4, 1), (4, 0)])
-async def test_a_fetcher_that_knows_what_the_leader_does_not_is_out_of_range(epoch: int, offset: int) -> None:
+async def test_fetcher_ahead_of_the_leader_is_out_of_range(epoch: int, offset: int) -> None:
     node = await led(7, 2, 4)
     node.replica.log.advance_high_watermark(4)
     node.replica.delete_records_before(2)

@@ -135,7 +135,7 @@ async def test_a_state_that_cannot_be_read_stays_as_it_is(autojump_clock: Any, c
 
 
 @pytest.mark.parametrize("error", [BadVersionError, NoNodeError])
-async def test_an_error_that_is_none_of_the_state_is_tried_again_after_a_while(
+async def test_write_errors_other_than_conflicts_are_retried(
     error: type[Exception], autojump_clock: Any
 ) -> None:
     async def act(world: World) -> None:
@@ -160,7 +160,7 @@ async def test_an_error_that_is_none_of_the_state_is_tried_again_after_a_while(
 # --- notifications ------------------------------------------------------------------------------------------------
 
 
-async def test_a_notification_that_fails_is_made_with_what_has_changed_since(autojump_clock: Any) -> None:
+async def test_failed_notification_is_retried_with_later_changes(autojump_clock: Any) -> None:
     async def act(world: World) -> None:
         world.isrs._changed = {("t", 0): None}
         world.zookeeper.refuses_writes = True

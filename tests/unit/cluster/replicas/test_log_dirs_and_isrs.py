@@ -62,7 +62,7 @@ async def test_logs_are_made_in_a_dir_that_works(operation: str) -> None:
 
 
 @pytest.mark.parametrize(("fails", "role"), [(1, Role.LEADER), (2, Role.OFFLINE)])
-async def test_logs_that_cannot_be_begun_in_one_dir_are_made_in_another(
+async def test_logs_are_created_in_another_dir_after_a_failure(
     fails: int, role: Role, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = Node(1, dirs=("/d", "/e"))
@@ -115,7 +115,7 @@ FULL, NO_FILES, BROKEN = OSError(28, "full"), OSError(24, "too many open files")
     [(BROKEN, False, True), (BROKEN, True, True), (FULL, False, False), (FULL, True, True),
      (NO_FILES, False, False), (NO_FILES, True, False)],
 )  # fmt: skip
-async def test_a_dir_that_is_only_full_goes_offline_where_others_have_room(
+async def test_full_dir_goes_offline_if_others_have_room(
     cause: OSError, has_others: bool, goes: bool
 ) -> None:
     node = Node(1, dirs=("/d", "/e"))
@@ -172,7 +172,7 @@ async def two_dirs() -> tuple[Node, bytes, bytes]:
     return node, one, other
 
 
-async def test_a_dir_of_which_nothing_is_known_is_told_of_without_an_id(
+async def test_unknown_dir_is_logged_without_an_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     node, *_ = await two_dirs()
@@ -193,9 +193,7 @@ async def test_a_dir_of_which_nothing_is_known_is_told_of_without_an_id(
         ("offline dir", False),
     ],
 )
-async def test_what_is_lost_may_be_given_up_and_what_may_come_back_may_not(
-    why: str, is_possible: bool
-) -> None:
+async def test_only_logs_that_cannot_come_back_are_given_up(why: str, is_possible: bool) -> None:
     node, one, other = await two_dirs()
     dirs, store = kept(node, one, other)
     if why in ("lost dir", "offline dir"):

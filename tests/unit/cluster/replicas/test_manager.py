@@ -119,7 +119,7 @@ async def test_replicas_that_others_have_too_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("is_member", [False, True])
-async def test_a_topic_that_is_deleted_takes_its_logs_along_where_nobody_else_says_so(
+async def test_deleted_topic_deletes_its_logs_on_a_single_broker(
     is_member: bool,
 ) -> None:
     node = Node(1, is_member=is_member)
@@ -153,7 +153,7 @@ OF_BROKER_0 = PartitionInfo(0, (0, 1), (0,), 5, 7)
 @pytest.mark.parametrize(
     ("info", "is_served"), [(LED, False), (FOLLOWED, False), (BEHIND, True), (OF_BROKER_0, True)]
 )
-async def test_after_a_start_a_log_that_is_gone_is_copied_again_or_its_partition_is_offline(
+async def test_missing_log_is_copied_again_or_offline_after_a_start(
     info: PartitionInfo, is_served: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(1, is_member=True)
@@ -181,7 +181,7 @@ async def test_after_a_start_a_log_that_is_gone_is_copied_again_or_its_partition
     ("info", "begins", "is_set_aside"),
     [(LED, False, False), (FOLLOWED, False, False), (BEHIND, False, True), (LED, True, True)],
 )
-async def test_a_log_of_another_topic_is_set_aside_only_where_it_is_not_needed(
+async def test_log_of_another_topic_is_set_aside_if_not_needed(
     info: PartitionInfo, begins: bool, is_set_aside: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(1, is_member=True)

@@ -93,7 +93,7 @@ async def test_a_log_is_served_from_where_it_was_moved_to(
 
 
 @pytest.mark.parametrize("is_ours", [False, True])
-async def test_after_a_move_that_fails_the_log_is_where_it_was_and_the_next_is_carried_out(
+async def test_failed_move_leaves_its_log_and_the_next_one_runs(
     is_ours: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(moving, "LAST_STEP_BYTES", 0)
@@ -130,7 +130,7 @@ async def flushing(nursery: trio.Nursery, *, is_full: bool = False) -> tuple[Nod
     return node, flusher
 
 
-async def test_a_flush_that_is_asked_for_while_one_runs_is_made_after_it() -> None:
+async def test_flush_requested_during_another_follows_it() -> None:
     async with trio.open_nursery() as nursery:
         node, _ = await flushing(nursery)
         ends = [node.produce(b"%d" % n) for n in range(5)]
@@ -142,7 +142,7 @@ async def test_a_flush_that_is_asked_for_while_one_runs_is_made_after_it() -> No
         nursery.cancel_scope.cancel()
 
 
-async def test_a_request_before_the_flusher_runs_is_served_when_it_does() -> None:
+async def test_flush_requested_before_the_flusher_runs_is_made() -> None:
     node = Node(1, flush_messages=1)
     await node.apply([TopicCreated(TopicInfo("t", TOPIC_ID, (SOLE,)))])
     flusher = Flusher(lambda: NOW_MS, node._storage_failed, OsThreads())
@@ -155,7 +155,7 @@ async def test_a_request_before_the_flusher_runs_is_served_when_it_does() -> Non
         nursery.cancel_scope.cancel()
 
 
-async def test_a_sync_that_meets_a_full_disk_is_tried_again_after_a_while(autojump_clock: Any) -> None:
+async def test_sync_on_a_full_disk_is_retried_later(autojump_clock: Any) -> None:
     class AtOnce:
         async def run(self, work: Any, *, limiter: Any = None) -> Any:
             await trio.lowlevel.checkpoint()

@@ -119,7 +119,7 @@ async def test_a_session_names_what_has_changed_and_what_is_gone(version: int) -
 @pytest.mark.parametrize(
     "bad", [response(("t", T_ID, 0)), response(("t", T_ID, 5)), response(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)]
 )  # fmt: skip
-async def test_an_answer_that_does_not_fit_is_not_used_and_a_new_session_begins(bad: FetchResponse) -> None:
+async def test_unexpected_fetch_answer_begins_a_new_session(bad: FetchResponse) -> None:
     peers, session = Peers(), FetcherSession()
     it = leader(peers)
     peers.answers = [bad, response()]

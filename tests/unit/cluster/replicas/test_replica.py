@@ -43,9 +43,7 @@ async def outcome(wait: Callable[[], Awaitable[None]], *acts: Callable[[], Any])
 
 
 @pytest.mark.parametrize(("isr", "code"), [((1,), ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), ((1, 2), 0)])
-async def test_what_too_few_replicas_have_after_all_is_not_acknowledged(
-    isr: tuple[int, ...], code: int
-) -> None:
+async def test_append_is_not_acknowledged_if_the_isr_shrinks(isr: tuple[int, ...], code: int) -> None:
     node = await leader(min_insync_replicas=2)
     end = node.produce(b"x")
     fetched(node, 2, end)

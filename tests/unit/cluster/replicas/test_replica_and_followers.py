@@ -54,7 +54,7 @@ async def test_only_replicas_fetch_as_followers(broker: int, epoch: int, code: i
 
 
 @pytest.mark.parametrize("own", [False, True])
-async def test_an_append_that_meets_a_failed_disk_takes_the_replica_offline(own: bool) -> None:
+async def test_append_to_a_failed_disk_takes_the_replica_offline(own: bool) -> None:
     node = await leader()
     replica = node.replica
     with node.disk.failing("write"):

@@ -112,7 +112,7 @@ def requested(session: FetcherSession, *indexes: int) -> SessionRequest:
     return session.next_request({("t", index): want(index) for index in indexes}, uses_ids=False)
 
 
-def test_a_session_that_the_leader_ends_with_an_answer_is_not_closed_again() -> None:
+def test_session_ended_by_the_leader_is_not_closed_again() -> None:
     session = FetcherSession()
     request = requested(session, 0, 1)
     session.answered(request, error_code=0, session_id=7, keys=request.named)

@@ -40,7 +40,7 @@ def test_to_the_leaders_end_where_all_own_epochs_are_newer() -> None:
     assert fresh == Truncation(2, is_final=True)
 
 
-def test_by_the_high_watermark_only_where_the_leader_knows_nothing() -> None:
+def test_high_watermark_decides_only_without_leader_epochs() -> None:
     assert cut(-1, -1, high_watermark=5) == Truncation(5, is_final=True)
     assert cut(-1, 6) == Truncation(6, is_final=True)  # OffsetForLeaderEpoch v0 tells no epoch
 
@@ -57,7 +57,7 @@ def test_out_of_range() -> None:
     )
 
 
-def test_a_followers_high_watermark_is_the_leaders_as_far_as_its_log_goes() -> None:
+def test_followers_watermark_is_the_leaders_within_its_log() -> None:
     assert follower_high_watermark(10, 7, 3) == 7
     assert follower_high_watermark(5, 7, 3) == 5
     assert follower_high_watermark(2, 7, 3) == 3

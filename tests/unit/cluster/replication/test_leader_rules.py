@@ -38,7 +38,7 @@ def test_who_is_in_sync_at_first_has_the_lag_time_from_then_on(since_ms: int, is
     assert (change is not None) is is_late
 
 
-def test_who_joins_by_metadata_has_the_lag_time_from_then_on_and_others_keep_theirs() -> None:
+def test_replica_joining_by_metadata_has_the_whole_lag_time() -> None:
     leader = leading(1, 2)
     fetched(leader, 2, 50, now_ms=1_050)
     assert leader.update(partition_epoch=8, replicas=(1, 2, 3, 4), isr=(1, 2, 4), now_ms=2_000)
@@ -51,7 +51,7 @@ def test_who_joins_by_metadata_has_the_lag_time_from_then_on_and_others_keep_the
 
 
 @pytest.mark.parametrize("way", ["metadata", "proposal"])
-def test_who_joins_with_less_than_the_leader_has_is_given_time_to_catch_up(way: str) -> None:
+def test_joining_replica_behind_the_leader_has_the_lag_time(way: str) -> None:
     leader = leading(1, 2)
     fetched(leader, 2, 60, now_ms=1_900)
     fetched(leader, 3, 50, now_ms=1_900)  # it has what is committed, and no more
@@ -65,7 +65,7 @@ def test_who_joins_with_less_than_the_leader_has_is_given_time_to_catch_up(way: 
     assert leader.out_of_sync(60, 2_001 + LAG_MS, LAG_MS) == {3}
 
 
-def test_replicas_that_come_and_go_by_metadata_are_followers_or_none() -> None:
+def test_replicas_added_or_removed_by_metadata_are_tracked() -> None:
     leader = leading(1, replicas=(1,))
     assert not leader.has_followers
     assert leader.update(partition_epoch=7, replicas=(1, 2), isr=(1,), now_ms=0)  # the same epoch, said again
