@@ -70,7 +70,7 @@ def affecting(start: int, upper: int) -> set[AbortedTransaction]:
 
 
 @pytest.mark.parametrize("way", ["written", "clean", "crashed", "index gone", "index damaged"])
-def test_a_reader_is_told_of_just_those_that_may_be_in_what_it_reads(broker, log, way):
+def test_reader_gets_just_the_aborts_within_its_read(broker, log, way):
     if way != "written":
         broker.restart(clean=way != "crashed")
         log = broker.log()
@@ -88,7 +88,7 @@ def test_a_reader_is_told_of_just_those_that_may_be_in_what_it_reads(broker, log
             assert set(told) == affecting(start, upper), (start, upper)
 
 
-def test_a_transaction_that_is_aborted_after_a_truncation_is_told_and_one_that_was_cut_off_is_not(log):
+def test_aborts_after_a_truncation_count_truncated_ones_do_not(log):
     log.truncate_to(5, now_ms=0)
     assert log.last_stable_offset == 0
     assert log.aborted_transactions(0, 5) == TOLD[:1]
@@ -115,7 +115,7 @@ def end_of(offset: int, producer_id: int) -> BatchHeader:
 ABORTED = AbortedTransaction(7, 10, 20, 21)
 
 
-def test_the_batches_of_an_aborted_transaction_are_those_of_its_producer_from_its_first_offset_on():
+def test_aborted_batches_are_the_producers_from_its_first_offset():
     tracker = TransactionTracker()
     tracker.expect([ABORTED])
     assert not tracker.see_batch(data(9, 7))

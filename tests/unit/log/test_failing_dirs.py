@@ -54,7 +54,7 @@ def test_a_log_dir_that_fails_is_named(way: str) -> None:
         assert failure.value.log_dir == "/e"
 
 
-def test_a_log_dir_that_fails_while_it_is_closed_is_left_unmarked() -> None:
+def test_log_dir_that_fails_during_close_is_left_unmarked() -> None:
     broker = broker_of("/d", "/e")
     filled(broker)
     disk: Any = broker.disk
@@ -144,7 +144,7 @@ def test_a_move_that_misses_a_file_ends_only_for_records(what: str) -> None:
         assert [record.value for record in read_all(moved)][-1] == b"last"
 
 
-def test_a_log_that_cannot_be_opened_where_it_went_is_missing_there() -> None:
+def test_moved_log_that_cannot_be_opened_is_missing() -> None:
     broker, move = moving()
     disk: Any = broker.disk
     with disk.failing("list", "/b/t-0"), pytest.raises(StorageError) as failure:
@@ -284,7 +284,7 @@ def test_a_file_that_is_gone_is_not_at_its_path(tmp_path: Any) -> None:
     assert not file.is_at(f"{tmp_path}/x")
 
 
-def test_a_lock_that_is_held_is_seen_and_one_that_is_not_is_left_alone(tmp_path: Any) -> None:
+def test_held_lock_is_seen_and_free_lock_is_not_taken(tmp_path: Any) -> None:
     disk, path = OsDisk(), f"{tmp_path}/.lock"
     assert not disk.is_locked(path)
     assert not os.path.exists(path)

@@ -104,7 +104,7 @@ def test_files_are_copied_in_pieces_and_told_one_after_the_other(
 
 
 @pytest.mark.parametrize("topic_id", [None, bytes(range(16))])
-def test_at_the_end_the_copy_has_what_the_log_has_and_nothing_else(
+def test_finished_copy_has_exactly_the_files_of_the_log(
     log: PartitionLog, move: Move, topic_id: bytes | None
 ) -> None:
     log.topic_id = topic_id

@@ -76,7 +76,7 @@ def test_a_log_that_begins_anew_knows_nothing_of_before(broker: Broker, cut: int
 # --- what a follower appends --------------------------------------------------------------------------------------
 
 
-def test_records_of_old_formats_are_not_counted_where_nobody_knows_how_many_there_are(broker: Broker) -> None:
+def test_records_of_old_formats_are_not_counted(broker: Broker) -> None:
     log = broker.log()
     records = [Record(n, NOW_MS, None, b"v") for n in range(3)]
     packed = legacy.encode_message_set(records, magic=1, codec=Codec.GZIP)
@@ -86,7 +86,7 @@ def test_records_of_old_formats_are_not_counted_where_nobody_knows_how_many_ther
 
 
 @pytest.mark.parametrize("as_follower", [False, True])
-def test_a_segment_is_as_old_as_the_largest_time_of_its_first_batch(as_follower: bool) -> None:
+def test_segment_age_is_the_largest_time_of_its_first_batch(as_follower: bool) -> None:
     broker = Broker("/d", disk=MemoryDisk(), segment_ms=1_000)  # type: ignore[arg-type]
     log = broker.log()
 
@@ -113,7 +113,7 @@ def checkpoint(broker: Broker, name: str) -> dict[tuple[str, int], int]:
 
 
 @pytest.mark.parametrize(("start", "is_kept"), [(0, False), (1, True), (4, True), (9, True)])
-def test_a_log_start_is_kept_unless_it_is_that_of_the_first_segment(
+def test_log_start_is_checkpointed_unless_its_segment_says_it(
     broker: Broker, start: int, is_kept: bool
 ) -> None:
     broker.config = type(broker.config)(segment_bytes=3 * SIZE)
@@ -197,7 +197,7 @@ def test_producers_expire_that_are_silent_and_have_nothing_open(
 
 
 @pytest.mark.parametrize(("high_watermark", "unstable"), [(2, 1), (3, 1), (4, None)])
-def test_a_transaction_is_undecided_until_its_marker_is_committed(
+def test_transaction_is_open_until_its_marker_is_committed(
     broker: Broker, high_watermark: int, unstable: int | None
 ) -> None:
     log = filled(broker, 1)

@@ -286,7 +286,7 @@ def test_what_is_sound_behind_damage_is_found(copy_bytes: int, seed: int) -> Non
     ],
 )
 @pytest.mark.parametrize("magic", [1, 2])
-def test_a_sound_batch_where_the_damaged_one_ends_needs_nothing_sound_behind_it(
+def test_batch_at_a_damaged_ones_declared_end_needs_no_chain(
     how: str, following: int, is_found: bool, magic: int
 ) -> None:
     """Its place is told twice: by the length and by the offsets of the damaged one. Any other must be in a chain."""

@@ -85,7 +85,7 @@ def test_a_new_segment_begins_for_one_reason(
     assert rolls(log, **changes) is expected
 
 
-def test_an_empty_segment_is_not_rolled_but_for_offsets_that_are_too_far() -> None:
+def test_empty_segment_is_rolled_only_for_offsets_out_of_reach() -> None:
     log = broker_of().log()
     everything = {"size": 1 << 40, "timestamp": NOW_MS + 10**12, "segment_index_bytes": 1}
     assert not rolls(log, **everything)
@@ -103,7 +103,7 @@ def test_segments_are_rolled_earlier_by_a_part_of_the_jitter(log: PartitionLog, 
 
 
 @pytest.mark.parametrize("is_empty", [True, False])
-def test_a_rolled_segment_is_sealed_or_if_nothing_is_in_it_dropped(is_empty: bool) -> None:
+def test_rolled_segment_is_sealed_and_dropped_if_empty(is_empty: bool) -> None:
     broker = broker_of(index_interval_bytes=0)
     log = broker.log()
     if not is_empty:

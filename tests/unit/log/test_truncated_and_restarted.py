@@ -30,7 +30,7 @@ def log(broker):
 
 
 @pytest.mark.parametrize("offset", [0, 1, 3, 4])
-def test_what_follows_a_truncation_is_not_flushed_by_the_flush_before_it(log, offset):
+def test_earlier_flush_does_not_cover_records_after_truncation(log, offset):
     for n in range(5):
         append(log, batch(b"old %d" % n))
     log.flush(NOW_MS)
@@ -45,7 +45,7 @@ def test_what_follows_a_truncation_is_not_flushed_by_the_flush_before_it(log, of
     assert log.recovery_point == offset + 1
 
 
-def test_damage_to_what_was_written_after_a_truncation_is_found_by_the_next_start(broker, log):
+def test_start_finds_damage_written_after_a_truncation(broker, log):
     """The recovery point says from where on an unclean start checks batches: here from the cut on."""
     for n in range(5):
         append(log, batch(b"old %d" % n))
@@ -104,9 +104,7 @@ def test_the_last_stable_offset_is_the_same_after_a_restart(broker, log, clean, 
 
 @pytest.mark.parametrize("as_follower", [False, True])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_batch_whose_records_are_of_different_times_is_found_by_its_largest(
-    broker, log, as_follower, clean
-):
+def test_batch_is_found_by_the_largest_of_its_times(broker, log, as_follower, clean):
     """The base timestamp of a batch is that of its first record, neither its smallest nor its largest."""
     times = (NOW_MS - 5, NOW_MS - 40, NOW_MS - 2, NOW_MS - 30)
     records = [Record(n, time, b"k", b"v") for n, time in enumerate(times)]
@@ -133,7 +131,7 @@ def test_a_batch_whose_records_are_of_different_times_is_found_by_its_largest(
 
 @pytest.mark.parametrize("settings", [{}, {"segment_bytes": 200}, {"index_interval_bytes": 1}], ids=str)
 @pytest.mark.parametrize("way", ["written", "truncated", "clean", "crashed"])
-def test_of_several_records_with_the_largest_timestamp_the_first_is_found(tmp_path, settings, way):
+def test_first_of_several_largest_timestamps_is_found(tmp_path, settings, way):
     broker = Broker(tmp_path, **settings)
     log = broker.log()
     for after_ms in (1, 7, 7, 3, 7, 9):
@@ -152,9 +150,7 @@ def test_of_several_records_with_the_largest_timestamp_the_first_is_found(tmp_pa
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_whose_end_is_not_committed_holds_readers_up_after_a_truncation_behind_a_snapshot(
-    log, commit
-):
+def test_uncommitted_end_holds_up_readers_after_a_truncation(log, commit):
     """The snapshot is of after the transaction's end, and does not say that the end is above the high watermark."""
     append(log, batch(b"committed"))
     append(log, batch(b"a", producer_id=7, base_sequence=0, transactional=True))

@@ -102,7 +102,7 @@ def test_cleaning_goes_on_where_it_ended(broker):
     assert broker.log().clean_offset == log.clean_offset > clean_offset
 
 
-def test_segments_that_have_shrunk_are_joined_by_the_next_cleaning(broker):
+def test_shrunk_segments_are_joined_by_the_next_cleaning(broker):
     log = broker.log()
     for n in range(100):
         write(log, (b"%d" % (n % 5), b"v" * 20))
@@ -293,7 +293,7 @@ def test_old_records_are_cleaned_in_any_case(tmp_path):
     assert [value for _, _, value in contents(log)] == [b"2"]
 
 
-def test_a_segment_that_is_dirty_in_part_grows_old_with_its_first_record(tmp_path):
+def test_partly_dirty_segment_is_as_old_as_its_first_record(tmp_path):
     broker = Broker(
         tmp_path,
         max_compaction_lag_ms=5_000,
@@ -390,7 +390,7 @@ def test_old_formats_are_cleaned_and_kept(broker, magic, codec):
     assert log.log_end_offset == 30
 
 
-def test_old_tombstones_of_old_formats_go_with_the_age_of_their_segment(tmp_path):
+def test_tombstones_of_old_formats_expire_with_their_segment(tmp_path):
     broker = Broker(tmp_path, segment_bytes=300, **COMPACTED)  # so that no two segments fit together
     log = broker.log()
     broker.manager.close()

@@ -52,7 +52,7 @@ def outcome(batch_filter, raw):
         (51, 60, "whole"),
     ],
 )
-def test_only_the_last_record_of_a_key_stays_as_far_as_keys_are_known(offset, last_of_key, expected):
+def test_cleaning_keeps_the_last_record_of_each_mapped_key(offset, last_of_key, expected):
     puts = [(b"k", last_of_key)] if last_of_key is not None else []
     assert outcome(filter_of(*puts), one(offset)) == expected
 
@@ -163,7 +163,7 @@ def test_the_marker_that_was_a_producers_last_word_stays_empty(last, epoch, stay
     assert control_type_of(memoryview(raw)) is ControlType.COMMIT
 
 
-def test_transactions_of_several_producers_are_followed_side_by_side():
+def test_transactions_of_several_producers_are_kept_apart():
     tracker = TransactionTracker()
     expected = [
         AbortedTransaction(1, 10, 30, 31),
