@@ -86,7 +86,7 @@ def opened(disk: MemoryDisk):
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["after a clean stop", "after a crash"])
-def test_one_damaged_byte_costs_one_batch_or_a_file_that_is_rebuilt(clean, caplog):
+def test_one_damaged_byte_costs_one_batch_or_a_rebuilt_file(clean, caplog):
     caplog.set_level(logging.ERROR)
     rng = drawing()
     sound = written(clean=clean)

@@ -84,7 +84,7 @@ def test_what_a_cleaner_keeps_has_all_other_fields_of_the_batch(append_time, bit
     ("bits", "size", "magic", "found"),
     [(16, 61, 2, True), (16, 62, 2, True), (16, 60, 2, False), (0, 61, 2, False), (16, 61, 1, False)],
 )
-def test_the_producer_of_a_transaction_is_seen_in_the_first_header(bits, size, magic, found):
+def test_producer_of_a_transaction_is_in_the_first_header(bits, size, magic, found):
     raw = bytearray(building.encode_batch(RECORDS, transactional=bool(bits), **ALL_DIFFER))[:size]
     raw[batch.MAGIC_OFFSET] = magic
     assert batch.transactional_producer(memoryview(raw)) == (

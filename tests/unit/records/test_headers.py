@@ -31,6 +31,6 @@ def with_length(raw, length):
     ],
 )
 @pytest.mark.parametrize("before", [b"", b"x" * 7])
-def test_a_header_of_a_batch_is_refused_for_what_is_wrong_with_it(raw, problem, before):
+def test_batch_header_is_refused_with_its_reason(raw, problem, before):
     with pytest.raises(CorruptRecordsError, match=problem):
         batch.read_header(before + raw, len(before))

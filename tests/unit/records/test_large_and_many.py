@@ -72,7 +72,7 @@ def visited(raw, ends_with=None):
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_the_time_of_a_wrapper_counts_where_the_broker_has_set_it(magic):
+def test_wrapper_time_counts_if_the_broker_set_it(magic):
     inner = [Record(at, 5 + at, None, b"x") for at in range(2)]
     packed = compress(Codec.GZIP, legacy.encode_message_set(inner, magic=magic), magic=magic)
     for kind, times in ((TimestampType.CREATE_TIME, [5, 6]), (TimestampType.LOG_APPEND_TIME, [99, 99])):
@@ -94,7 +94,7 @@ def test_many_messages_in_a_wrapper_are_visited_by_steps():
 
 @pytest.mark.parametrize("over", [0, 1])
 @pytest.mark.parametrize("is_sound", [True, False])
-def test_the_checksum_of_a_large_message_is_looked_at_in_a_thread(over, is_sound):
+def test_checksum_of_a_large_message_is_checked_in_a_thread(over, is_sound):
     size = (1 << 20) - 22 + over
     raw = bytearray(legacy.encode_message(Record(3, NOW, None, NOISE[:size]), magic=1))
     raw[-1] ^= not is_sound
@@ -162,7 +162,7 @@ MANY_HEADERS = fields(0, 0, -1, 1, b"v", 5_000, b"\0\1" * 5_000)
     ],
     ids=["linked lz4", "malformed in gzip", "malformed", "many headers in gzip", "many headers"],
 )
-def test_what_takes_longer_or_is_refused_with_a_place_is_not_done_at_once(make, code):
+def test_long_or_refused_batches_are_not_done_at_once(make, code):
     raw = make()
     run(load_steps(*Codec))
     assert validate_at_once(memoryview(raw), api_version=9, config=LARGE, now_ms=NOW) is None

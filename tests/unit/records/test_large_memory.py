@@ -105,7 +105,7 @@ def test_what_is_too_large_is_given_back_where_that_is_noticed(codec, given_back
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD, Codec.LZ4])
-async def test_the_records_of_a_request_are_given_back_when_it_is_answered(codec):
+async def test_memory_of_records_is_released_with_the_answer(codec):
     batch = bytearray(encode_batch([Record(0, 0, None, bytes(SIZE))], codec=codec))
     steps = validate_steps(batch, api_version=9, config=AppendRules(), now_ms=0)
     sizes = []

@@ -170,7 +170,7 @@ def test_old_message_sets_are_converted_in_steps(codec):
     assert sum(len(legacy.read_records(converted, at)) for at, _ in batch.iter_batches(converted)) == count
 
 
-def test_wrappers_within_wrappers_are_refused_before_they_are_opened():
+def test_nested_wrappers_are_refused_unopened():
     inner = legacy.encode_message_set([Record(0, NOW, None, b"x")], magic=1, codec=Codec.GZIP)
     raw = legacy.encode_message(Record(0, NOW, None, gzip.compress(inner)), magic=1, codec=Codec.GZIP)
     assert kinds(validation(raw, api_version=2))[1].code == Code.INVALID_RECORD

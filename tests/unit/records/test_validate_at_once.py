@@ -94,7 +94,7 @@ def test_every_rule_of_a_topic_holds_at_once_too(rules):
     ],
     ids=["another codec", "no keys", "late", "many", "two batches", "cut short", "old", "empty"],
 )  # fmt: skip
-def test_what_must_change_or_needs_a_longer_look_is_left_to_the_steps(raw, rules):
+def test_batch_that_must_change_is_left_to_the_steps(raw, rules):
     assert both(raw, rules)[0] is None
 
 

@@ -125,7 +125,7 @@ def test_a_response_header_is_whole_or_refused(version: int) -> None:
         decode_response(frame + b"x", 12, version)
 
 
-def test_the_size_before_a_response_is_that_of_all_that_follows_it() -> None:
+def test_response_size_counts_all_that_follows() -> None:
     out: list[Any] = []
     encode_into(out, 12, 4, 9, HeartbeatResponse(), {5: b"tag"})
     data = b"".join(out)
@@ -161,7 +161,7 @@ def test_what_is_too_short_for_its_number_is_refused(data: bytes) -> None:
     assert record_type_id(b"\xff\xfe") == -2
 
 
-def test_bytes_after_what_a_version_has_are_refused_but_in_a_prefix() -> None:
+def test_trailing_bytes_are_refused_unless_a_prefix_is_read() -> None:
     codec = consumer_protocol_subscription.CODEC
     message = codec.message(topics=["a", "b"])
     data = encode_versioned(codec, message, codec.max_version)
