@@ -38,8 +38,9 @@ class Channels:
     def close(self, broker_id: int) -> None:
         self.calls.append(("close", broker_id))
 
-    def send(self, request: Outgoing, _answered: object) -> None:
+    def send(self, request: Outgoing, answered: Callable[[Outgoing, object], None]) -> None:
         self.sent.append(request)
+        self.answered = answered
 
 
 class Shell:
@@ -307,11 +308,11 @@ async def test_answers_that_say_nothing_new_are_no_events(autojump_clock: Any) -
     it = await started()
     it.clear()
     epoch = it.state.brokers[2].epoch
-    it.active._answered(Outgoing(2, epoch, 8, UpdateMetadataRequest()), UpdateMetadataResponse(error_code=3))
+    it.channels.answered(Outgoing(2, epoch, 8, UpdateMetadataRequest()), UpdateMetadataResponse(error_code=3))
     stop = StopReplicaRequest()
-    it.active._answered(Outgoing(2, epoch, 4, stop), StopReplicaResponse())
-    it.active._answered(Outgoing(2, epoch, 4, stop, frozenset({("t", 0)})), StopReplicaResponse())
-    it.active._answered(leads(epoch), led(0, by_id=True))
+    it.channels.answered(Outgoing(2, epoch, 4, stop), StopReplicaResponse())
+    it.channels.answered(Outgoing(2, epoch, 4, stop, frozenset({("t", 0)})), StopReplicaResponse())
+    it.channels.answered(leads(epoch), led(0, by_id=True))
     assert it.events == []
 
 
@@ -327,7 +328,7 @@ async def test_a_topic_that_no_broker_knows_an_id_of_gets_one(
     await it.admin.create(znodes.state_path("t", 0), data, parents=True)
     await it.active.topics_changed()
     it.clear()
-    it.active._answered(leads(it.state.brokers[2].epoch + epoch_off, told), led(0, by_id=False))
+    it.channels.answered(leads(it.state.brokers[2].epoch + epoch_off, told), led(0, by_id=False))
     assert it.events == ["topics without an id"]
     await it.acts[0]()
     assert (it.stored_id("t") is not None) is is_named

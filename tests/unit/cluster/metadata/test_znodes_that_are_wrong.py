@@ -16,9 +16,11 @@ from barnabas.cluster.metadata.control_requests import of_leader_and_isr, of_upd
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.cluster.zookeeper import acl_znodes, znodes
 from barnabas.cluster.zookeeper.json_znodes import ZnodeError
+from barnabas.cluster.zookeeper.registration import make_persistent
 from barnabas.cluster.zookeeper.writes import Truth
 from barnabas.security.acls import AccessControlEntry, PatternType, ResourcePattern
 from barnabas.security.authorizer import ResourceType
+from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.generated.update_metadata import UpdateMetadataRequest
 
@@ -115,6 +117,13 @@ def test_the_leader_epoch_counts_before_the_partition_epoch(
 
 
 # --- what is there already ----------------------------------------------------------------------------------------
+
+
+async def test_a_znode_is_made_once() -> None:
+    session = SimulatedZooKeeper().session()
+    assert await make_persistent(session, "/a/b", b"first")
+    assert not await make_persistent(session, "/a/b", b"second")
+    assert (await session.get("/a/b"))[0] == b"first"
 
 
 def acl(principal: str) -> AccessControlEntry:

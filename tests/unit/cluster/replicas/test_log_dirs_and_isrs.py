@@ -205,7 +205,7 @@ async def test_only_logs_that_cannot_come_back_are_given_up(why: str, is_possibl
         node.logs.get("t", 0).topic_id = OTHER_ID  # type: ignore[union-attr]
         node.replicas._image = node.image.apply([topic(SOLE, SOLE)])
     if why == "offline dir":
-        node._storage_failed(StorageError("/e", BROKEN))
+        node.storage_failed(StorageError("/e", BROKEN))
     assert await dirs.begin_again("t", 0) is is_possible
     info = store.image.topics["t"].partitions[0]
     assert info == (SOLE.with_sole_leader(1) if is_possible else SOLE)

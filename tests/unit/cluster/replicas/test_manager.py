@@ -62,7 +62,7 @@ async def test_a_replica_whose_disk_has_failed_is_offline(info: PartitionInfo) -
     node = Node(1)
     await node.create(info)
     replica, replicas = node.replica, node.replicas
-    node._storage_failed(StorageError("/d", OSError(5, "broken")))
+    node.storage_failed(StorageError("/d", OSError(5, "broken")))
     for ask in (replicas.leader, replicas.local):
         assert code_of(ask, "t", 0) == ErrorCode.KAFKA_STORAGE_ERROR
     assert replicas.role("t", 0) is Role.OFFLINE

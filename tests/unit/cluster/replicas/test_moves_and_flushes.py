@@ -121,7 +121,7 @@ async def test_failed_move_leaves_its_log_and_the_next_one_runs(
 async def flushing(nursery: trio.Nursery, *, is_full: bool = False) -> tuple[Node, Flusher]:
     """A broker that syncs each record; with `is_full` its log dir stays online where a sync fails."""
     node = Node(1, flush_messages=1)
-    failed = (lambda error: RequestError(ErrorCode.KAFKA_STORAGE_ERROR)) if is_full else node._storage_failed
+    failed = (lambda error: RequestError(ErrorCode.KAFKA_STORAGE_ERROR)) if is_full else node.storage_failed
     flusher = Flusher(lambda: NOW_MS, failed, OsThreads())
     nursery.start_soon(flusher.run)
     await trio.testing.wait_all_tasks_blocked()
@@ -145,7 +145,7 @@ async def test_flush_requested_during_another_follows_it() -> None:
 async def test_flush_requested_before_the_flusher_runs_is_made() -> None:
     node = Node(1, flush_messages=1)
     await node.apply([TopicCreated(TopicInfo("t", TOPIC_ID, (SOLE,)))])
-    flusher = Flusher(lambda: NOW_MS, node._storage_failed, OsThreads())
+    flusher = Flusher(lambda: NOW_MS, node.storage_failed, OsThreads())
     node.replica._context.request_flush = flusher.request
     end = node.produce(b"x")
     async with trio.open_nursery() as nursery:
