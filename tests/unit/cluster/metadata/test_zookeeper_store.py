@@ -27,6 +27,7 @@ from barnabas.cluster.zookeeper.znodes import ReplicaAssignment, TopicAssignment
 from barnabas.errors import RequestError, StorageError
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper, ZooKeeperWeather
 from barnabas.wire.generated.errors import ErrorCode
+from tests.support.effort import drawing, examples
 from tests.support.zookeeper_stores import Cluster, registration, settled, topic
 
 # --- registration -----------------------------------------------------------------------------------------------
@@ -341,10 +342,9 @@ async def test_waiting_changes_end_with_the_store():
             await settled()
 
 
-@pytest.mark.parametrize("number", range(15))
+@pytest.mark.parametrize("number", range(examples(4)))
 def test_whatever_the_weather_nothing_is_made_twice_or_lost(number):
-    seed = Random().randrange(2**32)
-    print("seed", seed)
+    seed = drawing(number).randrange(2**32)
     outcome = trio.run(in_weather, seed, clock=trio.testing.MockClock(autojump_threshold=0))
     handed_out, made, images, settings, written = outcome
     assert len(handed_out) == len(set(handed_out))
