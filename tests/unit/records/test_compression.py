@@ -221,6 +221,17 @@ def test_garbage_is_no_stream(codec, garbage):
     assert isinstance(caught.value, InvalidRecordsError)
 
 
+@pytest.mark.parametrize(
+    ("size", "text"), [(1, "cut short"), (3, "cut short"), (4, "of 7 bytes where 0 are left")]
+)
+def test_a_snappy_stream_may_end_after_any_block_and_nowhere_else(size, text):
+    for blocks in ((), (b"abc",), (b"abc", b"def")):
+        whole = xerial(*blocks)
+        assert unpack(Codec.SNAPPY, whole) == b"".join(blocks)
+        with pytest.raises(CompressedStreamError, match=text):
+            unpack(Codec.SNAPPY, whole + b"\0\0\0\7"[:size])
+
+
 BOMBS = {
     Codec.GZIP: lambda size: gzip.compress(bytes(size), 9),
     Codec.SNAPPY: lambda size: snappy.compress(bytes(size)),

@@ -24,6 +24,7 @@ from barnabas.records.varint import encode_varint
 from tests.support.steps import kinds
 
 NOW = 1_700_000_000_000
+OLD_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
 NOISE = b"".join((n * n % 1_000_003).to_bytes(3, "big") for n in range(1 << 19))
 """1.5 MiB that do not repeat."""
 LARGE = AppendRules(max_message_bytes=1 << 24)
@@ -69,6 +70,18 @@ def visited(raw, ends_with=None):
 
     steps, has_ended = kinds(legacy.visit_steps(raw, 0, visit, decompressed_bytes_max=1 << 20))
     return seen, has_ended, steps
+
+
+@pytest.mark.parametrize("codec", OLD_CODECS)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_are_visited_until_one_is_enough(magic, codec):
+    records = [Record(40 + 2 * at, NOW + at, None, b"%d" % at) for at in range(1 if not codec else 4)]
+    raw = legacy.encode_message_set(records, magic=magic, codec=codec)
+    whole = [(r.offset, r.timestamp if magic else -1, r.value) for r in records]
+    assert visited(raw)[:2] == (whole, False)
+    last = len(records) - 1
+    for at in range(last + 1):
+        assert visited(raw, b"%d" % at)[:2] == (whole[: at + 1], True)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
