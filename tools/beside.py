@@ -16,7 +16,7 @@ import sys
 import threading
 from pathlib import Path
 
-import hatch_build
+from tools.incremental import ALL_PROGRESS
 from tools.install_wheel import ROOT
 
 LOG = ".venv/setup.log"
@@ -35,7 +35,7 @@ def make(root: Path, target: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         ["make", "--no-print-directory", target],
         cwd=root,
-        env={**kept, "PYTHONPATH": "", hatch_build.ALL_PROGRESS: "yes"},
+        env={**kept, "PYTHONPATH": "", ALL_PROGRESS: "yes"},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
     )  # fmt: skip
 
