@@ -2,8 +2,8 @@
 
 The rule: users run what `hatch_build.py` builds plainly, of the same C by the same flags; the only difference is which C
 files are compiled again. mypyc numbers the literals of all modules together and declares all functions in one header, so
-one new literal would compile everything: literals get names here, and the key of an object file leaves out declarations that
-its source does not use. A full build takes 108 s of CPU, one after an edit 20 s.
+one new literal would compile everything: literals get names here, and the key of an object file leaves out declarations
+that its source does not use. A full build takes 108 s of CPU, one after an edit 20 s.
 """
 
 from __future__ import annotations
