@@ -78,7 +78,7 @@ def pip(venv: Path, *words: str | Path, **more: str) -> None:
 
 def make_pure(dist: Path) -> None:
     """Make the wheel that any Python can run, of the sources as they are, unless there is one."""
-    if not list(dist.glob("*-py3-none-any.whl")):
+    if not list(dist.glob("barnabas-*-py3-none-any.whl")):
         dist.mkdir(parents=True, exist_ok=True)
         subprocess.run(
             [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", dist, ROOT],
@@ -186,6 +186,6 @@ def wheels(dist: Path, names: list[str], *, compiles: bool, trial: Trial) -> boo
     for python in pythons:
         if compiles:
             make_compiled(python, dist)
-        for wheel in [*dist.glob(f"*-{python.tag}-{python.tag}-*.whl"), *dist.glob("*-py3-none-any.whl")]:
+        for wheel in [*dist.glob(f"*-{python.tag}-{python.tag}-*.whl"), *dist.glob("barnabas-*-py3-none-any.whl")]:
             within = trial.run(python, wheel) and within
     return within

@@ -64,6 +64,7 @@ def make(commit: str, work: Path, out: Path) -> None:
     command(
         sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--wheel-dir", out, plain, **times
     )
+    built("wheel", checkout / "clients" / "python", out, **times)
     (wheel,) = out.glob("*manylinux*.whl")
     parts(source, out)
     if lack := deb.lack():

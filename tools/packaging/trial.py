@@ -61,7 +61,7 @@ class Debian:
         """Install the wheels that its Python takes, and serve there."""
         with roots.opened(roots.base(self.suite, PACKAGES)) as root:
             tag, version = root.run("python3", "-c", VERSION).split()
-            for wheel in [*dist.glob(f"*-{tag}-{tag}-*.whl"), *dist.glob("*-py3-none-any.whl")]:
+            for wheel in [*dist.glob(f"*-{tag}-{tag}-*.whl"), *dist.glob("barnabas-*-py3-none-any.whl")]:
                 shutil.copy(wheel, root.path / "tmp")
                 root.run("python3", "-m", "venv", "--clear", "/tmp/venv")
                 begun, load = time.monotonic(), os.getloadavg()[0]
