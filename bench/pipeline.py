@@ -104,7 +104,7 @@ def _made_source() -> type[Any]:
     class MadeReader(source.BatchReader):
         def read(self, partition: Any) -> Any:
             left = len(partition.wanted)
-            blocks = super().read(partition)
+            blocks: Any = super().read(partition)
             block = next(blocks)
             blocks.close()
             while left:

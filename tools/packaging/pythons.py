@@ -186,6 +186,9 @@ def wheels(dist: Path, names: list[str], *, compiles: bool, trial: Trial) -> boo
     for python in pythons:
         if compiles:
             make_compiled(python, dist)
-        for wheel in [*dist.glob(f"*-{python.tag}-{python.tag}-*.whl"), *dist.glob("barnabas-*-py3-none-any.whl")]:
+        for wheel in [
+            *dist.glob(f"*-{python.tag}-{python.tag}-*.whl"),
+            *dist.glob("barnabas-*-py3-none-any.whl"),
+        ]:
             within = trial.run(python, wheel) and within
     return within
