@@ -1,4 +1,4 @@
-"""The distribution of the client, installed where nothing of the broker is: it produces to a broker and consumes from it."""
+"""The distribution of the client alone, without the broker: it produces to a broker and consumes from it."""
 
 from __future__ import annotations
 
