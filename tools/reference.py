@@ -26,7 +26,7 @@ from barnabas.tools.control import openapi, routes
 from barnabas.tools.faults import actions, matching, rule, sets
 from barnabas.tools.faults.events import EVENTS
 from barnabas.wire import registry
-from barnabas.wire.extent import has_arrays
+from barnabas.wire.extent import has_more_entries
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas_pipeline import errors as pipeline_errors
 
@@ -72,7 +72,7 @@ def _too_many_entries(api: apis.Api) -> str:
     """Outcome of a request with more entries than it may have, by versions."""
     if api.member_only:
         return "any"
-    if not has_arrays(registry.request_codec(api.key).message):
+    if not has_more_entries(registry.request_codec(api.key).message(), -1):  # it has no arrays at all
         return "-"
     versions = range(api.min_version, api.max_version + 1)
     told = [version for version in versions if top_level_response(api, version, 0, "") is not None]

@@ -59,7 +59,11 @@ print(json.dumps({"values": values, "packages": ours, "not required": sorted(for
 
 
 def test_client_without_broker_produces_and_consumes(broker: BrokerProcess, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", f"import hatchling.build; hatchling.build.build_wheel({str(tmp_path)!r})"]
+    command = [
+        sys.executable,
+        "-c",
+        f"import hatchling.build; hatchling.build.build_wheel({str(tmp_path)!r})",
+    ]
     subprocess.run(command, cwd=ROOT / "clients" / "python", check=True)
     (wheel,) = tmp_path.glob("barnabas_client-*-py3-none-any.whl")
     programs = venv_with(wheel, tmp_path / "venv")

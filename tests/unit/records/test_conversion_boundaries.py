@@ -21,6 +21,7 @@ from barnabas.records.record import Record, encode_body
 from barnabas.records.steps import RECORDS_PER_STEP, run
 from tests.support.conversion import up_convert
 from tests.support.steps import kinds
+from tests.support.whole_steps import down_convert
 
 OLD_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
 PACKED = OLD_CODECS[1:]
@@ -216,7 +217,7 @@ def test_a_large_value_makes_the_message_that_it_makes_at_once(kind, size, magic
     expected = legacy.encode_message_set(
         records, magic=magic, codec=codec, timestamp_type=kind, append_timestamp=99
     )
-    assert convert.down_convert(raw, magic, bytes_max=1) == expected
+    assert down_convert(raw, magic, bytes_max=1) == expected
 
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
@@ -228,7 +229,7 @@ def test_messages_before_the_fetch_offset_are_dropped_unless_they_are_in_one(cod
         raw = building.encode_batch(records, codec=codec)
     else:
         raw = legacy.encode_message_set(records, magic=1, codec=codec)
-    found = read_all(convert.down_convert(raw, 0, bytes_max=LARGE, fetch_offset=fetch_offset))
+    found = read_all(down_convert(raw, 0, bytes_max=LARGE, fetch_offset=fetch_offset))
     kept = [at for at in (40, 41, 42) if codec or at >= fetch_offset]
     assert found == [Record(at, -1, None, b"x") for at in kept]
 
@@ -241,11 +242,11 @@ def test_what_is_converted_is_bounded_by_what_may_be_decompressed(codec):
     assert size > len(body)
     for most in (size - 1, len(body) - 1):
         with pytest.raises(DecompressedTooLargeError):
-            convert.down_convert(raw, 1, bytes_max=LARGE, decompressed_bytes_max=most)
-    whole = convert.down_convert(raw, 1, bytes_max=1, decompressed_bytes_max=size)
+            down_convert(raw, 1, bytes_max=LARGE, decompressed_bytes_max=most)
+    whole = down_convert(raw, 1, bytes_max=1, decompressed_bytes_max=size)
     assert len(read_all(whole)) == 1
     with pytest.raises(DecompressedTooLargeError):
-        convert.down_convert(
+        down_convert(
             legacy.encode_message_set([Record(0, 7, None, bytes(5_000))], magic=1, codec=codec),
             0,
             bytes_max=LARGE,
@@ -373,7 +374,7 @@ def test_whoever_goes_through_a_wrapper_meets_what_is_wrong_in_it(magic, bad, wh
                 raw, header, out, magic=magic, judge=lambda *_: True, decompressed_bytes_max=LARGE
             )
         ),
-        lambda: convert.down_convert(raw, 0, bytes_max=1) if magic else read_all(raw),
+        lambda: down_convert(raw, 0, bytes_max=1) if magic else read_all(raw),
     ):
         with pytest.raises(expected):
             go()

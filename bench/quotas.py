@@ -1,6 +1,6 @@
-"""Throughput of Kafka's own clients under a quota, from Apache Kafka and from Barnabas: python -m compat.quotas.throughput.
+"""Throughput of Kafka's own clients under a quota, from Apache Kafka and from Barnabas: python -m bench.quotas.
 
-    python -m compat.quotas.throughput [--rates 1,10,100] [--seconds 25] [--version 4.x] [--one-by-one] [--load rdkafka]
+    python -m bench.quotas [--rates 1,10,100] [--seconds 25] [--version 4.x] [--one-by-one] [--load rdkafka]
 
 Quotas are set and shown with kafka-configs; producer-perf-test and consumer-perf-test say what they got. Both brokers
 run at the same time, and are asked at the same time unless `--one-by-one` says otherwise, as rates near to what the machine
