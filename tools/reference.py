@@ -116,7 +116,7 @@ def error_page() -> str:
     lines = [
         "# Error codes\n",
         "All codes of the protocol, in Kafka's numbers. *Again*: whether a client may send the same request again, which",
-        "stock clients then do by themselves. *Answered to*: the APIs whose handlers answer it by themselves, then the parts",
+        "stock clients then do by themselves. *Answered to*: the APIs whose handlers answer it themselves, then the parts",
         "of the broker that several APIs meet it in; a dash where nothing does. The text that comes with an error, in the",
         "versions of a response that have room for one, says what was wrong with this request.\n",
         "| code | name | again | what it says | answered to |",
