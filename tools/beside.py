@@ -58,8 +58,8 @@ def follow(process: subprocess.Popen[str], kept: Path) -> str:
         for line in process.stdout:
             log.write(line)
             log.flush()
-            if found := FILES.search(line):
-                percent = 100 * int(found[1]) // int(found[2])
+            if match := FILES.search(line):
+                percent = 100 * int(match[1]) // int(match[2])
                 passed = [quarter for quarter in quarters if percent >= quarter]
                 if passed:
                     say(f"{passed[-1]} %")

@@ -140,19 +140,19 @@ class Library:
         for path in inputs:
             text = self._text(path)
             if path.endswith(".h"):  # it declares what is in all modules, of which this one uses little
-                text = DECLARED.sub(lambda found: found[0] if found[1] in words else b"", text)
+                text = DECLARED.sub(lambda match: match[0] if match[1] in words else b"", text)
             key.update(hashlib.sha256(text).digest())
-        made = self._work / "kept" / f"{key.hexdigest()[:32]}{suffix}"
-        self._used.add(made)
-        if not made.exists():
-            new = made.with_suffix(f".new{suffix}")
+        result = self._work / "kept" / f"{key.hexdigest()[:32]}{suffix}"
+        self._used.add(result)
+        if not result.exists():
+            new = result.with_suffix(f".new{suffix}")
             done = subprocess.run(
                 [*command, *arguments, "-o", str(new)], capture_output=True, text=True, check=False
             )
             if done.returncode:
                 raise SystemExit(done.stderr)
-            new.replace(made)
-        return made
+            new.replace(result)
+        return result
 
     def _text(self, path: str) -> bytes:
         if path not in self._texts:
@@ -186,8 +186,8 @@ def name_literals(sources: list[str], named: Path) -> dict[str, str]:
             numbers.setdefault(shown, set()).add(number)
     names = {
         shown: f"CPyLiteral_{hashlib.sha256(shown.encode()).hexdigest()[:16]}"
-        for shown, found in sorted(numbers.items())
-        if len(found) == 1
+        for shown, literal in sorted(numbers.items())
+        if len(literal) == 1
     }
     named.mkdir(exist_ok=True)
     copies = {}
@@ -199,7 +199,9 @@ def name_literals(sources: list[str], named: Path) -> dict[str, str]:
             ]
             text += "\n".join((POINTER, *(f"__asm__({place});" for place in places), ""))
         else:
-            text = LITERAL.sub(lambda found: names.get(found[2], f"CPyStatics[{found[1]}]") + found[2], text)
+            text = LITERAL.sub(
+                lambda literal: names.get(literal[2], f"CPyStatics[{literal[1]}]") + literal[2], text
+            )
             used = sorted(set(re.findall(r"\bCPyLiteral_\w+", text)))
             first, second, rest = text.split("\n", 2)  # its two headers
             text = "\n".join((first, second, *(f"extern PyObject *{name} {HIDDEN};" for name in used), rest))

@@ -101,10 +101,13 @@ def _behaviour(api: apis.Api) -> str:
 
 def _access(api: apis.Api) -> str:
     """Permissions that an authorizer is asked for."""
-    whole = ", ".join(f"{one.operation.name} on {one.resource_type.name}" for one in api.whole)
+    whole = ", ".join(
+        f"{permission.operation.name} on {permission.resource_type.name}" for permission in api.whole
+    )
     each = ", ".join(
-        f"{one.operation.name} on {one.resource_type.name}" + (f" (`{one.named_by}`)" if one.named_by else "")
-        for one in api.each
+        f"{permission.operation.name} on {permission.resource_type.name}"
+        + (f" (`{permission.named_by}`)" if permission.named_by else "")
+        for permission in api.each
     )
     text = f"\n\nNeeds {whole}." if whole else ""
     return text + (f"\n\nFor what it names: {each}." if each else "")
@@ -147,7 +150,7 @@ _AREAS = {
 
 
 def _uses_of_errors() -> dict[str, list[str]]:
-    """Return the APIs, then the parts of the broker, whose modules name each error code."""
+    """Return the APIs, then the parts of the broker, of which a module names each error code."""
     apis_used: dict[str, set[str]] = {}
     areas_used: dict[str, set[str]] = {}
     texts = {
@@ -288,13 +291,16 @@ def faults_page() -> str:
         "| Action | For | |",
         "|---|---|---|",
     ]
-    lines += [f"| `{one.name}` | {_events(one.events)} | {one.doc} |" for one in actions.ACTIONS]
+    lines += [
+        f"| `{fault_set.name}` | {_events(fault_set.events)} | {fault_set.doc} |"
+        for fault_set in actions.ACTIONS
+    ]
     lines += ["\n## Named sets\n", "| Set | Parameters | |", "|---|---|---|"]
-    for name, one in sets.SETS.items():
+    for name, fault_set in sets.SETS.items():
         parameters = ", ".join(
-            f"`{key}`" if value is None else f"`{key}`={value}" for key, value in one.parameters.items()
+            f"`{key}`" if value is None else f"`{key}`={value}" for key, value in fault_set.parameters.items()
         )
-        lines.append(f"| `{name}` | {parameters} | {one.doc} |")
+        lines.append(f"| `{name}` | {parameters} | {fault_set.doc} |")
     return "\n".join(lines) + "\n"
 
 

@@ -104,13 +104,13 @@ def deb(dist: Path, suite: str) -> None:
                 flush=True,
             )
         root.run("dpkg", "--purge", "barnabas")
-        left = [
+        leftovers = [
             path
             for path in ("opt/barnabas", "etc/barnabas", "usr/bin/barnabas")
             if (root.path / path).exists()
         ]
-        if left or not (root.path / "var/lib/barnabas").exists():
-            raise RuntimeError(f"after its removal there is {left}, or the data is gone")
+        if leftovers or not (root.path / "var/lib/barnabas").exists():
+            raise RuntimeError(f"after its removal there is {leftovers}, or the data is gone")
 
 
 def container() -> int:
