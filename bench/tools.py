@@ -23,7 +23,7 @@ RUN_TIMEOUT_S = 300
 
 
 class BenchError(Exception):
-    """The benchmark cannot go on; the message is for whoever runs it."""
+    """The benchmark cannot go on; the message is for the user."""
 
 
 def code_of(checkout: Path) -> Path:
