@@ -122,14 +122,14 @@ def main() -> int:
 
 
 def _chosen(options: argparse.Namespace) -> list[Mutant]:
-    found = choosing.all_mutants(choosing.sources(options.names))
+    mutants = choosing.all_mutants(choosing.sources(options.names))
     if options.changed is not None:
         lines = choosing.changed_lines(options.changed)
-        found = [mutant for mutant in found if mutant.line in lines.get(mutant.path, ())]
+        mutants = [mutant for mutant in mutants if mutant.line in lines.get(mutant.path, ())]
     if options.sample is None:
-        return choosing.sampled(found, options.total, options.seed)
+        return choosing.sampled(mutants, options.total, options.seed)
     by_package: dict[str, list[Mutant]] = {}
-    for mutant in found:
+    for mutant in mutants:
         by_package.setdefault(package_of(mutant.path), []).append(mutant)
     return [
         mutant
@@ -191,10 +191,10 @@ def _stages(kept: CoverageMap, path: str, unit: Unit, lines: range) -> list[list
             unit_tests.append(test)
         else:
             others.append(test)
-    far, left = [], FAR_SECONDS
+    far, seconds_left = [], FAR_SECONDS
     for test in others:
-        left -= kept.seconds[test]
-        if left < 0:
+        seconds_left -= kept.seconds[test]
+        if seconds_left < 0:
             break
         far.append(test)
     return [stage for stage in (unit_tests, random_tests, far) if stage]
@@ -255,9 +255,9 @@ def _tried(
     for mutant, text in _with_text(chosen):
         stages = _stages(kept, mutant.path, mutant.unit, mutant.lines)
         tests = [test for stage in stages for test in stage]
-        known = None if options.again else kept.result(mutant.id, tests)
-        if known is not None:
-            verdicts[mutant.id] = Verdict(mutant, known, bool(tests))
+        kept_result = None if options.again else kept.result(mutant.id, tests)
+        if kept_result is not None:
+            verdicts[mutant.id] = Verdict(mutant, kept_result, bool(tests))
             continue
         _when_free(forks)
         _try(kept, forks, mutant.path, text, stages, partial(ended, mutant, tests))
