@@ -1,4 +1,4 @@
-"""Parts that only some brokers need: each is made, with its task, by the first who asks for it."""
+"""Parts that only some brokers need: each is made, with its task, on first use."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _shares(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRu
     def make() -> Shares:
         from barnabas.coordinators.share.shares import Shares
 
-        made = Shares(
+        shares = Shares(
             config,
             coordinators.internal(SHARE_TOPIC),
             groups=coordinators.groups,
@@ -67,8 +67,8 @@ def _shares(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRu
             elsewhere=coordinators.share_state,
             high_watermarks=coordinators.high_watermarks,
         )
-        base.background.start_soon(made.run)
-        return made
+        base.background.start_soon(shares.run)
+        return shares
 
     return Lazy(
         make,
@@ -85,7 +85,7 @@ def _telemetry(base: BaseParts) -> Lazy[Telemetry]:
     def make() -> Telemetry:
         from barnabas.metrics.client_telemetry import Telemetry
 
-        made = Telemetry(
+        telemetry = Telemetry(
             base.config,
             metadata.image.configs,
             environment.threads,
@@ -93,8 +93,8 @@ def _telemetry(base: BaseParts) -> Lazy[Telemetry]:
             environment.wall_clock_ms,
             environment.entropy,
         )
-        base.background.start_soon(made.run)
-        return made
+        base.background.start_soon(telemetry.run)
+        return telemetry
 
     return Lazy(make, "barnabas.metrics.client_telemetry", "barnabas.metrics.telemetry.payload")
 
@@ -123,7 +123,7 @@ def _delegation_tokens(base: BaseParts, credentials: Lazy[ClusterCredentials]) -
     def make() -> DelegationTokens:
         from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
 
-        made = DelegationTokens(
+        tokens = DelegationTokens(
             base.storage.metadata,
             credentials.get(),
             lifetime_max_ms=config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS),
@@ -133,8 +133,8 @@ def _delegation_tokens(base: BaseParts, credentials: Lazy[ClusterCredentials]) -
             clock_ms=environment.wall_clock_ms,
             entropy=environment.entropy,
         )
-        base.background.start_soon(made.run)
-        return made
+        base.background.start_soon(tokens.run)
+        return tokens
 
     return Lazy(
         make,
