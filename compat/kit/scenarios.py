@@ -31,8 +31,8 @@ ANSWER_WITHIN_S = 0.3
 SETTLE_S = 10.0
 AGAIN = 1
 """Number of times that a scenario that differs is run again."""
-SCENARIOS_AT_ONCE = 12
-AGAIN_AT_ONCE = 4
+SCENARIOS_CONCURRENT = 12
+AGAIN_CONCURRENT = 4
 RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
 
 
@@ -270,11 +270,11 @@ def compare(
     def unknown(found: list[Difference]) -> bool:
         return not all(any(one.covers(difference) for one in known) for difference in found)
 
-    with ThreadPoolExecutor(SCENARIOS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(SCENARIOS_CONCURRENT) as pool:
         results = list(pool.map(lambda run: compared(run[0], run[1], 0), runs))
     for turn in range(1, AGAIN + 1):
         again = [number for number, (found, _) in enumerate(results) if unknown(found)]
-        with ThreadPoolExecutor(AGAIN_AT_ONCE) as pool:
+        with ThreadPoolExecutor(AGAIN_CONCURRENT) as pool:
             repeated = list(pool.map(lambda number: compared(*runs[number], turn), again))  # noqa: B023
         for number, one in zip(again, repeated, strict=True):
             results[number] = one

@@ -30,8 +30,8 @@ SUBJECTS: Mapping[str, Callable[[], Iterator[Scenario]]] = {
     "again": again.scenarios,
     "tls": tls.scenarios,
 }
-SCENARIOS_AT_ONCE = 16
-REPEATED_AT_ONCE = 4
+SCENARIOS_CONCURRENT = 16
+REPEATED_CONCURRENT = 4
 """A scenario that differs is run again among few others: brokers that are busy answer late."""
 
 
@@ -65,11 +65,11 @@ def compare(
 ) -> tuple[list[Difference], int]:
     """Run all scenarios, and those that differ again; returns the differences, and how much was noted."""
     all_scenarios = list(scenarios)
-    with ThreadPoolExecutor(SCENARIOS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(SCENARIOS_CONCURRENT) as pool:
         results = list(pool.map(lambda scenario: compared(scenario, sides), all_scenarios))
     for _ in range(repeats):
         again = [number for number, one in enumerate(results) if not all(map(is_known, one[0]))]
-        with ThreadPoolExecutor(REPEATED_AT_ONCE) as pool:
+        with ThreadPoolExecutor(REPEATED_CONCURRENT) as pool:
             found = pool.map(lambda number: compared(all_scenarios[number], sides), again)
             for number, one in zip(again, found, strict=True):
                 results[number] = one

@@ -16,7 +16,7 @@ import trio
 
 from barnabas.broker.app import Broker, Stopping
 from barnabas.broker.authorization import authorizer_of
-from barnabas.broker.basis import Basis
+from barnabas.broker.base_parts import BaseParts
 from barnabas.broker.coordinator_parts import coordinator_parts
 from barnabas.broker.handlers import Handlers
 from barnabas.broker.housekeeping import Housekeeping
@@ -39,7 +39,7 @@ from barnabas.coordinators.locator import ImageLocator
 from barnabas.serving.channel import SECRET_BYTES, Handshakes, LoginParts
 from barnabas.serving.connection_limits import ConnectionLimits
 from barnabas.serving.connection_parts import ConnectionParts
-from barnabas.serving.context import Shared
+from barnabas.serving.context import ContextParts
 from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.fetch_sessions import FetchSessions
 from barnabas.serving.framing import BufferPool
@@ -121,7 +121,7 @@ async def assembled(
         async with trio.open_nursery() as background:
             with budget:
                 yield _broker(
-                    Basis(config, release, environment, budget, storage, background),
+                    BaseParts(config, release, environment, budget, storage, background),
                     listeners,
                     metrics_address,
                     stopping,
@@ -159,7 +159,7 @@ def _in_cluster(
 
 
 def _broker(
-    basis: Basis,
+    base: BaseParts,
     listeners: list[Listener],
     metrics_address: MetricsAddress | None,
     stopping: Stopping,
@@ -168,13 +168,13 @@ def _broker(
     seams: Seams,
 ) -> Broker:
     """Make all other parts, each from those before it, and start their periodic work."""
-    config, release, environment, budget, storage, _ = basis
+    config, release, environment, budget, storage, _ = base
     log_limit = LogLimit(environment.monotonic)
     stalls = StallMeter(log_limit)
     budget.on_long_turn = stalls.long_turn
-    memory, step_runner = _memory(basis), StepRunner(budget, environment.threads)
-    coordinators = coordinator_parts(basis)
-    optional = optional_parts(basis, coordinators, step_runner)
+    memory, step_runner = _memory(base), StepRunner(budget, environment.threads)
+    coordinators = coordinator_parts(base)
+    optional = optional_parts(base, coordinators, step_runner)
     served = release.served_by(config)
     quotas = broker_quotas(config, served, budget, environment.monotonic)
     limits = ConnectionLimits(
@@ -191,21 +191,21 @@ def _broker(
         environment,
         is_served=storage.replicas.is_served,
     )
-    events = _follow_metadata(basis, coordinators, optional, quotas, limits)
-    securing = _securing(basis, listeners, optional)
-    services = _services(basis, served, coordinators, optional, step_runner, mover, securing, in_cluster)
+    events = _follow_metadata(base, coordinators, optional, quotas, limits)
+    securing = _securing(base, listeners, optional)
+    services = _services(base, served, coordinators, optional, step_runner, mover, securing, in_cluster)
     meter = _meter(storage.metadata) if metrics_address is not None else None
-    shared = Shared(memory, log_limit, authorizer, quotas)
-    request_parts = _request_parts(basis, served, services, shared, meter, seams)
-    connections = _connections(basis, request_parts, limits, stalls, optional, seams)
+    shared = ContextParts(memory, log_limit, authorizer, quotas)
+    request_parts = _request_parts(base, served, services, shared, meter, seams)
+    connections = _connections(base, request_parts, limits, stalls, optional, seams)
     metrics = None
     if metrics_address is not None and meter is not None:
         metrics = _metrics(
-            basis, metrics_address, meter, shared, listeners, limits, quotas, optional, coordinators,
+            base, metrics_address, meter, shared, listeners, limits, quotas, optional, coordinators,
             housekeeping, stalls,
         )  # fmt: skip
     _start(
-        basis,
+        base,
         (memory.run, log_limit.run, housekeeping.run, mover.run, events.run),
         coordinators,
         in_cluster,
@@ -225,14 +225,14 @@ def _broker(
 
 
 def _request_parts(
-    basis: Basis,
+    base: BaseParts,
     served: Mapping[int, Api],
     services: Services,
-    shared: Shared,
+    shared: ContextParts,
     meter: RequestMeter | None,
     seams: Seams,
 ) -> RequestParts:
-    config, release, environment, budget, storage, _ = basis
+    config, release, environment, budget, storage, _ = base
     return RequestParts(
         served,
         Handlers(services),
@@ -249,24 +249,24 @@ def _request_parts(
     )
 
 
-def _memory(basis: Basis) -> Memory:
-    queued = basis.config.get(settings.QUEUED_MAX_REQUEST_BYTES)
+def _memory(base: BaseParts) -> Memory:
+    queued = base.config.get(settings.QUEUED_MAX_REQUEST_BYTES)
     return Memory(
         queued if queued > 0 else REQUEST_BYTES_MAX,
-        clock=basis.environment.monotonic,
-        give_back=lambda: basis.environment.threads.run(give_back_memory),
+        clock=base.environment.monotonic,
+        give_back=lambda: base.environment.threads.run(give_back_memory),
     )
 
 
 def _follow_metadata(
-    basis: Basis,
+    base: BaseParts,
     coordinators: CoordinatorParts,
     optional: OptionalParts,
     quotas: BrokerQuotas,
     limits: ConnectionLimits,
 ) -> CoordinatorEvents:
     """Have quotas, limits, replicas and coordinators follow the metadata; return what tells coordinators."""
-    storage, now_ms = basis.storage, basis.environment.wall_clock_ms
+    storage, now_ms = base.storage, base.environment.wall_clock_ms
     metadata = storage.metadata
     quotas.follow(metadata.image.quotas, metadata.image.quotas)
     limits.quotas_changed(metadata.image.quotas, metadata.image.quotas)
@@ -277,7 +277,7 @@ def _follow_metadata(
         now_ms=now_ms,
     )
     image_follower = ImageFollower(
-        basis.config,
+        base.config,
         storage.broker_id,
         storage.logs,
         storage.replicas,
@@ -292,21 +292,21 @@ def _follow_metadata(
     return events
 
 
-def _securing(basis: Basis, listeners: list[Listener], optional: OptionalParts) -> Securing:
+def _securing(base: BaseParts, listeners: list[Listener], optional: OptionalParts) -> Securing:
     """Secure the listeners, and have them follow their settings."""
-    environment = basis.environment
+    environment = base.environment
     securing = Securing(
         listeners,
-        basis.config,
+        base.config,
         LoginParts(optional.credentials.get, environment, environment.entropy.token_bytes(SECRET_BYTES)),
     )
     securing.begin()
-    basis.storage.metadata.subscribe(securing)
+    base.storage.metadata.subscribe(securing)
     return securing
 
 
 def _services(
-    basis: Basis,
+    base: BaseParts,
     served: Mapping[int, Api],
     coordinators: CoordinatorParts,
     optional: OptionalParts,
@@ -315,7 +315,7 @@ def _services(
     securing: Securing,
     in_cluster: MembershipParts | None,
 ) -> Services:
-    config, release, environment, budget, storage, _ = basis
+    config, release, environment, budget, storage, _ = base
     groups, transactions = coordinators.groups, coordinators.transactions
     return Services(
         config=config,
@@ -359,21 +359,21 @@ def _services(
 
 
 def _connections(
-    basis: Basis,
+    base: BaseParts,
     request_parts: RequestParts,
     limits: ConnectionLimits,
     stalls: StallMeter,
     optional: OptionalParts,
     seams: Seams,
 ) -> Connections:
-    config, environment = basis.config, basis.environment
+    config, environment = base.config, base.environment
     return Connections(
-        basis.background,
+        base.background,
         ConnectionParts(
             begin=partial(Request, STAGES, request_parts),
             memory=request_parts.shared.memory,
             pool=BufferPool(),
-            budget=basis.budget,
+            budget=base.budget,
             stalls=stalls,
             log_limit=request_parts.shared.log_limit,
             handshakes=Handshakes(environment.threads),
@@ -399,10 +399,10 @@ def _meter(metadata: MetadataStore) -> RequestMeter:
 
 
 def _metrics(
-    basis: Basis,
+    base: BaseParts,
     address: MetricsAddress,
     meter: RequestMeter,
-    shared: Shared,
+    shared: ContextParts,
     listeners: list[Listener],
     limits: ConnectionLimits,
     quotas: BrokerQuotas,
@@ -413,10 +413,10 @@ def _metrics(
 ) -> MetricsEndpoint:
     from barnabas.broker.metrics_endpoint import MetricsEndpoint
     from barnabas.metrics.exposition import Exposition
-    from barnabas.metrics.of_broker import Sources
+    from barnabas.metrics.of_broker import MetricsParts
 
-    storage = basis.storage
-    sources = Sources(
+    storage = base.storage
+    metrics_parts = MetricsParts(
         broker_id=storage.broker_id,
         metadata=storage.metadata,
         logs=storage.logs,
@@ -427,23 +427,23 @@ def _metrics(
         listener_names=[listener.name for listener in listeners],
         telemetry=optional.telemetry,
         cleaner=lambda: housekeeping.cleaner,
-        budget=basis.budget,
+        budget=base.budget,
         stall_counts=stalls.counts,
         log_limit=shared.log_limit,
         memory=shared.memory,
     )
-    exposition = Exposition(sources, meter, coordinators.groups.machines, basis.environment.threads)
+    exposition = Exposition(metrics_parts, meter, coordinators.groups.machines, base.environment.threads)
     return MetricsEndpoint(address, exposition)
 
 
 def _start(
-    basis: Basis,
+    base: BaseParts,
     periodic: tuple[Callable[[], Awaitable[None]], ...],
     coordinators: CoordinatorParts,
     in_cluster: MembershipParts | None,
 ) -> None:
     """Start the periodic work of all parts."""
-    config, storage, background = basis.config, basis.storage, basis.background
+    config, storage, background = base.config, base.storage, base.background
     runs = [
         storage.flusher.run,
         storage.alter_partition.run,
@@ -464,6 +464,6 @@ def _start(
     background.start_soon(
         shrink_periodically,
         storage.replicas,
-        basis.budget,
+        base.budget,
         lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
     )

@@ -24,7 +24,7 @@ from barnabas.coordinators.transactions.settings import TransactionSettings
 from barnabas.coordinators.transactions.verification import LocalVerifier
 
 if TYPE_CHECKING:
-    from barnabas.broker.basis import Basis
+    from barnabas.broker.base_parts import BaseParts
     from barnabas.broker.storage_parts import Storage
     from barnabas.cluster.metadata.store import Subscriber
     from barnabas.cluster.metadata.topic_creation import TopicCreation
@@ -59,9 +59,9 @@ class CoordinatorParts(NamedTuple):
     high_watermarks: HighWatermarks
 
 
-def coordinator_parts(basis: Basis) -> CoordinatorParts:
+def coordinator_parts(base: BaseParts) -> CoordinatorParts:
     """Make the coordinators of groups and transactions."""
-    config, release, environment, budget, storage, _ = basis
+    config, release, environment, budget, storage, _ = base
     metadata, replicas, now_ms = storage.metadata, storage.replicas, environment.wall_clock_ms
     steady_ms = environment.monotonic_ms
     ports = _ports(config, environment, storage)

@@ -69,7 +69,7 @@ class Handlers:
         return services.release.has(feature) if levels is None else bool(levels.get(feature, 0))
 
     async def answer(self, api: apis.Api, context: RequestContext, message: Any) -> Any:
-        """Check and handle a request, whatever takes waiting. Raises RequestError."""
+        """Check and handle a request of this process; those of clients go through `STAGES`. Raises RequestError."""
         handler = self.made.get(api.key) or await self.make(api)
         self.check(api, context, message)
         return await resolved(handler(context, message))

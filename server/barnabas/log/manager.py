@@ -15,7 +15,6 @@ from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer, CheckpointPlan
 from barnabas.log.creating import Creation, NewLog, Wanted
 from barnabas.log.cut_off import CutOffCopies
-from barnabas.log.deleting import Deletion, Leaving
 from barnabas.log.disk import Disk, OsDisk, Usage
 from barnabas.log.format import CorruptFileError, names, properties
 from barnabas.log.format.names import DirKind
@@ -27,8 +26,9 @@ from barnabas.log.openfiles import OPEN_SEGMENTS_MAX, OpenFiles
 from barnabas.log.opening import Opener
 from barnabas.log.ownership import Ownership
 from barnabas.log.registry import LogRegistry
-from barnabas.log.removing import RemovalTask
-from barnabas.log.trash import Trash
+from barnabas.log.removal.pending import Trash
+from barnabas.log.removal.remove import RemovalTask
+from barnabas.log.removal.rename import Deletion, Leaving
 from barnabas.log.workers import OsWorkers, Workers
 from barnabas.wire.topic_partitions import TopicPartition
 

@@ -18,7 +18,7 @@ from barnabas.log.epoch_file import save_epochs
 from barnabas.log.errors import in_doubt
 from barnabas.log.format import names, properties
 from barnabas.log.format.names import DirKind
-from barnabas.log.trash import Trash
+from barnabas.log.removal.pending import Trash
 from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:

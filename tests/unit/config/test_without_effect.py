@@ -92,10 +92,7 @@ def test_more_than_one_copy_stops_the_start_even_where_it_is_the_default(name):
 @pytest.mark.parametrize(
     ("settings", "refused"),
     [
-        (
-            {"process.roles": "broker,controller", "node.id": "1", "controller.quorum.voters": "1@h:9093"},
-            False,
-        ),
+        ({"process.roles": "broker,controller", "node.id": "1", "controller.quorum.voters": "1@h:9093"}, False),
         ({"process.roles": "controller,broker", "controller.quorum.bootstrap.servers": "h:9093"}, False),
         ({"node.id": "3", "controller.quorum.voters": "3@h:9093"}, False),
         ({"process.roles": "broker"}, True),
@@ -104,7 +101,7 @@ def test_more_than_one_copy_stops_the_start_even_where_it_is_the_default(name):
         ({"node.id": "1", "controller.quorum.voters": "1@h:9093,2@h2:9093"}, True),
         ({"controller.quorum.bootstrap.servers": "h:9093,h2:9093"}, True),
     ],
-)
+)  # fmt: skip
 def test_one_node_in_both_roles_starts_and_a_cluster_does_not(settings, refused):
     assert bool(judged(settings).refusals) is refused
 
@@ -204,13 +201,10 @@ def test_what_acts_in_a_cluster_is_neither_refused_nor_warned_of_there(row):
 @pytest.mark.parametrize(
     ("socket", "tls", "ignored"),
     [
-        ("Netty", "true", False),
-        ("Netty", "false", False),
-        ("NIO", "false", False),
-        ("NIO", "true", True),
+        ("Netty", "true", False), ("Netty", "false", False), ("NIO", "false", False), ("NIO", "true", True),
         ("X", "true", True),
     ],
-)
+)  # fmt: skip
 def test_the_class_of_zookeepers_socket_is_warned_of_where_it_is_not_what_is_done(socket, tls, ignored):
     name = "zookeeper.clientCnxnSocket"
     settings = {name: f"org.apache.zookeeper.ClientCnxnSocket{socket}", "zookeeper.ssl.client.enable": tls}

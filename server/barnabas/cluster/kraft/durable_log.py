@@ -18,12 +18,13 @@ from barnabas.log.config import UNLIMITED, LogConfig
 from barnabas.log.disk import Disk, file_names
 from barnabas.log.format import CorruptFileError, names
 from barnabas.log.format.quorum_state import QUORUM_STATE, QuorumState
-from barnabas.log.loading import Loader
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.removing import RemovalTask
+from barnabas.log.parts import LogParts
+from barnabas.log.recovery.loading import Loader
+from barnabas.log.removal.pending import Trash
+from barnabas.log.removal.remove import RemovalTask
 from barnabas.log.scan import iter_headers
-from barnabas.log.trash import Trash
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader
 from barnabas.records.errors import RecordsError
@@ -86,19 +87,11 @@ class DurableLog:
         )
         pool = OpenFiles()
         loader = Loader(disk, pool, self.path, config, now_ms=now_ms, producer_expiration_ms=NEVER_MS)
-        self.log = PartitionLog(
-            names.CLUSTER_METADATA_TOPIC,
-            0,
-            log_dir=self._log_dir,
-            config=config,
-            disk=disk,
-            pool=pool,
-            trash=self._trash,
-            loaded=loader.load(),
-            topic_id=METADATA_TOPIC_ID,
-            high_watermark=0,
-            now_ms=now_ms,
-        )
+        parts = LogParts(
+            self._log_dir, config, disk, pool, self._trash, loader.load(), METADATA_TOPIC_ID,
+            high_watermark=0, now_ms=now_ms,
+        )  # fmt: skip
+        self.log = PartitionLog(names.CLUSTER_METADATA_TOPIC, 0, parts)
         if names.PARTITION_METADATA not in file_names(disk, self.path):
             self.log.save_topic_id(METADATA_TOPIC_ID)
         self._find_snapshots()

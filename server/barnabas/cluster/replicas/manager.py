@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOGS_AT_ONCE: Final = 64
+LOGS_PER_BATCH: Final = 64
 """So many logs are made or deleted in one piece, in a thread; a broker that stops waits for one piece at most."""
 
 
@@ -176,7 +176,7 @@ class Replicas:
                         topic_id = topic.id if topic.id != NO_TOPIC_ID else None
                         new.append((Wanted(name, index, topic_id, config), info))
                 await self._budget.checkpoint()
-                if len(new) == LOGS_AT_ONCE:
+                if len(new) == LOGS_PER_BATCH:
                     await self._make(new, now_ms)
                     new = []
         if new:
@@ -376,8 +376,8 @@ class Replicas:
         be deleted, are set aside.
         """
         errors: dict[TopicPartition, ErrorCode] = {}
-        for at in range(0, len(keys), LOGS_AT_ONCE):
-            some = keys[at : at + LOGS_AT_ONCE]
+        for at in range(0, len(keys), LOGS_PER_BATCH):
+            some = keys[at : at + LOGS_PER_BATCH]
             for key in some:
                 self._close(*key)
             self.own_logs.keep_others(some, topic_id)
@@ -447,4 +447,6 @@ class Replicas:
 
 def _import_logs() -> None:
     """Import what a broker needs from its first partition on: it takes some 20 ms."""
-    import_modules("barnabas.log.loading", "barnabas.log.partition_log", "barnabas.cluster.replicas.replica")
+    import_modules(
+        "barnabas.log.recovery.loading", "barnabas.log.partition_log", "barnabas.cluster.replicas.replica"
+    )
