@@ -32,7 +32,7 @@ class DeletedTopics(NamedTuple):
 
 
 class CoordinatorEvents:
-    """Implements `cluster.store.Subscriber` for the coordinators. Lifecycle: `run` in a task, until cancelled."""
+    """Implements `cluster.metadata.store.Subscriber` for the coordinators. Lifecycle: `run` in a task, until cancelled."""
 
     def __init__(
         self,

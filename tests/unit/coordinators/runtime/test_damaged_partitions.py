@@ -141,7 +141,7 @@ def warnings(disk: MemoryDisk, topic: str) -> list[str]:
 
 
 def salvage(disk: MemoryDisk, topic: str) -> None:
-    disk._locks.clear()
+    disk.locks.clear()
     place = open_partition(disk, f"/data/logs/{topic}-0")
     apply_changes(disk, plan_repair(disk, place, salvage=True).changes)
 
