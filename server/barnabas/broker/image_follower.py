@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ImageFollower:
-    """Implements `cluster.store.Subscriber` for a broker."""
+    """Implements `cluster.metadata.store.Subscriber` for a broker."""
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ def _channel(listener: ListenerSettings, parts: LoginParts, replaced: ServerTls 
 
 
 class Securing:
-    """Keeps the channels of listeners. Implements `cluster.store.Subscriber`."""
+    """Keeps the channels of listeners. Implements `cluster.metadata.store.Subscriber`."""
 
     def __init__(self, listeners: Sequence[Listener], config: BrokerConfig, parts: LoginParts) -> None:
         self._listeners = listeners

@@ -35,7 +35,7 @@ _NOTHING = object()
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the difference between two payloads, as `decoding.Decoding` makes them."""
+    """Return the difference between two payloads, as `console/decoding.py` makes them."""
     structures = _structure(before), _structure(after)
     if None not in structures:
         try:

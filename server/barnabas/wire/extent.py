@@ -45,11 +45,6 @@ def _parts_of(kind: type[Any]) -> _Parts | None:
         return _known[kind]
 
 
-def has_arrays(kind: type[Any]) -> bool:
-    """Say whether a generated struct has arrays, nested ones included."""
-    return _parts_of(kind) is not None
-
-
 def has_more_entries(message: Any, most: int) -> bool:
     """Say whether the arrays of a generated struct, nested ones included, have more than `most` entries together."""
     parts = _parts_of(type(message))
