@@ -16,8 +16,8 @@ from tests.support.control_api import Api, connected
 async def test_recorded_requests_are_found_waited_for_and_forgotten(api: Api) -> None:
     for client_id in ("one", "two", "three"):
         await (await connected(api, client_id)).aclose()
-    found = await api.get("requests")
-    assert (found["last_id"], [each["client_id"] for each in found["requests"]]) == (
+    result = await api.get("requests")
+    assert (result["last_id"], [each["client_id"] for each in result["requests"]]) == (
         3,
         ["one", "two", "three"],
     )
@@ -56,9 +56,14 @@ async def test_recorded_requests_are_found_waited_for_and_forgotten(api: Api) ->
 
 
 async def test_faults_are_added_changed_counted_and_removed(api: Api) -> None:
-    made = await api.do("POST", "faults", {"name": "f", "short": "Metadata -> error=INVALID_REQUEST"})
-    assert (made["name"], made["on"], made["hits"], made["enabled"]) == ("f", {"api": "Metadata"}, 0, True)
-    assert await api.get("faults/f") == made
+    created = await api.do("POST", "faults", {"name": "f", "short": "Metadata -> error=INVALID_REQUEST"})
+    assert (created["name"], created["on"], created["hits"], created["enabled"]) == (
+        "f",
+        {"api": "Metadata"},
+        0,
+        True,
+    )
+    assert await api.get("faults/f") == created
     await (await connected(api)).aclose()
     assert (await api.get("faults/f"))["hits"] == 1
     assert (await api.do("PATCH", "faults/f", {"enabled": False}))["enabled"] is False
@@ -67,8 +72,8 @@ async def test_faults_are_added_changed_counted_and_removed(api: Api) -> None:
     for body in ({"enabled": 1}, {"enabled": True, "name": "g"}, {}):
         status, words = await api.refused("PATCH", "faults/f", body)
         assert (status, words.startswith("enabled expected")) == (400, True)
-    found = await api.do("POST", "faults/reset", {"seed": 7})
-    assert (found["seed"], found["faults"][0]["hits"]) == (7, 0)
+    result = await api.do("POST", "faults/reset", {"seed": 7})
+    assert (result["seed"], result["faults"][0]["hits"]) == (7, 0)
     assert (await api.do("POST", "faults/reset"))["seed"] == 7
     for seed in ("x", True, 1.5):
         assert await api.refused("POST", "faults/reset", {"seed": seed}) == (
