@@ -393,7 +393,8 @@ except SystemExit:
 
 
 def test_the_page_has_the_table_of_what_is_tried() -> None:
-    assert table() in (ROOT / "docs/how-to/commands.md").read_text()
+    how = "put compat.commands.rows.table(), printed from compat/commands/rows.yaml, into docs/how-to/commands.md"
+    assert table() in (ROOT / "docs/how-to/commands.md").read_text(), how
     tried = {
         tuple(word for word in row.ours.split() if not word.startswith("-"))
         for row in rows()

@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_told_with_its_place(broker: KafkaBroker, run: Run,
         (["--value-schema", "no.avsc"], "no.avsc: No such file or directory"),
         (
             ["--value-schema", "1", "--registry", "nowhere"],
-            "--registry: 'nowhere' is no address of a registry",
+            "--registry: 'nowhere' is not the address of a registry",
         ),
         (["--value-schema", "1", "--registry", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be asked"),
     ],

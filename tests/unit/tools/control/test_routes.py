@@ -11,6 +11,8 @@ import trio
 
 from barnabas import __version__
 from barnabas.tools.control.host import NotRunningError
+from barnabas.tools.control.openapi import document
+from barnabas.tools.control.routes import router
 from tests.support.control_api import Api, connected, host_in
 
 # --- topics, records, groups ----------------------------------------------------------------------------------------
@@ -255,3 +257,24 @@ async def test_broker_is_prepared_once_and_announced(tmp_path: Path) -> None:
     assert told == ["attached", "prepared", "attached", "attached"]
     assert (between, host.has_failed, host.broker) == ([True], False, None)
     host.restart_soon(look)  # it was stopped: nothing is done
+
+
+def test_document_has_every_route_with_parameters_and_body() -> None:
+    described = document()
+    assert {(method, path) for path, of in described["paths"].items() for method in of} == {
+        (one.method.lower(), one.path) for one in router().routes
+    }
+    for route in router().routes:
+        operation = described["paths"][route.path][route.method.lower()]
+        assert (operation["operationId"], operation["summary"]) == (route.handler.__name__, route.summary)
+        parameters = [(one["name"], one["in"]) for one in operation.get("parameters", ())]
+        in_path = [(part[1:-1], "path") for part in route.path.split("/") if part.startswith("{")]
+        assert parameters == [*in_path, *((one.name, "query") for one in route.query)]
+        assert ("parameters" in operation) is bool(parameters)
+        assert all(one["required"] for one in operation.get("parameters", ()) if one["in"] == "path")
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+        assert body == (None if route.body is None else dict(route.body))
+        assert operation["responses"]["200"]["content"]["application/json"]["schema"] == dict(
+            route.answer or {}
+        )
+        assert {*operation["responses"]} == {"200", "204", "default"}

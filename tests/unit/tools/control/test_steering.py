@@ -82,7 +82,7 @@ async def test_faults_are_added_changed_counted_and_removed(api: Api) -> None:
         )
     assert (await api.refused("POST", "faults", {"short": "Fetch -> close=before", "do": {}}))[
         1
-    ] == "do stands beside short, which says it"
+    ] == "do and short exclude each other"
     assert await api.refused("POST", "faults", {"short": 5}) == (400, "short: text expected")
     assert (await api.refused("POST", "faults", {"short": "Fetchh -> close=before"}))[0] == 400
     other = await api.do("POST", "faults", {"do": {"close": "before"}, "enabled": False})

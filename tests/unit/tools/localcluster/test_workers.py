@@ -11,11 +11,11 @@ import trio
 import trio.testing
 
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.properties import parse_properties
 from barnabas.ending import DONE, FAILED
 from barnabas.tools.localcluster import features, workers
 from barnabas.tools.localcluster.children import ChildError
 from barnabas.tools.localcluster.workers import AGAIN_SECONDS_MAX, STOP_SECONDS, Workers
+from tests.support.whole_steps import parse_properties
 
 
 class FakeChild:
