@@ -61,7 +61,7 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests without the garbage collector, which would find nothing, and freeze them: it never visits them later."""
+    """Collect tests without the garbage collector, which finds nothing there, and freeze them."""
     gc.disable()
     try:
         return (yield)

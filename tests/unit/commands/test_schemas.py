@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_told_with_its_place(broker: KafkaBroker, run: Run,
             ["--value-schema", "1", "--registry", "nowhere"],
             "--registry: 'nowhere' is not the address of a registry",
         ),
-        (["--value-schema", "1", "--registry", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be asked"),
+        (["--value-schema", "1", "--registry", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be reached"),
     ],
 )
 def test_a_schema_that_cannot_be_had_is_one_line(
