@@ -154,14 +154,14 @@ async def test_clients_outlive_clock_jumps_only_on_request(api: Api) -> None:
         assert broker is not None
         (connection,) = broker.connections
         connection.info.login = login = SimpleNamespace(expires_ms=7000)  # type: ignore[assignment]
-        put_off: list[Any] = []
-        broker.services.group_coordinator.put_off = lambda kinds, ms: put_off.append((sorted(kinds), ms))  # type: ignore[method-assign]
+        postponed: list[Any] = []
+        broker.services.group_coordinator.postpone = lambda kinds, ms: postponed.append((sorted(kinds), ms))  # type: ignore[method-assign]
         before = connection.last_active
         await api.do("POST", "clock/advance", {"ms": 1500})
-        assert (connection.last_active, login.expires_ms, put_off) == (before, 7000, [])
+        assert (connection.last_active, login.expires_ms, postponed) == (before, 7000, [])
         await api.do("POST", "clock/advance", {"ms": 2500, "keep_clients": True})
         assert (connection.last_active, login.expires_ms) == (before + 2.5, 9500)
-        assert put_off == [(["join", "rejoin", "resync", "revocation", "session", "sync"], 2500)]
+        assert postponed == [(["join", "rejoin", "resync", "revocation", "session", "sync"], 2500)]
         login.expires_ms = None
         await api.do("POST", "clock/advance", {"ms": 1, "keep_clients": True})
         assert login.expires_ms is None
