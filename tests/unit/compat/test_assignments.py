@@ -107,7 +107,7 @@ def _last_accepted(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
     return other_members(Difference("beat", path, *values, whole=pair, answers=(theirs, ours), step=last))
 
 
-def test_heartbeats_are_judged_by_all_members_assignments() -> None:
+def test_heartbeats_are_judged_by_assignments_of_all_members() -> None:
     theirs = _beats(("anna", {0, 1, 2}), ("anna", {0, 1}), ("bert", {2}))
     assert held(theirs, "step 2") == {"anna": {(T, 0), (T, 1)}, "bert": {(T, 2)}}
     assert _last_accepted(theirs, _beats(("anna", {0, 1, 2}), ("anna", {1, 2}), ("bert", {0})))
@@ -115,7 +115,7 @@ def test_heartbeats_are_judged_by_all_members_assignments() -> None:
     assert not _last_accepted(theirs, _beats(("anna", {0, 1, 2}), ("anna", {0, 1}), ("bert", set())))
 
 
-def test_share_group_response_equals_the_final_state() -> None:
+def test_early_share_assignment_equals_the_final_one() -> None:
     def is_accepted(first: set[int], last: set[int]) -> bool:
         theirs, ours = _beats(("anna", set()), ("anna", {0, 1, 2})), _beats(("anna", first), ("anna", last))
         pair = theirs["step 0"], ours["step 0"]
@@ -170,7 +170,7 @@ def test_assignments_of_each_protocol_are_read() -> None:
     assert slots_of(tasks) == {("ActiveTasks 0", 1)}
 
 
-def test_released_partition_goes_to_a_member_below_its_share() -> None:
+def test_freed_partitions_go_to_members_below_their_share() -> None:
     theirs = _beats(("anna", {0}), ("bert", {1}), ("carl", {2}), ("anna", None), ("bert", None))
     theirs["step 3"] = {"ErrorCode": 25, "MemberId": None, "MemberEpoch": 0, "Assignment": None}
     gone = {"anna after that": theirs.pop("step 3")}

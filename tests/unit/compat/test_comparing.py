@@ -98,7 +98,7 @@ def test_a_difference_of_a_scenario_knows_its_answers() -> None:
     assert list(found.answers[1]) == ["first", "asked"]
 
 
-def test_scenario_without_a_timely_answer_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenario_without_timely_response_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def look(*_: Any, **__: Any) -> dict[str, Any]:
         raise WireError("no answer in 15 s")
 

@@ -11,7 +11,8 @@ from barnabas.records.errors import Code, CorruptRecordsError
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules
 from barnabas.records.steps import Work
-from barnabas.records.validate import validate_produce, validate_steps
+from barnabas.records.validate import validate_steps
+from tests.support.whole_steps import validate_produce
 
 NOW = 1_700_000_000_000
 LIMIT = 4 << 20

@@ -12,8 +12,9 @@ from barnabas.records.compression import Codec, compress
 from barnabas.records.errors import Code, InvalidRecordsError, RecordError, RecordsError
 from barnabas.records.record import Record
 from barnabas.records.rules import RECORD_ERRORS_MAX, AppendRules
-from barnabas.records.validate import Origin, validate_produce
+from barnabas.records.validate import Origin
 from barnabas.records.validated import ValidatedBatches
+from tests.support.whole_steps import validate_produce
 
 NOW = 1_700_000_000_000
 RECORDS = [Record(at, NOW - 10 + at, b"key-%d" % at, b"v" * at, [("h", b"x")] * (at % 2)) for at in range(12)]
