@@ -255,12 +255,12 @@ async def records(rng: random.Random, stream: trio.SocketStream, result: Round, 
 
 def _split(data: bytes) -> list[bytes]:
     """Return the records that a client sends."""
-    found = []
+    pieces = []
     while len(data) >= 5:
         end = 5 + struct.unpack_from(">H", data, 3)[0]
-        found.append(data[:end])
+        pieces.append(data[:end])
         data = data[end:]
-    return found
+    return pieces
 
 
 def _changed(record: bytes, rng: random.Random) -> list[bytes]:

@@ -250,8 +250,8 @@ def claims(now_s: int, **other: Any) -> dict[str, Any]:
 
 @cache
 def _signed(expires_s: int, audience: str, subject: str) -> str:
-    said = claims(expires_s - 7200, aud=audience, sub=subject)
-    return jwt.encode({"alg": "ES256", "kid": "right"}, said, key())
+    payload = claims(expires_s - 7200, aud=audience, sub=subject)
+    return jwt.encode({"alg": "ES256", "kid": "right"}, payload, key())
 
 
 @cache
@@ -286,7 +286,7 @@ def token(rng: random.Random, now_s: int) -> tuple[str, bool]:
             )
         ),
     }
-    said = claims(
+    payload = claims(
         now_s,
         **rng.choice(
             (
@@ -303,16 +303,16 @@ def token(rng: random.Random, now_s: int) -> tuple[str, bool]:
     good = right_token(now_s)
     signature = good.rpartition(".")[2]
     if kind == 0:
-        return f"{_part(header)}.{_part(said)}.{signature}", False
+        return f"{_part(header)}.{_part(payload)}.{signature}", False
     if kind == 1:
-        return f"{_part(header)}.{_part(said)}.", False
+        return f"{_part(header)}.{_part(payload)}.", False
     if kind == 2:
         # A signature of zeros, which some libraries take for right (CVE-2022-21449).
         zeros = urlsafe_b64encode(bytes(64)).decode().rstrip("=")
-        return f"{_part({'alg': 'ES256', 'kid': 'right'})}.{_part(said)}.{zeros}", False
+        return f"{_part({'alg': 'ES256', 'kid': 'right'})}.{_part(payload)}.{zeros}", False
     if kind == 3:
         # The public key as the secret of an HMAC.
-        unsigned = f"{_part({'alg': 'HS256', 'kid': 'right'})}.{_part(said)}"
+        unsigned = f"{_part({'alg': 'HS256', 'kid': 'right'})}.{_part(payload)}"
         mac = hmac.digest(json.dumps(key().as_dict(private=False)).encode(), unsigned.encode(), "sha256")
         return f"{unsigned}.{urlsafe_b64encode(mac).decode().rstrip('=')}", False
     if kind == 4:
@@ -326,10 +326,14 @@ def token(rng: random.Random, now_s: int) -> tuple[str, bool]:
         ), False
     if kind == 5:
         nested = "[" * rng.choice((10, 1000, 20_000))
-        return f"{urlsafe_b64encode(nested.encode()).decode().rstrip('=')}.{_part(said)}.{signature}", False
+        return (
+            f"{urlsafe_b64encode(nested.encode()).decode().rstrip('=')}.{_part(payload)}.{signature}",
+            False,
+        )
     if kind == 6:
         return ".".join(
-            rng.choice(("", "a", "====", _part(said), "x" * 3000)) for _ in range(rng.choice((1, 2, 3, 5, 9)))
+            rng.choice(("", "a", "====", _part(payload), "x" * 3000))
+            for _ in range(rng.choice((1, 2, 3, 5, 9)))
         ), False
     changed = list(good)
     changed[rng.randrange(len(changed))] = rng.choice("Ab0-_.=~/")

@@ -96,10 +96,10 @@ async def set_up(asker: Asker, held: Held) -> None:
         Permission.ALLOW,
     )
     assert not (await asker.ask(CreateAclsRequest([acl]), 3)).results[0].error_code
-    for one in MECHANISMS.values():
-        salted = salted_password(one, logins.PASSWORD, SALT, one.iterations_min)
+    for mechanism in MECHANISMS.values():
+        salted = salted_password(mechanism, logins.PASSWORD, SALT, mechanism.iterations_min)
         change = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
-            logins.USER, one.type, one.iterations_min, SALT, salted
+            logins.USER, mechanism.type, mechanism.iterations_min, SALT, salted
         )
         answer = await asker.ask(AlterUserScramCredentialsRequest([], [change]), 0)
         assert not any(result.error_code for result in answer.results), answer
@@ -107,7 +107,7 @@ async def set_up(asker: Asker, held: Held) -> None:
     held.ended = await _delegation_token(asker)
     ending = ExpireDelegationTokenRequest(b64decode(held.ended.password), -1)
     assert not (await asker.ask(ending, 2)).error_code
-    held.secrets = [one.password.encode() for one in (held.token, held.ended)]
+    held.secrets = [mechanism.password.encode() for mechanism in (held.token, held.ended)]
 
 
 async def _delegation_token(asker: Asker) -> TokenPair:

@@ -60,8 +60,8 @@ def entering_share(fixture: GroupFixture, who: str, **changes: Any) -> Values:
 
 def topology(epoch: int = 1, *parts: Values) -> Values:
     """The topology of a streams application; by default it reads one topic."""
-    one = {"SubtopologyId": "0", "SourceTopics": [TOPIC]}
-    return {"Epoch": epoch, "Subtopologies": list(parts) or [one]}
+    subtopology = {"SubtopologyId": "0", "SourceTopics": [TOPIC]}
+    return {"Epoch": epoch, "Subtopologies": list(parts) or [subtopology]}
 
 
 def entering_streams(fixture: GroupFixture, who: str, **changes: Any) -> Values:

@@ -119,7 +119,7 @@ def overrule(commits: str, ends: str, are_commits: tuple[bool, bool], run: Scena
     fixtures = {name: TransactionFixture(f"{run.group}-{name}") for name in "AB"}
     for name, fixture in fixtures.items():
         answer = run.until(
-            f"{name} begins", "InitProducerId", lambda found: not found["ErrorCode"], **initializing(fixture)
+            f"{name} begins", "InitProducerId", lambda begun: not begun["ErrorCode"], **initializing(fixture)
         )
         fixture.producer_id, fixture.epoch = answer["ProducerId"], answer["ProducerEpoch"]
         run.ask(f"{name} adds offsets", "AddOffsetsToTxn", version=3, **producer(fixture), GroupId=group)

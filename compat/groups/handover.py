@@ -69,11 +69,11 @@ NOTHING_LEFT = (
 )
 
 
-def forgotten(one: Difference) -> bool:
+def forgotten(difference: Difference) -> bool:
     """Kafka has forgotten the assignment of a member, and we have it as it was found."""
-    found = one.answers[1][one.step.replace("at last", "found")]["Groups"]
-    had = [member["MemberAssignment"] for group in found for member in group["Members"]]
-    return one.theirs == "" and one.ours in had and bool(slots_of(one.ours))
+    groups = difference.answers[1][difference.step.replace("at last", "found")]["Groups"]
+    had = [member["MemberAssignment"] for group in groups for member in group["Members"]]
+    return difference.theirs == "" and difference.ours in had and bool(slots_of(difference.ours))
 
 
 KNOWN: tuple[KnownDifference, ...] = (
@@ -203,14 +203,14 @@ def hand_over(case: Case, directory: Path, jvm: ToolProcess) -> list[Difference]
             run.close()
             keep |= run.answers
     print(f"{case.name}: {len(case.roles)} roles, {len(theirs)} answers", flush=True)
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for label in dict.fromkeys([*theirs, *ours]):
         both = theirs.get(label, NOTHING), ours.get(label, NOTHING)
-        found += [
-            replace(one, answers=(theirs, ours), step=label)
-            for one in differences_of(f"{case.name}: {label}", *both)
+        differences += [
+            replace(difference, answers=(theirs, ours), step=label)
+            for difference in differences_of(f"{case.name}: {label}", *both)
         ]
-    return found
+    return differences
 
 
 # --- the brokers ------------------------------------------------------------------------------------------------
@@ -315,14 +315,14 @@ NEW_TOOLS: dict[str, tuple[str, ...]] = {
 
 def tools(case: Case, port: int, jvm: ToolProcess) -> dict[str, dict[str, bool]]:
     """Output of Kafka's command line tools, without ports, and with the lines in an order of their own."""
-    wanted = TOOLS | (NEW_TOOLS if case.version.startswith("4") else {})
-    said: dict[str, dict[str, bool]] = {}
-    for label, (name, *arguments) in wanted.items():
+    names = TOOLS | (NEW_TOOLS if case.version.startswith("4") else {})
+    results: dict[str, dict[str, bool]] = {}
+    for label, (name, *arguments) in names.items():
         _, written = jvm.run(name, "--bootstrap-server", f"127.0.0.1:{port}", *arguments)
         text = re.sub(rf":{port}\b", ":PORT", written)
         lines = sorted(" ".join(line.split()) for line in text.splitlines() if line.strip())
-        said[label] = {f"line {line}": True for line in lines}
-    return said
+        results[label] = {f"line {line}": True for line in lines}
+    return results
 
 
 def changed(before: dict[str, bool], after: dict[str, bool]) -> dict[str, bool]:

@@ -280,17 +280,17 @@ class Session:
             Topics=topics if not self.epoch else [],
         )  # fmt: skip
         return [
-            (one["FirstOffset"], one["LastOffset"], one["DeliveryCount"])
+            (fetched["FirstOffset"], fetched["LastOffset"], fetched["DeliveryCount"])
             for topic in answer["Responses"]
             for partition in topic["Partitions"]
-            for one in partition["AcquiredRecords"]
+            for fetched in partition["AcquiredRecords"]
         ]
 
     def fetch_some(self) -> list[tuple[int, int, int]]:
         """The same, until there are some."""
         for _ in range(20):
-            if found := self.fetch():
-                return found
+            if records := self.fetch():
+                return records
         return []
 
     def acknowledge(self, batches: list[Values]) -> None:

@@ -105,8 +105,8 @@ class Peer:
     def drain(self, within_s: float) -> bool:
         """Read and drop all that comes; true once the broker has closed the connection."""
         ends = time.monotonic() + within_s
-        while (left := ends - time.monotonic()) > 0:
-            if not is_readable(self.socket, left):
+        while (remaining_s := ends - time.monotonic()) > 0:
+            if not is_readable(self.socket, remaining_s):
                 return False
             try:
                 if not self.socket.recv(1 << 20):

@@ -52,7 +52,7 @@ class Step:
 
 
 def run(
-    steps: Iterable[Step], theirs: Side, ours: Side, known: Sequence[KnownDifference]
+    steps: Iterable[Step], theirs: Side, ours: Side, known_differences: Sequence[KnownDifference]
 ) -> list[Difference]:
     """Ask both sides everything, in order; a read is repeated for a while if it differs in a way that is not known."""
     differences: list[Difference] = []
@@ -62,13 +62,13 @@ def run(
         give_up = time.monotonic() + (SETTLE_S if step.settles or step.api.startswith(READS) else 0)
         while True:
             answers = [_ask(side, step, so_far) for side, so_far in zip((theirs, ours), seen, strict=True)]
-            found = compared(step.label, answers, forms)
-            if all(any(one.covers(item) for one in known) for item in found):
+            differing = compared(step.label, answers, forms)
+            if all(any(one.covers(item) for one in known_differences) for item in differing):
                 break
             if time.monotonic() > give_up:
                 break
             time.sleep(SETTLE_S / 30)
-        differences += found
+        differences += differing
     return differences
 
 

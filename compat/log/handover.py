@@ -104,7 +104,7 @@ def hand_over(logs: Path, kafka_directory: Path, version: str) -> list[str]:
         added = look(kafka.bootstrap)
     report(f"Kafka {kafka.release.version} took on", taken_on)
     report("... and wrote more", added)
-    said = kafka.output.read_text().splitlines()
+    output = kafka.output.read_text().splitlines()
 
     with barnabas(logs) as bootstrap:
         taken_back = look(bootstrap)
@@ -115,8 +115,8 @@ def hand_over(logs: Path, kafka_directory: Path, version: str) -> list[str]:
 
     return [
         *different("Kafka sees other than was written", written, taken_on),
-        *(f"Kafka's log: {line}" for line in said if DISTRUST.search(line)),
-        *([] if any(TRUST in line for line in said) else ["Kafka found no clean end"]),
+        *(f"Kafka's log: {line}" for line in output if DISTRUST.search(line)),
+        *([] if any(TRUST in line for line in output) else ["Kafka found no clean end"]),
         *different("we see other than Kafka left", added, taken_back),
         *(
             f"what {who} added is not there"
@@ -297,8 +297,8 @@ def look(bootstrap: str) -> Seen:
     offsets = {}
     for group in GROUPS:
         asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        known = asked[group].result(TIMEOUT_S).topic_partitions
-        offsets[group] = {(at.topic, at.partition): (at.offset, at.metadata or "") for at in known}
+        described = asked[group].result(TIMEOUT_S).topic_partitions
+        offsets[group] = {(at.topic, at.partition): (at.offset, at.metadata or "") for at in described}
     return Seen(uncommitted, committed, offsets)
 
 

@@ -27,7 +27,7 @@ WITHOUT_HEADERS = ("java-0.10", "java-0.8", "java-0.9", "kafka-tools", "kcat")
 
 def known_reason(client: str, case: str) -> str:
     """Why this case is known to fail for this client, or the empty string."""
-    for known in KNOWN:
-        if known.case == case and fnmatch(client, known.clients):
-            return known.reason
+    for row in KNOWN:
+        if row.case == case and fnmatch(client, row.clients):
+            return row.reason
     return ""

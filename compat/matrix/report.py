@@ -86,9 +86,9 @@ class Matrix:
             client, _, text = reason.partition(": ")
             yield f"SKIP   {client} {', '.join(cases)}: {text}"
         for client, case, verdict in self._cells("FAIL"):
-            known = self.known(client, case)
-            if known:
-                yield f"known  {client} {case}: {known} ({verdict.detail[:160]})"
+            known_reason = self.known(client, case)
+            if known_reason:
+                yield f"known  {client} {case}: {known_reason} ({verdict.detail[:160]})"
         for client, case, verdict in self.unexpected():
             yield f"FAIL   {client} {case}: {verdict.detail}"
         for client, case in self.recovered():

@@ -36,10 +36,10 @@ class RealmError(Exception):
 
 def program(name: str) -> str:
     """Return where one of the programs is. Raises RealmError."""
-    found = shutil.which(name, path=PLACES)
-    if found is None:
+    path = shutil.which(name, path=PLACES)
+    if path is None:
         raise RealmError(f"{name} is missing (Debian: apt-get install {' '.join(PACKAGES)})")
-    return found
+    return path
 
 
 def install(*packages: str) -> None:

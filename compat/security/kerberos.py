@@ -373,10 +373,10 @@ def main() -> int:
     except (KafkaError, StartError, RealmError, KerberosError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    known = kerberos_known.of(of_kafka_3=options.version.startswith("3"))
+    rows = kerberos_known.of(of_kafka_3=options.version.startswith("3"))
     if options.keep_examples:
-        examples.keep("kerberos", differences, known)
-    bad += judge(differences, known, complete=not options.case)
+        examples.keep("kerberos", differences, rows)
+    bad += judge(differences, rows, complete=not options.case)
     print(f"{len(options.case or CASES)} cases, {len(differences)} differences, {bad} things not as known")
     return 1 if bad else 0
 

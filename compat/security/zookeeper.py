@@ -58,11 +58,11 @@ def between_by_kerberos(realm: Realm) -> dict[str, str]:
 
 def acls_of(zookeeper: KazooClient) -> dict[str, set[str]]:
     """Rights on the znodes, as `permissions scheme:id`."""
-    found: dict[str, set[str]] = {}
+    by_path: dict[str, set[str]] = {}
     for path in KEPT:
         acls, _ = zookeeper.get_acls(path)
-        found[path] = {f"{one.perms} {one.id.scheme}:{one.id.id}" for one in acls}
-    return found
+        by_path[path] = {f"{one.perms} {one.id.scheme}:{one.id.id}" for one in acls}
+    return by_path
 
 
 def until(what: str, is_so: Callable[[], bool]) -> bool:

@@ -68,8 +68,8 @@ class Senders:
 
     def keep_alive(self) -> None:
         """Start what does not run."""
-        for one in self._all:
-            one.keep_alive()
+        for process in self._all:
+            process.keep_alive()
 
     def kill(self, chosen: random.Random) -> None:
         """Kill one."""
@@ -77,15 +77,19 @@ class Senders:
 
     def stop(self) -> None:
         """Kill all of them."""
-        for one in self._all:
-            one.kill()
+        for process in self._all:
+            process.kill()
 
     def settle(self) -> None:
         """Have no transaction open: whoever begins anew under a name ends what its name has left."""
         from confluent_kafka import Producer
 
-        for one in self._all:
-            settings = {"bootstrap.servers": self._bootstrap, "transactional.id": one.name, "log_level": 0}
+        for process in self._all:
+            settings = {
+                "bootstrap.servers": self._bootstrap,
+                "transactional.id": process.name,
+                "log_level": 0,
+            }
             Producer(settings).init_transactions(sender.TIMEOUT_SECONDS)
 
 
