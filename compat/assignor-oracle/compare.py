@@ -2,7 +2,7 @@
 
 Members come and go, and what ours has assigned is what both start from next. The rule: ours spreads active tasks no less
 evenly over members, gives no fewer copies, and moves more tasks from members that stay only where that is what makes it
-more even. Who of equals gets a task is not compared: Kafka's choice depends on the order in which a hash map has them.
+more even. The choice among equals is not compared: Kafka's choice depends on the order in which a hash map has them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Promises of a cluster, whoever its brokers are: one function for each promise, in the order in which they run.
+"""Promises of a cluster of any brokers: one function for each promise, in the order in which they run.
 
 The rule: a check leaves the cluster as it found it (all brokers running, all replicas in sync), and returns in words
 what it has seen.
@@ -436,4 +436,4 @@ RAISED: tuple[Check, ...] = (
     membership, creation, produce_and_consume, protocol_raised, identical_replicas, produce_and_consume, transactions,
     leader_killed, identical_replicas,
 )  # fmt: skip
-"""Those of a cluster whose protocol is raised."""
+"""Promises of a cluster after its protocol is raised."""

@@ -26,7 +26,7 @@ from compat.matrix.brokers import Barnabas, BrokerError
 
 KAFKA = "kafka"
 OLD = "kafka-2.6"
-"""Release whose leaders write the ISR into ZooKeeper, and which knows no topic ids."""
+"""Release without topic ids, in which leaders write the ISR into ZooKeeper."""
 OURS = "ours"
 KINDS = (KAFKA, OLD, OURS)
 VERSION = "3.9"

@@ -236,7 +236,7 @@ def credentials(peers: Peers, first: int, other: int) -> str:
 
 
 def lets_in(peers: Peers, broker_id: int, user: str, password: str) -> bool:
-    """Say whether a broker lets somebody in with a password."""
+    """Say whether a broker accepts a login with a password."""
     errors: list[ClientError] = []
     client = AdminClient({**peers.client(broker_id, user, password), "error_cb": errors.append})
     try:

@@ -71,7 +71,7 @@ class Certificates:
         }
 
     def of_zookeeper(self) -> dict[str, str]:
-        """ZooKeeper's settings: it wants a certificate of everybody."""
+        """ZooKeeper's settings: every client needs a certificate."""
         return {
             "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
             "ssl.keyStore.location": str(self.server),

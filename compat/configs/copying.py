@@ -3,7 +3,7 @@
     python -m compat.configs.copying [--version 4.x]
 
 The exit code is 1 when Kafka refuses a topic, or shows other values for it than Barnabas does. A topic that has a
-setting of Barnabas' own is refused, and by that setting's name: whoever has set it is told so.
+setting of Barnabas' own is refused, and by that setting's name, so that the user learns of it.
 """
 
 from __future__ import annotations

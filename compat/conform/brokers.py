@@ -104,7 +104,7 @@ MECHANISMS = {
 
 @contextmanager
 def secured(side: AbstractContextManager[Side], what: str) -> Iterator[Broker]:
-    """A broker with an authorizer, asked by a super user who has logged in."""
+    """A broker with an authorizer, asked by a super user after a login."""
     login = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",

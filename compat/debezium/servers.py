@@ -112,7 +112,7 @@ class Connect:
         )
 
     def add(self, prefix: str, tables: str, **more: str) -> None:
-        """Add a connector, whose topics begin with a prefix; settings with `_` for each dot."""
+        """Add a connector of topics with a prefix; settings with `_` for each dot."""
         properties = {
             "name": prefix,
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",

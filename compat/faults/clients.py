@@ -159,7 +159,7 @@ class PlainLibrdkafka(Librdkafka):
 
 
 class Program(Acknowledging):
-    """A producer in a process of its own, whose lines are its answers."""
+    """A producer in a process of its own; the lines of the process are its answers."""
 
     _process: subprocess.Popen[str] | None = None
 

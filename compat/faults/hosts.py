@@ -165,7 +165,7 @@ class Disk:
         (self.path / "ballast").unlink(missing_ok=True)
 
     def freeze(self) -> None:
-        """Have everybody who writes wait until `thaw`."""
+        """Block all writers until `thaw`."""
         self._is_frozen = True
         run("fsfreeze", "--freeze", str(self.path))
 
@@ -184,7 +184,7 @@ class Disk:
             os.close(descriptor)
 
     def mend(self) -> None:
-        """Mount it again; nobody may have files of it open. What was not synced before it broke is lost."""
+        """Mount it again; no process may have files of it open. What was not synced before it broke is lost."""
         run("umount", str(self.path))
         run("mount", "-o", "loop", str(self._image), str(self.path))
 

@@ -198,7 +198,7 @@ class Rounds:
             )
 
     def _keep_logs(self, cluster: FaultyCluster) -> None:
-        """Copy the state of the partitions, for who looks into a failure: disks go with the namespaces."""
+        """Copy the state of the partitions, for the analysis of a failure: disks go with the namespaces."""
         if self._figures is None:
             (self._directory / "states.json").write_text(json.dumps(cluster.states(), default=str, indent=1))
 

@@ -1,6 +1,6 @@
 """A client's whole life before a login, as one function of bytes, for a fuzzer guided by coverage.
 
-A broker in a simulated world lives in a thread of its own, whose event loop stands still between two inputs.
+A broker in a simulated world lives in a thread of its own; its event loop stands still between two inputs.
 """
 
 from __future__ import annotations

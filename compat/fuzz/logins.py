@@ -1,6 +1,6 @@
 """Tokens of every SASL mechanism, right, wrong and malformed, by the grammar of each.
 
-The rule: what lets somebody in is marked as such where it is made; whoever gets in without it is a finding.
+The rule: a token that is valid is marked as such where it is made; a login without one is a finding.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ OTHER_MECHANISMS = (
 
 
 def _der(rng: random.Random, tag: int, content: bytes) -> bytes:
-    """Return a value of ASN.1, whose length is right most of the time."""
+    """Return a value of ASN.1, with the right length most of the time."""
     size = len(content)
     if rng.random() < 0.1:
         size = rng.choice((0, 1, size + 1, size + 100, 0x7FFF, 2**31 - 1, 2**32 - 1))
@@ -344,7 +344,7 @@ def token(rng: random.Random, now_s: int) -> tuple[str, bool]:
 
 
 def _read(text: str) -> list[bytes]:
-    """Return what a reader who forgives everything takes the parts of a token for."""
+    """Return the parts of a token as the most lenient reader takes them."""
     parts = (re.sub(r"[^A-Za-z0-9_-]", "", part) for part in text.split("."))
     return [urlsafe_b64decode(part[: len(part) - (len(part) % 4 == 1)] + "==") for part in parts]
 

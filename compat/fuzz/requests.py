@@ -1,4 +1,4 @@
-"""Requests of every API and version, mutated, from somebody who may ask everything: as fast as a broker takes them.
+"""Requests of every API and version, mutated, from a client with all permissions: as fast as a broker takes them.
 
 Many connections at once, a few frames on each, in one piece. The rule: a frame counts when the broker has taken it, which
 is when it was answered, or when the connection was closed at it; what comes behind a frame that cannot be read is never
@@ -29,7 +29,7 @@ SPARED = frozenset({*NEVER_MUTATED, *CHANGES_BROKER, "ControlledShutdown"})
 AT_ONCE = 64
 FRAMES = 4
 PATIENCE_S = 0.5
-"""A fetch or a join may wait for as long as it says: who has heard nothing for so long, closes."""
+"""A fetch or a join may wait for as long as it says: a client without an answer for so long closes."""
 READ_BYTES = 256 * 1024
 REMEMBERED = 100
 """So many connections are kept for a finding."""

@@ -1,8 +1,8 @@
-"""One connection of somebody who has not logged in: what it sends, and whether what it is answered is allowed.
+"""One connection before a login: what it sends, and whether what it is answered is allowed.
 
 Before a login a broker may answer three APIs and nothing else: ApiVersions, SaslHandshake and SaslAuthenticate; in the
 middle of an exchange of tokens it says to any other request that it is out of turn (ILLEGAL_SASL_STATE). Answers come in
-the order of the requests. The rule: everything else is a finding, and so is who gets in without right credentials.
+the order of the requests. The rule: everything else is a finding, and so is a login without right credentials.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def credentials(mechanism: str, now_s: int) -> SaslCredentials:
 
 
 async def set_up(asker: Asker, held: Held) -> None:
-    """Make what nobody may see, and users for SCRAM, who may see that and nothing else; to be asked by admin.
+    """Make secret topics, and users for SCRAM with rights for those and nothing else; to be asked by admin.
 
     Tokens of theirs go into `held`.
     """
@@ -147,7 +147,7 @@ LINE_CHARS_MAX = 4096
 
 @contextmanager
 def watched(watch: LogWatch) -> Iterator[None]:
-    """Have a watch read every line of the log, and nobody else."""
+    """Have a watch read every line of the log, and no other handler."""
     logger = logging.getLogger("barnabas")
     level, propagates = logger.level, logger.propagate
     logger.addHandler(watch)
@@ -203,7 +203,7 @@ async def _logged_in(world: World, broker: SimulatedBroker, who: SaslCredentials
 
 
 async def _objects() -> int:
-    """Return how many objects there are, when whoever has failed to log in is not kept waiting any more."""
+    """Return how many objects there are, when no client with a failed login is kept waiting any more."""
     await trio.sleep(SETTLE_SECONDS)
     gc.collect()
     return len(gc.get_objects())

@@ -46,7 +46,7 @@ def keep(bug: Bug, outcomes: Sequence[Outcome]) -> None:
 
 
 def missing(bugs: Sequence[Bug]) -> list[str]:
-    """Return the bugs whose versions have not all been run."""
+    """Return the bugs with versions that have not been run."""
     kept = _kept()
     return [
         bug.name for bug in bugs if [one["version"] for one in kept.get(bug.name, ())] != list(bug.versions)

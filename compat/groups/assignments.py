@@ -1,6 +1,6 @@
-"""Owners of partitions, read from answers: for differences only in who of alike members has which partition.
+"""Owners of partitions, read from answers: for differences only in the partitions of members that are alike.
 
-The rule: a partition that nobody has, one that two have, and a member that has more or fewer than any at Kafka are no such
+The rule: a partition without an owner, one with two, and a member that has more or fewer than any at Kafka are no such
 difference.
 """
 
@@ -65,7 +65,7 @@ def other_members(difference: Difference) -> bool:
 
 
 def shared_at_once(difference: Difference) -> bool:
-    """A member of a share group is told nothing at Kafka, and here what somebody has there at last; then both are alike."""
+    """A member of a share group has nothing at Kafka yet, and here its last assignment there; then both are alike."""
     wide = frozenset().union(*(_all_of(held(difference.answers[0], step)) for step in difference.answers[0]))
     return (
         difference.theirs == []
@@ -114,7 +114,7 @@ def _all_of(assigned: Given) -> frozenset[Slot]:
 
 
 def _takes_up(theirs: Given, ours: Given) -> bool:
-    """Members have what those have left who are gone, beside what they have at Kafka; nobody too much, and none twice."""
+    """Beside their partitions at Kafka, members have those of members that are gone; none too many, none twice."""
     freed = _all_of(ours) - _all_of(theirs)
     return bool(freed) and (
         theirs.keys() == ours.keys()
@@ -144,7 +144,7 @@ def _is_on_its_way(kind: str, theirs: Mapping[str, Given], ours: Mapping[str, Gi
 
 
 def in_the_end(difference: Difference) -> bool:
-    """Nobody has a partition of another, and at last both sides mean to give out the same, each to as many."""
+    """No member has a partition of another, and at last both sides mean to give out the same, each to as many."""
     theirs, ours = (_targets(_last_description(answers)) for answers in difference.answers)
     return (
         _have_their_form(difference)
@@ -197,7 +197,7 @@ def _from(difference: Difference) -> list[str]:
 
 
 def alike(theirs: Given, ours: Given) -> bool:
-    """Say whether two ways to give out the same partitions differ at most in who has which."""
+    """Say whether two ways to give out the same partitions differ at most in the owners."""
     return (
         theirs.keys() == ours.keys()
         and sorted(map(len, theirs.values())) == sorted(map(len, ours.values()))

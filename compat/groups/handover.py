@@ -1,10 +1,10 @@
-"""Coordinators handed over: groups and transactions in the middle of things, continued by whoever opens the data dir.
+"""Coordinators handed over: groups and transactions under way, continued by the broker that opens the data dir.
 
     python -m compat.groups.handover [--case NAME] [--keep DIR]
 
-Somebody writes, and is stopped or killed; two brokers then open a copy of the dir each: who wrote it, and the other. The
-rule: both must say the same of every group and transaction, by Kafka's own tools and to the members, who go on where they
-were, without having to join again.
+One broker writes, and is stopped or killed; two brokers then open a copy of the dir each: the writer, and the other. The
+rule: both must say the same of every group and transaction, by Kafka's own tools and to the members, which continue
+where they were, without having to join again.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ def _ours(case: Case, directory: Path) -> Iterator[Side]:
 
 def cut_last_batch(logs: Path) -> None:
     """Lose the last batch of the transactions' log, as in a power cut: it says that a transaction has ended, so that
-    whoever opens the log finds one that is about to.
+    the next broker finds one that is about to.
     """
     segments = [path for path in logs.glob(f"{LAST_BATCH_OF}-*/*.log") if path.stat().st_size]
     last = max(segments, key=lambda path: path.stat().st_mtime_ns)

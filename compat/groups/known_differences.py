@@ -132,7 +132,7 @@ def next_to(difference: Difference) -> bool:
 
 
 def of_nobody(difference: Difference) -> bool:
-    """Nobody is in the group, whose epoch is ours, and Kafka's is that of the last assignment to somebody."""
+    """The group has no member; its epoch is ours, and Kafka's is that of the last assignment to a member."""
     groups = [answer["Groups"][int(difference.path.split("/")[2])] for answer in difference.whole]
     return (
         all(group["Members"] == [] and group["GroupEpoch"] == difference.ours for group in groups)
@@ -141,7 +141,7 @@ def of_nobody(difference: Difference) -> bool:
 
 
 def comes_back(difference: Difference) -> bool:
-    """Kafka fences a static member that comes back; we give it again what it had, and nobody else has."""
+    """Kafka fences a static member that comes back; we give it again what it had, and no other member has."""
     if difference.path == "" and difference.theirs == "nothing":
         expected = {"ErrorCode": 0, "ErrorMessage": None, "ThrottleTimeMs": 0, "MemberId": "id-of-anna", "MemberEpoch": 3,
                 "HeartbeatIntervalMs": 5000, "Assignment": None}  # fmt: skip
@@ -162,7 +162,7 @@ def comes_back(difference: Difference) -> bool:
 
 
 def keeps_what_it_had(difference: Difference) -> bool:
-    """Kafka takes everything from a member that becomes static; we leave it what it shall have, which nobody else has."""
+    """Kafka takes everything from a member that becomes static; we leave it its target, which no other member has."""
     theirs, ours = (told(answers["then: ConsumerGroupDescribe"]) for answers in difference.answers)
     group = next(iter(ours)).partition(" ")[0]
     shall, has = ours[f"{group} TargetAssignment"], ours[f"{group} Assignment"]
@@ -175,7 +175,7 @@ def keeps_what_it_had(difference: Difference) -> bool:
 
 
 def carl_is_there(difference: Difference) -> bool:
-    """Carl is a static member beside those that Kafka has, who are as there; each task is meant for one of them."""
+    """Carl is a static member beside those that Kafka has, which are as there; each task is meant for one of them."""
     theirs, ours = (
         {member["MemberId"]: member for member in members} for members in (difference.theirs, difference.ours)
     )

@@ -1,7 +1,7 @@
 """An attack, and the tools that it has at hand: sockets, frames, a seed, and a list for what went wrong.
 
 The rule: an attack ends by itself when its time is over, talks to the one broker that it is given, and closes what it
-has opened. What it finds wrong it says with `expect`; what the broker owes everybody is judged in `trial`.
+has opened. What it finds wrong it says with `expect`; what the broker owes all clients is judged in `trial`.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ QUIET_AFTER_S = 0.2
 class Victim:
     """The broker under attack.
 
-    `pid` is None for one whose memory is not judged, `log` for one whose output is not; `is_own` says that it was
+    `pid` is None if its memory is not judged, `log` if its output is not; `is_own` says that it was
     started for this, so with the settings that an attack asks for.
     """
 
@@ -185,7 +185,7 @@ def _felt(result: Result, quiet: QuietProcess) -> None:
 
 
 def _judge(result: Result, victim: Victim, log_before: int) -> None:
-    """Hold the broker to what it owes everybody."""
+    """Hold the broker to what it owes all clients."""
     if not victim.answers():
         result.broken.append("the broker does not answer any more")
         return

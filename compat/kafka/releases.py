@@ -20,7 +20,7 @@ FETCH_TIMEOUT_S = 600
 
 
 class KafkaError(Exception):
-    """Apache Kafka cannot be fetched, started or used; the message is for whoever runs this."""
+    """Apache Kafka cannot be fetched, started or used; the message is for the user."""
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ KEYS = (
 )  # fmt: skip
 """Fields that tell the entries of a list apart, where order means nothing."""
 SETS = ("SubscribedTopicNames", "SourceTopics", "TopicPartitions")
-"""Lists whose order means nothing; that of topics is that of their random ids."""
+"""Lists in any order; that of topics is that of their random ids."""
 IN_ORDER = ("Values",)
-"""Lists whose order counts though their entries can be told apart: clients' own tests rest on that of quotas."""
+"""Lists in which the order counts though their entries can be told apart: clients' own tests rest on that of quotas."""
 READS = ("Describe", "List", "Metadata", "Find")
 SETTLE_S = 10.0
 """Time that a change may take until it is seen: Kafka's brokers learn of it from their controller."""
@@ -46,7 +46,7 @@ class Step:
     version: int
     values: Values | Callable[[Seen], Values]
     user: str = ""
-    """User who asks; empty for a connection without a login."""
+    """User of the connection; empty for a connection without a login."""
     settles: bool = False
     """True if it is asked again until both sides answer alike, as for requests that only read."""
 

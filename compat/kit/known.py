@@ -70,9 +70,15 @@ class KnownDifference:
         """Return which patterns none of these differences has."""
         remaining = list(differences)
         by_label = [
-            one for one in alternatives(self.label) if not any(_fits(one, d.label) for d in remaining)
+            pattern
+            for pattern in alternatives(self.label)
+            if not any(_fits(pattern, d.label) for d in remaining)
         ]
-        by_path = [one for one in alternatives(self.path) if not any(_fits(one, d.path) for d in remaining)]
+        by_path = [
+            pattern
+            for pattern in alternatives(self.path)
+            if not any(_fits(pattern, d.path) for d in remaining)
+        ]
         return by_label + by_path
 
     def _is_at(self, difference: Difference) -> bool:

@@ -1,4 +1,4 @@
-"""Scenarios that are run against two brokers: a few clients, some of whom wait, and all that each of them is answered.
+"""Scenarios that are run against two brokers: a few clients, of which some wait, and all that each of them is answered.
 
     def first_join(run: ScenarioRun) -> None:
         run.ask("anna joins", "JoinGroup", "anna", GroupId=run.group, ...)
@@ -59,7 +59,7 @@ class Scenario:
 
 @dataclass
 class Pending:
-    """A request whose answer is still to come."""
+    """A request without an answer yet."""
 
     label: str
     api: str
@@ -103,7 +103,7 @@ class ScenarioRun:
     def ask(
         self, label: str, api: str, who: str = "kit", *, version: int | None = None, **values: Any
     ) -> Values:
-        """Ask and keep the answer; `who` is the client id."""
+        """Ask as a client id and keep the answer."""
         return self.end(self.begin(label, api, who, version=version, within_s=0, **values))
 
     def begin(

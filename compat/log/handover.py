@@ -2,7 +2,7 @@
 
     python -m compat.log.handover [--version 3.9] [--writer barnabas|kafka|both] [--keep DIR]
 
-The rule: whoever opens the dir must serve the same records, committed offsets and transactions as the one before,
+The rule: a broker that opens the dir must serve the same records, committed offsets and transactions as the one before,
 and take more; and must find a clean end, so that nothing is repaired or rebuilt. A dir has logs and no topics, so
 Kafka's controller is told of them through ZooKeeper, as if it had made them.
 """
@@ -160,7 +160,7 @@ class Topic(NamedTuple):
 
 
 def found_topics(logs: Path) -> dict[str, Topic]:
-    """The topics whose logs are in a dir."""
+    """The topics with logs in a dir."""
     topics: dict[str, Topic] = {}
     for path in sorted(logs.glob("*-*/partition.metadata")):
         name, _, partition = path.parent.name.rpartition("-")

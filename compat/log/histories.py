@@ -56,7 +56,7 @@ LOOKED_UP_MS = (
 )
 """Times around those of records, after `BEGINNING_MS`."""
 CONTROL, APPEND_TIME, HORIZON = 0x20, 0x08, 0x40
-"""Attributes of batches whose times are the broker's, or say when a tombstone may go."""
+"""Attributes of batches with times of the broker's, or of the removal of a tombstone."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Producing:
     is_open: bool = False
 
     def by(self) -> Values:
-        """Return the fields that say who asks."""
+        """Return the fields that identify the producer."""
         return {"TransactionalId": self.id, "ProducerId": self.producer_id, "ProducerEpoch": self.epoch}
 
 

@@ -44,7 +44,7 @@ PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 SECURED_PAGE = PAGE.with_name("compatibility-security.md")
 INTEROP_RECORDS_MAX = 1000
 SAID_LINES = 60
-"""So many lines of a client that has failed are printed, for those who see nothing but the output."""
+"""So many lines of a client that has failed are printed, for readers of nothing but the output."""
 CASE_TIMEOUT_S = os.environ.get("COMPAT_CASE_TIMEOUT_S", "300")
 PRODUCE = tuple(case for case in CASES if case.startswith("produce-"))
 

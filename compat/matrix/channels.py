@@ -49,7 +49,7 @@ CHANNELS = {
 
 @dataclass(frozen=True)
 class Lack:
-    """A lack of the clients whose names match: the channels that they cannot use, and the reason."""
+    """A lack of the clients with names that match: the channels that they cannot use, and the reason."""
 
     clients: str
     channels: str

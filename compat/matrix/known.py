@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 
 @dataclass(frozen=True)
 class Known:
-    """A case that fails, for the clients whose names match `clients`."""
+    """A case that fails, for the clients with names that match `clients`."""
 
     case: str
     reason: str

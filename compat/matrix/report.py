@@ -35,7 +35,7 @@ class Matrix:
         return known_reason(client, case) if self.excuses else ""
 
     def unexpected(self) -> list[tuple[str, str, Verdict]]:
-        """The failures that nobody knows of."""
+        """The failures that are not in the list of known ones."""
         return [cell for cell in self._cells("FAIL") if not self.known(cell[0], cell[1])]
 
     def recovered(self) -> list[tuple[str, str]]:

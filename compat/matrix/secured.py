@@ -1,7 +1,7 @@
 """python -m compat.matrix --security: the stock clients in each protocol and mechanism that they know.
 
-All clients use one broker with a listener for each protocol and an authorizer, and log in as a user who may use what is
-called `compat-...` and nothing else; who is taken for somebody else fails.
+All clients use one broker with a listener for each protocol and an authorizer, and log in as a user with rights for
+what is called `compat-...` and nothing else; a client that is taken for another user fails.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Row:
     rules: tuple[str, ...]
     cases: tuple[str, ...]
     failures: tuple[tuple[str, str], ...] = ()
-    """Clients whose case may fail, and why."""
+    """Clients of which a case may fail, and the reason."""
 
 
 OFF_BY_ONE = (

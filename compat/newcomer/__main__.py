@@ -1,6 +1,6 @@
-"""python -m compat.newcomer [CHECK ...]: what somebody new does first, as a user without rights, with an empty home.
+"""python -m compat.newcomer [CHECK ...]: the first steps of a newcomer, as a user without rights, with an empty home.
 
-Run by root, which gives its rights away: the user is `nobody`, with a copy of the committed files, and a PATH without
+Run by root, which gives its rights away: the user has none, but a copy of the committed files, and a PATH without
 compiler, Java and pyenv. Packages come from the registry, through pip. The exit code is 1 when a check fails.
 """
 
@@ -31,7 +31,7 @@ WORDS = (
     "what we did not write, against what we did", "lies as little as a disk",
     "listen where only those can come who may look",
 )  # fmt: skip
-"""Sentences that nobody understood at first reading."""
+"""Sentences that no reader understood at first reading."""
 
 
 class CheckError(Exception):
@@ -238,7 +238,7 @@ def without_java(machine: Machine) -> None:
 
 
 def words(machine: Machine) -> None:
-    """Pages and help texts have none of the sentences that nobody understood."""
+    """Pages and help texts have none of the sentences that no reader understood."""
     pages = [machine.checkout / name for name in ("README.md", "ARCHITECTURE.md", "Makefile")]
     pages += [page for page in (machine.checkout / "docs").rglob("*.md") if "decisions" not in page.parts]
     texts = {str(page.relative_to(machine.checkout)): page.read_text() for page in pages}

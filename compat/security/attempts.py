@@ -3,7 +3,7 @@
 Each user asks over several connections at the same time, for everything that there is an operation for; ACLs are others
 after some hundreds of requests. Neither may get more or less than a model says that knows nothing of the broker
 (tests/models/acls.py). Meanwhile stock clients of both write and read topics of their own, and must not notice.
-The exit code is 1 when somebody got something else.
+The exit code is 1 when a user got something else.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from tests.models.acls import Acl, allows, allows_somewhere
 TOPICS, GROUPS, IDS = ("a", "ab", "abc", "b"), ("g", "gh", "h"), ("x", "xy")
 HERE, ELSEWHERE = "127.0.0.1", "10.9.9.9"
 REFUSALS = frozenset((29, 30, 31, 53, 65))
-"""Codes that say that somebody may not: of topics, groups, the cluster, transactional ids, delegation tokens."""
+"""Codes of a refused permission: of topics, groups, the cluster, transactional ids, delegation tokens."""
 UNKNOWN_TOPIC = 3
 BETWEEN_CHANGES = 250
 CONNECTIONS = 4
@@ -68,7 +68,7 @@ May = Callable[..., bool]
 
 @dataclass(frozen=True)
 class Attempt:
-    """A request, and whether somebody who `may` do certain things is not refused."""
+    """A request, and whether a user with the operations in `may` is not refused."""
 
     api: str
     version: int
@@ -108,7 +108,7 @@ def _topic_config(names: Names) -> Values:
 
 
 def _wrong_acl(names: Names) -> Values:
-    """An ACL that nobody can make: who may make ACLs is told that it is wrong."""
+    """An ACL that cannot be made: a user with the right to make ACLs is told that it is wrong."""
     return {"Creations": [{**REQUESTS["CreateAcls"](names)["Creations"][0], "ResourceName": ""}]}
 
 

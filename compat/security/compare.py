@@ -122,7 +122,7 @@ def extra() -> Iterator[Step]:
 
 
 def with_changelog(topic: str) -> Values:
-    """A member of a streams group whose application needs this internal topic, which is not there."""
+    """A member of a streams group with an application that needs this internal topic, which is not there."""
     values = REQUESTS["StreamsGroupHeartbeat"](Names(topic=FREE, group=f"streams-{topic}"))
     changelog = {"Name": topic, "Partitions": 0, "ReplicationFactor": 1, "TopicConfigs": []}
     parts = [{**part, "StateChangelogTopics": [changelog]} for part in values["Topology"]["Subtopologies"]]

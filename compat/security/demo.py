@@ -1,7 +1,7 @@
 """Output of `barnabas serve --demo-security`, given to the clients as it is printed: python -m compat.security.demo.
 
-Each section is put into the smallest program of its client that there can be, or into the file that a tool reads; who may
-write writes, who may read reads. The exit code is 1 when one of them does not work.
+Each section is put into the smallest program of its client that there can be, or into the file that a tool reads;
+the writer writes, the reader reads. The exit code is 1 when one of them does not work.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Demo:
         return dict(re.findall(r"^  (\w+) +(\S+)$", self.output, re.MULTILINE))[user]
 
     def as_reader(self, text: str) -> str:
-        """Return settings of alice's, who may write, with bob's name and password, who may read."""
+        """Return settings of the writer alice with name and password of the reader bob."""
         return text.replace(self.password("alice"), self.password(READER)).replace("alice", READER)
 
     def file(self, name: str, text: str) -> Path:

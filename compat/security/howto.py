@@ -120,7 +120,7 @@ def sections() -> dict[str, Section]:
 
 
 class Issuer:
-    """An identity provider: `/keys` has its keys, `/token` gives a token to whoever has a client id and secret."""
+    """An identity provider: `/keys` has its keys, `/token` gives a token for a client id and secret."""
 
     def __init__(self) -> None:
         key = RSAKey.generate_key(2048, {"kid": "one"})
@@ -153,7 +153,7 @@ class Issuer:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Do not answer any more."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -261,7 +261,7 @@ class Trial:
 
 
 def librdkafka(trial: Trial) -> None:
-    """Write a record and read it; with Kerberos by kcat, whose library has it."""
+    """Write a record and read it; with Kerberos by kcat, which has a library for it."""
     settings = trial.client("librdkafka")
     if settings.get("sasl.mechanism") != "GSSAPI":
         trial.call(sys.executable, "-c", WRITES_AND_READS, repr(settings), TOPIC)

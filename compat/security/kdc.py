@@ -109,7 +109,7 @@ class Realm:
     # --- principals -----------------------------------------------------------------------------------------
 
     def add(self, principal: str, *, life_s: int = 0) -> None:
-        """Make a principal with a random key, whose tickets are good for `life_s` at most (0: for a day)."""
+        """Make a principal with a random key; its tickets are good for `life_s` at most (0: for a day)."""
         life = f'-maxlife "{life_s} seconds" ' if life_s else ""
         self._query(f"addprinc -randkey {life}{principal}")
         self._known.add(principal)

@@ -1,4 +1,4 @@
-"""Scenarios in which ACLs change: what is hidden in groups and transactions, who may get producer ids and make topics."""
+"""Scenarios in which ACLs change: what groups and transactions hide, rights to get producer ids and make topics."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ FILTERS = {
 
 
 def changes() -> Iterator[Step]:
-    """The APIs of ACLs themselves: entries and filters right and wrong, by those who may and those who may not."""
+    """The APIs of ACLs themselves: entries and filters right and wrong, by users with the permission and without."""
     yield from set_acls("acls", [])
     for label, entry in ENTRIES.items():
         for version in (1, 2, 3):
@@ -366,7 +366,7 @@ SETS = 25
 
 
 def decisions(seed: int) -> Iterator[Step]:
-    """ACLs at random, and which operations they allow to whom: by the authorized operations of Metadata and groups."""
+    """ACLs at random, and the operations that they allow: by the authorized operations of Metadata and groups."""
     random = Random(seed)
     yield from topics(*RANDOM_NAMES)
     for number in range(SETS):

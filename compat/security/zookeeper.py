@@ -1,7 +1,7 @@
 """A ZooKeeper that wants a login by SASL, under Apache Kafka 3.9 and Barnabas: python -m compat.security.zookeeper.
 
 First with passwords (DIGEST-MD5), at Apache ZooKeeper and at Barnabas' own; then with Kerberos, by which the brokers then
-also log in to each other. Both keep their znodes for who has logged in (zookeeper.set.acl), and replicate from each other.
+also log in to each other. Both keep their znodes for logged-in users (zookeeper.set.acl), and replicate from each other.
 The exit code is 1 if something is not so.
 """
 

@@ -116,7 +116,7 @@ def run(
 ) -> Figures:
     """Kill at random for some rounds, let the workers end their work, and check. Raises LostError.
 
-    The workers use the `clients` in turn. With `pauses` the brokers of a cluster are paused, and nobody is killed.
+    The workers use the `clients` in turn. With `pauses` the brokers of a cluster are paused, and no process is killed.
     """
     commands = [CLIENTS[client]() for client in clients]
     crew = [

@@ -28,9 +28,9 @@ class Account:
     rows: int = 0
     dead_letters: int = 0
     acknowledged: int = 0
-    """Records whose commit a sender was told of."""
+    """Records of transactions that a sender knows to be committed."""
     taken_back: int = 0
-    """Records whose transaction a sender has aborted."""
+    """Records of transactions that a sender has aborted."""
     undecided: int = 0
     """Records of senders that died in a transaction."""
     undecided_committed: int = 0

@@ -89,7 +89,7 @@ class SparkCluster:
         wait_for(log, "Successfully registered with master", self._workers[number])
 
     def kill_worker(self, number: int) -> None:
-        """Kill a worker, whose executors end themselves when they miss it."""
+        """Kill a worker; its executors end themselves when they miss it."""
         self._workers[number].kill()
         self._workers.pop(number).wait()
 

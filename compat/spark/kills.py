@@ -1,6 +1,6 @@
 """Everything of a run that can be killed, and the turns in which it is.
 
-The rule: the seed decides who is killed and when; what has ended is started again, as a supervisor would.
+The rule: the seed decides which process is killed and when; what has ended is started again, as a supervisor would.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Senders:
             process.kill()
 
     def settle(self) -> None:
-        """Have no transaction open: whoever begins anew under a name ends what its name has left."""
+        """Have no transaction open: a producer that begins anew under a name ends what its name has left."""
         from confluent_kafka import Producer
 
         for process in self._all:
@@ -218,7 +218,7 @@ class Run:
             raise BrokenError(f"a driver goes on without its {victim.split()[1]}") from None
 
     def _compact(self) -> None:
-        """Begin to compact beside the load, or kill who does so already."""
+        """Begin to compact beside the load, or kill the process that does so already."""
         running, self._compaction = self._compaction, None
         if running is not None and running.poll() is None:
             kill_group(running)

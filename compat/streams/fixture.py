@@ -142,7 +142,7 @@ class ApplicationFixture:
     def see(self, label: str, members: int) -> None:
         """Note how many tasks each member and each instance has, and how many have gone from one that stays.
 
-        Which tasks those are, and who of equals has more, depends on process ids, and these are random.
+        Which tasks those are, and which of equals has more, depends on process ids, and these are random.
         """
         group = self.settled(members)
         active, copies, of_instance, agreed = [], 0, Counter[int](), True

@@ -37,7 +37,7 @@ Check = Callable[[str], Awaitable[str]]
 
 
 async def new_topic(bootstrap: str, partitions: int) -> str:
-    """Make a topic that nobody else has."""
+    """Make a topic of its own name."""
     topic = f"trio-client-{next(_names)}"
     topic_request = CreateTopicsRequest.CreatableTopic(topic, num_partitions=partitions, replication_factor=1)
     async with open_client(bootstrap) as client:

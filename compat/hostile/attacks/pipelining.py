@@ -1,4 +1,4 @@
-"""Many requests in one send, whose answers are read late or never."""
+"""Many requests in one send; their answers are read late or never."""
 
 from __future__ import annotations
 

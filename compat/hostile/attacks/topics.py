@@ -149,7 +149,7 @@ def compaction(target: Target) -> None:
 
 
 def _keyed(target: Target, records: int, value_bytes: int, count: int) -> list[bytes]:
-    """Batches whose keys are some of 10,000."""
+    """Batches with keys that are some of 10,000."""
     return [
         batch(
             b"".join(

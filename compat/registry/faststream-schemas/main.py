@@ -38,7 +38,7 @@ async def send(topic: str, values: list[Any], serializer: Any, parsed: Any) -> N
 
 
 async def receive(topic: str, count: int, serializer: Any) -> list[Any]:
-    """Read with a subscriber whose decoder asks the registry."""
+    """Read with a subscriber and its decoder, which asks the registry."""
     values: list[Any] = []
     whole = asyncio.Event()
 

@@ -1,7 +1,7 @@
 """python -m compat.releases.led_astray: Kafka's Java client 4.4.0 and what only a broker of 4.4 answers.
 
 The client copies in a transaction (TxnOffsetCommit 6) and deletes groups (DeleteGroups 3). Then the address that its
-broker advertises leads to another one: the client, which says whom it means to reach, is told to bootstrap again there
+broker advertises leads to another one: the client, which names its broker, is told to bootstrap again there
 (ApiVersions 5, KIP-1242), and gets on once the address leads where it should. Ends with 1 when one of these did not happen.
 """
 
@@ -125,7 +125,7 @@ def _broker(node: int, address: Address) -> tuple[int, KafkaBroker]:
 
 
 def _versions(broker: KafkaBroker) -> list[bool]:
-    """Check whether the client has asked in the new versions, and said whom it means to reach."""
+    """Check whether the client has asked in the new versions, and named the broker that it means to reach."""
     versions = [
         _row(
             bool(asked := broker.requests(api, version=version)), f"{api} v{version} asked {len(asked)} times"

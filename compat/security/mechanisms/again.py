@@ -1,4 +1,4 @@
-"""Logging in again where logins end (KIP-368): in time, too late, too soon, as somebody else, by another mechanism."""
+"""Logging in again where logins end (KIP-368): in time, too late, too soon, as another user, by another mechanism."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def in_time(mechanism: str, framing: int, act: Act) -> None:
 
 
 def somebody_else(mechanism: str, framing: int, act: Act) -> None:
-    """As another user, whose password is right."""
+    """As another user, with the right password."""
     login = begun(act, mechanism, framing)
     login.handshake(mechanism, "handshake again")
     log_in(login, mechanism, "bob", "again ")

@@ -122,7 +122,7 @@ def unsecured_token(payload: dict[str, Any], header: dict[str, Any] | None = Non
 
 
 def hmac_token(payload: dict[str, Any], secret: bytes) -> str:
-    """Return a token with a MAC, as who knows the public key of the signer could make it."""
+    """Return a token with a MAC made of the signer's public key, as an attacker could make it."""
     text = f"{_part({'alg': 'HS256', 'kid': 'one'})}.{_part(payload)}"
     return f"{text}.{_text(hmac.digest(secret, text.encode(), 'sha256'))}"
 

@@ -94,7 +94,7 @@ def refuses_in_words(*codes: int) -> Predicate:
 
 
 def challenged(difference: Difference) -> bool:
-    """Kafka refuses the name; we ask for a proof as of everybody, and refuse that."""
+    """Kafka refuses the name; we ask for a proof as of any user, and refuse that."""
     theirs, ours = difference.whole
     if _name(difference) == "when":
         return _when(difference, SOONER)

@@ -129,7 +129,7 @@ MESSAGES: dict[str, bytes] = {
 
 
 def with_message(message: Made, listener: str, framing: int, act: Act) -> None:
-    """Log in with this message; who is refused says goodbye, as RFC 7628 wants it."""
+    """Log in with this message; a refused client says goodbye, as RFC 7628 wants it."""
     login = act.login("OAUTHBEARER", framing, listener)
     answer = login.token("token", message(act.side.keys))
     if answer:

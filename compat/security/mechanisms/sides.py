@@ -57,7 +57,7 @@ class Keys:
     """CN=Alice, signed by the authority that the brokers trust."""
     expired: Signed
     unknown: Signed
-    """CN=Alice, signed by somebody else."""
+    """CN=Alice, signed by another authority."""
     token_key: RSAKey
     other_key: RSAKey
     """A key that brokers do not know."""

@@ -1,4 +1,4 @@
-"""TLS: which clients are let in with which certificates, versions and ciphers, and who they are then."""
+"""TLS: which clients may connect with which certificates, versions and ciphers, and their principals then."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def context(keys: Keys, version: str = "", certificate: Signed | None = None) ->
 
 
 def with_certificate(listener: str, version: str, what: str, act: Act) -> None:
-    """Connect, see whether a request is answered, and who asked."""
+    """Connect, see whether a request is answered, and the principal."""
     keys = act.side.keys
     talk = act.talk(listener, context=context(keys, version, CERTIFICATES[what](keys)))
     if talk.works():
@@ -42,7 +42,7 @@ def with_certificate(listener: str, version: str, what: str, act: Act) -> None:
 
 
 def old_version(version: ssl.TLSVersion, act: Act) -> None:
-    """A version that nobody should speak any more."""
+    """A version that is not to be spoken any more."""
     tls = context(act.side.keys)
     tls.set_ciphers("ALL:@SECLEVEL=0")
     with warnings.catch_warnings():

@@ -334,7 +334,7 @@ def share_topic_in_group(
 def restart_broker(how: str) -> None:
     """Have the broker stopped by SIGTERM (`term`) or SIGKILL (`kill`) and started again; returns when it serves.
 
-    Raises SkipCaseError when nobody has said how, AssertionError when it does not work.
+    Raises SkipCaseError without a command for it, AssertionError when it does not work.
     """
     command = os.environ.get("COMPAT_RESTART", "")
     if not command:

@@ -38,7 +38,7 @@ HEADERS = "text:hello,n:1"
 SEPARATOR = "\x1f"
 IN_ONE_JVM = os.environ.get("COMPAT_TOOLS_IN_ONE_JVM") == "yes"
 WITH_OWN_JVM = ("console-consumer", "console-producer", "producer-perf-test")
-"""Tools that read input, or whose two outputs are told apart: they have a JVM of their own in any case."""
+"""Tools that read input, or with two outputs to tell apart: they have a JVM of their own in any case."""
 shared_jvm: list[ToolProcess] = []
 KAFKA = release("4.x")
 cases = Cases(
