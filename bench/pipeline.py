@@ -105,7 +105,7 @@ def _made_source() -> type[Any]:
 
     class MadeReader(source.BatchReader):
         def read(self, partition: Any) -> Any:
-            rows_left = len(partition.wanted)
+            rows_left = len(partition.offset_range)
             blocks: Any = super().read(partition)
             block = next(blocks)
             blocks.close()

@@ -318,7 +318,7 @@ def control_page() -> str:
         "| request | what it does | query |",
         "|---|---|---|",
     ]
-    for route in routes.routes():
+    for route in routes.router().routes:
         query = "; ".join(f"`{one.name}`: {one.text}" for one in route.query)
         lines.append(f"| `{route.method} {route.path}` | {route.summary} | {query} |")
     return "\n".join(lines) + "\n"
@@ -343,7 +343,7 @@ def console_page() -> str:
         "| `POST /api/session` | Log in |  | `user`, `password`, `mechanism`; `token`: of the console |",
         "| `DELETE /api/session` | Log out |  |  |",
     ]
-    for route in console_routes.routes():
+    for route in console_routes.router().routes:
         query, body = (
             "; ".join(f"`{one.name}`: {one.text}" for one in part) for part in (route.query, route.body)
         )

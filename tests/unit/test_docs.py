@@ -167,7 +167,7 @@ def test_a_decision_is_a_page_that_opens_with_what_was_decided(path: Path) -> No
     assert max(len(line) for line in lines if not line.startswith("|")) <= 170
 
 
-def test_the_navigation_of_the_site_has_each_page_of_the_documentation() -> None:
+def test_site_navigation_has_each_documentation_page() -> None:
     rows = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
     listed = [page for row in rows for page in (sorted((ROOT / "docs").glob(row)) or [ROOT / row])]
     missing = {ROOT / "index.md"}  # the start page is README.md

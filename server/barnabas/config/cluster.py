@@ -65,7 +65,7 @@ class ZooKeeperSettings(NamedTuple):
     has_acls: bool
     """True if znodes that are made can be changed by this identity alone (`zookeeper.set.acl`)."""
     digest: tuple[str, str] | None
-    """User and password of ZooKeeper's scheme `digest`, None for nobody."""
+    """User and password of ZooKeeper's scheme `digest`, None for no user."""
     tls: ZooKeeperTls | None
     sasl: ZooKeeperSasl | None = None
     """None for no login by SASL."""
@@ -174,7 +174,7 @@ def _tls(config: BrokerConfig) -> ZooKeeperTls | None:
 
 
 def _store(location: str | None, type_: str | None, password: str | None, name: str) -> StoreFile | None:
-    """A store whose type, where none is set, is that of its file's name, as ZooKeeper has it."""
+    """A store; where no type is set, it is that of its file's name, as with ZooKeeper."""
     if not location:
         return None
     if not type_:
@@ -186,6 +186,16 @@ def inter_broker_listener(config: BrokerConfig) -> str:
     """The name of the listener that brokers use among themselves; without one it is called as their protocol."""
     named = config.get(settings.INTER_BROKER_LISTENER_NAME)
     return named.strip().upper() if named else config.get(settings.SECURITY_INTER_BROKER_PROTOCOL)
+
+
+def controller_listener(config: BrokerConfig) -> str:
+    """Return the name of the listener at which controllers are reached: the first of theirs. Raises SettingError."""
+    named = config.get(settings.CONTROLLER_LISTENER_NAMES)
+    if not named:
+        raise SettingError(
+            f"{settings.CONTROLLER_LISTENER_NAMES.name} is not set: name the listener of the controllers, such as CONTROLLER"
+        )
+    return named[0].strip().upper()
 
 
 def reads_from_rack(config: BrokerConfig) -> bool:

@@ -67,7 +67,7 @@ def test_down_keeps_append_time(codec):
     assert batch.read_any_header(converted).timestamp_type is TimestampType.LOG_APPEND_TIME
 
 
-def test_only_uncompressed_records_before_the_fetch_offset_are_dropped():
+def test_records_before_the_fetch_offset_drop_if_uncompressed():
     plain_batch, packed = building.encode_batch(RECORDS), building.encode_batch(RECORDS, codec=Codec.GZIP)
     assert [r.offset for r in read_all(down_convert(plain_batch, 1, bytes_max=BIG, fetch_offset=21))] == [
         21,

@@ -65,7 +65,7 @@ def test_what_the_thread_says_of_the_checksum_counts(size, in_a_thread, sound):
 # --- timestamps ---------------------------------------------------------------------------------------------------
 
 
-def test_the_two_timestamps_of_a_header_are_of_the_first_record_and_of_the_latest():
+def test_header_has_the_first_and_the_latest_timestamp():
     """None of the three is like another, so that none can take another's place."""
     records = [
         Record(0, NOW - 30, b"k", b"v"),

@@ -82,7 +82,7 @@ def test_nothing_is_built_while_no_source_has_changed(checkout, target, monkeypa
     assert is_current(checkout, target)
 
 
-def test_a_removed_module_is_gone_with_its_byte_code_and_the_others_stay_untouched(checkout, target):
+def test_removed_module_goes_with_its_byte_code_alone(checkout, target):
     install(checkout, target)
     kept = (target / "small/doubled.py").stat().st_mtime_ns
     assert list((target / "small/__pycache__").glob("other.*"))
@@ -93,7 +93,7 @@ def test_a_removed_module_is_gone_with_its_byte_code_and_the_others_stay_untouch
     assert (target / "small/doubled.py").stat().st_mtime_ns == kept
 
 
-def test_a_build_that_fails_leaves_no_wheel_that_counts_as_current(checkout, target, capfd):
+def test_failed_build_leaves_no_current_wheel(checkout, target, capfd):
     install(checkout, target)
     (checkout / "pyproject.toml").write_text("[project]\n")
     with pytest.raises(install_wheel.WheelError, match="cannot be built"):
@@ -110,7 +110,7 @@ def test_pytest_finds_no_list_of_modules_to_rewrite(checkout, target):
     assert run(target, code) == "1 None"
 
 
-def test_a_machine_without_a_compiler_gets_the_sources_and_one_line(checkout, target, monkeypatch, capfd):
+def test_without_compiler_sources_run_and_one_line_says_so(checkout, target, monkeypatch, capfd):
     monkeypatch.setenv(hatch_build.SWITCH, "")
     monkeypatch.setenv("CC", "/nonexistent/cc")
     install(checkout, target)
@@ -145,9 +145,7 @@ def test_the_hook_alone_compiles_the_wheel_that_users_build(checkout, target, tm
 
 @linux_only
 @pytest.mark.slow
-def test_an_edited_source_is_what_runs_compiled_with_its_callers_alone(
-    checkout, target, tmp_path, monkeypatch, capfd
-):
+def test_edited_source_is_compiled_with_its_callers_alone(checkout, target, tmp_path, monkeypatch, capfd):
     if lack := hatch_build.missing():
         pytest.skip(f"this machine cannot compile: {lack}")
     monkeypatch.setenv(hatch_build.SWITCH, "yes")

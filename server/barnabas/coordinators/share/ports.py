@@ -37,7 +37,7 @@ class ShareStatePort(Protocol):
 
 
 class HighWatermarks(Protocol):
-    """Says how far partitions are committed, whoever leads them."""
+    """Says how far partitions are committed, on whichever broker their leader is."""
 
     async def of(
         self, topic_partitions: Iterable[TopicPartition]
