@@ -268,12 +268,12 @@ def recover(data: bytes) -> None:
 
     The start is refused with a sentence, or the log can be read, appended to, and opened again with the same end.
     """
-    from tests.property.log.test_flipped_bytes import clone, files, opened
+    from tests.property.log.test_flipped_bytes import files, opened
     from tests.support.logs import append, read_all
     from tests.support.logs import batch as records
 
-    disk = clone(_data_dir())
-    kept = files(disk._root)
+    disk = _data_dir()
+    kept = files(disk.root)
     paths = sorted(kept)
     for start in range(0, min(len(data), 60) - 5, 6):
         which, way, position, value = struct.unpack_from(">BBHH", data, start)

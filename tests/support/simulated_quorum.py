@@ -310,7 +310,9 @@ class SimulatedQuorum:
             self.truth.apply(batch)
             self.committed.append(batch)
             self.images[batch.next_offset - 1] = self.truth.image
-            if not self.truth.in_transaction and len(self.committed) % 5 == 0:  # so that nodes choose the same
+            if (
+                not self.truth.in_transaction and len(self.committed) % 5 == 0
+            ):  # so that nodes choose the same
                 snapshot_id = SnapshotId(batch.next_offset, batch.epoch)
                 self.places.append(Place(snapshot_id, self.truth.image, self.truth.leadership))
         self.high_watermark = max(self.high_watermark, self.committed_end)

@@ -309,7 +309,8 @@ def exists(name: str, page: Path) -> bool:
     if re.fullmatch(r"[\w-]+\.(py|md|toml|yaml)", name):
         return _is_path(name, page) or _is_somewhere(name)
     if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", name):
-        return name in quoted() or _is_dotted(name.split("."))
+        parts = name.split(".")
+        return name in quoted() or _is_in(page.parent, parts) or _is_dotted(parts)
     if re.fullmatch(r"[a-z]+(_[a-z]+)+|([A-Z][a-z]+){2,}", name):
         return name in words()
     return True
