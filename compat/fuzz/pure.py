@@ -272,7 +272,7 @@ def recover(data: bytes) -> None:
     from tests.support.logs import append, read_all
     from tests.support.logs import batch as records
 
-    disk = _data_dir()
+    disk = _data_dir().fork()
     kept = files(disk.root)
     paths = sorted(kept)
     for start in range(0, min(len(data), 60) - 5, 6):
@@ -298,7 +298,7 @@ def recover(data: bytes) -> None:
         read_all(log)
     end_offset = append(log, records(b"more"), epoch=99).base_offset + 1
     broker.crash()
-    disk._locks.clear()
+    disk.locks.clear()
     _, log = opened(disk)
     assert log.log_end_offset == end_offset, f"{log.log_end_offset} after another start, not {end_offset}"
 
