@@ -1,4 +1,4 @@
-"""Promises of a cluster, whoever its brokers are: one function for each promise, in the order in which they run.
+"""Promises of a cluster of any brokers: one function for each promise, in the order in which they run.
 
 The rule: a check leaves the cluster as it found it (all brokers running, all replicas in sync), and returns in words
 what it has seen.
@@ -33,13 +33,13 @@ def membership(cluster: Cluster) -> str:
     )
     for broker_id, node in cluster.nodes.items():
 
-        def known(bootstrap: str = node.bootstrap) -> set[int]:
+        def live_brokers(bootstrap: str = node.bootstrap) -> set[int]:
             return set(AdminClient({"bootstrap.servers": bootstrap, **QUICK}).list_topics(timeout=10).brokers)
 
         wait_until(
-            lambda known=known: known() == set(cluster.kinds),
+            lambda live_brokers=live_brokers: live_brokers() == set(cluster.kinds),
             f"broker {broker_id} names all brokers",
-            lambda known=known: str(known()),
+            lambda live_brokers=live_brokers: str(live_brokers()),
         )
     version = tools.run(cluster, "broker-api-versions", expect="Produce(0)")
     return f"brokers {sorted(cluster.live())}, controller {cluster.controller()}, {version.count('Produce(0)')} answer"
@@ -140,9 +140,9 @@ def transactions(cluster: Cluster) -> str:
         producer.flush(30)  # what is still in the client would not be sent, let alone aborted
         (producer.abort_transaction if number % 4 == 3 else producer.commit_transaction)(60)
     expected = [f"{number}".encode() for number in range(20) if number % 4 != 3]
-    found = read_all(cluster.bootstrap, topic, 3)
-    if any(values != expected for values in found.values()):
-        raise ClusterError(f"read_committed reads {found}")
+    records = read_all(cluster.bootstrap, topic, 3)
+    if any(values != expected for values in records.values()):
+        raise ClusterError(f"read_committed reads {records}")
     everything = read_all(cluster.bootstrap, topic, 3, committed=False)
     if any(len(values) != 20 for values in everything.values()):
         raise ClusterError(f"read_uncommitted reads {everything}")
@@ -210,8 +210,8 @@ def _count(cluster: Cluster) -> dict[int, int]:
 
 
 def _check_growth(cluster: Cluster, load: Load, before: dict[int, int]) -> None:
-    found = read_all(cluster.bootstrap, TOPIC, PARTITIONS)
-    check(load, {index: values[before[index] :] for index, values in found.items()})
+    records = read_all(cluster.bootstrap, TOPIC, PARTITIONS)
+    check(load, {index: values[before[index] :] for index, values in records.items()})
 
 
 def preferred_leaders(cluster: Cluster) -> str:
@@ -346,14 +346,14 @@ def offsets_survive(cluster: Cluster) -> str:
         {**QUICK, "bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": False}
     )
     committed = [TopicPartition(TOPIC, index, 10 + index) for index in range(PARTITIONS)]
-    wanted = {part.partition: part.offset for part in committed}
+    expected = {part.partition: part.offset for part in committed}
     member.commit(offsets=committed, asynchronous=False)
     told = []
     for broker_id in cluster.kinds:
         cluster.nodes[broker_id].kill()
         begun = time.monotonic()
 
-        def found() -> dict[int, int]:
+        def offsets_now() -> dict[int, int]:
             asked = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
             try:
                 return {part.partition: part.offset for part in member.committed(asked, timeout=5)}
@@ -361,9 +361,9 @@ def offsets_survive(cluster: Cluster) -> str:
                 return {}
 
         wait_until(
-            lambda found=found: found() == wanted,
+            lambda offsets_now=offsets_now: offsets_now() == expected,
             "committed offsets are read",
-            lambda found=found: str(found()),
+            lambda offsets_now=offsets_now: str(offsets_now()),
         )
         told.append(f"{time.monotonic() - begun:.1f} s")
         cluster.start(broker_id)
@@ -396,8 +396,8 @@ def protocol_raised(cluster: Cluster) -> str:
     """Brokers are restarted with a newer inter.broker.protocol.version, one by one, under load: topics get their ids."""
 
     def topic_id() -> str:
-        found: str = cluster.read(f"/brokers/topics/{TOPIC}").get("topic_id", "")
-        return found
+        topic_id_text: str = cluster.read(f"/brokers/topics/{TOPIC}").get("topic_id", "")
+        return topic_id_text
 
     if topic_id():
         raise ClusterError(f"with the older protocol {TOPIC} has an id: {topic_id()}")
@@ -436,4 +436,4 @@ RAISED: tuple[Check, ...] = (
     membership, creation, produce_and_consume, protocol_raised, identical_replicas, produce_and_consume, transactions,
     leader_killed, identical_replicas,
 )  # fmt: skip
-"""Those of a cluster whose protocol is raised."""
+"""Promises of a cluster after its protocol is raised."""

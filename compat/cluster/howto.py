@@ -59,8 +59,8 @@ def blocks(title: str) -> list[str]:
     section = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.M | re.S)
     if section is None:
         raise ClusterError(f"{PAGE.name} has no section {title!r}")
-    found = re.findall(r"(?:^    .*\n(?:\n(?=    ))?)+", section.group(1), re.M)
-    return [re.sub(r"^    ", "", block, flags=re.M) for block in found]
+    texts = re.findall(r"(?:^    .*\n(?:\n(?=    ))?)+", section.group(1), re.M)
+    return [re.sub(r"^    ", "", block, flags=re.M) for block in texts]
 
 
 class Machines:

@@ -17,7 +17,7 @@ HEADER = struct.Struct(">qi")  # base offset, bytes that follow
 
 def content(directory: Path) -> bytes:
     """The batches of a partition's segments, in order; half a batch at the end is left out."""
-    found = b""
+    content_bytes = b""
     for path in sorted(directory.glob("*.log")):
         data = path.read_bytes()
         end = 0
@@ -26,18 +26,18 @@ def content(directory: Path) -> bytes:
             if size <= 0 or end + HEADER.size + size > len(data):
                 break
             end += HEADER.size + size
-        found += data[:end]
-    return found
+        content_bytes += data[:end]
+    return content_bytes
 
 
 def offsets(log: bytes) -> list[int]:
     """The base offset of each batch."""
-    found, position = [], 0
+    base_offsets, position = [], 0
     while position < len(log):
         base, size = HEADER.unpack_from(log, position)
-        found.append(base)
+        base_offsets.append(base)
         position += HEADER.size + size
-    return found
+    return base_offsets
 
 
 def compare(cluster: Cluster, topics: Iterable[str]) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from compat.matrix.brokers import Barnabas, BrokerError
 
 KAFKA = "kafka"
 OLD = "kafka-2.6"
-"""Release whose leaders write the ISR into ZooKeeper, and which knows no topic ids."""
+"""Release without topic ids, in which leaders write the ISR into ZooKeeper."""
 OURS = "ours"
 KINDS = (KAFKA, OLD, OURS)
 VERSION = "3.9"
@@ -284,8 +284,8 @@ class Cluster:
 
     def controller(self) -> int:
         """The controller's id, -1 for none."""
-        found = self.read("/controller")
-        return int(found["brokerid"]) if found else -1
+        znode = self.read("/controller")
+        return int(znode["brokerid"]) if znode else -1
 
     def make_controller(self, broker_id: int) -> None:
         """Have a broker become the controller: the znode goes until it is the quickest."""
@@ -342,14 +342,14 @@ class Cluster:
 
 
 def wait_until(
-    is_so: Callable[[], bool], what: str, found: Callable[[], str] | None = None, seconds: float = WAIT_S
+    is_so: Callable[[], bool], what: str, state: Callable[[], str] | None = None, seconds: float = WAIT_S
 ) -> float:
     """Wait for a condition; returns after how many seconds it held. Raises ClusterError."""
     begun = time.monotonic()
     while not is_so():
         if time.monotonic() - begun > seconds:
             raise ClusterError(
-                f"after {seconds:.0f} s it is not so that {what}" + (f": {found()}" if found else "")
+                f"after {seconds:.0f} s it is not so that {what}" + (f": {state()}" if state else "")
             )
         time.sleep(POLL_S)
     return time.monotonic() - begun

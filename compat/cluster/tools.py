@@ -1,6 +1,6 @@
 """Kafka's own command line tools, run against a cluster.
 
-The rule: a tool that ends with an error, or whose output lacks what it must say, is a finding.
+The rule: a tool that ends with an error, or lacks an expected text in its output, is a finding.
 """
 
 from __future__ import annotations

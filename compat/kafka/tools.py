@@ -82,7 +82,7 @@ def run_tool(release: Release, name: str, *arguments: str) -> int:
 
 
 class ToolProcess:
-    """Tools that run one after the other in one JVM, for those who ask many of them: a context manager."""
+    """Tools that run one after the other in one JVM, for callers of many of them: a context manager."""
 
     def __init__(self, release: Release, *, timeout_s: float = 120) -> None:
         self._release = release
