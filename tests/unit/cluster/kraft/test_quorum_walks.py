@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.cluster.kraft import durable_log, follower, loader, observer, snapshots, state
+from barnabas.cluster.kraft import durable_log, follower, loader, observer, snapshots
 from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.follower import MetadataFollower
 from barnabas.cluster.kraft.image import EMPTY
@@ -123,16 +123,15 @@ def transaction_counts_at_once(patch):
     patch.setattr(Replay, "apply", planted)
 
 
-def snapshot_inside_of_a_transaction(patch):
-    """A snapshot is named for the last record that was read, not for the image."""
+def snapshot_is_named_for_a_later_record(patch):
+    """A snapshot says that it has a record more than it has."""
     write = MetadataFollower._write_snapshot
 
     async def planted(self, image, leadership):
-        position = self._loader.state.position
+        position = image.position._replace(offset=image.position.offset + 1)
         await write(self, image._replace(position=position), leadership)
 
     patch.setattr(MetadataFollower, "_write_snapshot", planted)
-    patch.setattr(state.LogState, "in_transaction", property(lambda _: False))
 
 
 def snapshot_is_renamed_before_it_is_synced(patch):
