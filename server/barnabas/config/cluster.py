@@ -193,8 +193,12 @@ def controller_listener(config: BrokerConfig) -> str:
     named = config.get(settings.CONTROLLER_LISTENER_NAMES)
     if not named:
         raise SettingError(
+<<<<<<< HEAD
             f"{settings.CONTROLLER_LISTENER_NAMES.name} is not set: name the listener of the controllers, "
             "such as CONTROLLER"
+=======
+            f"{settings.CONTROLLER_LISTENER_NAMES.name} is not set: name the listener of the controllers, CONTROLLER say"
+>>>>>>> kraft
         )
     return named[0].strip().upper()
 

@@ -190,8 +190,14 @@ class DurableLog:
         self.log.advance_high_watermark(high_watermark)
 
     def read(self, offset: int, upper_offset: int) -> bytes:
-        """Return batches from an offset on that begin before another one; the last may be cut, the first is whole."""
-        return self.log.read(offset, max_bytes=READ_BYTES_MAX, upper_offset=upper_offset).to_bytes()
+        """Return batches from an offset on that begin before another one; the last may be cut, the first is whole.
+
+        Raises MetadataLogError if the log is damaged there.
+        """
+        try:
+            return self.log.read(offset, max_bytes=READ_BYTES_MAX, upper_offset=upper_offset).to_bytes()
+        except RecordsError as error:
+            raise MetadataLogError(f"{self.path}: {error.message}") from None
 
     def save_election(self, state: QuorumState) -> None:
         """Write `quorum-state`, synced."""
