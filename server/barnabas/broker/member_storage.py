@@ -60,8 +60,9 @@ async def open_member(
     config_for = log_configs(config, store)
     logs = new_log_manager(config, environment, config_for)
     await environment.threads.run(lambda: logs.open(now_ms()))
-    logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
-    logs.write_meta(store.image.cluster_id, broker_id, on_zookeeper=True)
+    if membership.quorum is None:
+        logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
+    logs.write_meta(store.image.cluster_id, broker_id, on_zookeeper=membership.quorum is None)
     config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
     failures = LogDirFailures(logs, now_ms, on_all_lost, has_other_replicas=True)
     flusher = Flusher(now_ms, failures.failed, environment.threads)
@@ -69,6 +70,7 @@ async def open_member(
     def own_epoch() -> int:
         return store.image.broker_epoch(broker_id)
 
+    quorum = membership.quorum
     peers = Peers(
         lambda: store.image,
         inter_broker_listener(config),
@@ -76,7 +78,7 @@ async def open_member(
         for_peers(config, ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas")),
     )
     alter_partition = membership.alter_partition or _alter_partition(
-        config, membership.zookeeper, budget, peers, own_epoch
+        config, membership.zookeeper, budget, quorum.controllers if quorum is not None else peers, own_epoch
     )
     fetchers = ReplicaFetchers(
         broker_id,
@@ -112,6 +114,7 @@ async def open_member(
         fetchers,
         features=await _features(membership),
         consumer_offsets=ZooKeeperConsumerOffsets(zookeeper) if zookeeper is not None else None,
+        controllers=quorum.controllers if quorum is not None else None,
     )
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from barnabas.client.settings import ClientSettings
     from barnabas.config.loading import BrokerConfig
+    from barnabas.config.quorum import QuorumSettings
+    from barnabas.config.setting import Setting
     from barnabas.security.jaas import JaasEntry
 
 _OAUTH = "org.apache.kafka.common.security.oauthbearer."
@@ -44,6 +46,16 @@ def for_peers(config: BrokerConfig, plain: ClientSettings) -> ClientSettings:
         raise StartupError(f"between brokers: {error}") from error
 
 
+def for_controllers(config: BrokerConfig, quorum: QuorumSettings, plain: ClientSettings) -> ClientSettings:
+    """Return settings with which the controllers of a quorum are reached. Reads files. Raises StartupError."""
+    try:
+        listener = ListenerSettings(config, quorum.listener, quorum.protocol)
+        mechanism = settings.SASL_MECHANISM_CONTROLLER_PROTOCOL
+        return replace(plain, tls=client_tls(listener), sasl=_credentials(listener, mechanism))
+    except SettingError as error:
+        raise StartupError(f"controllers: {error}") from error
+
+
 def client_tls(listener: ListenerSettings) -> ssl.SSLContext | None:
     """Return what encrypts connections to a listener; None where nothing does. Reads files. Raises SettingError."""
     if not listener.has_tls:
@@ -57,13 +69,15 @@ def client_tls(listener: ListenerSettings) -> ssl.SSLContext | None:
         raise SettingError(f"listener {listener.name}: {error}") from error
 
 
-def _credentials(listener: ListenerSettings) -> SaslCredentials | None:
+def _credentials(
+    listener: ListenerSettings, setting: Setting[str] = settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL
+) -> SaslCredentials | None:
     if not listener.has_sasl:
         return None
-    mechanism = listener.get(settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL)
+    mechanism = listener.get(setting)
     if mechanism not in MECHANISMS:
         raise SettingError(
-            f"{settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL.name}={mechanism}: brokers log in to each other with one of "
+            f"{setting.name}={mechanism}: brokers log in to each other and to controllers with one of "
             f"{', '.join(MECHANISMS)}"
         )
     entry = jaas_of(listener, mechanism)
@@ -71,7 +85,7 @@ def _credentials(listener: ListenerSettings) -> SaslCredentials | None:
     if mechanism == OAUTHBEARER:
         return _with_tokens(listener, options)
     if mechanism == GSSAPI:
-        return _with_tickets(listener, entry)
+        return _with_tickets(listener, entry, setting)
     if "username" not in options or "password" not in options:
         raise SettingError(
             f"set {listener.name_for(settings.SASL_JAAS_CONFIG, mechanism)}={MODULES[mechanism]} required "
@@ -80,11 +94,12 @@ def _credentials(listener: ListenerSettings) -> SaslCredentials | None:
     return SaslCredentials(mechanism, options["username"], options["password"])
 
 
-def _with_tickets(listener: ListenerSettings, entry: JaasEntry | None) -> SaslCredentials:
+def _with_tickets(
+    listener: ListenerSettings, entry: JaasEntry | None, setting: Setting[str]
+) -> SaslCredentials:
     """Return a login with Kerberos. Reads the keytab. Raises SettingError."""
     from barnabas.broker.kerberos_login import tickets_of
 
-    setting = settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL
     try:
         return SaslCredentials(GSSAPI, tickets=tickets_of(listener, entry))
     except SettingError as error:

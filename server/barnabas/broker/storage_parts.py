@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from barnabas.cluster.replicas.flushing import Flusher
     from barnabas.cluster.replicas.lost_dirs import LostDirs
     from barnabas.cluster.replicas.manager import Replicas
+    from barnabas.cluster.kraft.store import QuorumStore
     from barnabas.cluster.zookeeper.features import ZooKeeperFeatures
     from barnabas.cluster.zookeeper.session import ZooKeeper
     from barnabas.cluster.zookeeper.store import ZooKeeperStore
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.log.config import LogConfig
+    from barnabas.log.format.properties import MetaProperties
 
 CONFIGS_SHARED_MAX: Final = 1_000
 """More different settings of topics than these are not remembered."""
@@ -54,6 +56,17 @@ class Membership(NamedTuple):
     """The same store, where it is one on ZooKeeper: the controller's requests are given to it."""
     zookeeper: ZooKeeper | None = None
     """The session in which this broker is registered and stands for election."""
+    quorum: QuorumParts | None = None
+    """Parts of a broker whose cluster's metadata a KRaft quorum keeps."""
+
+
+class QuorumParts(NamedTuple):
+    """The store that follows the quorum, and the way to its active controller."""
+
+    store: QuorumStore
+    controllers: Peers
+    metas: Mapping[str, MetaProperties]
+    """Content of meta.properties by log dir, as read before they were opened."""
 
 
 class Storage(NamedTuple):
@@ -72,6 +85,8 @@ class Storage(NamedTuple):
     features: ZooKeeperFeatures | None = None
     consumer_offsets: ConsumerOffsets | None = None
     """Store of the offsets of consumers before 0.9; None without ZooKeeper."""
+    controllers: Peers | None = None
+    """The way to the active controller of a KRaft quorum; None without one."""
 
 
 def new_log_manager(

@@ -223,6 +223,21 @@ TELEMETRY_RETAINED_BYTES = _whole("telemetry.retained.bytes")
 TELEMETRY_CLIENT_RETAINED_SERIES = _whole("telemetry.client.retained.series")
 TELEMETRY_CLIENT_RETAINED_BYTES = _whole("telemetry.client.retained.bytes")
 
+# --- in a KRaft quorum ---------------------------------------------------------------------------------------------
+
+PROCESS_ROLES = _optional_words("process.roles")
+CONTROLLER_QUORUM_VOTERS = _words("controller.quorum.voters")
+CONTROLLER_QUORUM_BOOTSTRAP_SERVERS = _words("controller.quorum.bootstrap.servers")
+CONTROLLER_QUORUM_FETCH_TIMEOUT_MS = _whole("controller.quorum.fetch.timeout.ms")
+CONTROLLER_QUORUM_REQUEST_TIMEOUT_MS = _whole("controller.quorum.request.timeout.ms")
+CONTROLLER_QUORUM_RETRY_BACKOFF_MS = _whole("controller.quorum.retry.backoff.ms")
+CONTROLLER_QUORUM_FETCH_MAX_BYTES = _whole("controller.quorum.fetch.max.bytes")
+CONTROLLER_QUORUM_FETCH_SNAPSHOT_MAX_BYTES = _whole("controller.quorum.fetch.snapshot.max.bytes")
+SASL_MECHANISM_CONTROLLER_PROTOCOL = _text("sasl.mechanism.controller.protocol")
+METADATA_LOG_DIR = _optional_text("metadata.log.dir")
+BROKER_HEARTBEAT_INTERVAL_MS = _whole("broker.heartbeat.interval.ms")
+INITIAL_BROKER_REGISTRATION_TIMEOUT_MS = _whole("initial.broker.registration.timeout.ms")
+
 # --- in a cluster -------------------------------------------------------------------------------------------------
 
 ZOOKEEPER_CONNECT = _optional_text("zookeeper.connect")

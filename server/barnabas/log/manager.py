@@ -90,6 +90,9 @@ class LogManager:
         self.stays_unclean = False
         """True if `close` leaves the log dirs without the mark of a clean shutdown."""
 
+        self.broker_epoch = -1
+        """Epoch of the broker's registration in a KRaft quorum, kept in the mark of a clean shutdown (KIP-966)."""
+
     def __len__(self) -> int:
         return len(self._logs)
 
@@ -100,6 +103,12 @@ class LogManager:
     def online(self) -> list[str]:
         """The log dirs that work."""
         return [path for path in self.dirs if path not in self.offline]
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch in the marks of a clean shutdown of all dirs that were opened; -1 if one has none, or another."""
+        epochs = {self._opener.broker_epochs.get(path, -1) for path in self.dirs}
+        return epochs.pop() if len(epochs) == 1 else -1
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """Return the log of a partition, None if there is none here."""
@@ -434,7 +443,7 @@ class LogManager:
                 self.checkpoints.write(plan)
                 if not self.stays_unclean:
                     self.disk.replace(
-                        f"{path}/{names.CLEAN_SHUTDOWN}", properties.encode_clean_shutdown(), sync=True
+                        f"{path}/{names.CLEAN_SHUTDOWN}", properties.encode_clean_shutdown(self.broker_epoch), sync=True
                     )
             except StorageError as error:
                 self._give_up(path, error)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from barnabas.config import broker as settings
 from barnabas.config import releases
-from barnabas.config.cluster import is_clustered
+from barnabas.config.cluster import is_on_zookeeper
 from barnabas.config.features import Feature, RecordVersions
 from barnabas.errors import RequestError
 from barnabas.serving import apis
@@ -53,7 +53,7 @@ class ReleaseProfile(NamedTuple):
         with_telemetry = config.get(settings.TELEMETRY_ENABLE)
         if with_telemetry is None:
             with_telemetry = bool(config.get(settings.METRICS_LISTENER))
-        in_cluster = is_clustered(config)
+        in_cluster = is_on_zookeeper(config)
         with_members = in_cluster or self.advertises_member_apis
         return {
             key: api if in_cluster or not api.member_only else _Refused(**apis.row_of(api))

@@ -25,7 +25,7 @@ from barnabas.cluster.metadata.image import (
 from barnabas.config import client_metrics, tables, without_effect
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.cluster import is_on_zookeeper
 from barnabas.config.listeners import concerns_security
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import LIST, Setting, SettingError
@@ -337,7 +337,7 @@ def _check_settings(
 def _known(name: str, config: BrokerConfig) -> Setting[Any] | None:
     """Return the row of a broker's setting; None for a name that is no setting, or none any more."""
     row = tables.find(name)
-    return None if row is None or tables.is_gone(row, in_cluster=is_clustered(config)) else row
+    return None if row is None or tables.is_gone(row, in_cluster=is_on_zookeeper(config)) else row
 
 
 def _log_unknown(context: RequestContext, change: ResourceChange, config: BrokerConfig) -> None:

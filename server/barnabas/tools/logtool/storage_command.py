@@ -18,7 +18,7 @@ from barnabas.cluster.metadata.access_changes import ScramCredentialChanged
 from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage
 from barnabas.cluster.metadata.single_node_store import EmbeddedStore
 from barnabas.config import broker as settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.cluster import is_on_zookeeper
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 from barnabas.ending import DONE, FAILED, USAGE_ERROR
@@ -111,7 +111,7 @@ def _format(options: argparse.Namespace) -> int:
             f"--cluster-id: {cluster_id!r} is no id; `barnabas storage random-uuid` prints one"
         ) from None
     credentials = [_credential(text) for text in options.add_scram]
-    if is_clustered(config) and credentials:
+    if is_on_zookeeper(config) and credentials:
         raise RefusedError(
             "the users of a cluster are kept in ZooKeeper: add them with kafka-configs.sh once a broker runs"
         )
@@ -123,9 +123,9 @@ def _format(options: argparse.Namespace) -> int:
     try:
         for path in dirs:
             _take(ownership, path)
-        if not is_clustered(config):
+        if not is_on_zookeeper(config):
             trio.run(_write_journal, list(config.log_dirs), cluster_id, config, credentials)
-        ownership.write(dirs, cluster_id, config.get(settings.NODE_ID), on_zookeeper=is_clustered(config))
+        ownership.write(dirs, cluster_id, config.get(settings.NODE_ID), on_zookeeper=is_on_zookeeper(config))
     finally:
         ownership.release()
     for path in dirs:
@@ -200,7 +200,7 @@ def _info(options: argparse.Namespace) -> int:
             print(
                 f"{path}: node {meta.node_id} of cluster {meta.cluster_id}, meta.properties version {meta.version}"
             )
-    if not is_clustered(config) and not missing:
+    if not is_on_zookeeper(config) and not missing:
         _print_users(EmbeddedStore(list(config.log_dirs), disk, OsThreads()).read())
     return FAILED if missing else DONE
 
