@@ -1,4 +1,4 @@
-"""Print the pages of `docs/reference/` from the tables they describe: `python -m tools.reference [--check]`.
+"""Print `docs/reference/` from the tables it describes, and examples into pages: `python -m tools.reference [--check]`.
 
 With --check nothing is written; the exit code is 1 when a page is out of date.
 """
@@ -29,6 +29,7 @@ from barnabas.wire import registry
 from barnabas.wire.extent import has_arrays
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas_pipeline import errors as pipeline_errors
+from tools import examples
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -343,19 +344,15 @@ PAGES: dict[str, Callable[[], str]] = {
 def main() -> int:
     """Write the pages, or check them; returns the exit code."""
     check = "--check" in sys.argv[1:]
-    stale = []
-    texts = {name: BANNER + page() for name, page in PAGES.items()}
-    texts["control-api.json"] = control_document()
-    for name, text in texts.items():
-        path = REFERENCE / name
-        if path.exists() and path.read_text() == text:
-            continue
-        stale.append(name)
+    texts = {REFERENCE / name: BANNER + page() for name, page in PAGES.items()}
+    texts[REFERENCE / "control-api.json"] = control_document()
+    texts.update(examples.pages())
+    stale = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
+    for path in stale:
         if not check:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-    for name in stale:
-        print(f"docs/reference/{name} {'is out of date: run make gen' if check else 'written'}")
+            path.write_text(texts[path])
+        print(f"{path.relative_to(ROOT)} {'is out of date: run make gen' if check else 'written'}")
     return 1 if check and stale else 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -19,11 +20,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.testing import RunningBroker
 from barnabas.testing.running import import_path
 from tests.support.effort import drawing
-from tests.support.pages import samples
+from tests.support.pages import EXAMPLES
 
 pytestmark = pytest.mark.e2e
 
-PAGE = "docs/how-to/own-offsets.md"
+PROGRAMS = ("ledger_with_trio_client", "ledger_with_confluent_kafka")
 PARTITIONS, ROUNDS, PER_ROUND = 3, 60, 100
 KILLS = 6
 SECONDS_MAX = 90
@@ -69,11 +70,10 @@ class Programs:
     """Processes that run a sample of the page on one file."""
 
     def __init__(self, directory: Path, number: int, bootstrap: str) -> None:
-        ledger, *programs = samples(PAGE)
-        (directory / "ledger.py").write_text(ledger)
-        (directory / "program.py").write_text(programs[number])
+        for name in ("ledger", PROGRAMS[number]):
+            shutil.copy(EXAMPLES / f"{name}.py", directory)
         self.path = directory / "ledger.db"
-        self._command = [sys.executable, "program.py", bootstrap, str(self.path)]
+        self._command = [sys.executable, f"{PROGRAMS[number]}.py", bootstrap, str(self.path)]
         self._environment = {**os.environ, "PYTHONPATH": f"{import_path()}{os.pathsep}{directory}"}
         self._directory = directory
 

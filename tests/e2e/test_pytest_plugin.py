@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing.running import import_path
-from tests.support.pages import samples
 from tests.support.systems import IS_BSD
 
 pytestmark = pytest.mark.e2e
@@ -32,12 +31,6 @@ def ran(directory: Path, *arguments: str, **outcomes: int) -> str:
     found = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|errors?)", last)}
     assert found == outcomes, done.stdout + done.stderr
     return done.stdout
-
-
-def test_the_examples_of_the_documentation_run_in_an_empty_directory(tmp_path: Path) -> None:
-    for page in ("README.md", "docs/how-to/test-your-application.md", "docs/coming-from.md"):
-        (tmp_path / f"test_of_{Path(page).stem.replace('-', '_')}.py").write_text(samples(page)[0])
-    ran(tmp_path, passed=3)
 
 
 def test_a_test_finds_the_broker_as_it_was_at_the_start(tmp_path: Path) -> None:

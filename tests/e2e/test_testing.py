@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +11,6 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from barnabas.testing import BrokerFailedError, RunningBroker
-from barnabas.testing.running import import_path
-from tests.support.pages import samples
 from tests.support.systems import is_running
 
 pytestmark = pytest.mark.e2e
@@ -110,30 +104,3 @@ def test_in_asyncio() -> None:
             return pids(broker)
 
     assert not is_running(asyncio.run(main()))
-
-
-@pytest.mark.parametrize(
-    ("page", "number", "said"),
-    [
-        ("docs/how-to/test-your-application.md", 1, r"3 \{\('orders', 0\): \d\}\n2\n"),
-        ("docs/how-to/test-your-application.md", 2, r"\['orders'\]\n"),
-        ("docs/how-to/test-your-application.md", 3, r"b'hello'\n"),
-        (
-            "docs/how-to/trio-client.md",
-            0,
-            r"3\n0 b'event 0'\n1 b'event 1'\n2 b'event 2'\n3 b'last'\n",
-        ),
-        ("docs/how-to/trio-client.md", 1, r"b'40'\n"),
-        ("docs/how-to/trio-client.md", 2, "1\ndeleting no-such: UNKNOWN_TOPIC_OR_PARTITION\n"),
-        ("docs/how-to/trio-client.md", 3, "SCRAM-SHA-512\n"),
-        ("docs/coming-from.md", 1, r"\[\(6,\), \(\)\]\n1\n"),
-    ],
-)
-def test_the_examples_run_as_they_are_printed(page: str, number: int, said: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", samples(page)[number]],
-        capture_output=True, text=True, timeout=60, check=False,
-        env={**os.environ, "PYTHONPATH": import_path()},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(said, done.stdout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from argparse import ArgumentParser
 from decimal import Decimal as Number
 from importlib.metadata import EntryPoint
@@ -29,6 +30,7 @@ from barnabas_pipeline.formats.json_schema import fields_of_text as json_fields
 from barnabas_pipeline.formats.resolve import as_json
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
 from tests.pipeline.decoding import NOW, careful, columns, verdict, written
+from tests.support.pages import EXAMPLES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -408,10 +410,7 @@ def test_a_draft_holds_the_sample_that_it_was_made_from() -> None:
 def test_the_decoder_of_the_how_to_is_found_by_its_entry_point(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    page = (ROOT / "docs/how-to/pipeline-formats.md").read_text()
-    code = page.split("```python\n")[1].split("```")[0]
-    assert len([line for line in code.splitlines() if line.strip()]) <= 10
-    (tmp_path / "csv_events.py").write_text(code)
+    shutil.copy(EXAMPLES / "csv_decoder.py", tmp_path / "csv_events.py")
     monkeypatch.syspath_prepend(str(tmp_path))
     mine = [EntryPoint("csv", "csv_events:CsvDecoder", formats.GROUP)]
     monkeypatch.setattr(formats, "entry_points", lambda group: mine if group == formats.GROUP else [])

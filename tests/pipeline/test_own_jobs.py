@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,9 +18,8 @@ import pytest
 from barnabas_pipeline.simulate.model import Event, Simulation, Site
 from tests.pipeline.conftest import ROOT
 from tests.pipeline.written import append
-from tests.support.pages import samples
+from tests.support.pages import EXAMPLES
 
-PAGE = "docs/how-to/pipeline-jobs.md"
 SLOWEST = '''
 from pyspark.sql import functions as sf
 
@@ -94,7 +94,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("own")
     package = work / "site-jobs" / "site_jobs"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text(samples(PAGE)[0])
+    shutil.copy(EXAMPLES / "agents_job.py", package / "__init__.py")
     (package / "slowest.py").write_text(SLOWEST)
     (work / "site-jobs" / "pyproject.toml").write_text(PROJECT)
     for source in (ROOT, work / "site-jobs"):

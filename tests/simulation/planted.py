@@ -21,11 +21,11 @@ from barnabas.coordinators.groups.classic import ClassicGroup
 from barnabas.coordinators.groups.consumer import membership
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.streams.group import StreamsGroup
-from barnabas.coordinators.runtime.markers import LocalMarkers
-from barnabas.coordinators.runtime.shares import Shares
 from barnabas.coordinators.share.acknowledgement import Verdict
 from barnabas.coordinators.share.partition import SharePartition
+from barnabas.coordinators.share.shares import Shares
 from barnabas.coordinators.share.state import ShareStateShard
+from barnabas.coordinators.transactions.markers import LocalMarkers
 from barnabas.handlers import produce
 from barnabas.log.cleaner.filter import BatchFilter
 from barnabas.log.manager import LogManager

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import trio
 
-from barnabas.coordinators.runtime.markers import LocalMarkers
-from barnabas.coordinators.runtime.verification import LocalVerifier
+from barnabas.coordinators.transactions.markers import LocalMarkers
+from barnabas.coordinators.transactions.verification import LocalVerifier
 from barnabas.handlers.shared.transactional import Admission, Part
 from barnabas.handlers.write_txn_markers import WriteTxnMarkers
 from barnabas.testing.simulation.broker import PORT, SimulatedBroker, quiet_logs

@@ -22,6 +22,7 @@ from typing import Self
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "docs" / "examples"
 SECONDS_MAX = 60
 PAUSE_S = 0.3
 CTRL_C = "^C"
@@ -35,7 +36,7 @@ def _text(page: str | Path) -> str:
     return (ROOT / page).read_text()
 
 
-def samples(page: str | Path, language: str = "python") -> list[str]:
+def samples(page: str | Path, language: str) -> list[str]:
     """Blocks of a page that are fenced as code of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", _text(page), re.M | re.S)
 
@@ -220,6 +221,8 @@ class Block:
     page: str
     language: str
     text: str
+    is_example: bool = False
+    """True for a program of docs/examples/, which the page prints (`tools/examples.py`)."""
 
     @property
     def lines(self) -> list[str]:
@@ -236,8 +239,8 @@ class Block:
 def blocks(page: str) -> list[Block]:
     """All blocks of code of a page, fenced or indented."""
     text = _text(page)
-    fence = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.M | re.S)
-    fenced = [Block(page, found[2], found[3]) for found in fence.finditer(text)]
+    fence = re.compile(r"^( *)```(\w*)([^\n]*)\n(.*?)^\1```$", re.M | re.S)
+    fenced = [Block(page, part[2], part[4], "docs/examples/" in part[3]) for part in fence.finditer(text)]
     indented = re.findall(r"(?:^ {4}.*\n(?:\n+(?= {4}))?)+", fence.sub("", text), re.M)
     return [*fenced, *(Block(page, "", block) for block in indented)]
 

@@ -20,13 +20,6 @@ from tests.support.pages import ROOT, Block, blocks, typed
 PRINTED = ("docs/reference/", "docs/conformance/", "docs/gallery.md", "CHANGELOG.md")
 """Pages, or folders of them, that are printed from tables."""
 RUN_BY = {
-    ("README.md", "python"): "tests/e2e/test_pytest_plugin.py",
-    ("docs/coming-from.md", "python"): "tests/e2e/test_testing.py",
-    ("docs/how-to/own-offsets.md", "python"): "tests/e2e/test_own_offsets.py",
-    ("docs/how-to/pipeline-formats.md", "python"): "tests/pipeline/test_format_schemas.py",
-    ("docs/how-to/pipeline-jobs.md", "python"): "tests/pipeline/test_own_jobs.py",
-    ("docs/how-to/test-your-application.md", "python"): "tests/e2e/test_testing.py",
-    ("docs/how-to/trio-client.md", "python"): "tests/e2e/test_testing.py",
     ("docs/how-to/seeds.md", "yaml"): "tests/e2e/test_page_servers.py",
     ("docs/how-to/faults.md", "yaml"): "tests/e2e/test_page_servers.py",
 }
@@ -40,10 +33,6 @@ FOLLOWED_BY = {
 }
 """Tests that type the sessions of a page."""
 FRAGMENTS = {
-    (
-        "docs/how-to/registry.md",
-        "python",
-    ): "names what a program of the reader's has; tests/e2e/test_registry_clients.py runs both",
     ("docs/how-to/quotas.md", "console"): "Kafka's tool, whose requests `make compare` sends",
     ("ARCHITECTURE.md", ""): "a picture",
     ("clients/go/README.md", "go"): "what clients/go/tests does",
@@ -102,7 +91,7 @@ LISTED = {
     ): "targets of make, and code of the sources: test_docs and test_architecture look at both",
     ("schemas/README.md", "api/"): "folders",
     ("findings/README.md", "make findings"): "needs registries",
-    ("docs/coming-from.md", "[(6,), ()]"): "printed by its program, which test_testing compares",
+    ("docs/coming-from.md", "[(6,), ()]"): "printed by its program, which test_examples compares",
     ("docs/how-to/acls.md", "Principal = "): "a line of the log of an authorizer",
     ("docs/how-to/bug-report.md", "16:40"): "printed by a tap, with times",
     ("docs/how-to/cluster.md", "for host"): "names machines",
@@ -125,7 +114,7 @@ LISTED = {
     ): "a ready line, whose fields test_testing reads",
     ("docs/how-to/test-your-application.md", "barnabas is ready"): "a ready line",
     ("docs/how-to/test-your-client.md", "for version"): "runs the reader's tests",
-    ("docs/how-to/trio-client.md", ""): "printed by its programs, which test_testing compares",
+    ("docs/how-to/trio-client.md", ""): "printed by its programs, which test_examples compares",
     ("docs/how-to/listeners.md", "podman"): "of deploy/",
     ("docs/how-to/spark-cluster.md", "spark.speculation"): "settings of Spark",
     ("docs/metrics.md", "scrape_configs"): "of Prometheus",
@@ -176,7 +165,7 @@ REST = [block for block in INDENTED if reason_of(block) is None and block.page !
 
 
 def test_each_fenced_block_is_run_by_a_test_or_listed() -> None:
-    fenced = {(block.page, block.language) for block in BLOCKS if block.language}
+    fenced = {(block.page, block.language) for block in BLOCKS if block.language and not block.is_example}
     assert fenced - {*RUN_BY, *FRAGMENTS} == set()
     assert {*RUN_BY} - fenced == set()
     for (page, _), test in RUN_BY.items():

@@ -34,8 +34,8 @@ from barnabas.cluster.replicas.in_sync import shrink_periodically
 from barnabas.cluster.replicas.moving import LogMover
 from barnabas.config import broker as settings
 from barnabas.config.cluster import Keeper, is_on_zookeeper, keeper_of
-from barnabas.coordinators.runtime.image_events import CoordinatorEvents
-from barnabas.coordinators.runtime.locator import ImageLocator
+from barnabas.coordinators.image_events import CoordinatorEvents
+from barnabas.coordinators.locator import ImageLocator
 from barnabas.serving.channel import SECRET_BYTES, Handshakes, LoginParts
 from barnabas.serving.connection_limits import ConnectionLimits
 from barnabas.serving.connection_parts import ConnectionParts

@@ -14,14 +14,14 @@ from barnabas.cluster.metadata.protocol_version import protocol_of, record_versi
 from barnabas.cluster.metadata.topic_creation import LocalTopicCreation
 from barnabas.config import broker as settings
 from barnabas.config.features import finalized
-from barnabas.coordinators.runtime.groups import GroupCoordinator
-from barnabas.coordinators.runtime.high_watermarks import LocalHighWatermarks
+from barnabas.coordinators.groups.coordinator import GroupCoordinator
 from barnabas.coordinators.runtime.internal_topics import InternalTopic
-from barnabas.coordinators.runtime.markers import LocalMarkers
-from barnabas.coordinators.runtime.producer_ids import LocalProducerIds, note_block
-from barnabas.coordinators.runtime.transactions import TransactionCoordinator
-from barnabas.coordinators.runtime.verification import LocalVerifier
+from barnabas.coordinators.share.high_watermarks import LocalHighWatermarks
+from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
+from barnabas.coordinators.transactions.markers import LocalMarkers
+from barnabas.coordinators.transactions.producer_ids import LocalProducerIds, note_block
 from barnabas.coordinators.transactions.settings import TransactionSettings
+from barnabas.coordinators.transactions.verification import LocalVerifier
 
 if TYPE_CHECKING:
     from barnabas.broker.basis import Basis
@@ -29,14 +29,9 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import Subscriber
     from barnabas.cluster.metadata.topic_creation import TopicCreation
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordinators.runtime.ports import (
-        HighWatermarks,
-        MarkerWriter,
-        ProducerIds,
-        ShareStatePort,
-        TransactionVerifier,
-    )
-    from barnabas.coordinators.runtime.share_state import ShareStateCoordinator
+    from barnabas.coordinators.share.coordinator import ShareStateCoordinator
+    from barnabas.coordinators.share.ports import HighWatermarks, ShareStatePort
+    from barnabas.coordinators.transactions.ports import MarkerWriter, ProducerIds, TransactionVerifier
     from barnabas.environment import Environment
 
 
@@ -122,7 +117,7 @@ def _ports(config: BrokerConfig, environment: Environment, storage: Storage) -> 
     if peers is None:
         return Ports(local, LocalProducerIds(metadata), [], [])
     from barnabas.cluster.metadata.controller_creation import ControllerTopicCreation
-    from barnabas.coordinators.runtime.controller_producer_ids import ControllerProducerIds
+    from barnabas.coordinators.transactions.controller_producer_ids import ControllerProducerIds
 
     def own_epoch() -> int:
         return metadata.image.broker_epoch(broker_id)
@@ -144,7 +139,7 @@ def _ports(config: BrokerConfig, environment: Environment, storage: Storage) -> 
 def _markers(config: BrokerConfig, storage: Storage, local: LocalMarkers, ports: Ports) -> MarkerWriter:
     if storage.peers is None:
         return local
-    from barnabas.coordinators.runtime.cluster_markers import ClusterMarkers
+    from barnabas.coordinators.transactions.cluster_markers import ClusterMarkers
 
     markers = ClusterMarkers(
         storage.metadata,
@@ -162,7 +157,7 @@ def _verifier(
 ) -> TransactionVerifier:
     if storage.peers is None:
         return local
-    from barnabas.coordinators.runtime.cluster_verification import ClusterVerifier
+    from barnabas.coordinators.transactions.cluster_verification import ClusterVerifier
 
     verifier = ClusterVerifier(
         storage.metadata,
@@ -183,7 +178,7 @@ def _share_state(
         return None
 
     def elsewhere(local: ShareStateCoordinator) -> ShareStatePort:
-        from barnabas.coordinators.runtime.cluster_share_state import ClusterShareState
+        from barnabas.coordinators.share.cluster_state import ClusterShareState
 
         return ClusterShareState(
             storage.metadata,
@@ -200,7 +195,7 @@ def _high_watermarks(config: BrokerConfig, storage: Storage) -> HighWatermarks:
     local = LocalHighWatermarks(storage.replicas)
     if storage.peers is None:
         return local
-    from barnabas.coordinators.runtime.cluster_high_watermarks import ClusterHighWatermarks
+    from barnabas.coordinators.share.cluster_high_watermarks import ClusterHighWatermarks
 
     return ClusterHighWatermarks(
         storage.metadata,

@@ -21,8 +21,8 @@ from barnabas.errors import StorageError
 if TYPE_CHECKING:
     from barnabas.cluster.replicas.failures import LogDirFailures
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
-    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.environment import Environment
     from barnabas.log.cleaner.cleaner import LogCleaner
     from barnabas.log.cleaner.cleaning import CleaningTask

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinator_parts import CoordinatorParts
     from barnabas.cluster.metadata.credentials import ClusterCredentials
     from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
-    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.coordinators.share.shares import Shares
     from barnabas.metrics.client_telemetry import Telemetry
     from barnabas.serving.step_runner import StepRunner
 
@@ -52,7 +52,7 @@ def _shares(basis: Basis, coordinators: CoordinatorParts, step_runner: StepRunne
     config, environment, storage = basis.config, basis.environment, basis.storage
 
     def make() -> Shares:
-        from barnabas.coordinators.runtime.shares import Shares
+        from barnabas.coordinators.share.shares import Shares
 
         made = Shares(
             config,
@@ -72,7 +72,7 @@ def _shares(basis: Basis, coordinators: CoordinatorParts, step_runner: StepRunne
 
     return Lazy(
         make,
-        "barnabas.coordinators.runtime.shares",
+        "barnabas.coordinators.share.shares",
         "barnabas.coordinators.runtime.entries",
         "encodings.utf_16_be",
         beside=environment.threads.run,

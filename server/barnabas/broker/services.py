@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from barnabas.cluster.replicas.moving import LogMover
     from barnabas.config.listeners import ListenerSecurity
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
-    from barnabas.coordinators.runtime.markers import LocalMarkers
-    from barnabas.coordinators.runtime.ports import CoordinatorLocator, ProducerIds, TransactionVerifier
-    from barnabas.coordinators.runtime.shares import Shares
-    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.coordinators.locator import CoordinatorLocator
+    from barnabas.coordinators.share.shares import Shares
+    from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
+    from barnabas.coordinators.transactions.markers import LocalMarkers
+    from barnabas.coordinators.transactions.ports import ProducerIds, TransactionVerifier
     from barnabas.environment import Entropy, Threads
     from barnabas.environment.lazy import Lazy
     from barnabas.log.manager import LogManager

@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from barnabas.broker.adoption import (
+    adopt_logs,
+    begin_epoch,
+    lead_all,
+    set_aside_copies,
+    set_aside_deleted,
+)
 from barnabas.broker.storage_parts import Membership, Storage, follow_first, log_configs, new_log_manager
 from barnabas.cluster.metadata.image import BROKER, BrokerInfo
 from barnabas.cluster.metadata.single_node_store import EmbeddedStore
@@ -23,13 +30,6 @@ from barnabas.cluster.replicas.lost_dirs import LostDirs, lost_dirs
 from barnabas.cluster.replicas.manager import Replicas
 from barnabas.config import broker as settings
 from barnabas.config.authorizer import has_authorizer
-from barnabas.coordinators.runtime.adoption import (
-    adopt_logs,
-    begin_epoch,
-    lead_all,
-    set_aside_copies,
-    set_aside_deleted,
-)
 from barnabas.errors import StorageError
 from barnabas.log.logdir import make_dir
 from barnabas.wire.ids import new_uuid, uuid_text

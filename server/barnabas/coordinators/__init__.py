@@ -1,1 +1,1 @@
-"""Coordinators of groups, transactions and shares: state machines, and the runtime that keeps them on internal topics."""
+"""Coordinators of groups, transactions and share groups: a package each, and the runtime that they have in common."""

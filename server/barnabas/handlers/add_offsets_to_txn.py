@@ -15,8 +15,8 @@ from barnabas.wire.generated.add_offsets_to_txn import AddOffsetsToTxnRequest, A
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
-    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.serving.context import RequestContext
 
 FENCED_KNOWN_SINCE = 2

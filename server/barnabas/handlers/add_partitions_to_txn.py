@@ -28,7 +28,7 @@ from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
-    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
+    from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 

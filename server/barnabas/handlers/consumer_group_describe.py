@@ -18,7 +18,7 @@ from barnabas.wire.generated.consumer_group_describe import (
 from barnabas.wire.topic_partitions import TopicIdPartitions
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.environment import Threads
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.store import MetadataStore
 from barnabas.coordinators.groups.consumer.membership import Heartbeat, check_heartbeat
+from barnabas.coordinators.groups.coordinator import GroupCoordinator
 from barnabas.coordinators.groups.patterns import compile_pattern
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.topics import hash_size
-from barnabas.coordinators.runtime.groups import GroupCoordinator
 from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.environment import Entropy
 from barnabas.errors import RequestError

@@ -14,7 +14,7 @@ from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.coordinators.share.shares import Shares
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 

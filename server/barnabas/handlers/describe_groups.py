@@ -16,7 +16,7 @@ from barnabas.wire.generated.describe_groups import DescribeGroupsRequest, Descr
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 

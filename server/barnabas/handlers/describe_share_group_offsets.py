@@ -23,8 +23,8 @@ from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
-    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.coordinators.share.shares import Shares
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
     from barnabas.wire.topic_partitions import TopicPartition

@@ -15,7 +15,7 @@ from barnabas.wire.generated.describe_transactions import (
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
+    from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 

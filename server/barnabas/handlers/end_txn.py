@@ -15,7 +15,7 @@ from barnabas.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
+    from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.serving.context import RequestContext
 
 FENCED_KNOWN_SINCE = 2

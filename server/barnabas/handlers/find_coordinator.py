@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.endpoints import advertised_node
-from barnabas.coordinators.runtime.ports import CoordinatorType
+from barnabas.coordinators.locator import CoordinatorType
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
@@ -17,7 +17,7 @@ from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest, Fin
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
-    from barnabas.coordinators.runtime.ports import CoordinatorLocator
+    from barnabas.coordinators.locator import CoordinatorLocator
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 

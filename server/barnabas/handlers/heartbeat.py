@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.coordinators.groups.coordinator import GroupCoordinator
 from barnabas.coordinators.groups.shard import GroupShard
-from barnabas.coordinators.runtime.groups import GroupCoordinator
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode

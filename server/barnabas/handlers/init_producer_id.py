@@ -17,8 +17,8 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.ports import ProducerIds
-    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
+    from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
+    from barnabas.coordinators.transactions.ports import ProducerIds
     from barnabas.serving.context import RequestContext
 
 FENCED_KNOWN_SINCE = 4

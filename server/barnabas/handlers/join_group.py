@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.coordinators.groups.coordinator import GroupCoordinator
 from barnabas.coordinators.groups.member import Joining
 from barnabas.coordinators.groups.shard import GroupShard
-from barnabas.coordinators.runtime.groups import GroupCoordinator
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.environment import Entropy
 from barnabas.errors import RequestError

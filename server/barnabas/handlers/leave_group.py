@@ -14,8 +14,8 @@ from barnabas.wire.generated.leave_group import LeaveGroupRequest, LeaveGroupRes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.coordinators.groups.shard import GroupShard
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.coordinators.statemachine.decision import Decision
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget

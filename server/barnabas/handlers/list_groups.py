@@ -11,8 +11,8 @@ from barnabas.wire.generated.list_groups import ListGroupsRequest, ListGroupsRes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.coordinators.groups.shard import GroupShard
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 

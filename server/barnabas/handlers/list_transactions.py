@@ -16,7 +16,7 @@ from barnabas.wire.generated.list_transactions import ListTransactionsRequest, L
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.coordinators.runtime.transactions import TransactionCoordinator
+    from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.coordinators.transactions.shard import TransactionShard
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget

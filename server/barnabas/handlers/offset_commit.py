@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.ports import ConsumerOffsets
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.manager import Replicas
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 

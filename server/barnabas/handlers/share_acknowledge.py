@@ -13,7 +13,7 @@ from barnabas.wire.generated.share_acknowledge import ShareAcknowledgeRequest, S
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
-    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.coordinators.share.shares import Shares
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
     from barnabas.wire.topic_partitions import TopicIdPartition

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.replica import Replica
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordinators.runtime.share_partitions import Shared
-    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.coordinators.share.partitions import Shared
+    from barnabas.coordinators.share.shares import Shares
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
     from barnabas.wire.topic_partitions import TopicIdPartition

@@ -14,7 +14,7 @@ from barnabas.handlers.shared.describing import MemberToDescribe, assigned_topic
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.environment import Threads
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget

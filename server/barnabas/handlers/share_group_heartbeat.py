@@ -17,7 +17,7 @@ from barnabas.wire.generated.share_group_heartbeat import (
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.image import ClusterImage, TopicInfo
     from barnabas.cluster.metadata.store import MetadataStore
-    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.coordinators.share.shares import Shares
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 

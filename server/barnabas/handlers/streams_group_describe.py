@@ -23,7 +23,7 @@ from barnabas.wire.generated.streams_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.environment import Threads
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget

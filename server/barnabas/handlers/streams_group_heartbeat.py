@@ -32,8 +32,8 @@ from barnabas.wire.ids import new_uuid
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.loading import BrokerConfig
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.coordinators.groups.shard import GroupShard
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
     from barnabas.environment import Entropy
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget

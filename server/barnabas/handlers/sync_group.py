@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.coordinators.runtime.groups import GroupCoordinator
+from barnabas.coordinators.groups.coordinator import GroupCoordinator
 from barnabas.coordinators.runtime.waiting import raising
 from barnabas.coordinators.statemachine.decision import slices
 from barnabas.errors import RequestError

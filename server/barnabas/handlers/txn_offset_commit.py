@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
-    from barnabas.coordinators.runtime.ports import TransactionVerifier
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.coordinators.transactions.ports import TransactionVerifier
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 

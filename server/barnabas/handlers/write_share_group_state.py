@@ -14,8 +14,8 @@ from barnabas.wire.generated.write_share_group_state import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.shares import Shares
     from barnabas.coordinators.share.records import StateKey
+    from barnabas.coordinators.share.shares import Shares
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 

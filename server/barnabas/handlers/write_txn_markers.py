@@ -21,7 +21,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.markers import AppendedMarker, LocalMarkers
+    from barnabas.coordinators.transactions.markers import AppendedMarker, LocalMarkers
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 

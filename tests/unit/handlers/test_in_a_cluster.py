@@ -16,7 +16,7 @@ from barnabas.cluster.metadata.image import (
     PartitionInfo,
     TopicInfo,
 )
-from barnabas.coordinators.runtime.locator import ImageLocator
+from barnabas.coordinators.locator import ImageLocator
 from barnabas.serving import apis
 from barnabas.wire.generated.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.wire.generated.create_partitions import CreatePartitionsRequest

@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.coordinators.runtime.markers import LocalMarkers
-from barnabas.coordinators.runtime.transactions import PATIENCE_SECONDS
+from barnabas.coordinators.transactions.coordinator import PATIENCE_SECONDS
+from barnabas.coordinators.transactions.markers import LocalMarkers
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.broker import Asked, ask_for_topic, broker_to_ask
 from tests.support.logs import batch

@@ -1,1 +1,1 @@
-"""Consumer groups and their offsets: pure state machines. Time comes in, decisions go out."""
+"""Groups and their offsets: pure state machines, and in `coordinator` the group coordinator that runs them."""

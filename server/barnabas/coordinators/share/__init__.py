@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): who has which record, for how long, and how often it was tried. Pure."""
+"""Share groups (KIP-932): pure machines of acquired records and their state, and the share coordinator."""

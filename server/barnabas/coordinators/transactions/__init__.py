@@ -1,1 +1,1 @@
-"""Transactional ids and their transactions, without input or output (KIP-98, KIP-360, KIP-890)."""
+"""Transactions (KIP-98, KIP-360, KIP-890): pure machines, the coordinator that runs them, markers and producer ids."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordinators.runtime.ports import TransactionVerifier
+    from barnabas.coordinators.transactions.ports import TransactionVerifier
     from barnabas.environment import Threads
     from barnabas.records.steps import Steps
     from barnabas.serving.context import RequestContext

@@ -19,7 +19,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.topic_partitions import TopicIdPartition
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.groups import GroupCoordinator
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.environment import Threads
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget

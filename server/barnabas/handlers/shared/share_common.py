@@ -15,7 +15,7 @@ from barnabas.wire.topic_partitions import TopicIdPartition
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
-    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.coordinators.share.shares import Shares
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 

@@ -21,8 +21,8 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.runtime.share_partitions import Shared
-    from barnabas.coordinators.runtime.shares import Shares
+    from barnabas.coordinators.share.partitions import Shared
+    from barnabas.coordinators.share.shares import Shares
     from barnabas.serving.loop_budget import LoopBudget
     from barnabas.wire.topic_partitions import TopicIdPartition
 

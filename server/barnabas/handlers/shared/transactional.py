@@ -31,7 +31,7 @@ from barnabas.wire.topic_partitions import TopicPartition
 if TYPE_CHECKING:
     from barnabas.cluster.replicas.manager import Replicas
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordinators.runtime.ports import TransactionVerifier
+    from barnabas.coordinators.transactions.ports import TransactionVerifier
 
 _COORDINATOR_BUSY = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

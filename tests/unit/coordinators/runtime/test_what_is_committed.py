@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.coordinators.runtime.adoption import _producer_ids
+from barnabas.broker.adoption import _producer_ids
 from barnabas.coordinators.runtime.entries import batch_of, read_entries
 from barnabas.coordinators.runtime.runtime import Runtime
 from barnabas.coordinators.runtime.waiting import raising

@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): members, and what each of them fetches from. Pure."""
+"""Members of share groups (KIP-932): a group on `__consumer_offsets`, so it is here and not in `share`. Pure."""

@@ -1,0 +1,192 @@
+"""Logs without a topic: what another broker left in a log dir becomes part of this cluster.
+
+The rule: a log dir holds the records of its topics, not their settings. So nothing may be lost by a guess: user topics
+are retained without limit until an operator sets their retention, and no producer id that is in use is allocated again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from barnabas.cluster.metadata.changes import (
+    ConfigChanged,
+    EpochBegun,
+    LogDirsRegistered,
+    PartitionChanged,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicCreated,
+)
+from barnabas.cluster.metadata.image import (
+    TOPIC,
+    Change,
+    ClusterImage,
+    PartitionInfo,
+    TopicInfo,
+)
+from barnabas.cluster.metadata.internal_topics import SHAPES, TRANSACTION_TOPIC
+from barnabas.cluster.replicas.lost_dirs import LOST, present_dirs
+from barnabas.coordinators.transactions.producer_ids import BLOCK_SIZE
+from barnabas.records.errors import CorruptRecordsError
+from barnabas.wire.errors import DecodeError
+from barnabas.wire.ids import new_uuid
+
+if TYPE_CHECKING:
+    from barnabas.cluster.replicas.own_logs import OwnLogs
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.environment import Entropy
+    from barnabas.log.manager import LogManager
+    from barnabas.log.partition_log import PartitionLog
+
+log = logging.getLogger(__name__)
+
+KEPT_WHOLE = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def lead_all(me: int, image: ClusterImage) -> list[Change]:
+    """Make this broker, the only one, the leader of the partitions that have a broker with another number as theirs.
+
+    That is so after the log dirs were handed over from that broker; without it their topics could not be reached.
+    """
+    changes: list[Change] = [
+        PartitionChanged(topic.name, index, info.with_sole_replica(me))
+        for topic in image.topics.values()
+        for index, info in enumerate(topic.partitions)
+        if info.leader not in image.brokers
+    ]
+    if changes:
+        log.warning("broker %d now leads %d partitions that another broker led", me, len(changes))
+    return changes
+
+
+def begin_epoch(logs: LogManager, image: ClusterImage) -> list[Change]:
+    """Have all partitions begin a leader epoch that none of them has had.
+
+    Records may be lost that consumers have read: cut off by the recovery, by a tool, or with the disk. What takes their
+    place is in a later epoch, so consumers are told where theirs has ended (KIP-320).
+    """
+    image_epochs = [info.leader_epoch for topic in image.topics.values() for info in topic.partitions]
+    if not image_epochs and not len(logs):
+        return []
+    log_epochs = [one.epochs.latest for one in logs]
+    return [EpochBegun(max(image.latest_epoch, *image_epochs, *log_epochs) + 1)]
+
+
+def set_aside_deleted(logs: LogManager, own_logs: OwnLogs, topic_ids: Collection[bytes]) -> None:
+    """Keep what is left of deleted topics from being adopted, and set it aside as Apache Kafka does.
+
+    It is there after a crash during the deletion, or when its log dir was offline at that time.
+    """
+    for partition_log in logs:
+        if partition_log.topic_id in topic_ids:
+            own_logs.set_aside(partition_log, "that topic was deleted")
+
+
+def set_aside_copies(logs: LogManager, own_logs: OwnLogs, image: ClusterImage) -> None:
+    """Set aside the logs that have the id of another topic: its directory was copied under another name.
+
+    Two topics with one id could not be told apart: a write or a deletion by id would reach the wrong topic. The metadata
+    say which topic has the id; where they have neither topic, it is the first one by name.
+    """
+    names = dict(image.names_by_id)
+    unknown = [one for one in logs if one.topic not in image.topics and one.topic_id is not None]
+    for partition_log in sorted(unknown, key=lambda part: (part.topic, part.partition)):
+        assert partition_log.topic_id is not None
+        owner = names.setdefault(partition_log.topic_id, partition_log.topic)
+        if owner != partition_log.topic:
+            own_logs.set_aside(partition_log, f"that is the id of topic {owner}")
+
+
+def adopt_logs(
+    all_logs: LogManager,
+    broker_id: int,
+    config: BrokerConfig,
+    image: ClusterImage,
+    lost_lines: int = 0,
+    *,
+    entropy: Entropy,
+) -> list[Change]:
+    """Topics for the logs that no topic knows, as many partitions as there are logs up to the highest.
+
+    `lost_lines` says how many places of the metadata cannot be read any more: then producer ids may have been handed out
+    of which nothing is known, and that many blocks of them are left out.
+    """
+    logs_by_topic: dict[str, list[PartitionLog]] = {}
+    grown: dict[str, int] = {}
+    for partition_log in all_logs:
+        topic = image.topics.get(partition_log.topic)
+        if topic is None:
+            logs_by_topic.setdefault(partition_log.topic, []).append(partition_log)
+        elif partition_log.topic_id == topic.id and partition_log.partition >= len(topic.partitions):
+            count = grown.get(topic.name, 0)
+            grown[topic.name] = max(count, partition_log.partition + 1)
+    me = (broker_id,)
+    changes: list[Change] = []
+    for name, count in sorted(grown.items()):
+        now = len(image.topics[name].partitions)
+        log.warning("topic %s has %d partitions, not %d: logs of the others were found", name, count, now)
+        changes.append(PartitionsAdded(name, tuple(PartitionInfo(me[0], me, me) for _ in range(count - now))))
+    has_gaps = False
+    for name, logs in sorted(logs_by_topic.items()):
+        count = max(one.partition for one in logs) + 1
+        ids = Counter(one.topic_id for one in logs if one.topic_id)  # one of them may be damaged
+        topic_id = ids.most_common(1)[0][0] if ids else new_uuid(entropy)
+        changes.append(
+            TopicCreated(
+                TopicInfo(name, topic_id, tuple(PartitionInfo(broker_id, me, me) for _ in range(count)))
+            )
+        )
+        shape = SHAPES.get(name)
+        settings = shape.settings(config) if shape else KEPT_WHOLE
+        changes.append(ConfigChanged(TOPIC, name, tuple(settings.items())))
+        log.warning(
+            "adopting topic %s with %d partitions, whose logs were found on disk; how it was set is not known: it has %s",
+            name, count, ", ".join(f"{key}={value}" for key, value in settings.items()),
+        )  # fmt: skip
+        missing = sorted(set(range(count)) - {one.partition for one in logs})
+        if missing:
+            log.warning(
+                "no log was found of partitions %s of topic %s: they are offline until they are found, or given up",
+                ", ".join(map(str, missing)), name,
+            )  # fmt: skip
+            has_gaps = True
+    logs_to_read = (
+        list(all_logs) if lost_lines else [part for logs in logs_by_topic.values() for part in logs]
+    )
+    last = max((producer_id for part in logs_to_read for producer_id in _producer_ids(part)), default=-1)
+    next_id = max(last + 1, image.next_producer_id) + lost_lines * BLOCK_SIZE
+    if next_id > image.next_producer_id:
+        changes.append(ProducerIdsAllocated(next_id))
+    if has_gaps:
+        registered = image.log_dirs.get(broker_id, frozenset())
+        changes.append(LogDirsRegistered(broker_id, registered | present_dirs(all_logs) | {LOST}))
+    return changes
+
+
+def _producer_ids(partition_log: PartitionLog) -> Iterator[int]:
+    """The ids of the producers that a log knows, and of those that it gives to transactional ids.
+
+    Behind a damage in a log of transactional ids there may be ids of one more block.
+    """
+    yield from (entry.producer_id for entry in partition_log.producers.snapshot())
+    if partition_log.topic != TRANSACTION_TOPIC:
+        return
+    from barnabas.coordinators.runtime.entries import read_entries
+    from barnabas.coordinators.transactions.records import parse_key, parse_transaction
+
+    last = 0
+    try:
+        for entry in read_entries(partition_log):
+            for key, value in entry.records:
+                if value is not None:
+                    with suppress(DecodeError):  # the coordinator says which ones, when it reads them
+                        transaction = parse_transaction(parse_key(key), value)
+                        last = max(last, transaction.producer_id, transaction.next_producer_id)
+    except CorruptRecordsError as error:
+        log.warning("%s: %s", partition_log.dir, error.message)
+        last += BLOCK_SIZE
+    yield last

@@ -1,0 +1,102 @@
+"""Effects of changed metadata on groups, transactions and shares, whoever made the change.
+
+The rule: shards are given up and taken in the same step in which everybody sees the new image. What was remembered of
+deleted topics is forgotten after that, in slices and in the background, so that no change of the metadata waits for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from barnabas.cluster.metadata.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.cluster.metadata.image import Delta
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.coordinators.share.shares import Shares
+    from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
+    from barnabas.environment.lazy import Lazy
+
+
+class DeletedTopics(NamedTuple):
+    """Topics that are gone, by name and by id, and when: what is committed later belongs to others of the same name."""
+
+    names: frozenset[str]
+    ids: frozenset[bytes]
+    deleted_ms: int
+
+
+class CoordinatorEvents:
+    """Implements `cluster.store.Subscriber` for the coordinators. Lifecycle: `run` in a task, until cancelled."""
+
+    def __init__(
+        self,
+        *,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        shares: Lazy[Shares],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._groups = groups
+        self._transactions = transactions
+        self._shares = shares
+        self._now_ms = now_ms
+        self._deleted: deque[DeletedTopics] = deque()
+        self._share_topic_exists = False
+        self._changed = trio.Event()
+
+    async def prepare(self, delta: Delta) -> None:
+        """Nothing is made for the coordinators beforehand."""
+
+    def publish(self, delta: Delta) -> None:
+        """Give up what is led elsewhere or gone, load what is led here, and remember which topics were deleted."""
+        self._unload(delta)
+        if OFFSETS_TOPIC in delta.topics:
+            self._groups.leadership_changed()
+        if TRANSACTION_TOPIC in delta.topics:
+            self._transactions.leadership_changed()
+        if SHARE_TOPIC in delta.topics and (shares := self._shares.if_made) is not None:
+            shares.state.leadership_changed()
+        deleted = [delta.old.topics[name] for name in delta.deleted]
+        if deleted:
+            self._share_topic_exists = SHARE_TOPIC in delta.new.topics
+            self._deleted.append(
+                DeletedTopics(
+                    frozenset(topic.name for topic in deleted),
+                    frozenset(topic.id for topic in deleted),
+                    self._now_ms(),
+                )
+            )
+            self._changed.set()
+
+    async def clean_up(self, delta: Delta) -> None:
+        """Unload what was read again while the logs of a deleted internal topic were still there."""
+        self._unload(delta)
+
+    def _unload(self, delta: Delta) -> None:
+        for name in delta.topics:
+            if not delta.replaced(name):
+                continue
+            if name == OFFSETS_TOPIC:
+                self._groups.unload()
+            elif name == TRANSACTION_TOPIC:
+                self._transactions.unload()
+            elif name == SHARE_TOPIC and (shares := self._shares.if_made) is not None:
+                shares.unload()
+
+    async def run(self) -> None:
+        """Let the coordinators forget deleted topics, until cancelled."""
+        while True:
+            while self._deleted:
+                deleted = self._deleted.popleft()
+                await self._groups.forget_topics(deleted.names, deleted.ids, deleted.deleted_ms)
+                if self._share_topic_exists:
+                    await (await self._shares.ready()).state.forget_topics(deleted.ids)
+            self._changed = trio.Event()
+            if not self._deleted:
+                await self._changed.wait()

@@ -1,0 +1,309 @@
+"""The share partitions of this broker: loaded when first fetched from, written down through the share coordinator.
+
+The rule: a share partition lives as long as this broker leads its partition in the same epoch, and nobody else has
+begun its state again. Whoever waits for records is woken when records become free, and when there are new ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.coordinators.share.acknowledgement import Acknowledgement
+from barnabas.coordinators.share.partition import SharePartition, Written
+from barnabas.coordinators.share.records import UNKNOWN_OFFSET, StateKey
+from barnabas.coordinators.share.settings import BY_DURATION, EARLIEST, ShareSettings
+from barnabas.coordinators.share.state import StateWrite
+from barnabas.errors import RequestError, detached
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.topic_partitions import TopicIdPartition
+
+if TYPE_CHECKING:
+    from barnabas.cluster.metadata.store import MetadataStore
+    from barnabas.cluster.replicas.manager import Replicas
+    from barnabas.cluster.replicas.replica import Replica
+    from barnabas.coordinators.share.ports import ShareStatePort
+    from barnabas.serving.step_runner import StepRunner
+
+log = logging.getLogger(__name__)
+
+_FENCED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
+_COORDINATOR = (
+    ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)  # fmt: skip
+IDLE_SECONDS = 3600.0
+NEVER_MS = 2**63 - 1
+
+
+class Shared:
+    """A share partition with the log that it is about, and those who wait for something in it."""
+
+    __slots__ = ("closed", "key", "leader_epoch", "led", "records", "state_epoch", "waiting")
+
+    def __init__(
+        self, key: StateKey, led: Replica, leader_epoch: int, records: SharePartition, state_epoch: int
+    ) -> None:
+        """`leader_epoch` is the one in which the state was read."""
+        self.key = key
+        self.led = led
+        self.leader_epoch = leader_epoch
+        self.records = records
+        self.state_epoch = state_epoch
+        self.closed = False
+        self.waiting: set[trio.Event] = set()
+
+    @property
+    def is_current(self) -> bool:
+        """True while this broker leads the partition as it did when this was loaded."""
+        return not self.closed and not self.led.closed and self.led.leader_epoch == self.leader_epoch
+
+    def wake(self) -> None:
+        """Something may have become free."""
+        for event in self.waiting:
+            event.set()
+
+
+class SharePartitions:
+    """All that are loaded. Lifecycle: `run` in a task, for locks that end."""
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        replicas: Replicas,
+        state: ShareStatePort,
+        step_runner: StepRunner,
+        now_ms: Callable[[], int],
+        lock_clock_ms: Callable[[], int],
+        defaults: ShareSettings,
+    ) -> None:
+        """`now_ms` is the wall clock; `lock_clock_ms` one that nobody sets, by which locks end."""
+        self._metadata = metadata
+        self._replicas = replicas
+        self._state = state
+        self._step_runner = step_runner
+        self._now_ms = now_ms
+        self.lock_clock_ms = lock_clock_ms
+        self._defaults = defaults
+        self._loaded: dict[StateKey, Shared] = {}
+        self._loading: dict[StateKey, trio.Event] = {}
+        self._times_forgotten = 0
+        """Goes up whenever states are forgotten: those that are just being read are read again."""
+        self._changed = trio.Event()
+        self._wake_ms = NEVER_MS
+        self._nursery: trio.Nursery | None = None
+
+    def settings_of(self, group_id: str) -> ShareSettings:
+        """Return what a group obeys now."""
+        return self._defaults.of_group(self._metadata.image, group_id)
+
+    # --- finding --------------------------------------------------------------------------------------------
+
+    def unload(self) -> None:
+        """Forget all states, since what the share coordinator knew is gone; they are read again when they are needed."""
+        self._times_forgotten += 1
+        for shared in tuple(self._loaded.values()):
+            self._close(shared)
+
+    def get(self, key: StateKey) -> Shared | None:
+        """Return the share partition, if it is loaded and still ours."""
+        shared = self._loaded.get(key)
+        if shared is not None and not shared.is_current:
+            self._close(shared)
+            return None
+        return shared
+
+    async def load(self, key: StateKey) -> Shared:
+        """Return the share partition, read from the share coordinator if need be.
+
+        What was read is only used if the partition is still led in the same epoch, and nothing was forgotten meanwhile.
+        Raises RequestError as a client sees it.
+        """
+        while (shared := self.get(key)) is None:
+            loading = self._loading.get(key)
+            if loading is not None:
+                await loading.wait()
+                continue
+            self._loading[key] = trio.Event()
+            times_forgotten = self._times_forgotten
+            try:
+                read = await self._read(key)
+                if times_forgotten == self._times_forgotten:
+                    self._loaded[key] = read
+            finally:
+                self._loading.pop(key).set()
+        shared.records.settings = self.settings_of(key[0])
+        return shared
+
+    async def _read(self, key: StateKey) -> Shared:
+        group_id, topic_id, index = key
+        led = self._replicas.leader(self._metadata.image.topic_name(topic_id) or "", index)
+        leader_epoch = led.leader_epoch
+        try:
+            state = await self._state.read_state(key, leader_epoch)
+        except RequestError as error:
+            raise _as_seen_by_clients(error) from error
+        settings = self.settings_of(group_id)
+        start = state.start_offset
+        if start == UNKNOWN_OFFSET:
+            start = await self._reset_offset(led, settings)
+        records = SharePartition.restore(settings, start, state.batches)
+        return Shared(key, led, leader_epoch, records, state.state_epoch)
+
+    async def _reset_offset(self, led: Replica, settings: ShareSettings) -> int:
+        if settings.reset.kind == EARLIEST:
+            return led.log.log_start_offset
+        if settings.reset.kind == BY_DURATION:
+            timestamp_ms = self._now_ms() - settings.reset.before_ms
+            found = await self._step_runner.run(led.log.timestamp_steps(timestamp_ms))
+            if found is not None and found.offset < led.log.high_watermark:
+                return found.offset
+        return led.log.high_watermark
+
+    def forget_group(self, group_id: str) -> None:
+        """Nothing of what is known of this group counts any more; it is read again when it is needed."""
+        self._times_forgotten += 1
+        for shared in [shared for key, shared in self._loaded.items() if key[0] == group_id]:
+            self._close(shared)
+
+    def _close(self, shared: Shared) -> None:
+        shared.closed = True
+        if self._loaded.get(shared.key) is shared:
+            del self._loaded[shared.key]
+        shared.wake()
+
+    # --- deciding -------------------------------------------------------------------------------------------
+
+    async def acknowledge(
+        self, key: StateKey, member_id: str, acknowledgements: list[Acknowledgement]
+    ) -> None:
+        """Apply and persist the acknowledgements of a member. Raises RequestError as a client sees it."""
+        shared = self.get(key)
+        if shared is None:
+            raise RequestError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nothing was fetched from this partition"
+            )
+        shared.records.settings = self.settings_of(key[0])
+        written = shared.records.acknowledge(member_id, acknowledgements, self.lock_clock_ms())
+        await self._write(shared, written)
+
+    async def release(
+        self, group_id: str, member_id: str, topic_partitions: Iterable[TopicIdPartition]
+    ) -> dict[TopicIdPartition, RequestError | None]:
+        """A member's session is at its end: free what it has acquired; how it went for each partition."""
+        results: dict[TopicIdPartition, RequestError | None] = {}
+        for topic_id, index in topic_partitions:
+            results[topic_id, index] = None
+            shared = self.get((group_id, topic_id, index))
+            try:
+                if shared is None:
+                    raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                await self._write(shared, shared.records.release(member_id))
+            except RequestError as error:
+                results[topic_id, index] = detached(error)
+        return results
+
+    async def _write(self, shared: Shared, written: Written) -> None:
+        """Write down what was decided; it counts when that is done. Raises RequestError as a client sees it."""
+        if not written:
+            return
+        done = False
+        try:
+            await self._state.write_state(
+                shared.key,
+                StateWrite(
+                    shared.state_epoch,
+                    shared.leader_epoch,
+                    written.start_offset,
+                    written.complete_count,
+                    written.batches,
+                ),
+            )
+            done = True
+        except RequestError as error:
+            seen = _as_seen_by_clients(error)
+            if seen.code in (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ):
+                self._close(shared)
+            raise seen from error
+        finally:
+            shared.records.settle(written, done=done)
+            if not done:  # their locks go on, or have ended meanwhile
+                self.lock_ends_at(self.lock_clock_ms())
+            shared.wake()
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    def lock_ends_at(self, due_ms: int) -> None:
+        """There is a lock that ends then, by `lock_clock_ms`: wake in time, if nothing else is due before."""
+        if due_ms < self._wake_ms:
+            self._wake_ms = due_ms
+            self._changed.set()
+
+    async def run(self) -> None:
+        """End locks in time, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                while True:
+                    self._changed = trio.Event()
+                    self._wake_ms = self._expire()
+                    wait_seconds = max(self._wake_ms - self.lock_clock_ms(), 1) / 1000
+                    with trio.move_on_after(min(wait_seconds, IDLE_SECONDS)):
+                        await self._changed.wait()
+            finally:
+                self._nursery = None
+
+    def _expire(self) -> int:
+        """End the locks that are due; returns when the next one is, NEVER_MS for none."""
+        assert self._nursery is not None
+        now_ms = self.lock_clock_ms()
+        dues = []
+        for shared in tuple(self._loaded.values()):
+            if not shared.is_current:  # deleted, or led elsewhere: its locks end with it
+                self._close(shared)
+                continue
+            due_ms = shared.records.lock_due_ms
+            if due_ms is not None and due_ms <= now_ms:
+                shared.records.settings = self.settings_of(shared.key[0])
+                self._nursery.start_soon(self._write_expired, shared, shared.records.expire(now_ms))
+                shared.wake()
+                due_ms = shared.records.lock_due_ms
+            if due_ms is not None:
+                dues.append(due_ms)
+        return min(dues, default=NEVER_MS)
+
+    async def _write_expired(self, shared: Shared, written: Written) -> None:
+        try:
+            await self._write(shared, written)
+        except RequestError as error:
+            if self._metadata.image.topic_name(shared.key[1]) is None:
+                log.info(
+                    "locks in %s-%d have ended with the topic, which was deleted",
+                    shared.led.topic,
+                    shared.led.index,
+                )
+                return
+            # The records are free all the same; their delivery counts are found again with what is written next.
+            log.warning(
+                "locks that have ended in %s-%d are not written down: %s",
+                shared.led.topic,
+                shared.led.index,
+                error,
+            )
+
+
+def _as_seen_by_clients(error: RequestError) -> RequestError:
+    """Return the share coordinator's error as the leader of the partition tells it."""
+    if error.code in _COORDINATOR:
+        return RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+    if error.code in _FENCED:
+        return RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+    if error.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        return error
+    return RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)

@@ -1,0 +1,45 @@
+"""Ports of share groups: the state of share partitions, and how far partitions are committed.
+
+The rule: share groups ask through these. Their local implementations answer from this broker; in a cluster, others send the
+same calls to the share coordinator, or to the leaders of the partitions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.coordinators.share.records import ShareState, StateKey
+    from barnabas.coordinators.share.state import StateWrite
+    from barnabas.errors import RequestError
+    from barnabas.wire.topic_partitions import TopicPartition
+
+
+class ShareStatePort(Protocol):
+    """Keeps the state of share partitions; raises the RequestErrors of `share.state.ShareStateShard`."""
+
+    async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
+        """Begin a state."""
+
+    async def read_state(self, key: StateKey, leader_epoch: int) -> ShareState:
+        """Return the state, for a new leader of the partition."""
+
+    async def write_state(self, key: StateKey, write: StateWrite) -> None:
+        """Write what has become of records."""
+
+    async def summary(self, key: StateKey) -> ShareState | None:
+        """Return the state, None if there is none."""
+
+    async def delete(self, key: StateKey) -> None:
+        """End a state."""
+
+
+class HighWatermarks(Protocol):
+    """Says how far partitions are committed, whoever leads them."""
+
+    async def of(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int | RequestError]:
+        """Return the high watermark of each partition, or why it is not known."""
