@@ -95,7 +95,9 @@ async def assembled(
     Raises StartupError or StorageError when the broker cannot start.
     """
     release = release or profile_of(config)
-    if not is_on_zookeeper(config):  # where ZooKeeper keeps the cluster, there are no eligible leader replicas
+    if not is_on_zookeeper(
+        config
+    ):  # where ZooKeeper keeps the cluster, there are no eligible leader replicas
         config.keep_for_all(release.kept_for_all)
     listeners = open_listeners(config.listeners(), config.listener_security_protocols(), environment.network)
     async with AsyncExitStack() as stack:
@@ -157,6 +159,10 @@ def _in_cluster(
     """Make the parts that only a broker of a cluster has; nothing of them is imported by one that is alone."""
     if membership is None:
         return None
+    if membership.quorum is not None:
+        from barnabas.broker.quorum_membership import quorum_parts
+
+        return quorum_parts(config, environment, storage, endpoints, membership.quorum)
     from barnabas.broker.membership import membership_parts
 
     return membership_parts(config, environment, budget, storage, endpoints, membership)
@@ -358,6 +364,7 @@ def _services(
         lazy_shares=optional.shares,
         lazy_telemetry=optional.telemetry,
         security=securing,
+        forwarder=in_cluster.forwarder if in_cluster is not None else None,
         membership=in_cluster.member if in_cluster is not None else None,
     )
 

@@ -28,6 +28,7 @@ from barnabas.config.cluster import inter_broker_listener
 if TYPE_CHECKING:
     from barnabas.broker.app import Participation
     from barnabas.broker.storage_parts import Membership, Storage
+    from barnabas.cluster.kraft.forwarding import Forwarder
     from barnabas.cluster.metadata.image import Delta
     from barnabas.cluster.metadata.ports import Controller, Member
     from barnabas.cluster.zookeeper.store import ZooKeeperStore
@@ -47,6 +48,8 @@ class MembershipParts:
     member: Member | None
     runs: tuple[Callable[[], Awaitable[None]], ...]
     participation: Participation
+    forwarder: Forwarder | None = None
+    """The way of requests to the active controller of a KRaft quorum."""
 
 
 def membership_parts(
@@ -58,10 +61,6 @@ def membership_parts(
     membership: Membership,
 ) -> MembershipParts | None:
     """Make them; None where the membership has neither and its store is all there is of a cluster."""
-    if membership.quorum is not None:
-        from barnabas.broker.quorum_membership import quorum_parts
-
-        return quorum_parts(config, environment, budget, storage, endpoints, membership.quorum)
     store, zookeeper, peers = membership.member, membership.zookeeper, storage.peers
     if store is None or zookeeper is None or peers is None:
         return None

@@ -7,9 +7,8 @@ serve, and is unfenced when it has followed its own registration.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import trio
@@ -31,17 +30,16 @@ from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.config import broker as settings
 from barnabas.config.listeners import PROTOCOLS
 from barnabas.config.quorum import QuorumSettings, quorum_settings
-from barnabas.errors import StorageError
 from barnabas.log.logdir import read_meta
 from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest
 from barnabas.wire.ids import new_uuid
 
 if TYPE_CHECKING:
-    from barnabas.cluster.metadata.peers import Peers
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.log.format.properties import MetaProperties
     from barnabas.log.manager import LogManager
+    from barnabas.log.partition_log import PartitionLog
     from barnabas.serving.loop_budget import LoopBudget
 
 log = logging.getLogger(__name__)
@@ -62,7 +60,9 @@ async def joined_quorum(
     metas = await environment.threads.run(lambda: _read_metas(config, environment))
     cluster_id = _cluster_id(config, metas)
     client = for_controllers(
-        config, quorum, ClientSettings(client_id=f"broker-{config.get(settings.NODE_ID)}", software_name="barnabas")
+        config,
+        quorum,
+        ClientSettings(client_id=f"broker-{config.get(settings.NODE_ID)}", software_name="barnabas"),
     )
     store = QuorumStore(cluster_id, config.get(settings.NODE_ID), budget)
     follower = _Follower(quorum, environment, client, store)
@@ -93,7 +93,9 @@ def _cluster_id(config: BrokerConfig, metas: Mapping[str, MetaProperties]) -> st
     """Return the cluster's id of the formatted log dirs. Raises StartupError for those that are not formatted."""
     ids = {meta.cluster_id for meta in metas.values() if meta.cluster_id}
     if len(ids) != 1:
-        problem = "have no meta.properties" if not ids else f"belong to several clusters ({', '.join(sorted(ids))})"
+        problem = (
+            "have no meta.properties" if not ids else f"belong to several clusters ({', '.join(sorted(ids))})"
+        )
         raise StartupError(
             f"the log dirs {', '.join(config.log_dirs)} {problem}: format them for the cluster first, with the id that "
             "`kafka-cluster.sh cluster-id` or `barnabas metadata show` prints: barnabas storage format --cluster-id ID "
@@ -225,12 +227,16 @@ class QuorumParticipation:
         while lifecycle.state is State.FENCED:
             await self._changed.wait()
 
-    def report_lost_dirs(self) -> None:
+    def report_lost_dirs(self, _logs: Iterable[PartitionLog]) -> None:
         """Tell the controller of the log dirs that are offline."""
         if self._lifecycle is not None:
             metas = self._logs.meta
             self._lifecycle.lose_dirs(
-                [meta.directory_id for path in self._logs.offline if (meta := metas.get(path)) and meta.directory_id]
+                [
+                    meta.directory_id
+                    for path in self._logs.offline
+                    if (meta := metas.get(path)) and meta.directory_id
+                ]
             )
             self._wake.set()
 

@@ -5,11 +5,12 @@ The rule: the active controller decides everything about the cluster; nothing of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from barnabas.broker.membership import MembershipParts
 from barnabas.broker.quorum_joining import QuorumParticipation
+from barnabas.cluster.kraft.forwarding import Forwarder
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -17,14 +18,11 @@ if TYPE_CHECKING:
     from barnabas.broker.storage_parts import QuorumParts, Storage
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
-    from barnabas.log.partition_log import PartitionLog
-    from barnabas.serving.loop_budget import LoopBudget
 
 
 def quorum_parts(
     config: BrokerConfig,
     environment: Environment,
-    budget: LoopBudget,
     storage: Storage,
     endpoints: Mapping[str, tuple[str, int]],
     quorum: QuorumParts,
@@ -32,11 +30,9 @@ def quorum_parts(
     """Make them."""
     participation = QuorumParticipation(config, environment, endpoints, quorum, storage.logs)
 
-    def lost(logs: Iterable[PartitionLog]) -> None:
-        participation.report_lost_dirs()
-
-    storage.failures.on_lost.append(lost)
-    return MembershipParts(ElsewhereController(), None, (participation.run,), participation)
+    storage.failures.on_lost.append(participation.report_lost_dirs)
+    forwarder = Forwarder(quorum.controllers)
+    return MembershipParts(ElsewhereController(), None, (participation.run,), participation, forwarder)
 
 
 class ElsewhereController:

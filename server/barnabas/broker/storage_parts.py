@@ -15,6 +15,7 @@ from barnabas.config import broker as settings
 from barnabas.log.manager import LogManager
 
 if TYPE_CHECKING:
+    from barnabas.cluster.kraft.store import QuorumStore
     from barnabas.cluster.metadata.peers import Peers
     from barnabas.cluster.metadata.ports import ConsumerOffsets
     from barnabas.cluster.metadata.store import MetadataStore
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from barnabas.cluster.replicas.flushing import Flusher
     from barnabas.cluster.replicas.lost_dirs import LostDirs
     from barnabas.cluster.replicas.manager import Replicas
-    from barnabas.cluster.kraft.store import QuorumStore
     from barnabas.cluster.zookeeper.features import ZooKeeperFeatures
     from barnabas.cluster.zookeeper.session import ZooKeeper
     from barnabas.cluster.zookeeper.store import ZooKeeperStore

@@ -38,14 +38,15 @@ class QuorumSettings(NamedTuple):
 
 def quorum_settings(config: BrokerConfig) -> QuorumSettings:
     """Read the settings of a broker in a quorum. Raises SettingError."""
-    voters = _voters(config.get(settings.CONTROLLER_QUORUM_VOTERS))
+    texts: tuple[str, ...] = config.get(settings.CONTROLLER_QUORUM_VOTERS)
+    voters = _voters(texts)
     bootstrap_name = settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS.name
     servers = config.get(settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS) or ()
     bootstrap = tuple(_address(bootstrap_name, text) for text in servers)
     if not voters and not bootstrap:
         raise SettingError(
-            f"{settings.PROCESS_ROLES.name}=broker needs the controllers of its cluster: set {bootstrap_name}=HOST:PORT,... "
-            f"or {settings.CONTROLLER_QUORUM_VOTERS.name}=ID@HOST:PORT,..."
+            f"{settings.PROCESS_ROLES.name}=broker needs the controllers of its cluster: set "
+            f"{bootstrap_name}=HOST:PORT,... or {settings.CONTROLLER_QUORUM_VOTERS.name}=ID@HOST:PORT,..."
         )
     _check_node(config, voters)
     listener, protocol = _listener(config)

@@ -9,6 +9,7 @@ from barnabas.handlers.shared.config_alteration import ConfigAlteration
 from barnabas.wire.generated.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:
+    from barnabas.cluster.kraft.forwarding import Forwarder
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.listeners import ListenerSecurity
     from barnabas.config.loading import BrokerConfig
@@ -27,6 +28,7 @@ class AlterConfigs:
     budget: LoopBudget
     broker_id: int
     security: ListenerSecurity
+    forwarder: Forwarder | None
 
     async def handle(self, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
         """Alter all resources in one change; one that is refused does not keep the others back."""
@@ -39,5 +41,6 @@ class AlterConfigs:
             budget=self.budget,
             broker_id=self.broker_id,
             security=self.security,
+            forwarder=self.forwarder,
         )
-        return AlterConfigsResponse(responses=await alteration.apply(request.resources, Answer))
+        return AlterConfigsResponse(responses=await alteration.apply(request, Answer))

@@ -12,6 +12,7 @@ from barnabas.wire.generated.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.cluster.kraft.forwarding import Forwarder
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.listeners import ListenerSecurity
     from barnabas.config.loading import BrokerConfig
@@ -30,6 +31,7 @@ class IncrementalAlterConfigs:
     budget: LoopBudget
     broker_id: int
     security: ListenerSecurity
+    forwarder: Forwarder | None
 
     async def handle(
         self, context: RequestContext, request: IncrementalAlterConfigsRequest
@@ -44,5 +46,6 @@ class IncrementalAlterConfigs:
             budget=self.budget,
             broker_id=self.broker_id,
             security=self.security,
+            forwarder=self.forwarder,
         )
-        return IncrementalAlterConfigsResponse(responses=await alteration.apply(request.resources, Answer))
+        return IncrementalAlterConfigsResponse(responses=await alteration.apply(request, Answer))

@@ -443,7 +443,9 @@ class LogManager:
                 self.checkpoints.write(plan)
                 if not self.stays_unclean:
                     self.disk.replace(
-                        f"{path}/{names.CLEAN_SHUTDOWN}", properties.encode_clean_shutdown(self.broker_epoch), sync=True
+                        f"{path}/{names.CLEAN_SHUTDOWN}",
+                        properties.encode_clean_shutdown(self.broker_epoch),
+                        sync=True,
                     )
             except StorageError as error:
                 self._give_up(path, error)

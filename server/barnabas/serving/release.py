@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from barnabas.config import broker as settings
 from barnabas.config import releases
-from barnabas.config.cluster import is_on_zookeeper
+from barnabas.config.cluster import is_in_quorum, is_on_zookeeper
 from barnabas.config.features import Feature, RecordVersions
 from barnabas.errors import RequestError
 from barnabas.serving import apis
@@ -55,10 +55,14 @@ class ReleaseProfile(NamedTuple):
             with_telemetry = bool(config.get(settings.METRICS_LISTENER))
         in_cluster = is_on_zookeeper(config)
         with_members = in_cluster or self.advertises_member_apis
+        quorum_only = apis.QUORUM_ONLY if is_in_quorum(config) else {}
         return {
-            key: api if in_cluster or not api.member_only else _Refused(**apis.row_of(api))
-            for key, api in self.apis.items()
-            if (with_telemetry or key not in apis.TELEMETRY) and (with_members or not api.member_only)
+            **quorum_only,
+            **{
+                key: api if in_cluster or not api.member_only else _Refused(**apis.row_of(api))
+                for key, api in self.apis.items()
+                if (with_telemetry or key not in apis.TELEMETRY) and (with_members or not api.member_only)
+            },
         }
 
 

@@ -116,7 +116,9 @@ class Lifecycle:
 
     # --- requests and answers -------------------------------------------------------------------------------
 
-    def request(self, offset: int, *, has_cordoned_dirs: bool = False) -> BrokerRegistrationRequest | BrokerHeartbeatRequest | None:
+    def request(
+        self, offset: int, *, has_cordoned_dirs: bool = False
+    ) -> BrokerRegistrationRequest | BrokerHeartbeatRequest | None:
         """Return the next request; None when the broker has shut down.
 
         `offset` is that of the last record whose image is published. `has_cordoned_dirs`: metadata.version is 30 or more.

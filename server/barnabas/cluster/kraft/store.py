@@ -69,7 +69,7 @@ class QuorumStore:
         while self._offset < offset:
             await self._advanced.wait()
 
-    async def change(self, decide: Decide) -> ClusterImage:
+    async def change(self, _decide: Decide) -> ClusterImage:
         """Raise NOT_CONTROLLER: in a quorum the active controller alone changes metadata."""
         raise RequestError(ErrorCode.NOT_CONTROLLER, "the active controller of the quorum changes metadata")
 

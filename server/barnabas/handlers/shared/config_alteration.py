@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from barnabas.cluster.metadata import topic_decisions as controller
@@ -37,6 +37,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
+    from barnabas.cluster.kraft.forwarding import Forwarder
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.listeners import ListenerSecurity
     from barnabas.serving.context import RequestContext
@@ -110,7 +111,9 @@ class ConfigAlteration:
         budget: LoopBudget,
         broker_id: int,
         security: ListenerSecurity,
+        forwarder: Forwarder | None = None,
     ) -> None:
+        """With a `forwarder`, the active controller of a KRaft quorum alters what is not refused here."""
         self._context = context
         self._replace_all = replace_all
         self._validate_only = validate_only
@@ -119,16 +122,20 @@ class ConfigAlteration:
         self._budget = budget
         self._broker_id = broker_id
         self._security = security
+        self._forwarder = forwarder
 
-    async def apply(self, resources: Sequence[Any], new_answer: Callable[[], A]) -> list[A]:
+    async def apply(self, request: Any, new_answer: Callable[[], A]) -> list[A]:
         """Alter all resources in one change, and answer each; one that is refused does not keep the others back.
 
         Raises StorageError.
         """
-        changes = await self._wanted_changes(resources)
+        changes = await self._wanted_changes(request.resources)
         await self._check(changes)
         await self._check_security(changes)
-        await self._change(changes)
+        if self._forwarder is not None:
+            await self._forward(self._forwarder, changes, request)
+        else:
+            await self._change(changes)
         answers = []
         for change in changes:
             answer = new_answer()
@@ -248,6 +255,23 @@ class ConfigAlteration:
         for change in changes:
             if change.resource_type == BROKER and change.refused is None:
                 _log_unknown(self._context, change, self._config)
+            await self._budget.checkpoint()
+
+    async def _forward(self, forwarder: Forwarder, changes: Sequence[ResourceChange], request: Any) -> None:
+        """Have the controller alter all that is not refused and no logger; notes what it refuses."""
+        accepted = {
+            change.key: change
+            for change in changes
+            if change.refused is None and change.resource_type != BROKER_LOGGER
+        }
+        resources = [one for one in request.resources if (one.resource_type, one.resource_name) in accepted]
+        if not resources:
+            return
+        response = await forwarder.forward(self._context, replace(request, resources=resources))
+        for answer in response.responses:
+            change = accepted.get((answer.resource_type, answer.resource_name))
+            if change is not None and answer.error_code:
+                change.refused = RequestError(answer.error_code, answer.error_message or "")
             await self._budget.checkpoint()
 
     def _changed(self, image: ClusterImage, change: ResourceChange) -> ConfigChanged:
