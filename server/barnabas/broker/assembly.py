@@ -162,7 +162,7 @@ def _in_cluster(
     if membership.quorum is not None:
         from barnabas.broker.quorum_membership import quorum_parts
 
-        return quorum_parts(config, environment, storage, endpoints, membership.quorum)
+        return quorum_parts(config, environment, budget, storage, endpoints, membership.quorum)
     from barnabas.broker.membership import membership_parts
 
     return membership_parts(config, environment, budget, storage, endpoints, membership)

@@ -92,7 +92,9 @@ async def open_member(
         alter_partition=alter_partition,
         clock_ms=environment.monotonic_ms,
         lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
-        live_brokers=lambda: store.image.brokers,
+        live_brokers=(lambda: store.image.brokers)
+        if quorum is None
+        else (lambda: quorum.store.isr_candidates),
         fetchers=fetchers,
         is_member=True,
         leader_throttle=_leader_throttle(config, environment),

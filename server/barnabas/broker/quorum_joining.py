@@ -25,12 +25,13 @@ from barnabas.cluster.kraft.lifecycle import Identity, Lifecycle, RegistrationRe
 from barnabas.cluster.kraft.observer import Leader, Observer
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.cluster.kraft.store import QuorumStore
-from barnabas.cluster.kraft.values import Endpoint
+from barnabas.cluster.kraft.values import Endpoint, LevelRange
 from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.config import broker as settings
 from barnabas.config.listeners import PROTOCOLS
 from barnabas.config.quorum import QuorumSettings, quorum_settings
 from barnabas.log.logdir import read_meta
+from barnabas.serving.release import IN_QUORUM
 from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest
 from barnabas.wire.ids import new_uuid
 
@@ -271,6 +272,7 @@ class QuorumParticipation:
                 for path, meta in self._logs.meta.items()
                 if meta.directory_id is not None and path in self._logs.online
             ),
+            tuple((one.name, LevelRange(one.min_level, one.max_level)) for one in IN_QUORUM.features),
             self._logs.previous_broker_epoch,
         )
 

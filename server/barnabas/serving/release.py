@@ -106,12 +106,30 @@ KAFKA_4 = ReleaseProfile(
 
 
 _TRANSACTIONS, _GROUPS, _SHARES, _STREAMS = KAFKA_4.features
+METADATA_VERSIONS = (7, 33)
+"""Levels of metadata.version whose records are known here: 3.3-IV3 to 4.4-IV2."""
+IN_QUORUM = KAFKA_4._replace(
+    features=(
+        Feature("metadata.version", *METADATA_VERSIONS, METADATA_VERSIONS[1]),
+        Feature("kraft.version", 0, 1, 0),
+        _TRANSACTIONS,
+        _GROUPS,
+        Feature("eligible.leader.replicas.version", 0, 1, 0),
+        _SHARES._replace(max_level=2),
+        _STREAMS,
+    ),
+    kept_for_all=(),
+)
+"""The profile of a broker in a KRaft quorum, which registers these levels: a finalized feature without its range is
+refused, and blocks later upgrades. Which are finalized, the metadata say."""
 _OFF = 0
 
 
 def profile_of(config: BrokerConfig) -> ReleaseProfile:
     """Return the profile that the settings ask for."""
     name = config.get(settings.KAFKA_VERSION)
+    if is_in_quorum(config):
+        return IN_QUORUM
     return release(name) if name else KAFKA_4
 
 

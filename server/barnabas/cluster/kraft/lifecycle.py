@@ -26,18 +26,6 @@ CATCHING_UP_MS: Final = 10
 """Wait between heartbeats until the broker has caught up, as Kafka's broker has it."""
 SHUTTING_DOWN_MS: Final = 50
 REGISTRATION_RETRY_MS: Final = 500
-METADATA_VERSION_MIN, METADATA_VERSION_MAX = 7, 33
-"""Levels of metadata.version whose records this broker reads: 3.3-IV3 to 4.4-IV2."""
-FEATURES: Final = (
-    ("metadata.version", LevelRange(METADATA_VERSION_MIN, METADATA_VERSION_MAX)),
-    ("kraft.version", LevelRange(0, 1)),
-    ("transaction.version", LevelRange(0, 2)),
-    ("group.version", LevelRange(0, 1)),
-    ("eligible.leader.replicas.version", LevelRange(0, 1)),
-    ("share.version", LevelRange(0, 2)),
-    ("streams.version", LevelRange(0, 1)),
-)
-"""Levels that a registration claims: a finalized feature without its range is refused, and blocks later upgrades."""
 _HOPELESS: Final[dict[int, str]] = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers are those of another cluster",
     ErrorCode.INVALID_REGISTRATION: "its listeners or log dirs are refused",
@@ -69,6 +57,7 @@ class Identity(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     log_dirs: tuple[bytes, ...]
+    features: tuple[tuple[str, LevelRange], ...]
     previous_broker_epoch: int = -1
 
 
@@ -146,7 +135,7 @@ class Lifecycle:
             cluster_id=identity.cluster_id,
             incarnation_id=identity.incarnation_id,
             listeners=[BrokerRegistrationRequest.Listener(*endpoint) for endpoint in identity.endpoints],
-            features=[BrokerRegistrationRequest.Feature(name, *levels) for name, levels in FEATURES],
+            features=[BrokerRegistrationRequest.Feature(name, *levels) for name, levels in identity.features],
             rack=identity.rack,
             log_dirs=sorted(online),
             previous_broker_epoch=identity.previous_broker_epoch,

@@ -6,7 +6,7 @@ active controller's: whatever wants one asks for it there, and sees it here once
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import trio
 
@@ -32,6 +32,8 @@ class QuorumStore:
         self._publication = Publication(image, budget)
         self._budget = budget
         self._offset = -1
+        self.isr_candidates: Container[int] = frozenset()
+        """Brokers that may join an ISR: alive, and not in controlled shutdown (KIP-841)."""
         self._advanced = trio.Event()
 
     @property
@@ -57,6 +59,9 @@ class QuorumStore:
             translated.append(change)
             await self._budget.checkpoint()
         await self._publication.publish(translated)
+        self.isr_candidates = frozenset(
+            broker.id for broker in self.image.brokers.values() if not broker.in_controlled_shutdown
+        )
         # Clients see the offset as the epoch of features (KIP-584), as Kafka's brokers show it.
         offset = image.position.offset
         self._publication.image = self.image._replace(features_epoch=max(offset, 0))
