@@ -19,7 +19,7 @@ from barnabas.broker.storage_parts import Membership, QuorumParts
 from barnabas.client import ClientError, ClientSettings, Connection
 from barnabas.client import Endpoint as Address
 from barnabas.client.connection import start_connection
-from barnabas.cluster.kraft.controllers import controllers
+from barnabas.cluster.kraft.active_controller import controllers
 from barnabas.cluster.kraft.image import diff
 from barnabas.cluster.kraft.lifecycle import Identity, Lifecycle, RegistrationRefusedError, State
 from barnabas.cluster.kraft.observer import Leader, Observer
