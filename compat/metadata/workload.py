@@ -27,8 +27,8 @@ FAKE_DIR = bytes(range(100, 116))
 DEADLINE_S = 60
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SHA_256, SHA_512 = 1, 2
-NOT_YET = {14, 62}
-"""Errors until the broker has producer ids (14), or its image a new token (62)."""
+NOT_YET = {14, 41, 62}
+"""Errors until the broker has producer ids (14), a new controller is active (41), or the image has a new token (62)."""
 
 
 class WorkloadError(Exception):

@@ -58,7 +58,8 @@ async def open_member(
     now_ms, store = environment.wall_clock_ms, membership.store
     broker_id = config.get(settings.NODE_ID)
     config_for = log_configs(config, store)
-    logs = new_log_manager(config, environment, config_for)
+    quorum = membership.quorum
+    logs = quorum.logs if quorum is not None else new_log_manager(config, environment, config_for)
     await environment.threads.run(lambda: logs.open(now_ms()))
     if membership.quorum is None:
         logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
@@ -70,7 +71,6 @@ async def open_member(
     def own_epoch() -> int:
         return store.image.broker_epoch(broker_id)
 
-    quorum = membership.quorum
     peers = Peers(
         lambda: store.image,
         inter_broker_listener(config),

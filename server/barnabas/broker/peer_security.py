@@ -1,4 +1,4 @@
-"""Security of this broker's connections to the others of a cluster: TLS and SASL of the listener between brokers.
+"""Security of this broker's connections to others of its cluster: TLS and SASL of the listener of brokers, or controllers.
 
 The rule: settings are those of that listener, as Kafka resolves them; what cannot work stops the start.
 """
@@ -13,7 +13,7 @@ from barnabas.broker.startup import StartupError
 from barnabas.broker.tls_settings import tls_settings
 from barnabas.client.settings import MECHANISMS, SaslCredentials
 from barnabas.config import broker as settings
-from barnabas.config.cluster import inter_broker_listener
+from barnabas.config.cluster import controller_listener, inter_broker_listener
 from barnabas.config.listeners import ListenerSettings, listener_settings
 from barnabas.config.setting import SettingError
 from barnabas.security.sasl.mechanism import GSSAPI, OAUTHBEARER
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.settings import ClientSettings
     from barnabas.config.loading import BrokerConfig
-    from barnabas.config.quorum import QuorumSettings
     from barnabas.config.setting import Setting
     from barnabas.security.jaas import JaasEntry
 
@@ -41,19 +40,22 @@ def for_peers(config: BrokerConfig, plain: ClientSettings) -> ClientSettings:
     """Return settings with which other brokers are reached. Reads files. Raises StartupError."""
     try:
         listener = listener_settings(config, inter_broker_listener(config))
-        return replace(plain, tls=client_tls(listener), sasl=_credentials(listener))
+        return _secured(plain, listener, settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL)
     except SettingError as error:
         raise StartupError(f"between brokers: {error}") from error
 
 
-def for_controllers(config: BrokerConfig, quorum: QuorumSettings, plain: ClientSettings) -> ClientSettings:
-    """Return settings with which the controllers of a quorum are reached. Reads files. Raises StartupError."""
+def for_controllers(config: BrokerConfig, plain: ClientSettings) -> ClientSettings:
+    """Return settings with which the controllers of a KRaft quorum are reached. Reads files. Raises StartupError."""
     try:
-        listener = ListenerSettings(config, quorum.listener, quorum.protocol)
-        mechanism = settings.SASL_MECHANISM_CONTROLLER_PROTOCOL
-        return replace(plain, tls=client_tls(listener), sasl=_credentials(listener, mechanism))
+        listener = listener_settings(config, controller_listener(config))
+        return _secured(plain, listener, settings.SASL_MECHANISM_CONTROLLER_PROTOCOL)
     except SettingError as error:
-        raise StartupError(f"controllers: {error}") from error
+        raise StartupError(f"to the controllers: {error}") from error
+
+
+def _secured(plain: ClientSettings, listener: ListenerSettings, mechanism: Setting[str]) -> ClientSettings:
+    return replace(plain, tls=client_tls(listener), sasl=_credentials(listener, mechanism))
 
 
 def client_tls(listener: ListenerSettings) -> ssl.SSLContext | None:
@@ -69,17 +71,13 @@ def client_tls(listener: ListenerSettings) -> ssl.SSLContext | None:
         raise SettingError(f"listener {listener.name}: {error}") from error
 
 
-def _credentials(
-    listener: ListenerSettings, setting: Setting[str] = settings.SASL_MECHANISM_INTER_BROKER_PROTOCOL
-) -> SaslCredentials | None:
+def _credentials(listener: ListenerSettings, setting: Setting[str]) -> SaslCredentials | None:
+    """Return the login to a listener by the mechanism that a setting names. Raises SettingError."""
     if not listener.has_sasl:
         return None
     mechanism = listener.get(setting)
     if mechanism not in MECHANISMS:
-        raise SettingError(
-            f"{setting.name}={mechanism}: brokers log in to each other and to controllers with one of "
-            f"{', '.join(MECHANISMS)}"
-        )
+        raise SettingError(f"{setting.name}={mechanism}: brokers log in with one of {', '.join(MECHANISMS)}")
     entry = jaas_of(listener, mechanism)
     options = entry.options if entry is not None else {}
     if mechanism == OAUTHBEARER:

@@ -15,22 +15,20 @@ import trio
 
 from barnabas.broker.peer_security import for_controllers
 from barnabas.broker.startup import StartupError
-from barnabas.broker.storage_parts import Membership, QuorumParts
-from barnabas.client import ClientError, ClientSettings, Connection
-from barnabas.client import Endpoint as Address
-from barnabas.client.connection import start_connection
+from barnabas.broker.storage_parts import LogConfigs, Membership, QuorumParts, new_log_manager
+from barnabas.client import ClientSettings
 from barnabas.cluster.kraft.active_controller import controllers
-from barnabas.cluster.kraft.image import diff
+from barnabas.cluster.kraft.joining import observing
 from barnabas.cluster.kraft.lifecycle import Identity, Lifecycle, RegistrationRefusedError, State
-from barnabas.cluster.kraft.observer import Leader, Observer
+from barnabas.cluster.kraft.quorum_settings import quorum_settings
 from barnabas.cluster.kraft.state import MetadataLogError
-from barnabas.cluster.kraft.store import QuorumStore
+from barnabas.cluster.kraft.store import Projection, QuorumStore
 from barnabas.cluster.kraft.values import Endpoint, LevelRange
+from barnabas.cluster.metadata.image import TOPIC
 from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.config import broker as settings
+from barnabas.config.cluster import controller_listener
 from barnabas.config.listeners import PROTOCOLS
-from barnabas.config.quorum import QuorumSettings, quorum_settings
-from barnabas.log.logdir import read_meta
 from barnabas.serving.release import IN_QUORUM
 from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest
 from barnabas.wire.ids import new_uuid
@@ -38,7 +36,7 @@ from barnabas.wire.ids import new_uuid
 if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
-    from barnabas.log.format.properties import MetaProperties
+    from barnabas.log.config import LogConfig
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
     from barnabas.serving.loop_budget import LoopBudget
@@ -53,131 +51,39 @@ CORDONED_DIRS_SINCE = 30
 async def joined_quorum(
     config: BrokerConfig, environment: Environment, budget: LoopBudget
 ) -> AsyncIterator[Membership]:
-    """Follow the metadata of the quorum, and yield once the committed ones are known.
+    """Follow the metadata of the quorum, and yield once all that is committed is known.
 
-    Raises StartupError, StorageError.
+    Raises StartupError, StorageError; also out of the block, when the disk of the metadata fails.
     """
     quorum = quorum_settings(config)
-    metas = await environment.threads.run(lambda: _read_metas(config, environment))
-    cluster_id = _cluster_id(config, metas)
+    broker_id = config.get(settings.NODE_ID)
     client = for_controllers(
-        config,
-        quorum,
-        ClientSettings(client_id=f"broker-{config.get(settings.NODE_ID)}", software_name="barnabas"),
+        config, ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas")
     )
-    store = QuorumStore(cluster_id, config.get(settings.NODE_ID), budget)
-    follower = _Follower(quorum, environment, client, store)
-    peers = controllers(follower.leader, quorum.listener, environment.network, client)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(follower.run)
-        nursery.start_soon(peers.run)
-        await follower.caught_up.wait()
-        if follower.failure is not None:
-            raise StartupError(f"the metadata of the quorum cannot be followed: {follower.failure}")
-        yield Membership(store, quorum=QuorumParts(store, peers, metas))
-        nursery.cancel_scope.cancel()
+    listener = controller_listener(config)
+    store: QuorumStore | None = None
 
+    def config_for(topic: str) -> LogConfig:
+        assert store is not None, "logs are opened after the metadata"
+        return LogConfigs(config).of(store.image.settings_of(TOPIC, topic))
 
-def _read_metas(config: BrokerConfig, environment: Environment) -> dict[str, MetaProperties]:
-    metas = {}
-    for path in config.log_dirs:
-        try:
-            meta = read_meta(environment.disk, path)
-        except OSError:
-            continue  # whoever opens the logs takes it offline
-        if meta is not None:
-            metas[path] = meta
-    return metas
-
-
-def _cluster_id(config: BrokerConfig, metas: Mapping[str, MetaProperties]) -> str:
-    """Return the cluster's id of the formatted log dirs. Raises StartupError for those that are not formatted."""
-    ids = {meta.cluster_id for meta in metas.values() if meta.cluster_id}
-    if len(ids) != 1:
-        problem = (
-            "have no meta.properties" if not ids else f"belong to several clusters ({', '.join(sorted(ids))})"
-        )
-        raise StartupError(
-            f"the log dirs {', '.join(config.log_dirs)} {problem}: format them for the cluster first, with the id that "
-            "`kafka-cluster.sh cluster-id` or `barnabas metadata show` prints: barnabas storage format --cluster-id ID "
-            "--config FILE"
-        )
-    return ids.pop()
-
-
-class _Follower:
-    """Follows the metadata log in memory. Lifecycle: `run` until cancelled."""
-
-    def __init__(
-        self, quorum: QuorumSettings, environment: Environment, client: ClientSettings, store: QuorumStore
-    ) -> None:
-        self._quorum = quorum
-        self._network = environment.network
-        self._client = client
-        self._store = store
-        self._observer = Observer()
-        self._image = self._observer.state.image
-        self._turn = 0
-        self.caught_up = trio.Event()
-        self.failure: MetadataLogError | None = None
-
-    def leader(self) -> Leader:
-        """Return the leader with its address, as answers or the settings have it."""
-        leader = self._observer.leader
-        if leader.id >= 0 and not leader.host and leader.id in self._quorum.voters:
-            host, port = self._quorum.voters[leader.id]
-            return leader._replace(host=host, port=port)
-        return leader
-
-    async def run(self) -> None:
-        while True:
-            try:
-                async with trio.open_nursery() as nursery:
-                    connection = await start_connection(
-                        nursery, self._address(), self._client, dial=self._dial
-                    )
-                    await self._ask(connection)
-                    nursery.cancel_scope.cancel()
-            except* (ClientError, OSError) as group:
-                log.debug("controller: %s", group.exceptions[0])
-                self._turn += 1
-            except* MetadataLogError as group:
-                self.failure = group.exceptions[0]  # type: ignore[assignment]
-                log.error("the metadata are followed no further: %s", self.failure)
-                self.caught_up.set()
-            if self.failure is not None:
-                return
-            await trio.sleep(0.02 if self._turn < 10 else 0.5)
-
-    async def _ask(self, connection: Connection) -> None:
-        while True:
-            request = self._observer.request(max_wait_ms=500)
-            response = await connection.ask(request, timeout_ms=2_500)
-            taken = self._observer.take(response)
-            image = self._observer.state.image
-            if taken.steps:
-                changes = [change for step in taken.steps for change in step.changes]
-            else:
-                changes = list(diff(self._image, image)) if image.position != self._image.position else []
-            if image.position != self._image.position:
-                await self._store.follow(changes, image)
-                self._image = image
-            if self._observer.is_caught_up:
-                self.caught_up.set()
-            if taken.must_wait:
-                await trio.sleep(0.05)
-            if taken.asks_elsewhere:
-                self._turn += 1
-                return
-
-    def _address(self) -> Address:
-        leader = self.leader()
-        if leader.id >= 0 and leader.host and self._turn % 2 == 0:
-            return Address(leader.host, leader.port)
-        return Address(*self._quorum.bootstrap[self._turn // 2 % len(self._quorum.bootstrap)])
-
-    async def _dial(self, endpoint: Address) -> trio.abc.Stream:
-        return await self._network.dial(endpoint.host, endpoint.port)
+    logs = new_log_manager(config, environment, config_for)
+    await environment.threads.run(logs.lock)
+    try:
+        async with observing(quorum, environment, client) as follower:
+            store = QuorumStore(follower.observer.identity.cluster_id, broker_id, budget)
+            follower.subscribe(Projection(store, lambda: follower.leadership.kraft_version))
+            log.info("following the metadata of cluster %s", store.image.cluster_id)
+            await follower.wait_for_image()
+            peers = controllers(lambda: follower.observer.leader, listener, environment.network, client)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(peers.run)
+                yield Membership(store, quorum=QuorumParts(store, peers, logs))
+                nursery.cancel_scope.cancel()
+    except MetadataLogError as error:
+        raise StartupError(f"the metadata of the quorum cannot be followed: {error}") from error
+    finally:
+        logs.unlock()
 
 
 class QuorumParticipation:

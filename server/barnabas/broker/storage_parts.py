@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.log.config import LogConfig
-    from barnabas.log.format.properties import MetaProperties
 
 CONFIGS_SHARED_MAX: Final = 1_000
 """More different settings of topics than these are not remembered."""
@@ -65,8 +64,8 @@ class QuorumParts(NamedTuple):
 
     store: QuorumStore
     controllers: Peers
-    metas: Mapping[str, MetaProperties]
-    """Content of meta.properties by log dir, as read before they were opened."""
+    logs: LogManager
+    """What keeps the logs: its dirs are locked, and not open yet."""
 
 
 class Storage(NamedTuple):

@@ -12,9 +12,11 @@ import trio
 
 from barnabas.client import ConnectionLostError, Endpoint
 from barnabas.client.connection import Connection, open_connection
+from barnabas.cluster.kraft.controllers import FETCH, reason_against
 from barnabas.cluster.kraft.describing import ChangeNames
 from barnabas.cluster.kraft.image import QuorumImage
-from barnabas.cluster.kraft.observer import FETCH_VERSION_MIN, Observer
+from barnabas.cluster.kraft.memory_log import MemoryObserver
+from barnabas.cluster.kraft.observer import PLACE, first_records
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.state import Step
 from barnabas.commands.connection import Connecting
@@ -23,13 +25,11 @@ from barnabas.commands.errors import CommandError
 WAIT_MS = 500
 """Time that a controller may hold a Fetch when nothing is new, as Kafka's observers have it."""
 PAUSE_SECONDS = 0.1
-FETCH, FETCH_SNAPSHOT = 1, 59
-DESCRIBE_QUORUM, METADATA = 55, 3
 
 
 async def observe(
     connecting: Connecting,
-    observer: Observer,
+    reader: MemoryObserver,
     on_steps: Callable[[tuple[Step, ...]], bool],
     at_end: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> None:
@@ -37,6 +37,7 @@ async def observe(
 
     Raises CommandError if no leader answers within the time of a request, MetadataLogError, ClientError.
     """
+    observer = reader.observer
     seconds = connecting.settings.request_timeout_ms / 1000
     addresses = cycle(connecting.bootstrap)
     address = next(addresses)
@@ -47,11 +48,16 @@ async def observe(
         leader = None  # a leader that does not answer is not asked again before another node has named one
         try:
             async with open_connection(address, connecting.settings) as connection:
-                _require_controller(connection.versions, address)
+                reason = reason_against(connection.versions)
+                if reason:
+                    raise CommandError(f"{address} {reason}")
                 untried = len(connecting.bootstrap) << 30
                 while True:
-                    request = observer.request(max_wait_ms=WAIT_MS if observer.is_caught_up else 0)
-                    taken = observer.take(await connection.ask(request))
+                    request = observer.request(
+                        max_wait_ms=WAIT_MS if reader.is_caught_up else 0,
+                        fetch_version=connection.version_of(FETCH),
+                    )
+                    taken = reader.take(await connection.ask(request))
                     if taken.asks_elsewhere:
                         leader = observer.leader
                         break
@@ -77,43 +83,35 @@ async def observe(
 
 def state_of(connecting: Connecting) -> tuple[QuorumImage, Leadership]:
     """Return what a quorum has committed. Raises CommandError, MetadataLogError, ClientError."""
-    observer = Observer()
+    reader = MemoryObserver()
+    observer, state = reader.observer, reader.state
 
     async def ask_since_when(connection: Connection) -> None:
-        if observer.state.leadership.epoch < observer.leader.epoch:
-            request = observer.first_record_request(await connection.ask(observer.epoch_start_request()))
+        if state.leadership.epoch < observer.leader.epoch:
+            version = connection.version_of(FETCH)
+            answer = await connection.ask(observer.epoch_start_request(version))
+            request = observer.first_record_request(answer, version)
             if request is not None:
-                observer.note_leader(await connection.ask(request))
+                state.note_leader_of(first_records(await connection.ask(request)), PLACE)
 
-    trio.run(observe, connecting, observer, lambda _: observer.is_caught_up, ask_since_when)
-    leadership, leader = observer.state.leadership, observer.leader
+    trio.run(observe, connecting, reader, lambda _: reader.is_caught_up, ask_since_when)
+    leadership, leader = state.leadership, observer.leader
     if leader.epoch > leadership.epoch and leader.id >= 0:  # the record that says since when has gone
         leadership = leadership._replace(leader_id=leader.id, epoch=leader.epoch)
-    return observer.state.image, leadership
+    return state.image, leadership
 
 
 def watch(connecting: Connecting, on_step: Callable[[Step, ChangeNames], bool]) -> None:
     """Call `on_step` for each record that is committed from now on, until it returns true. Raises as `state_of`."""
-    observer = Observer()
+    reader = MemoryObserver()
     names: ChangeNames | None = None
 
     def on_steps(steps: tuple[Step, ...]) -> bool:
         nonlocal names
         if names is not None:
             return any(on_step(step, names) for step in steps)
-        if observer.is_caught_up:
-            names = ChangeNames(observer.state.image.topics)
+        if reader.is_caught_up:
+            names = ChangeNames(reader.state.image.topics)
         return False
 
-    trio.run(observe, connecting, observer, on_steps)
-
-
-def _require_controller(versions: dict[int, tuple[int, int]], address: Endpoint) -> None:
-    """Raise CommandError for a node that does not serve the metadata log to observers."""
-    is_controller = FETCH_SNAPSHOT in versions and METADATA not in versions
-    if not is_controller:
-        raise CommandError(
-            f"{address} is no listener of a controller: name one of controller.quorum.bootstrap.servers"
-        )
-    if versions.get(FETCH, (0, 0))[1] < FETCH_VERSION_MIN:
-        raise CommandError(f"{address} serves Fetch below v{FETCH_VERSION_MIN}: it is older than Kafka 3.3")
+    trio.run(observe, connecting, reader, on_steps)

@@ -90,6 +90,7 @@ class LogManager:
         self.stays_unclean = False
         """True if `close` leaves the log dirs without the mark of a clean shutdown."""
 
+        self._is_locked_outside = False
         self.broker_epoch = -1
         """Epoch of the broker's registration in a KRaft quorum, kept in the mark of a clean shutdown (KIP-966)."""
 
@@ -119,6 +120,22 @@ class LogManager:
         self._opener.producer_expiration_ms = expiration_ms
         for partition_log in self._logs:
             partition_log.producers.expiration_ms = expiration_ms
+
+    def lock(self) -> None:
+        """Lock the log dirs before `open` and until `unlock`. Raises StorageError if another broker has one."""
+        self._is_locked_outside = True
+        for path in self.dirs:
+            try:
+                self.ownership.take(path)
+            except OSError as error:
+                self.take_offline(path, StorageError(path, error))
+            except StorageError:
+                self.ownership.release()
+                raise
+
+    def unlock(self) -> None:
+        """Let go of the log dirs."""
+        self.ownership.release()
 
     # --- opening --------------------------------------------------------------------------------------------
 
@@ -452,7 +469,8 @@ class LogManager:
             except OSError as error:
                 self._give_up(path, StorageError(path, error))
         self._logs.clear()
-        self.ownership.release()
+        if not self._is_locked_outside:
+            self.ownership.release()
 
     def _give_up(self, path: str, error: StorageError) -> None:
         log.error(

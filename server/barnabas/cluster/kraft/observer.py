@@ -1,19 +1,24 @@
-"""An observer of a KRaft quorum: which request comes next, and what an answer means (KIP-595, KIP-630, KIP-853). Pure.
+"""An observer of a KRaft quorum: which request comes next, and what an answer decides (KIP-595, KIP-630, KIP-853). Pure.
 
-The rule: records are appended as they come, and applied once they are below the high watermark, which never goes back; what
-diverges is cut above it, and below it is a fault. An observer without a node id votes for nothing, and no quorum lists it.
+The rule: `take` returns decisions, which are carried out in their order before the next request. Nothing of an answer that
+does not fit is taken; records are cut above the high watermark only, which never goes back; voters count from where they
+stand in the log, and no longer once they are cut.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from barnabas.cluster.kraft.state import LogState, MetadataLogError, SnapshotReader, Step
+from barnabas.cluster.kraft.quorum import Leadership, decode_control
+from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
+from barnabas.log.epochs import UNDEFINED_EPOCH, LeaderEpochs
 from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
+from barnabas.log.format.quorum_state import QuorumState
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import HEADER_SIZE, BatchHeader, read_any_header, require_crc
 from barnabas.records.errors import RecordsError
-from barnabas.records.record import Record
+from barnabas.wire.errors import DecodeError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
@@ -21,18 +26,38 @@ from barnabas.wire.generated.fetch_snapshot import FetchSnapshotRequest, FetchSn
 METADATA_TOPIC_ID: Final = bytes(15) + b"\1"
 FETCH_VERSION_MIN: Final = 13
 """The first version that names topics by id: the metadata log has no other name for Fetch."""
+REPLICA_STATE_VERSION: Final = 15
+"""The first version of Fetch in which the sender is named by its replica state (KIP-903)."""
 FETCH_BYTES_MAX: Final = 1 << 20
-UNCOMMITTED_BYTES_MAX: Final = 64 << 20
-BATCH_BYTES_MAX: Final = 64 << 20
-"""Limits of what is held of a quorum that commits nothing, or of one batch of a snapshot; Kafka's have 8 MiB at most."""
+SNAPSHOT_BYTES_MAX: Final = 4 << 30
+"""A limit for the size that an answer gives; a cluster of a million partitions has a tenth of it."""
 PLACE: Final = "the quorum's log"
 
 _ELSEWHERE: Final = frozenset(
     {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH}
 )
 _AGAIN: Final = frozenset(
-    {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.SNAPSHOT_NOT_FOUND}
+    {
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.SNAPSHOT_NOT_FOUND,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
 )
+
+
+class WrongAnswerError(MetadataLogError):
+    """An answer that does not fit what was asked: nothing of it was taken, and another controller may answer better."""
+
+
+class Identity(NamedTuple):
+    """The sender of requests: node id, id of its metadata directory, cluster; the defaults are of a mere reader."""
+
+    node_id: int = -1
+    directory_id: bytes = bytes(16)
+    cluster_id: str | None = None
 
 
 class Leader(NamedTuple):
@@ -44,261 +69,460 @@ class Leader(NamedTuple):
     port: int = -1
 
 
-class Taken(NamedTuple):
-    """Meaning of an answer: steps that became committed, whether to ask another node, and whether to wait before."""
+class SnapshotId(NamedTuple):
+    """Name of a snapshot: the offset after its last record, and the epoch of that record."""
 
-    steps: tuple[Step, ...] = ()
+    end_offset: int
+    epoch: int
+
+
+class StoredLog(NamedTuple):
+    """Content of a metadata directory, as far as an observer needs it.
+
+    `controls` has the leadership after each control record that is in the log, with the offset of the record, the first
+    that of the snapshot; `epochs` is pairs of epoch and start offset.
+    """
+
+    end_offset: int = 0
+    epochs: tuple[tuple[int, int], ...] = ()
+    snapshot_id: SnapshotId | None = None
+    controls: tuple[tuple[int, Leadership], ...] = ((-1, Leadership()),)
+    election: QuorumState | None = None
+
+
+class Append(NamedTuple):
+    """Append whole batches; the log then ends at an offset."""
+
+    records: bytes
+    end_offset: int
+
+
+class Truncate(NamedTuple):
+    """Cut the log: an offset, and all after it, go."""
+
+    end_offset: int
+
+
+class WritePiece(NamedTuple):
+    """Write a piece of a snapshot that is being fetched; the one at position 0 begins it anew."""
+
+    snapshot_id: SnapshotId
+    position: int
+    data: bytes
+
+
+class InstallSnapshot(NamedTuple):
+    """Decode the snapshot, of which all pieces are written, and begin the log anew after it.
+
+    `Observer.installed` or `Observer.refuse_snapshot` must be called before the next request.
+    """
+
+    snapshot_id: SnapshotId
+
+
+class DropSnapshot(NamedTuple):
+    """Remove what was written of a snapshot: it is not continued."""
+
+    snapshot_id: SnapshotId
+
+
+class SaveElection(NamedTuple):
+    """Write the `quorum-state` file, and sync it."""
+
+    state: QuorumState
+
+
+class Commit(NamedTuple):
+    """The high watermark has moved: all records before it may be applied."""
+
+    high_watermark: int
+
+
+Decision = Append | Truncate | WritePiece | InstallSnapshot | DropSnapshot | SaveElection | Commit
+
+
+class Taken(NamedTuple):
+    """Meaning of an answer: decisions to carry out, whether to ask another node, and whether to wait before."""
+
+    decisions: tuple[Decision, ...] = ()
     asks_elsewhere: bool = False
     must_wait: bool = False
 
 
-class _Batch(NamedTuple):
-    header: BatchHeader
-    records: list[Record]
-    size: int
+class _Download:
+    """A snapshot that is being fetched from one leader; `size` is -1 before its first piece."""
 
-
-class _SnapshotFetch:
-    """A snapshot that is being fetched, in pieces cut anywhere; batches are read as soon as they are whole."""
-
-    def __init__(self, end_offset: int, epoch: int) -> None:
-        self.end_offset, self.epoch = end_offset, epoch
+    def __init__(self, snapshot_id: SnapshotId, leader: Leader) -> None:
+        self.id = snapshot_id
+        self.source = (leader.id, leader.epoch)
         self.position = 0
-        self.reader = SnapshotReader(end_offset, epoch, f"snapshot {end_offset}-{epoch} of the quorum")
-        self._rest = b""
-
-    def add(self, data: bytes) -> None:
-        """Take in the next piece. Raises RecordsError, MetadataLogError."""
-        self.position += len(data)
-        rest = self._rest + data
-        start = 0
-        while len(rest) - start >= HEADER_SIZE:
-            header = read_any_header(rest, start)
-            if header.size > BATCH_BYTES_MAX:
-                raise MetadataLogError(f"a batch of {header.size} bytes is in a snapshot of the quorum")
-            if header.size > len(rest) - start:
-                break
-            require_crc(rest, start, header)
-            self.reader.add(header, list(iter_any_records(rest[start : start + header.size])))
-            start += header.size
-        self._rest = rest[start:]
+        self.size = -1
+        self.is_whole = False
 
 
 class Observer:
-    """An observer's log in memory. Lifecycle: `request`, have it answered, `take` the answer, and so on.
+    """State machine of an observer. Lifecycle: `request`, have it answered, `take` the answer, carry out, and so on.
 
-    `state` has what is committed; `leader` is where to ask, as far as answers said.
+    `leader` is where to ask, as far as answers said. `high_watermark` is -1 until an answer or a snapshot says it.
     """
 
-    def __init__(self) -> None:
-        self.state = LogState()
-        self.leader = Leader()
-        self.high_watermark = -1
+    def __init__(
+        self,
+        identity: Identity = Identity(),  # noqa: B008
+        stored: StoredLog = StoredLog(),  # noqa: B008
+        *,
+        static_voters: Mapping[int, tuple[str, int]] | None = None,
+        fetch_bytes_max: int = FETCH_BYTES_MAX,
+        snapshot_bytes_max: int = FETCH_BYTES_MAX,
+    ) -> None:
+        """`static_voters` are addresses of controller.quorum.voters, by id; the sizes are those of one answer."""
+        self.identity = identity
+        self._static_voters = dict(static_voters or {})
+        self._fetch_bytes_max = fetch_bytes_max
+        self._snapshot_bytes_max = snapshot_bytes_max
+        self._end_offset = stored.end_offset
+        self._epochs = LeaderEpochs(stored.epochs)
+        self._snapshot_id = stored.snapshot_id
+        self._controls = list(stored.controls)
+        self.high_watermark = stored.snapshot_id.end_offset if stored.snapshot_id is not None else -1
         self._leaders_high_watermark = -1
-        self._end_offset = 0
-        self._epochs: list[tuple[int, int]] = []  # epoch, and the offset after its last record
-        self._uncommitted: list[_Batch] = []
-        self._snapshot: _SnapshotFetch | None = None
+        self._download: _Download | None = None
+        self.leader = self._stored_leader(stored.election)
+
+    def _stored_leader(self, election: QuorumState | None) -> Leader:
+        """Return the leader that was known at the end; an epoch that the log has seen since has none."""
+        if election is None or election.leader_epoch < self.last_epoch:
+            return Leader(epoch=self.last_epoch)
+        return self._with_address(Leader(election.leader_id, election.leader_epoch))
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record of the log."""
+        return self._end_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record; that of the snapshot where nothing comes after it, 0 for an empty log."""
+        if self._epochs.latest != UNDEFINED_EPOCH:
+            return self._epochs.latest
+        return self._snapshot_id.epoch if self._snapshot_id is not None else 0
+
+    @property
+    def leadership(self) -> Leadership:
+        """Leader, voters and kraft.version by the records of the log, committed or not."""
+        return self._controls[-1][1]
 
     @property
     def is_caught_up(self) -> bool:
-        """True if all that was committed, at the last answer, has been applied."""
-        applied = self.state.position.offset + 1
-        return self._snapshot is None and 0 <= self._leaders_high_watermark <= applied
+        """True if the log had, at the last answer, all that was committed."""
+        return self._download is None and 0 <= self._leaders_high_watermark <= self.high_watermark
 
-    def request(self, *, max_wait_ms: int) -> FetchRequest | FetchSnapshotRequest:
-        """Return the next request; a Fetch may be answered after `max_wait_ms` if nothing is new."""
-        if self._snapshot is not None:
-            return self._snapshot_request(self._snapshot)
-        last_epoch = self._epochs[-1][0] if self._epochs else 0
-        return self._fetch(self._end_offset, last_epoch, max_wait_ms)
+    # --- requests -------------------------------------------------------------------------------------------
 
-    def epoch_start_request(self) -> FetchRequest:
+    def request(
+        self, *, max_wait_ms: int, fetch_version: int = REPLICA_STATE_VERSION
+    ) -> FetchRequest | FetchSnapshotRequest:
+        """Return the next request; a Fetch may be answered after `max_wait_ms` if nothing is new.
+
+        `fetch_version` is the version in which a Fetch will be sent.
+        """
+        if self._download is not None:
+            return self._snapshot_request(self._download)
+        return self._fetch(self._end_offset, self.last_epoch, max_wait_ms, fetch_version)
+
+    def epoch_start_request(self, fetch_version: int = REPLICA_STATE_VERSION) -> FetchRequest:
         """Return a Fetch that asks where the leader's epoch begins: that of a log that ended in the epoch before."""
-        return self._fetch(self._end_offset, self.leader.epoch - 1, 0)
+        return self._fetch(self._end_offset, self.leader.epoch - 1, 0, fetch_version)
 
-    def first_record_request(self, response: FetchResponse) -> FetchRequest | None:
+    def first_record_request(
+        self, response: FetchResponse, fetch_version: int = REPLICA_STATE_VERSION
+    ) -> FetchRequest | None:
         """Return a Fetch of the first record of that epoch, from the answer to the other one; None if it has gone."""
         diverging = _only(response.responses).diverging_epoch
         if diverging.end_offset < 0:
             return None
-        return self._fetch(diverging.end_offset, diverging.epoch, 0)
+        return self._fetch(diverging.end_offset, diverging.epoch, 0, fetch_version)
 
-    def note_leader(self, response: FetchResponse) -> None:
-        """Take from the first record of its epoch since when the leader leads. Raises MetadataLogError."""
-        data = bytes(_only(response.responses).records or b"")
-        if len(data) < HEADER_SIZE:
-            return
-        header = read_any_header(data, 0)
-        if header.size <= len(data):
-            for record in iter_any_records(data[: header.size]):
-                self.state.note_leader(header, record, PLACE)
-
-    def _fetch(self, offset: int, last_epoch: int, max_wait_ms: int) -> FetchRequest:
+    def _fetch(self, offset: int, last_epoch: int, max_wait_ms: int, version: int) -> FetchRequest:
         partition = FetchRequest.FetchPartition(
             partition=0,
             current_leader_epoch=self.leader.epoch,
             fetch_offset=offset,
             last_fetched_epoch=last_epoch,
+            replica_directory_id=self.identity.directory_id,
             high_watermark=self.high_watermark,
         )
         topic = FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])
-        return FetchRequest(max_wait_ms=max_wait_ms, max_bytes=FETCH_BYTES_MAX, topics=[topic])
+        request = FetchRequest(
+            cluster_id=self.identity.cluster_id,
+            max_wait_ms=max_wait_ms,
+            max_bytes=self._fetch_bytes_max,
+            topics=[topic],
+        )
+        if version >= REPLICA_STATE_VERSION:
+            request.replica_state = FetchRequest.ReplicaState(self.identity.node_id, -1)
+        else:
+            request.replica_id = self.identity.node_id
+        return request
+
+    def _snapshot_request(self, download: _Download) -> FetchSnapshotRequest:
+        assert not download.is_whole, "a snapshot waits to be installed"
+        partition = FetchSnapshotRequest.PartitionSnapshot(
+            partition=0,
+            current_leader_epoch=self.leader.epoch,
+            snapshot_id=FetchSnapshotRequest.SnapshotId(*download.id),
+            position=download.position,
+            replica_directory_id=self.identity.directory_id,
+        )
+        topic = FetchSnapshotRequest.TopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=[partition])
+        return FetchSnapshotRequest(
+            cluster_id=self.identity.cluster_id,
+            replica_id=self.identity.node_id,
+            max_bytes=self._snapshot_bytes_max,
+            topics=[topic],
+        )
+
+    # --- answers --------------------------------------------------------------------------------------------
 
     def take(self, response: FetchResponse | FetchSnapshotResponse) -> Taken:
-        """Take in an answer. Raises MetadataLogError for one that no observer can go on from."""
+        """Take in the answer to the last request.
+
+        Raises WrongAnswerError if it does not fit, MetadataLogError if no answer of this cluster can be continued from.
+        """
         try:
             if isinstance(response, FetchResponse):
                 return self._take_fetch(response)
             return self._take_piece(response)
         except RecordsError as error:
-            raise MetadataLogError(f"{PLACE}: {error.message}") from None
-
-    # --- Fetch ----------------------------------------------------------------------------------------------
+            raise WrongAnswerError(f"{PLACE}: {error.message}") from None
+        except DecodeError as error:
+            raise WrongAnswerError(f"{PLACE}: {error}") from None
 
     def _take_fetch(self, response: FetchResponse) -> Taken:
-        _check(response.error_code)
+        self._check(response.error_code)
         partition = _only(response.responses)
-        taken = self._take_leader(partition, response.node_endpoints)
-        if taken is not None:
-            return taken
+        outcome = self._outcome(partition, self._note_leader(partition, response.node_endpoints))
+        if outcome is not None:
+            return outcome
         snapshot, diverging = partition.snapshot_id, partition.diverging_epoch
         if snapshot.end_offset >= 0:
-            self._snapshot = _SnapshotFetch(snapshot.end_offset, snapshot.epoch)
+            self._begin_download(SnapshotId(snapshot.end_offset, snapshot.epoch))
             return Taken()
         if diverging.end_offset >= 0:
-            self._cut(diverging.epoch, diverging.end_offset)
-            return Taken()
-        self._append(bytes(partition.records or b""))
+            return Taken((self._cut(diverging.epoch, diverging.end_offset),))
+        appended = self._append(bytes(partition.records or b""))
         self._leaders_high_watermark = partition.high_watermark
-        self.high_watermark = max(self.high_watermark, min(partition.high_watermark, self._end_offset))
-        return Taken(self._commit())
+        return Taken((*appended, *self._advance(partition.high_watermark)))
 
-    def _append(self, data: bytes) -> None:
-        start = 0
-        while len(data) - start >= HEADER_SIZE:
-            header = read_any_header(data, start)
-            if header.size > len(data) - start:
+    def _append(self, data: bytes) -> tuple[Decision, ...]:
+        """Check the batches of an answer, all of them before the first is taken."""
+        end_offset, epoch, position = self._end_offset, self.last_epoch, 0
+        headers: list[BatchHeader] = []
+        controls: list[tuple[int, Leadership]] = []
+        leadership = self.leadership
+        while len(data) - position >= HEADER_SIZE:
+            header = read_any_header(data, position)
+            if header.size > len(data) - position:
                 break
-            require_crc(data, start, header)
-            if header.base_offset != self._end_offset:
-                raise MetadataLogError(
-                    f"{PLACE}: a batch begins at offset {header.base_offset}, not {self._end_offset}"
-                )
-            records = list(iter_any_records(data[start : start + header.size]))
-            self._uncommitted.append(_Batch(header, records, header.size))
-            self._end_offset = header.last_offset + 1
-            self._note_epoch(header.leader_epoch)
-            start += header.size
-        if sum(batch.size for batch in self._uncommitted) > UNCOMMITTED_BYTES_MAX:
-            raise MetadataLogError(f"{PLACE}: more than {UNCOMMITTED_BYTES_MAX} bytes are not committed")
+            require_crc(data, position, header)
+            self._require_next(header, end_offset, epoch)
+            if header.is_control:
+                for record in iter_any_records(data[position : position + header.size]):
+                    _, message = decode_control(record)
+                    leadership = leadership.after(message, header.leader_epoch, record)
+                    controls.append((record.offset, leadership))
+            headers.append(header)
+            end_offset, epoch = header.last_offset + 1, header.leader_epoch
+            position += header.size
+        if not headers:
+            if len(data) >= HEADER_SIZE:
+                raise WrongAnswerError(f"{PLACE}: an answer has no whole batch")
+            return ()
+        for header in headers:
+            self._epochs.assign(header.leader_epoch, header.base_offset)
+        self._controls += controls
+        self._end_offset = end_offset
+        return (Append(data[:position], end_offset),)
 
-    def _note_epoch(self, epoch: int) -> None:
-        if self._epochs and self._epochs[-1][0] == epoch:
-            self._epochs[-1] = (epoch, self._end_offset)
-        else:
-            self._epochs.append((epoch, self._end_offset))
+    def _require_next(self, header: BatchHeader, end_offset: int, epoch: int) -> None:
+        if header.base_offset != end_offset:
+            raise WrongAnswerError(
+                f"{PLACE}: a batch begins at offset {header.base_offset}, not {end_offset}"
+            )
+        if not epoch <= header.leader_epoch <= self.leader.epoch:
+            raise WrongAnswerError(
+                f"{PLACE}: a batch has epoch {header.leader_epoch}, after epoch {epoch} and under a leader of "
+                f"epoch {self.leader.epoch}"
+            )
 
-    def _cut(self, epoch: int, end_offset: int) -> None:
+    def _advance(self, leaders_high_watermark: int) -> tuple[Decision, ...]:
+        high_watermark = min(leaders_high_watermark, self._end_offset)
+        if high_watermark <= self.high_watermark:
+            return ()
+        self.high_watermark = high_watermark
+        committed = [index for index, (offset, _) in enumerate(self._controls) if offset < high_watermark]
+        del self._controls[: committed[-1]]
+        return (Commit(high_watermark),)
+
+    def _cut(self, epoch: int, end_offset: int) -> Truncate:
         """Cut to the end of the largest own epoch that is not later, at most to an offset. Raises MetadataLogError."""
-        own_end = next((end for own, end in reversed(self._epochs) if own <= epoch), 0)
-        cut = min(own_end, end_offset)
+        own_end = self._epochs.end_offset_for(epoch, self._end_offset)[1] if self._epochs.entries else -1
+        cut = min(own_end if own_end >= 0 else self._end_offset, end_offset)
         if cut < self.high_watermark:
             raise MetadataLogError(
                 f"{PLACE}: the leader has not what was committed: {self.high_watermark} to be cut to {cut}"
             )
-        self._uncommitted = [batch for batch in self._uncommitted if batch.header.last_offset < cut]
-        self._end_offset = max(self.high_watermark, 0)
-        if self._uncommitted:
-            self._end_offset = self._uncommitted[-1].header.last_offset + 1
-        self._epochs = [
-            (own, min(end, self._end_offset))
-            for index, (own, end) in enumerate(self._epochs)
-            if not index or self._epochs[index - 1][1] < self._end_offset
-        ]
+        if cut >= self._end_offset:
+            raise WrongAnswerError(
+                f"{PLACE}: it diverges at offset {cut}, and ends at {self._end_offset} as it is"
+            )
+        self._epochs.truncate_from_end(cut)
+        self._controls = [entry for entry in self._controls if entry[0] < cut]
+        self._end_offset = cut
+        return Truncate(cut)
 
-    def _commit(self) -> tuple[Step, ...]:
-        steps: list[Step] = []
-        count = 0
-        for batch in self._uncommitted:
-            if batch.header.last_offset >= self.high_watermark:
-                break
-            steps += [self.state.step(batch.header, record, PLACE) for record in batch.records]
-            count += 1
-        del self._uncommitted[:count]
-        return tuple(steps)
+    # --- snapshots ------------------------------------------------------------------------------------------
 
-    # --- FetchSnapshot --------------------------------------------------------------------------------------
-
-    def _snapshot_request(self, snapshot: _SnapshotFetch) -> FetchSnapshotRequest:
-        partition = FetchSnapshotRequest.PartitionSnapshot(
-            partition=0,
-            current_leader_epoch=self.leader.epoch,
-            snapshot_id=FetchSnapshotRequest.SnapshotId(snapshot.end_offset, snapshot.epoch),
-            position=snapshot.position,
-        )
-        topic = FetchSnapshotRequest.TopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=[partition])
-        return FetchSnapshotRequest(replica_id=-1, max_bytes=FETCH_BYTES_MAX, topics=[topic])
+    def _begin_download(self, snapshot_id: SnapshotId) -> None:
+        if snapshot_id.end_offset < max(self.high_watermark, 1) or snapshot_id.epoch < 0:
+            raise WrongAnswerError(
+                f"{PLACE}: the leader offers a snapshot up to offset {snapshot_id.end_offset}, and "
+                f"{max(self.high_watermark, 0)} is committed here"
+            )
+        self._download = _Download(snapshot_id, self.leader)
 
     def _take_piece(self, response: FetchSnapshotResponse) -> Taken:
-        snapshot = self._snapshot
-        assert snapshot is not None
-        _check(response.error_code)
+        download = self._download
+        if download is None or download.is_whole:
+            raise WrongAnswerError(f"{PLACE}: a piece of a snapshot comes unasked")
+        self._check(response.error_code)
         partition = _only(response.topics)
+        elected = self._note_leader(partition, getattr(response, "node_endpoints", []))
         if partition.error_code in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
-            self._snapshot = None  # another one has taken its place: Fetch says which
-            return Taken(must_wait=True)
-        taken = self._take_leader(partition, getattr(response, "node_endpoints", []))
-        if taken is not None:
-            return taken
-        data = bytes(partition.unaligned_records or b"")
-        if partition.position != snapshot.position or not data:
-            raise MetadataLogError(
-                f"{PLACE}: a snapshot continues at {partition.position}, not {snapshot.position}"
+            return Taken((*elected, *self.abandon_snapshot()), must_wait=True)  # Fetch names another one
+        outcome = self._outcome(partition, elected)
+        if outcome is not None:
+            return outcome
+        data, position = bytes(partition.unaligned_records or b""), download.position
+        if partition.position != position or not data or tuple(_id_of(partition)) != download.id:
+            raise WrongAnswerError(
+                f"{PLACE}: a piece of a snapshot continues at {partition.position}, not {position}"
             )
-        snapshot.add(data)
-        if snapshot.position < partition.size:
-            return Taken()
-        self._snapshot = None
-        self.state.load(snapshot.reader.finish())
+        if not 0 < partition.size <= SNAPSHOT_BYTES_MAX or partition.size != (
+            download.size if position else partition.size
+        ):
+            raise WrongAnswerError(f"{PLACE}: a snapshot has {partition.size} bytes, not {download.size}")
+        if position + len(data) > partition.size:
+            raise WrongAnswerError(f"{PLACE}: a piece of a snapshot goes beyond its end")
+        download.size = partition.size
+        download.position += len(data)
+        piece = WritePiece(download.id, position, data)
+        if download.position < download.size:
+            return Taken((piece,))
+        download.is_whole = True
+        return Taken((piece, InstallSnapshot(download.id)))
+
+    def abandon_snapshot(self) -> tuple[Decision, ...]:
+        """Give up the snapshot that is being fetched, if there is one: the next request is a Fetch."""
+        download, self._download = self._download, None
+        return () if download is None else (DropSnapshot(download.id),)
+
+    def refuse_snapshot(self) -> tuple[Decision, ...]:
+        """Take note that a snapshot, which was whole, is damaged."""
+        return self.abandon_snapshot()
+
+    def installed(self, snapshot: Snapshot) -> Commit:
+        """Take note that the log begins anew after a snapshot."""
+        self._download = None
+        self._snapshot_id = SnapshotId(snapshot.end_offset, snapshot.epoch)
         self._end_offset = self.high_watermark = snapshot.end_offset
         self._leaders_high_watermark = -1
-        self._epochs = [(snapshot.epoch, snapshot.end_offset)]
-        self._uncommitted = []
-        return Taken()
+        self._epochs.clear()
+        self._controls = [(snapshot.end_offset - 1, snapshot.leadership)]
+        return Commit(snapshot.end_offset)
 
     # --- who leads ------------------------------------------------------------------------------------------
 
-    def _take_leader(self, partition: Any, endpoints: list[Any]) -> Taken | None:
-        """Note the leader that an answer names; return what to do if the answer is an error. Raises MetadataLogError."""
-        named = partition.current_leader
-        if named.leader_epoch >= self.leader.epoch and named.leader_epoch >= 0:
-            address = next(
-                ((one.host, one.port) for one in endpoints if one.node_id == named.leader_id), ("", -1)
+    def _note_leader(self, partition: Any, endpoints: list[Any]) -> tuple[Decision, ...]:
+        """Note the leader that an answer names. Raises MetadataLogError for a second one of the same epoch."""
+        leader_id, epoch = partition.current_leader.leader_id, partition.current_leader.leader_epoch
+        before = self.leader
+        if epoch < before.epoch or epoch < 0:
+            return ()
+        if epoch == before.epoch and before.id >= 0 and leader_id not in (before.id, -1):
+            raise MetadataLogError(
+                f"the quorum has two leaders of epoch {epoch}, {before.id} and {leader_id}: it is broken, or the "
+                "controllers that were named are of two clusters"
             )
-            if named.leader_id != self.leader.id or named.leader_epoch != self.leader.epoch or address[0]:
-                self.leader = Leader(named.leader_id, named.leader_epoch, *address)
+        if epoch == before.epoch and leader_id < 0:
+            return ()
+        host, port = next(
+            ((endpoint.host, endpoint.port) for endpoint in endpoints if endpoint.node_id == leader_id),
+            ("", -1),
+        )
+        named = self._with_address(Leader(leader_id, epoch, host, port))
+        if named[:2] == before[:2]:
+            self.leader = named if host else before
+            return ()
+        self.leader = named
+        dropped: tuple[Decision, ...] = ()
+        if self._download is not None and self._download.source != named[:2]:
+            dropped = self.abandon_snapshot()
+        return (SaveElection(self._election()), *dropped)
+
+    def _with_address(self, leader: Leader) -> Leader:
+        """Return a leader with the address that is known of it: of an answer, of the voters, or of the settings."""
+        if leader.host or leader.id < 0:
+            return leader
+        for voter in self.leadership.voters:
+            if voter.id == leader.id and voter.endpoints:
+                return leader._replace(host=voter.endpoints[0][1], port=voter.endpoints[0][2])
+        host, port = self._static_voters.get(leader.id, ("", -1))
+        return leader._replace(host=host, port=port)
+
+    def _election(self) -> QuorumState:
+        if self.leadership.kraft_version:
+            return QuorumState(1, self.leader.id, self.leader.epoch)
+        return QuorumState(0, self.leader.id, self.leader.epoch, voters=tuple(sorted(self._static_voters)))
+
+    def _outcome(self, partition: Any, elected: tuple[Decision, ...]) -> Taken | None:
+        """Return what to do if nothing of an answer is to be taken in: an error, or news of the leader."""
         code = partition.error_code
-        if code == ErrorCode.NONE:
-            return None
         if code in _ELSEWHERE:
-            is_behind = code != ErrorCode.FENCED_LEADER_EPOCH
-            return Taken(asks_elsewhere=is_behind, must_wait=is_behind and self.leader.id < 0)
+            is_behind = code != ErrorCode.FENCED_LEADER_EPOCH or self.leader.id < 0
+            return Taken(elected, asks_elsewhere=is_behind, must_wait=not elected or self.leader.id < 0)
         if code in _AGAIN:
-            return Taken(must_wait=True)
-        _check(code)
+            return Taken(elected, must_wait=True)
+        self._check(code)
+        if elected:
+            return Taken(elected)
+        if partition.current_leader.leader_epoch != self.leader.epoch:
+            return Taken(asks_elsewhere=True, must_wait=True)
         return None
 
+    def _check(self, code: int) -> None:
+        """Raise MetadataLogError for an error that asking again does not mend."""
+        if code == ErrorCode.NONE:
+            return
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and self.identity.cluster_id is not None:
+            raise MetadataLogError(
+                f"the controllers are of another cluster than this directory, whose meta.properties says "
+                f"cluster.id={self.identity.cluster_id}: correct the addresses of the controllers, or use another directory"
+            )
+        name = next((error.name for error in ErrorCode if error == code), str(code))
+        raise MetadataLogError(f"the controller refuses: {name}")
 
-def _check(code: int) -> None:
-    """Raise MetadataLogError for an error that asking again does not mend."""
-    if code == ErrorCode.NONE:
-        return
-    name = next((error.name for error in ErrorCode if error == code), str(code))
-    raise MetadataLogError(f"the controller refuses: {name}")
+
+def first_records(response: FetchResponse) -> bytes:
+    """Return the records of an answer, as they came. Raises WrongAnswerError."""
+    return bytes(_only(response.responses).records or b"")
+
+
+def _id_of(partition: Any) -> SnapshotId:
+    return SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
 
 
 def _only(topics: list[Any]) -> Any:
     if len(topics) != 1 or len(topics[0].partitions) != 1:
-        raise MetadataLogError("the controller's answer is not about the metadata log")
+        raise WrongAnswerError("the controller's answer is not about the metadata log")
     return topics[0].partitions[0]

@@ -5,14 +5,16 @@ The rule: a record that cannot be decoded or applied is a MetadataLogError that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 from barnabas.cluster.kraft.image import EMPTY, Change, Position, QuorumImage
 from barnabas.cluster.kraft.quorum import Leadership, decode_control
 from barnabas.cluster.kraft.replay import Replay
 from barnabas.cluster.kraft.transitions import MetadataRecordError
-from barnabas.records.batch import BatchHeader
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import BatchHeader, iter_batches, require_crc
 from barnabas.records.control import ControlType
 from barnabas.records.errors import RecordsError
 from barnabas.records.record import Record
@@ -74,7 +76,7 @@ class LogState:
         """Apply the next record; `place` names its log in errors. Raises MetadataLogError."""
         changes: tuple[Change, ...] = ()
         epoch = header.leader_epoch
-        self.position = Position(record.offset, epoch, record.timestamp)
+        before, self.position = self.position, Position(record.offset, epoch, record.timestamp)
         try:
             if header.is_control:
                 control_type, message = decode_control(record)
@@ -83,6 +85,8 @@ class LogState:
             else:
                 message, version = decode_record(record.value or b"")
                 name = record_name(record_key(message))
+                if name == "BeginTransaction":
+                    self._replay.publish(before)  # the image that counts until the transaction ends
                 changes = self._replay.apply(message)
         except (DecodeError, RecordsError, MetadataRecordError) as error:
             raise MetadataLogError(f"{place}: record at offset {record.offset}: {error}") from None
@@ -99,6 +103,40 @@ class LogState:
         if control_type is ControlType.LEADER_CHANGE and header.leader_epoch > self.leadership.epoch:
             self.leadership = self.leadership.after(message, header.leader_epoch, record)
 
+    def note_leader_of(self, batches: bytes, place: str) -> None:
+        """Take from the first of some batches since when its leader leads, if it says that. Raises MetadataLogError."""
+        for position, header in islice(iter_batches(batches), 1):
+            for record in iter_any_records(batches[position : position + header.size]):
+                self.note_leader(header, record, place)
+
+
+RECORDS_PER_STEP: Final = 200
+"""Records that are decoded and applied between two checkpoints: some milliseconds."""
+
+
+def snapshot_steps(
+    snapshot_id: tuple[int, int], place: str, batches: Iterable[tuple[BatchHeader, bytes]]
+) -> Iterator[Snapshot | None]:
+    """Decode a snapshot by steps of None; the last value is the snapshot.
+
+    Raises MetadataLogError if a checksum is wrong, a record does not decode, or its header or footer is missing.
+    """
+    reader = SnapshotReader(*snapshot_id, place)
+    next_offset = 0
+    try:
+        for header, data in batches:
+            require_crc(data, 0, header)
+            if header.base_offset != next_offset:
+                raise MetadataLogError(f"{place}: a batch begins at {header.base_offset}, not {next_offset}")
+            next_offset = header.next_offset
+            records = iter_any_records(data)
+            while piece := list(islice(records, RECORDS_PER_STEP)):
+                reader.add(header, piece)
+                yield None
+    except RecordsError as error:
+        raise MetadataLogError(f"{place}: {error.message}") from None
+    yield reader.finish()
+
 
 class SnapshotReader:
     """A snapshot, batch by batch. Lifecycle: `add` all of them, then `finish`."""
@@ -109,10 +147,12 @@ class SnapshotReader:
         self._replay = Replay()
         self._leadership = Leadership()
         self._last_ms = -1
-        self._has_footer = False
+        self._has_header = self._has_footer = False
 
     def add(self, header: BatchHeader, records: Iterable[Record]) -> None:
         """Take in the next batch. Raises MetadataLogError."""
+        if self._has_footer:
+            raise MetadataLogError(f"{self._place}: the snapshot goes on after its footer")
         try:
             for record in records:
                 if not header.is_control:
@@ -121,15 +161,18 @@ class SnapshotReader:
                 control_type, message = decode_control(record)
                 if control_type is ControlType.SNAPSHOT_HEADER:
                     self._last_ms = message.last_contained_log_timestamp
+                    self._has_header = True
                 self._has_footer = self._has_footer or control_type is ControlType.SNAPSHOT_FOOTER
                 self._leadership = self._leadership.after(message, header.leader_epoch, record)
         except (DecodeError, RecordsError, MetadataRecordError) as error:
             raise MetadataLogError(f"{self._place}: {error}") from None
 
     def finish(self) -> Snapshot:
-        """Return the snapshot. Raises MetadataLogError if its footer is missing."""
+        """Return the snapshot. Raises MetadataLogError if its header or footer is missing."""
         if not self._has_footer:
             raise MetadataLogError(f"{self._place}: the snapshot ends before its footer")
+        if not self._has_header:
+            raise MetadataLogError(f"{self._place}: the snapshot has no header")
         end_offset, epoch = self._id
         position = Position(end_offset - 1, epoch, self._last_ms) if end_offset else Position()
         return Snapshot(end_offset, epoch, self._last_ms, self._replay.publish(position), self._leadership)

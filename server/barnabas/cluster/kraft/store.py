@@ -6,12 +6,13 @@ active controller's: whatever wants one asks for it there, and sees it here once
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 
 import trio
 
 from barnabas.cluster.kraft.image import Change as QuorumChange
 from barnabas.cluster.kraft.image import QuorumImage
+from barnabas.cluster.kraft.loader import ImageDelta
 from barnabas.cluster.kraft.translation import translate
 from barnabas.cluster.metadata.changes import ControllerChanged
 from barnabas.cluster.metadata.image import ClusterImage
@@ -80,3 +81,22 @@ class QuorumStore:
 
     async def close(self) -> None:
         """Do nothing: the log is closed by its owner."""
+
+
+class Projection:
+    """Has a store follow the image of the quorum. Implements `follower.ImageSubscriber`."""
+
+    def __init__(self, store: QuorumStore, kraft_version: Callable[[], int]) -> None:
+        """`kraft_version` is the finalized level, which control records have."""
+        self._store = store
+        self._kraft_version = kraft_version
+
+    async def prepare(self, delta: ImageDelta) -> None:
+        """Publish the changes to all that follow the store."""
+        await self._store.follow(delta.changes, delta.after, kraft_version=self._kraft_version())
+
+    def publish(self, delta: ImageDelta) -> None:
+        """Do nothing: the store has published."""
+
+    async def clean_up(self, delta: ImageDelta) -> None:
+        """Do nothing."""

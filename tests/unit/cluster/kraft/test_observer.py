@@ -3,7 +3,8 @@
 import pytest
 
 from barnabas.cluster.kraft.directory import MetadataLog, Until, read_snapshot
-from barnabas.cluster.kraft.observer import Leader, Observer, Taken
+from barnabas.cluster.kraft.memory_log import MemoryObserver, Read
+from barnabas.cluster.kraft.observer import Leader, first_records
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.log.disk import OsDisk
 from barnabas.records.building import encode_batch
@@ -26,27 +27,28 @@ def replayed(until=END - 1):
 def run(observer, leader, *, until=END, turns=2000):
     steps = []
     for _ in range(turns):
-        taken = observer.take(leader.answer(observer.request(max_wait_ms=0)))
+        taken = observer.take(leader.answer(observer.observer.request(max_wait_ms=0)))
         steps += taken.steps
         if taken.asks_elsewhere or (observer.is_caught_up and observer.state.position.offset == until - 1):
             return steps
-    raise AssertionError(f"not caught up: {observer.state.position}, {observer.high_watermark}")
+    raise AssertionError(f"not caught up: {observer.state.position}, {observer.observer.high_watermark}")
 
 
 @pytest.mark.parametrize("snapshot", [False, True], ids=["log", "snapshot"])
 @pytest.mark.parametrize("seed", range(12))
 def test_image_of_an_observer_is_that_of_a_plain_replay(seed, snapshot):
-    observer = Observer()
+    observer = MemoryObserver()
     steps = run(observer, SimulatedLeader(seed, snapshot=snapshot))
     expected = replayed()
     assert observer.state.image == expected.image
     assert observer.state.leadership == expected.leadership
     assert [step.offset for step in steps] == list(range(76 if snapshot else 0, END))
-    assert observer.leader == Leader(1, EPOCH, "controller-1", 9093)
+    assert observer.observer.leader == Leader(1, EPOCH, "controller-1", 9093)
 
 
 def test_nothing_above_the_high_watermark_is_applied():
-    observer, leader = Observer(), SimulatedLeader(1)
+    observer, leader = MemoryObserver(), SimulatedLeader(1)
+    observer.take(leader.answer(observer.observer.request(max_wait_ms=0)))
     records, highest = DATA, -1
     for watermark in (-1, 0, 15, 40, 30, END):
         highest = max(highest, watermark)
@@ -59,8 +61,8 @@ def test_nothing_above_the_high_watermark_is_applied():
 
 
 def test_requests_ask_for_the_metadata_log_and_no_more():
-    observer, leader = Observer(), SimulatedLeader(2, snapshot=True)
-    request = observer.request(max_wait_ms=500)
+    observer, leader = MemoryObserver(), SimulatedLeader(2, snapshot=True)
+    request = observer.observer.request(max_wait_ms=500)
     (topic,) = request.topics
     (partition,) = topic.partitions
     assert (request.cluster_id, request.replica_id, request.replica_state.replica_id) == (None, -1, -1)
@@ -74,8 +76,8 @@ def test_requests_ask_for_the_metadata_log_and_no_more():
     assert (partition.partition, partition.current_leader_epoch, partition.fetch_offset) == (0, 0, 0)
     assert (partition.last_fetched_epoch, partition.high_watermark) == (0, -1)
     for _ in range(3):
-        observer.take(leader.answer(observer.request(max_wait_ms=0)))
-    request = observer.request(max_wait_ms=0)
+        observer.take(leader.answer(observer.observer.request(max_wait_ms=0)))
+    request = observer.observer.request(max_wait_ms=0)
     (topic,) = request.topics
     (partition,) = topic.partitions
     assert (request.replica_id, topic.name, partition.partition) == (-1, "__cluster_metadata", 0)
@@ -85,28 +87,28 @@ def test_requests_ask_for_the_metadata_log_and_no_more():
 
 
 def test_node_that_does_not_lead_names_the_leader():
-    observer = Observer()
+    observer = MemoryObserver()
     run(observer, SimulatedLeader(3, leads=False))
-    assert observer.leader == Leader(1, EPOCH, "controller-1", 9093)
+    assert observer.observer.leader == Leader(1, EPOCH, "controller-1", 9093)
     assert not observer.is_caught_up
 
 
 def test_records_that_diverge_are_cut_above_the_high_watermark():
-    observer, leader = Observer(), SimulatedLeader(5)
+    observer, leader = MemoryObserver(), SimulatedLeader(5)
     run(observer, leader, until=END)
     topic = encode_record(TopicRecord("lost", bytes(range(16))), 0)
     stray = encode_batch([Record(END, 1, None, topic)], base_offset=END, leader_epoch=EPOCH)
     observer.take(leader.response(leader.partition(records=bytes(stray))))
-    assert observer.request(max_wait_ms=0).topics[0].partitions[0].fetch_offset == END + 1
+    assert observer.observer.request(max_wait_ms=0).topics[0].partitions[0].fetch_offset == END + 1
     diverging = FetchResponse.EpochEndOffset(EPOCH, END)
     observer.take(leader.response(leader.partition(diverging_epoch=diverging)))
-    asked = observer.request(max_wait_ms=0).topics[0].partitions[0]
+    asked = observer.observer.request(max_wait_ms=0).topics[0].partitions[0]
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (END, EPOCH)
     assert observer.state.image == replayed().image
 
 
 def test_divergence_below_the_high_watermark_is_an_error():
-    observer, leader = Observer(), SimulatedLeader(6)
+    observer, leader = MemoryObserver(), SimulatedLeader(6)
     run(observer, leader)
     diverging = FetchResponse.EpochEndOffset(1, 50)
     with pytest.raises(MetadataLogError, match="has not what was committed"):
@@ -122,7 +124,7 @@ def test_divergence_below_the_high_watermark_is_an_error():
     ],
 )
 def test_refusal_is_an_error_with_its_name(code, name):
-    observer, leader = Observer(), SimulatedLeader(7)
+    observer, leader = MemoryObserver(), SimulatedLeader(7)
     partition = leader.partition(error_code=code)
     partition.current_leader = FetchResponse.LeaderIdAndEpoch(-1, -1)
     with pytest.raises(MetadataLogError, match=f"the controller refuses: {name}"):
@@ -134,7 +136,8 @@ def test_damaged_or_wrong_records_are_an_error():
     broken = bytearray(batch)
     broken[-1] ^= 1
     for data, text in ((bytes(broken), "checksum|CRC|crc"), (BATCHES[1][1], "begins at offset 3, not 0")):
-        observer, leader = Observer(), SimulatedLeader(8)
+        observer, leader = MemoryObserver(), SimulatedLeader(8)
+        observer.take(leader.answer(observer.observer.request(max_wait_ms=0)))
         with pytest.raises(MetadataLogError, match=text):
             observer.take(leader.response(leader.partition(records=data)))
     assert header.base_offset == 0
@@ -142,57 +145,63 @@ def test_damaged_or_wrong_records_are_an_error():
 
 def test_answer_about_something_else_is_an_error():
     with pytest.raises(MetadataLogError, match="not about the metadata log"):
-        Observer().take(FetchResponse())
+        MemoryObserver().take(FetchResponse())
 
 
 @pytest.mark.parametrize(
     ("code", "leader_id", "expected"),
     [
-        (ErrorCode.FENCED_LEADER_EPOCH, 1, Taken()),
-        (ErrorCode.FENCED_LEADER_EPOCH, -1, Taken()),
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, Taken(asks_elsewhere=True)),
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, Taken(asks_elsewhere=True, must_wait=True)),
-        (ErrorCode.UNKNOWN_LEADER_EPOCH, 1, Taken(asks_elsewhere=True)),
-        (ErrorCode.OFFSET_OUT_OF_RANGE, 1, Taken(must_wait=True)),
-        (ErrorCode.BROKER_NOT_AVAILABLE, 1, Taken(must_wait=True)),
+        (ErrorCode.FENCED_LEADER_EPOCH, 1, Read()),
+        (ErrorCode.FENCED_LEADER_EPOCH, -1, Read(asks_elsewhere=True, must_wait=True)),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, Read(asks_elsewhere=True)),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, Read(asks_elsewhere=True, must_wait=True)),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, 1, Read(asks_elsewhere=True)),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, 1, Read(must_wait=True)),
+        (ErrorCode.BROKER_NOT_AVAILABLE, 1, Read(must_wait=True)),
     ],
 )
 def test_error_decides_which_node_is_asked_next(code, leader_id, expected):
-    observer, leader = Observer(), SimulatedLeader(1, leader_id=leader_id)
+    observer, leader = MemoryObserver(), SimulatedLeader(1, leader_id=leader_id)
     assert observer.take(leader.response(leader.partition(error_code=code))) == expected
-    assert observer.leader.epoch == EPOCH
+    assert observer.observer.leader.epoch == EPOCH
 
 
 def test_answer_of_an_earlier_epoch_does_not_change_the_leader():
-    observer, leader = Observer(), SimulatedLeader(1)
-    observer.leader = Leader(3, EPOCH + 1, "newer", 1)
+    observer, leader = MemoryObserver(), SimulatedLeader(1)
+    observer.observer.leader = Leader(3, EPOCH + 1, "newer", 1)
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     observer.take(leader.response(leader.partition(error_code=code)))
-    assert observer.leader == Leader(3, EPOCH + 1, "newer", 1)
+    assert observer.observer.leader == Leader(3, EPOCH + 1, "newer", 1)
 
 
 def test_leader_that_becomes_known_within_its_epoch_is_noted():
-    observer = Observer()
+    observer = MemoryObserver()
     for leader_id in (-1, 1):
         leader = SimulatedLeader(1, leader_id=leader_id)
         observer.take(leader.response(leader.partition(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)))
-    assert observer.leader == Leader(1, EPOCH, "controller-1", 9093)
+    assert observer.observer.leader == Leader(1, EPOCH, "controller-1", 9093)
     response = leader.response(leader.partition())
     response.node_endpoints = []
     observer.take(response)
-    assert observer.leader.host == "controller-1"
+    assert observer.observer.leader.host == "controller-1"
 
 
 def pieces(**fields):
-    values = {"size": len(SNAPSHOT.read_bytes()), "unaligned_records": SNAPSHOT.read_bytes()[:100], **fields}
+    values = {
+        "size": len(SNAPSHOT.read_bytes()),
+        "unaligned_records": SNAPSHOT.read_bytes()[:100],
+        "snapshot_id": FetchSnapshotResponse.SnapshotId(76, 1),
+        "current_leader": FetchSnapshotResponse.LeaderIdAndEpoch(1, EPOCH),
+        **fields,
+    }
     partition = FetchSnapshotResponse.PartitionSnapshot(**values)
     return FetchSnapshotResponse(topics=[FetchSnapshotResponse.TopicSnapshot(partitions=[partition])])
 
 
 def fetching_a_snapshot():
-    observer, leader = Observer(), SimulatedLeader(9, snapshot=True)
+    observer, leader = MemoryObserver(), SimulatedLeader(9, snapshot=True)
     for _ in range(2):
-        observer.take(leader.fetch(observer.request(max_wait_ms=0)))
+        observer.take(leader.fetch(observer.observer.request(max_wait_ms=0)))
     return observer
 
 
@@ -201,7 +210,9 @@ def fetching_a_snapshot():
     [
         (pieces(position=7), "continues at 7, not 0"),
         (pieces(unaligned_records=b""), "continues at 0"),
-        (pieces(unaligned_records=b"x" * 100), "."),
+        (pieces(snapshot_id=FetchSnapshotResponse.SnapshotId(55, 1)), "continues at 0, not 0"),
+        (pieces(size=50), "goes beyond its end"),
+        (pieces(size=100, unaligned_records=b"x" * 100), "."),
         (
             FetchSnapshotResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
             "CLUSTER_AUTHORIZATION_FAILED",
@@ -217,31 +228,31 @@ def test_piece_that_makes_no_sense_is_an_error(response, text):
 
 @pytest.mark.parametrize("code", [ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE])
 def test_snapshot_that_vanishes_is_asked_for_again(code):
-    observer, leader = Observer(), SimulatedLeader(9, snapshot=True)
+    observer, leader = MemoryObserver(), SimulatedLeader(9, snapshot=True)
     for _ in range(4):
-        observer.take(leader.answer(observer.request(max_wait_ms=0)))
+        observer.take(leader.answer(observer.observer.request(max_wait_ms=0)))
     gone = FetchSnapshotResponse.PartitionSnapshot(error_code=code)
     response = FetchSnapshotResponse(topics=[FetchSnapshotResponse.TopicSnapshot(partitions=[gone])])
     assert observer.take(response).must_wait
-    assert observer.request(max_wait_ms=0).topics[0].partitions[0].fetch_offset == 0
+    assert observer.observer.request(max_wait_ms=0).topics[0].partitions[0].fetch_offset == 0
     run(observer, leader)
     assert observer.state.image == replayed().image
 
 
 def test_leader_of_a_snapshot_is_learned_from_its_first_record():
-    observer, leader = Observer(), SimulatedLeader(10, snapshot=True)
+    observer, leader = MemoryObserver(), SimulatedLeader(10, snapshot=True)
     leader.end = 76
     leader.batches = []
     for _ in range(100):
-        observer.take(leader.answer(observer.request(max_wait_ms=0)))
+        observer.take(leader.answer(observer.observer.request(max_wait_ms=0)))
     assert observer.state.leadership.epoch == -1
     assert observer.state.image == read_snapshot(OsDisk(read_only=True), str(SNAPSHOT)).image
-    asked = observer.epoch_start_request().topics[0].partitions[0]
+    asked = observer.observer.epoch_start_request().topics[0].partitions[0]
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (76, EPOCH - 1)
     diverging = leader.response(leader.partition(diverging_epoch=FetchResponse.EpochEndOffset(1, 85)))
-    request = observer.first_record_request(diverging)
+    request = observer.observer.first_record_request(diverging)
     assert request.topics[0].partitions[0].fetch_offset == 85
     data = next(batch for header, batch in BATCHES if header.base_offset == 85)
-    observer.note_leader(leader.response(leader.partition(records=data)))
+    observer.state.note_leader_of(first_records(leader.response(leader.partition(records=data))), "log")
     assert observer.state.leadership == replayed().leadership
-    assert observer.first_record_request(leader.response(leader.partition())) is None
+    assert observer.observer.first_record_request(leader.response(leader.partition())) is None

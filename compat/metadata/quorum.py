@@ -1,0 +1,149 @@
+"""Controllers of Kafka, one or three, with static or dynamic voters; brokers beside them.
+
+The rule: a node is a directory with its settings, output and data; a node that was killed starts again with its data.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from barnabas.log.format.properties import encode_uuid
+from compat.kafka import release
+from compat.kafka.broker import CLUSTER_ID, free_port, wait_until_ready
+from compat.kafka.process import JavaProcess, java_command
+from compat.kit.wire import Connection, WireError
+
+HOST = "127.0.0.1"
+FORMAT_TIMEOUT_S = 240
+METADATA = "__cluster_metadata"
+
+
+class Node:
+    """A node of a KRaft cluster in a directory; `port` is that of its one listener."""
+
+    def __init__(self, version: str, directory: Path, node_id: int, role: str) -> None:
+        self.release = release(version)
+        self.directory = directory
+        self.id = node_id
+        self.role = role
+        self.port = free_port()
+        self.log_dir = directory / "logs"
+        self.properties = directory / "server.properties"
+        directory.mkdir(parents=True, exist_ok=True)
+        self.process = JavaProcess(f"{role}-{node_id}", directory)
+
+    @property
+    def metadata_dir(self) -> Path:
+        """The directory of the metadata log."""
+        return self.log_dir / f"{METADATA}-0"
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Write the settings."""
+        listener = "CONTROLLER" if self.role == "controller" else "PLAINTEXT"
+        own = {
+            "process.roles": self.role,
+            "node.id": str(self.id),
+            "listeners": f"{listener}://{HOST}:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.log_dir),
+            "offsets.topic.replication.factor": "1",
+        }
+        lines = (f"{name}={value}\n" for name, value in {**own, **settings}.items())
+        self.properties.write_text("".join(lines))
+
+    def format(self, *arguments: str) -> None:
+        """Format the directory. Raises RuntimeError."""
+        command = java_command(
+            self.release, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self.properties), *arguments
+        )  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=FORMAT_TIMEOUT_S)
+        if done.returncode:
+            raise RuntimeError(f"format failed:\n{done.stdout}{done.stderr}")
+
+    def start(self) -> None:
+        """Start the node, and wait until it listens. Raises KafkaError."""
+        self.process.start(java_command(self.release, "kafka.Kafka", str(self.properties)))
+        wait_until_ready(self.process.name, self.process, self.listens)
+
+    def listens(self) -> bool:
+        """Say whether the node accepts connections."""
+        try:
+            Connection(HOST, self.port)
+        except OSError:
+            return False
+        return True
+
+
+class Quorum:
+    """Controllers 1 to `count`. Lifecycle: `start`, `stop`; single ones may be killed and started between.
+
+    With `is_dynamic` the voters are in the log (kraft.version 1), otherwise in controller.quorum.voters.
+    """
+
+    def __init__(
+        self, version: str, directory: Path, count: int, *, is_dynamic: bool, settings: Mapping[str, str]
+    ) -> None:
+        self.nodes = [
+            Node(version, directory / f"controller-{node_id}", node_id, "controller")
+            for node_id in range(1, count + 1)
+        ]
+        if is_dynamic:
+            addresses = ",".join(f"{HOST}:{node.port}" for node in self.nodes)
+            self.settings = {"controller.quorum.bootstrap.servers": addresses}
+        else:
+            voters = ",".join(f"{node.id}@{HOST}:{node.port}" for node in self.nodes)
+            self.settings = {"controller.quorum.voters": voters}
+        arguments: list[str] = []
+        if is_dynamic:
+            voters = ",".join(
+                f"{node.id}@{HOST}:{node.port}:{encode_uuid(bytes([node.id]) * 16)}" for node in self.nodes
+            )
+            arguments = ["--initial-controllers", voters]
+        for node in self.nodes:
+            node.configure({**settings, **self.settings})
+            node.format(*arguments)
+
+    @property
+    def addresses(self) -> str:
+        """Addresses of the controllers that run."""
+        return ",".join(f"{HOST}:{node.port}" for node in self.nodes if node.process.pid() is not None)
+
+    def start(self) -> None:
+        """Start all controllers, and wait for a leader."""
+        for node in self.nodes:
+            node.process.start(java_command(node.release, "kafka.Kafka", str(node.properties)))
+        for node in self.nodes:
+            wait_until_ready(node.process.name, node.process, node.listens)
+        self.leader()
+
+    def leader(self, but: int = -1) -> Node:
+        """Return the controller that leads, once there is one other than `but`. Raises RuntimeError after two minutes."""
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            for node in self.nodes:
+                leader_id = self._leader_by(node)
+                if leader_id >= 1 and leader_id != but:
+                    return self.nodes[leader_id - 1]
+            time.sleep(0.3)
+        raise RuntimeError("no controller leads")
+
+    def _leader_by(self, node: Node) -> int:
+        if node.process.pid() is None:
+            return -1
+        topics = [{"TopicName": METADATA, "Partitions": [{"PartitionIndex": 0}]}]
+        try:
+            with Connection(HOST, node.port) as connection:
+                answer = connection.ask("DescribeQuorum", 1, {"Topics": topics})
+        except (OSError, WireError):
+            return -1
+        (partition,) = answer["Topics"][0]["Partitions"]
+        return -1 if partition["ErrorCode"] else int(partition["LeaderId"])
+
+    def stop(self) -> None:
+        """Stop all controllers: the leader last, so that the others need not wait."""
+        for node in self.nodes:
+            node.process.stop()

@@ -1,0 +1,78 @@
+"""Choice of the controller that is asked next, and of the time. Pure.
+
+The rule: the leader is asked while it answers; otherwise the named controllers in turn, each further failure with a longer
+pause. A leader that gives no usable answer for the fetch timeout is doubted: another node may know a later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.cluster.kraft.observer import Leader, Taken
+
+Address = tuple[str, int]
+BACKOFF_MS_MAX: Final = 1_000
+
+
+class Contacts:
+    """Controllers to ask. Lifecycle: `choose` and wait until `ready_at_ms`, ask, then `answered` or `failed`, and so on.
+
+    Times are in ms of any clock that only rises.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        *,
+        first: int = 0,
+        backoff_ms: int = 20,
+        fetch_timeout_ms: int = 2_000,
+    ) -> None:
+        """`bootstrap` is asked in turn from index `first` on; best a random one, so that observers spread."""
+        self._bootstrap = tuple(bootstrap)
+        self._turn = first
+        self._backoff_ms = backoff_ms
+        self._fetch_timeout_ms = fetch_timeout_ms
+        self._trusts_leader = True
+        self._failures = 0
+        self._useful_at_ms: int | None = None
+        self.ready_at_ms = 0
+
+    def choose(self, leader: Leader, now_ms: int) -> Address:
+        """Return the address to ask next."""
+        if self._useful_at_ms is None:
+            self._useful_at_ms = now_ms
+        if self._trusts_leader and now_ms - self._useful_at_ms > self._fetch_timeout_ms:
+            self._doubt(now_ms)
+        if self._trusts_leader and leader.host:
+            return leader.host, leader.port
+        return self._bootstrap[self._turn % len(self._bootstrap)]
+
+    def answered(self, taken: Taken, now_ms: int) -> None:
+        """Take note of an answer and of its meaning."""
+        if not taken.asks_elsewhere and not taken.must_wait:
+            self._failures = 0
+            self._useful_at_ms = now_ms
+            self._trusts_leader = True
+            self.ready_at_ms = now_ms
+            return
+        if taken.asks_elsewhere:
+            self._turn += 1
+            self._trusts_leader = True
+        self.ready_at_ms = now_ms + (self._pause_ms() if taken.must_wait else 0)
+
+    def failed(self, now_ms: int) -> None:
+        """Take note that a node was not reached, did not answer in time, or gave an answer that does not fit."""
+        self._doubt(now_ms)
+        self.ready_at_ms = now_ms + self._pause_ms()
+
+    def _doubt(self, now_ms: int) -> None:
+        self._trusts_leader = False
+        self._turn += 1
+        self._useful_at_ms = now_ms
+
+    def _pause_ms(self) -> int:
+        pause_ms = min(self._backoff_ms << min(self._failures, 10), BACKOFF_MS_MAX)
+        self._failures += 1
+        return pause_ms

@@ -1,0 +1,300 @@
+"""The directory of a metadata log: segments, snapshots and `quorum-state`, as a broker of Kafka has them.
+
+The rule: a snapshot counts once it is synced and renamed, and the log begins anew only then; a start finishes what a crash
+has cut short. One task owns the log; methods that sync may be run in a thread while nothing else is done to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from barnabas.cluster.kraft.directory import DIRECTORY
+from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID, SnapshotId, StoredLog
+from barnabas.cluster.kraft.quorum import Leadership, decode_control
+from barnabas.cluster.kraft.snapshots import StoredSnapshot, is_oldest_beyond
+from barnabas.cluster.kraft.state import MetadataLogError, Snapshot, snapshot_steps
+from barnabas.log.config import UNLIMITED, LogConfig
+from barnabas.log.disk import Disk, file_names
+from barnabas.log.format import CorruptFileError, names
+from barnabas.log.format.quorum_state import QUORUM_STATE, QuorumState
+from barnabas.log.loading import Loader
+from barnabas.log.openfiles import OpenFiles
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.removing import RemovalTask
+from barnabas.log.scan import iter_headers
+from barnabas.log.trash import Trash
+from barnabas.records.any_magic import iter_any_records
+from barnabas.records.batch import BatchHeader
+from barnabas.records.errors import RecordsError
+from barnabas.wire.errors import DecodeError
+
+PART = ".part"
+DELETED = ".deleted"
+READ_BYTES_MAX = 1 << 20
+NEVER_MS = (1 << 31) - 1
+"""After how long a producer expires, of which a metadata log has none (Kafka's Integer.MAX_VALUE)."""
+
+
+class LogSettings(NamedTuple):
+    """Kafka's settings of a metadata log, with its defaults; sizes in bytes, -1 for no limit of retention."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 86_400_000
+    retention_bytes: int = 100 << 20
+    retention_ms: int = 7 * 86_400_000
+    snapshot_bytes: int = 20 << 20
+    """Bytes of records after which a snapshot is made."""
+    snapshot_interval_ms: int = 3_600_000
+    delete_delay_ms: int = 60_000
+    batch_bytes_max: int = 8 << 20
+
+
+class DurableLog:
+    """A metadata log on a disk. Lifecycle: `open`, then carry out what an observer decides, `close`.
+
+    Methods raise StorageError or OSError when the disk fails.
+    """
+
+    def __init__(self, disk: Disk, log_dir: str, settings: LogSettings) -> None:
+        self._disk = disk
+        self._log_dir = log_dir
+        self._settings = settings
+        self._trash = Trash()
+        self.path = f"{log_dir}/{DIRECTORY}"
+        self.log: PartitionLog
+        self.snapshots: list[StoredSnapshot] = []
+        self.loaded: Snapshot | None = None
+        """The newest snapshot, as `open` has found it."""
+
+    # --- opening --------------------------------------------------------------------------------------------
+
+    def open(self, now_ms: int) -> StoredLog:
+        """Open or make the log, check it, and finish what a crash has cut short; may take long.
+
+        Raises OSError, MetadataLogError for a directory that cannot be continued.
+        """
+        disk, settings = self._disk, self._settings
+        disk.make_dirs(self.path)
+        config = LogConfig(
+            segment_bytes=settings.segment_bytes,
+            segment_ms=settings.segment_ms,
+            retention_bytes=UNLIMITED,
+            retention_ms=UNLIMITED,
+            max_message_bytes=settings.batch_bytes_max,
+            file_delete_delay_ms=settings.delete_delay_ms,
+        )
+        pool = OpenFiles()
+        loader = Loader(disk, pool, self.path, config, now_ms=now_ms, producer_expiration_ms=NEVER_MS)
+        self.log = PartitionLog(
+            names.CLUSTER_METADATA_TOPIC,
+            0,
+            log_dir=self._log_dir,
+            config=config,
+            disk=disk,
+            pool=pool,
+            trash=self._trash,
+            loaded=loader.load(),
+            topic_id=METADATA_TOPIC_ID,
+            high_watermark=0,
+            now_ms=now_ms,
+        )
+        if names.PARTITION_METADATA not in file_names(disk, self.path):
+            self.log.save_topic_id(METADATA_TOPIC_ID)
+        self._find_snapshots()
+        self._begin_at_newest()
+        if self.snapshots:
+            self.loaded = self._decode(self.snapshots[-1].id)
+            self.log.advance_high_watermark(self.loaded.end_offset)
+        return StoredLog(
+            self.log.log_end_offset,
+            tuple(self.log.epochs.entries),
+            self.snapshots[-1].id if self.snapshots else None,
+            tuple(self._controls()),
+            self._read_election(),
+        )
+
+    def _find_snapshots(self) -> None:
+        for name in file_names(self._disk, self.path):
+            snapshot_id = names.parse_checkpoint_name(name)
+            if snapshot_id is not None and snapshot_id[0] >= self.log.log_start_offset:
+                if snapshot_id[0]:  # at 0 a controller has its bootstrap records, which are in the log too
+                    self.snapshots.append(self._stored(SnapshotId(*snapshot_id)))
+            elif snapshot_id is not None or f"{names.CHECKPOINT}." in name:
+                self._disk.remove(f"{self.path}/{name}")  # not whole, deleted, or before the log
+        self.snapshots.sort()
+        if self.log.log_start_offset and not self.snapshots:
+            raise MetadataLogError(
+                f"{self.path} begins at offset {self.log.log_start_offset}, and has no snapshot of what was before: "
+                f"restore its .checkpoint files, or remove {self.path}, so that all of it is fetched from the controllers"
+            )
+
+    def _begin_at_newest(self) -> None:
+        """Begin the log anew after a snapshot that is newer than its end: the crash came before that was done."""
+        if not self.snapshots:
+            return
+        newest, latest_epoch = self.snapshots[-1].id, max(self.log.epochs.latest, 0)
+        if newest.epoch > latest_epoch or (
+            newest.epoch == latest_epoch and newest.end_offset > self.log.log_end_offset
+        ):
+            self._restart_at(newest, now_ms=0)
+
+    def _stored(self, snapshot_id: SnapshotId) -> StoredSnapshot:
+        """Return size and time of a snapshot, from its header. Raises MetadataLogError."""
+        path = self._path(snapshot_id)
+        file = self._disk.open(path)
+        size = file.size()
+        try:
+            for position, header in iter_headers(file, 0, size):
+                for record in iter_any_records(file.read(header.size, position)):
+                    message = decode_control(record)[1]
+                    return StoredSnapshot(snapshot_id, size, message.last_contained_log_timestamp)
+        except (RecordsError, DecodeError, AttributeError) as error:
+            raise MetadataLogError(f"{path}: the snapshot has no header: {error}") from None
+        raise MetadataLogError(f"{path}: the snapshot is empty")
+
+    def _decode(self, snapshot_id: SnapshotId) -> Snapshot:
+        for snapshot in self.decode_steps(self._path(snapshot_id), snapshot_id):
+            if snapshot is not None:
+                return snapshot
+        raise AssertionError
+
+    def _controls(self) -> Iterator[tuple[int, Leadership]]:
+        """Yield the leadership after the snapshot, and after each control record of the log behind it."""
+        leadership, start = Leadership(), 0
+        if self.loaded is not None:
+            leadership, start = self.loaded.leadership, self.loaded.end_offset
+        yield start - 1, leadership
+        for segment in self.log.segments:
+            for position, header in segment.headers():
+                if not header.is_control or header.base_offset < start:
+                    continue
+                for record in iter_any_records(segment.file.read(header.size, position)):
+                    leadership = leadership.after(decode_control(record)[1], header.leader_epoch, record)
+                    yield record.offset, leadership
+
+    def _read_election(self) -> QuorumState | None:
+        path = f"{self.path}/{QUORUM_STATE}"
+        try:
+            return QuorumState.decode(self._disk.read(path))
+        except FileNotFoundError:
+            return None
+        except CorruptFileError as error:
+            raise MetadataLogError(f"{path}: {error}. An observer has no votes: remove the file") from None
+
+    # --- the log --------------------------------------------------------------------------------------------
+
+    def append(self, records: bytes, now_ms: int) -> None:
+        """Append whole batches; not synced: what a crash loses is fetched again."""
+        self.log.append_as_follower(records, now_ms=now_ms)
+
+    def truncate(self, end_offset: int, now_ms: int) -> None:
+        """Drop an offset and all after it."""
+        self.log.truncate_to(end_offset, now_ms=now_ms)
+
+    def commit(self, high_watermark: int) -> None:
+        """Move the high watermark."""
+        self.log.advance_high_watermark(high_watermark)
+
+    def read(self, offset: int, upper_offset: int) -> bytes:
+        """Return batches from an offset on that begin before another one; the last may be cut, the first is whole."""
+        return self.log.read(offset, max_bytes=READ_BYTES_MAX, upper_offset=upper_offset).to_bytes()
+
+    def save_election(self, state: QuorumState) -> None:
+        """Write `quorum-state`, synced."""
+        self._disk.replace(f"{self.path}/{QUORUM_STATE}", state.encode(), sync=True)
+
+    # --- snapshots ------------------------------------------------------------------------------------------
+
+    def _path(self, snapshot_id: SnapshotId, suffix: str = "") -> str:
+        end_offset, epoch = snapshot_id
+        return f"{self.path}/{end_offset:020d}-{epoch:010d}{names.CHECKPOINT}{suffix}"
+
+    def write_piece(self, snapshot_id: SnapshotId, position: int, data: bytes) -> None:
+        """Write a piece of a snapshot that is not whole yet; the one at 0 begins it."""
+        file = self._disk.open(self._path(snapshot_id, PART), create=not position)
+        if not position:
+            file.truncate(0)
+        file.write(data, position)
+
+    def drop_piece(self, snapshot_id: SnapshotId) -> None:
+        """Remove what was written of a snapshot."""
+        self._disk.remove(self._path(snapshot_id, PART))
+
+    def part_steps(self, snapshot_id: SnapshotId) -> Iterator[Snapshot | None]:
+        """Decode a snapshot of which all pieces are written, by steps of None; the last value is it.
+
+        Raises MetadataLogError if it is damaged.
+        """
+        return self.decode_steps(self._path(snapshot_id, PART), snapshot_id)
+
+    def decode_steps(self, path: str, snapshot_id: SnapshotId) -> Iterator[Snapshot | None]:
+        """Decode the file of a snapshot, as `part_steps` does."""
+        return snapshot_steps(snapshot_id, path, self._batches(path))
+
+    def _batches(self, path: str) -> Iterator[tuple[BatchHeader, bytes]]:
+        file = self._disk.open(path)
+        for position, header in iter_headers(file, 0, file.size()):
+            yield header, file.read(header.size, position)
+
+    def finish_snapshot(self, snapshot_id: SnapshotId) -> None:
+        """Sync a snapshot of which all pieces are written, and give it its name: from then on it counts."""
+        part = self._path(snapshot_id, PART)
+        self._disk.open(part).sync()
+        self._disk.rename(part, self._path(snapshot_id))
+        self._disk.sync_dir(self.path)
+
+    def takes_snapshot(self, snapshot_id: SnapshotId) -> bool:
+        """Say whether a snapshot of one's own may be added: it is newer than all others, and not before the log."""
+        newest = self.snapshots[-1].id if self.snapshots else SnapshotId(0, 0)
+        return snapshot_id > newest and snapshot_id.end_offset > self.log.log_start_offset
+
+    def add_snapshot(self, snapshot_id: SnapshotId, now_ms: int) -> None:
+        """Take a finished snapshot into the list; one that the log has left behind meanwhile goes."""
+        self.snapshots = sorted([*self.snapshots, self._stored(snapshot_id)])
+        self._remove_before(SnapshotId(self.log.log_start_offset, 0), now_ms)
+
+    def install(self, snapshot_id: SnapshotId, now_ms: int) -> None:
+        """Begin the log anew after a finished snapshot; those before it go."""
+        self.add_snapshot(snapshot_id, now_ms)
+        self._restart_at(snapshot_id, now_ms=now_ms)
+
+    def _restart_at(self, snapshot_id: SnapshotId, now_ms: int) -> None:
+        self.log.truncate_fully_and_start_at(snapshot_id.end_offset)
+        self._remove_before(snapshot_id, now_ms)
+
+    # --- retention ------------------------------------------------------------------------------------------
+
+    def clean(self, now_ms: int) -> int:
+        """Remove the oldest snapshots, and the log before the next one, as retention asks; returns how many went."""
+        count = 0
+        while is_oldest_beyond(
+            self.snapshots,
+            self.log.size_bytes,
+            bytes_max=self._settings.retention_bytes,
+            age_ms_max=self._settings.retention_ms,
+            now_ms=now_ms,
+        ):
+            following = self.snapshots[1].id
+            self.log.delete_records_before(following.end_offset)
+            self.log.apply_retention(now_ms)
+            self._remove_before(following, now_ms)
+            count += 1
+        return count
+
+    def _remove_before(self, snapshot_id: SnapshotId, now_ms: int) -> None:
+        removed = [snapshot for snapshot in self.snapshots if snapshot.id < snapshot_id]
+        self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.id >= snapshot_id]
+        for snapshot in removed:
+            path = self._path(snapshot.id)
+            self._disk.rename(path, path + DELETED)
+            self._trash.add(now_ms + self._settings.delete_delay_ms, self._log_dir, [path + DELETED])
+
+    def begin_removal(self, now_ms: int) -> RemovalTask | None:
+        """Return the removal of files that were renamed long enough ago; None if there are none."""
+        due = self._trash.take_due(now_ms)
+        return RemovalTask(self._disk, self._trash, due) if due else None
+
+    def close(self) -> None:
+        """Write what belongs to a clean end, and let all files go."""
+        self.log.close()

@@ -1,0 +1,183 @@
+"""Walks of an observer beside a simulated quorum: its real shell, log and disk on virtual time, with power cuts.
+
+The rule: whatever is published, stored or delivered is compared with a plain replay of what is committed, at each delta, after
+each power cut, and at the end, when the quorum is calm.
+"""
+
+import random as randoms
+
+import trio
+
+from barnabas.client import ClientSettings
+from barnabas.cluster.kraft.durable_log import DurableLog, LogSettings
+from barnabas.cluster.kraft.joining import observing
+from barnabas.cluster.kraft.quorum_settings import QuorumSettings
+from barnabas.log.format.properties import MetaProperties
+from barnabas.testing.memory_disk import MemoryDisk
+from barnabas.testing.simulation.world import run_world
+from tests.support.simulated_quorum import ADDRESSES, CLUSTER, SimulatedQuorum, Unreliable
+
+DIR = "/data"
+CALM_SECONDS_MAX = 120
+LOG = LogSettings(
+    segment_bytes=3_000,
+    retention_bytes=12_000,
+    snapshot_bytes=2_500,
+    snapshot_interval_ms=20_000,
+    delete_delay_ms=5_000,
+)
+SETTINGS = QuorumSettings(
+    node_id=10,
+    log_dir=DIR,
+    bootstrap=ADDRESSES,
+    static_voters={},
+    fetch_timeout_ms=2_000,
+    request_timeout_ms=2_000,
+    retry_backoff_ms=20,
+    fetch_bytes_max=1 << 20,
+    snapshot_bytes_max=1 << 20,
+    log=LOG,
+)
+STATIC_VOTERS = {number + 1: address for number, address in enumerate(ADDRESSES)}
+
+
+class WalkError(Exception):
+    """What an observer did is not what the quorum committed."""
+
+
+class Folding:
+    """A subscriber that knows the changes alone."""
+
+    def __init__(self, quorum):
+        self.quorum = quorum
+        self.entries = {}
+        self.position = None
+
+    async def prepare(self, delta):
+        await trio.lowlevel.checkpoint()
+
+    def publish(self, delta):
+        expected = self.quorum.images.get(delta.after.position.offset)
+        if expected is None or expected != delta.after:
+            raise WalkError(f"another image at {delta.after.position}")
+        for change in delta.changes:
+            before = self.entries.get((change.kind, change.key))
+            if before != change.before:
+                raise WalkError(f"{change} does not follow")
+            if change.after is None:
+                del self.entries[change.kind, change.key]
+            else:
+                self.entries[change.kind, change.key] = change.after
+        if self.entries != {(kind, key): value for kind, key, value in delta.after.entries()}:
+            raise WalkError(f"the changes do not lead to the image at {delta.after.position}")
+
+    async def clean_up(self, delta):
+        await trio.lowlevel.checkpoint()
+
+
+class PowerCutError(OSError):
+    """The disk is gone."""
+
+
+def formatted_disk():
+    disk = MemoryDisk()
+    disk.make_dirs(DIR)
+    meta = MetaProperties(1, CLUSTER, 10, bytes(range(16)))
+    disk.replace(f"{DIR}/meta.properties", meta.encode(), sync=True)
+    disk.sync_dir("/")
+    return disk
+
+
+def check_directory(disk, quorum, now_ms, *, is_whole):
+    """Compare what is on a disk with the committed log: whatever is below the high watermark, and the image of it."""
+    stored = DurableLog(disk.fork(), DIR, LOG)
+    state = stored.open(now_ms)
+    if stored.loaded is not None:
+        expected = quorum.images[stored.loaded.end_offset - 1]
+        if stored.loaded.image != expected._replace(position=stored.loaded.image.position):
+            raise WalkError(f"another image in the snapshot at {stored.loaded.end_offset}")
+    offset = stored.log.log_start_offset
+    log = b""
+    while offset < state.end_offset:
+        piece = stored.log.read(offset, max_bytes=1 << 30, upper_offset=state.end_offset)
+        log += piece.to_bytes()
+        offset = piece.next_offset
+    committed = [batch for batch in quorum.committed if batch.base_offset >= stored.log.log_start_offset]
+    if is_whole and log != b"".join(batch.data for batch in committed):
+        raise WalkError("another log than what is committed")
+
+
+async def walk(world, *, lives):
+    random = randoms.Random(world.seed)
+    quorum = SimulatedQuorum(random, is_dynamic=world.seed % 2 == 0)
+    settings = SETTINGS if quorum.is_dynamic else SETTINGS._replace(static_voters=STATIC_VOTERS)
+    disk = formatted_disk()
+    for life in range(lives):
+        way = Unreliable(quorum, random)
+        environment = world.environment(f"observer-{life}", disk)
+        folding = Folding(quorum)
+        is_last = life == lives - 1
+        left = random.randrange(20, 400)
+        if not is_last and random.random() < 0.7:
+            left_operations = [random.randrange(30, 1200)]
+
+            def fault(operation, path, left_operations=left_operations):
+                left_operations[0] -= 1
+                return PowerCutError("cut") if left_operations[0] < 0 else None
+
+            disk.fault = fault
+        try:
+            async with observing(settings, environment, ClientSettings(), controllers=way) as follower:
+                follower.subscribe(folding)
+                while way.asked < left:
+                    await trio.sleep(0.05)
+                if is_last:
+                    way.is_calm = True
+                    while quorum.leader is None:
+                        quorum.elect()
+                    for _ in range(50):
+                        quorum.append()
+                        quorum.replicate()
+                    while quorum.committed_end < quorum.leader.end_offset:
+                        quorum.replicate()
+                    await _become_equal(follower, quorum)
+        except PowerCutError:
+            pass
+        except Exception as error:  # of the disk, as it was when the power was cut
+            if not _is_of_the_cut(error):
+                raise
+        disk.fault = None
+        now_ms = environment.wall_clock_ms()
+        if not is_last and random.random() < 0.8:
+            disk = disk.crash(random)
+        check_directory(disk, quorum, now_ms, is_whole=is_last)
+
+
+def _is_of_the_cut(error):
+    while error is not None:
+        if isinstance(error, PowerCutError):
+            return True
+        error = error.__cause__ or error.__context__ or getattr(error, "cause", None)
+    return False
+
+
+async def _become_equal(follower, quorum):
+    with trio.move_on_after(CALM_SECONDS_MAX) as scope:
+        while (
+            follower.image != quorum.truth.image or follower.observer.end_offset != quorum.leader.end_offset
+        ):
+            await trio.sleep(0.1)
+    if scope.cancelled_caught:
+        raise WalkError(
+            f"not caught up: {follower.image.position}, {follower.observer.high_watermark}, {quorum.truth.image.position}"
+        )
+    if follower.fault:
+        raise WalkError(follower.fault)
+    mine, theirs = follower.observer.leadership, quorum.pending.leadership
+    if (mine.voters, mine.kraft_version) != (theirs.voters, theirs.kraft_version):
+        raise WalkError("other voters")
+
+
+def run_walk(seed, *, lives=4):
+    """Take a walk; raises what is wrong."""
+    run_world(seed, lambda world: walk(world, lives=lives), seconds_max=3600)
