@@ -20,8 +20,8 @@ from barnabas.broker.peer_security import for_controllers
 from barnabas.client import ClientSettings
 from barnabas.cluster.kraft.joining import observing
 from barnabas.cluster.kraft.loader import ImageDelta
-from barnabas.cluster.kraft.quorum_settings import quorum_settings
 from barnabas.config.loading import BrokerConfig
+from barnabas.config.quorum import quorum_settings
 from barnabas.environment.real import real_environment
 from barnabas.log.format.properties import decode_properties
 
@@ -33,10 +33,10 @@ class LongestStep(trio.abc.Instrument):
         self.longest_ms = 0.0
         self._begun = 0.0
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._begun = time.monotonic()
 
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
         self.longest_ms = max(self.longest_ms, 1000 * (time.monotonic() - self._begun))
 
 
@@ -75,7 +75,7 @@ async def observe(properties: Path, status_path: Path, steps: LongestStep) -> No
     """Follow until SIGTERM."""
     config = BrokerConfig(decode_properties(properties.read_bytes()))
     settings = quorum_settings(config)
-    client = for_controllers(config, ClientSettings(client_id=f"broker-{settings.node_id}"))
+    client = for_controllers(config, settings, ClientSettings(client_id=f"broker-{settings.node_id}"))
     status = Status(status_path, steps)
     with trio.open_signal_receiver(signal.SIGTERM) as signals:
         async with observing(settings, real_environment(), client) as follower:

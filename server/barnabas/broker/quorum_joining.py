@@ -20,15 +20,14 @@ from barnabas.client import ClientSettings
 from barnabas.cluster.kraft.active_controller import controllers
 from barnabas.cluster.kraft.joining import observing
 from barnabas.cluster.kraft.lifecycle import Identity, Lifecycle, RegistrationRefusedError, State
-from barnabas.cluster.kraft.quorum_settings import quorum_settings
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.cluster.kraft.store import Projection, QuorumStore
 from barnabas.cluster.kraft.values import Endpoint, LevelRange
 from barnabas.cluster.metadata.image import TOPIC
 from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.config import broker as settings
-from barnabas.config.cluster import controller_listener
 from barnabas.config.listeners import PROTOCOLS
+from barnabas.config.quorum import quorum_settings
 from barnabas.serving.release import IN_QUORUM
 from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest
 from barnabas.wire.ids import new_uuid
@@ -58,9 +57,8 @@ async def joined_quorum(
     quorum = quorum_settings(config)
     broker_id = config.get(settings.NODE_ID)
     client = for_controllers(
-        config, ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas")
+        config, quorum, ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas")
     )
-    listener = controller_listener(config)
     store: QuorumStore | None = None
 
     def config_for(topic: str) -> LogConfig:
@@ -71,11 +69,13 @@ async def joined_quorum(
     await environment.threads.run(logs.lock)
     try:
         async with observing(quorum, environment, client) as follower:
-            store = QuorumStore(follower.observer.identity.cluster_id, broker_id, budget)
+            store = QuorumStore(follower.observer.identity.cluster_id or "", broker_id, budget)
             follower.subscribe(Projection(store, lambda: follower.leadership.kraft_version))
             log.info("following the metadata of cluster %s", store.image.cluster_id)
             await follower.wait_for_image()
-            peers = controllers(lambda: follower.observer.leader, listener, environment.network, client)
+            peers = controllers(
+                lambda: follower.observer.leader, quorum.listener, environment.network, client
+            )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(peers.run)
                 yield Membership(store, quorum=QuorumParts(store, peers, logs))

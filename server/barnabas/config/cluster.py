@@ -218,16 +218,6 @@ def inter_broker_listener(config: BrokerConfig) -> str:
     return named.strip().upper() if named else config.get(settings.SECURITY_INTER_BROKER_PROTOCOL)
 
 
-def controller_listener(config: BrokerConfig) -> str:
-    """Return the name of the listener at which controllers are reached: the first of theirs. Raises SettingError."""
-    named = config.get(settings.CONTROLLER_LISTENER_NAMES)
-    if not named:
-        raise SettingError(
-            f"{settings.CONTROLLER_LISTENER_NAMES.name} is not set: name the listener of the controllers, such as CONTROLLER"
-        )
-    return named[0].strip().upper()
-
-
 def reads_from_rack(config: BrokerConfig) -> bool:
     """Say whether consumers are sent to a replica in their own rack (KIP-392)."""
     return config.get(settings.REPLICA_SELECTOR_CLASS) == RACK_SELECTOR
