@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import subprocess
 
-from compat.cluster.nodes import VERSION, Cluster, ClusterError
+from compat.cluster.nodes import ZOOKEEPER_SHELL, Brokers, ClusterError
 from compat.kafka import release, tool_command
 
 TOOL_S = 90
-ZOOKEEPER_SHELL = "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka"
 
 
-def run(cluster: Cluster, name: str, *arguments: str, stdin: str = "", expect: str = "") -> str:
-    """Run a tool with the cluster's addresses; returns its output. Raises ClusterError."""
+def run(cluster: Brokers, name: str, *arguments: str, stdin: str = "", expect: str = "", at: str = "") -> str:
+    """Run a tool with the cluster's addresses, or at one broker's; returns its output. Raises ClusterError."""
     where = (
-        ("-server", cluster.connect) if name == ZOOKEEPER_SHELL else ("--bootstrap-server", cluster.bootstrap)
+        ("-server", cluster.zookeeper_connect)
+        if name == ZOOKEEPER_SHELL
+        else ("--bootstrap-server", at or cluster.bootstrap)
     )
-    command = tool_command(release(VERSION), name, *where, *arguments)
+    command = tool_command(release(cluster.version), name, *where, *arguments)
     try:
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, check=False, timeout=TOOL_S

@@ -9,7 +9,7 @@ a login they are not compared, as in Kafka. The response header is version 0 wha
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersions
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.kraft.forwarding import Forwarder
     from barnabas.cluster.metadata.image import ClusterImage
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.serving.apis import Api
@@ -42,6 +43,7 @@ class ApiVersions:
     release: ReleaseProfile
     metadata: MetadataStore
     broker_id: int
+    forwarder: Forwarder | None
 
     async def handle(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
         """The whole table; remembers which software the client says it is."""
@@ -59,7 +61,10 @@ class ApiVersions:
             context.connection.client_software_version = request.client_software_version
         if context.connection.login is not None:
             context.connection.login.versions_answered()
-        return _everything(self.served, self.release, self.metadata.image, context.api_version)
+        served: Iterable[Api] = self.served.values()
+        if self.forwarder is not None:
+            served = [api for one in served if (api := self.forwarder.advertised(one)) is not None]
+        return _everything(served, self.release, self.metadata.image, context.api_version)
 
 
 def _check_destination(
@@ -77,12 +82,12 @@ def _check_destination(
 
 
 def _everything(
-    served: Mapping[int, Api], release: ReleaseProfile, image: ClusterImage, api_version: int
+    served: Iterable[Api], release: ReleaseProfile, image: ClusterImage, api_version: int
 ) -> ApiVersionsResponse:
     epoch = release.features_epoch if image.features is None else image.features_epoch
     features = finalized(release.features, image.features)
     return ApiVersionsResponse(
-        api_keys=[versions_of(api, release) for api in served.values()],
+        api_keys=[versions_of(api, release) for api in served],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(
                 name=feature.name, min_version=feature.min_level, max_version=feature.max_level

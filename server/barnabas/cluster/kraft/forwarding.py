@@ -19,6 +19,7 @@ from barnabas.wire.primitives import encode_string_length
 
 if TYPE_CHECKING:
     from barnabas.cluster.metadata.peers import Peers
+    from barnabas.serving.apis import Api
     from barnabas.serving.context import RequestContext
 
 FORWARDING_SECONDS = 60.0
@@ -31,6 +32,18 @@ class Forwarder:
 
     def __init__(self, controllers: Peers) -> None:
         self._controllers = controllers
+
+    def advertised(self, api: Api) -> Api | None:
+        """Return a forwarded API in the versions that the controller serves too; None if there are none.
+
+        Without a connection to a controller the broker's own are advertised, as Kafka's broker does.
+        """
+        versions = self._controllers.controller_versions()
+        if versions is None or not api.forwarded:
+            return api
+        lowest, highest = versions.get(api.key, (0, -1))
+        first, last = max(lowest, api.min_version), min(highest, api.max_version)
+        return api.in_versions(first, last) if first <= last else None
 
     async def forward(self, context: RequestContext, message: Any) -> Any:
         """Return the controller's response to a client's request.
