@@ -1,9 +1,9 @@
-"""Our observer beside controllers of Kafka: python -m compat.metadata.observing [--version 4.3.1] [--quorum NAME]... [--keep DIR].
+"""Our observer beside controllers of Kafka: python -m compat.metadata.observing [--quorum NAME]...
 
 For each quorum (1 or 3 controllers, static or dynamic voters): the observer follows a workload with small snapshots, an
-election, its own crash, the loss of its log, and a handover of its directory to Kafka's broker and back. After each step its
-records are those of the leader's log by kafka-dump-log, its snapshots those of kafka-metadata-shell, and its image is what
-`barnabas metadata show` reads from the quorum. The exit code is 1 if anything differs.
+election, its own crash, the loss of its log, and a handover of its directory to Kafka's broker and back. Its records must
+be those of the leader's log by kafka-dump-log, its snapshots those that kafka-metadata-shell reads, and its image that of
+`barnabas metadata show`, asked of the quorum. The exit code is 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from compat.metadata.quorum import HOST, Node, Quorum
 
 QUORUMS = {"1-dynamic": (1, True), "1-static": (1, False), "3-dynamic": (3, True), "3-static": (3, False)}
 OBSERVER_ID = 10
+ATTEMPTS = 5
 DEADLINE_S = 90
 EXPECTED = "is only supported for testing"
 """Of the size of segments, in a line of the log of each node."""
@@ -94,6 +95,10 @@ class Observer:
         except FileNotFoundError:
             return {}
         return status
+
+    def wait_until(self, offset: int, moment: str) -> None:
+        """Wait until it has applied an offset. Raises RuntimeError."""
+        self.wait_for(lambda status: status.get("offset", -1) >= offset, f"{moment}: not caught up")
 
     def wait_for(self, condition: Callable[[dict[str, Any]], bool], purpose: str) -> None:
         """Wait for what it has applied. Raises RuntimeError."""
@@ -198,10 +203,16 @@ class Run:
 
     def compare(self, moment: str) -> Iterator[str]:
         """Wait until the observer has what is committed now, and compare with the quorum."""
-        live = self.show("--bootstrap-controller", f"{HOST}:{self.quorum.leader().port}")
-        offset = int(live["quorum"]["offset"])
-        self.observer.wait_for(lambda status: status.get("offset", -1) >= offset, f"{moment}: not caught up")
-        stored = self.show("--dir", str(self.observer.node.metadata_dir), "--at", str(offset))
+        for attempt in range(ATTEMPTS):
+            live = self.show("--bootstrap-controller", f"{HOST}:{self.quorum.leader().port}")
+            offset = int(live["quorum"]["offset"])
+            self.observer.wait_until(offset, moment)
+            try:
+                stored = self.show("--dir", str(self.observer.node.metadata_dir), "--at", str(offset))
+                break
+            except RuntimeError:  # it has fetched a later snapshot, or removed what was before one
+                if attempt == ATTEMPTS - 1:
+                    raise
         for section, rows in stored.items():
             if section != "quorum" and live[section] != rows:
                 yield f"{moment}: {section}: {live[section]} live, {rows} in the directory"

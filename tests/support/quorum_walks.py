@@ -1,7 +1,7 @@
 """Walks of an observer beside a simulated quorum: its real shell, log and disk on virtual time, with power cuts.
 
-The rule: whatever is published, stored or delivered is compared with a plain replay of what is committed, at each delta, after
-each power cut, and at the end, when the quorum is calm.
+The rule: whatever is published, stored or delivered is compared with a plain replay of what is committed: at each delta,
+after each power cut, and at the end, when the quorum is calm.
 """
 
 import random as randoms
@@ -117,9 +117,9 @@ async def walk(world, *, lives):
         environment = world.environment(f"observer-{life}", disk)
         folding = Folding(quorum)
         is_last = life == lives - 1
-        left = random.randrange(20, 400)
+        left = random.randrange(20, 120)
         if not is_last and random.random() < 0.7:
-            left_operations = [random.randrange(30, 1200)]
+            left_operations = [random.randrange(30, 500)]
 
             def fault(operation, path, left_operations=left_operations):
                 left_operations[0] -= 1
@@ -178,6 +178,6 @@ async def _become_equal(follower, quorum):
         raise WalkError("other voters")
 
 
-def run_walk(seed, *, lives=4):
+def run_walk(seed, *, lives=3):
     """Take a walk; raises what is wrong."""
     run_world(seed, lambda world: walk(world, lives=lives), seconds_max=3600)

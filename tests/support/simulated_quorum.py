@@ -1,7 +1,7 @@
 """A quorum of three controllers as an observer meets it: elections, logs that diverge, snapshots, and what is committed.
 
-The rule: what is committed is replayed here record by record, and is the truth that observers are compared with. Controllers
-answer as Kafka's do; `Unreliable` loses, repeats and falsifies answers on the way.
+The rule: what is committed is replayed here record by record, and is the truth that observers are compared with.
+Controllers answer as Kafka's do; `Unreliable` loses, repeats and falsifies answers on the way.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import NamedTuple
 import trio
 
 from barnabas.cluster.kraft.follower import ControllerError
-from barnabas.cluster.kraft.image import TOPIC, QuorumImage
+from barnabas.cluster.kraft.image import EMPTY, TOPIC, Draft, Position, QuorumImage
 from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID, SnapshotId
-from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.quorum import Leadership, decode_control
 from barnabas.cluster.kraft.snapshots import snapshot_batches
 from barnabas.cluster.kraft.state import LogState
+from barnabas.cluster.kraft.transitions import apply_record
 from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import read_any_header
@@ -36,7 +37,7 @@ from barnabas.wire.generated.metadata_records.partition import PartitionRecord
 from barnabas.wire.generated.metadata_records.partition_change import PartitionChangeRecord
 from barnabas.wire.generated.metadata_records.remove_topic import RemoveTopicRecord
 from barnabas.wire.generated.metadata_records.topic import TopicRecord
-from barnabas.wire.metadata_records import encode_record
+from barnabas.wire.metadata_records import decode_record, encode_record
 
 CLUSTER = "simulated-cluster-id"
 NODES = 3
@@ -63,6 +64,47 @@ def apply_batch(state, batch):
     header = read_any_header(batch.data, 0)
     for record in iter_any_records(batch.data):
         state.step(header, record, "the simulated log")
+
+
+class PlainReplay:
+    """The committed log, record by record: each transaction is applied when it has ended."""
+
+    def __init__(self):
+        self.image = EMPTY
+        self.leadership = Leadership()
+        self._open = None
+
+    @property
+    def in_transaction(self):
+        return self._open is not None
+
+    def apply(self, batch):
+        header = read_any_header(batch.data, 0)
+        for record in iter_any_records(batch.data):
+            messages = []
+            if header.is_control:
+                self.leadership = self.leadership.after(decode_control(record)[1], batch.epoch, record)
+            else:
+                messages = self._of_transaction(decode_record(record.value)[0])
+            if self._open is None:
+                draft = Draft(self.image)
+                for message in messages:
+                    apply_record(draft, message)
+                self.image = draft.image(Position(record.offset, batch.epoch, record.timestamp))
+
+    def _of_transaction(self, message):
+        """Return what counts from this record on."""
+        name = type(message).__name__
+        if name == "BeginTransactionRecord":
+            self._open = []
+        elif name.endswith("TransactionRecord"):
+            ended, self._open = self._open, None
+            return ended if name == "EndTransactionRecord" else []
+        elif self._open is None:
+            return [message]
+        else:
+            self._open.append(message)
+        return []
 
 
 class Controller:
@@ -103,7 +145,7 @@ class SimulatedQuorum:
         self.epoch = 0
         self.leader = None
         self.committed = []
-        self.truth = LogState()
+        self.truth = PlainReplay()
         self.images = {-1: self.truth.image}
         self.places = []
         self.high_watermark = -1  # as the leader tells it
@@ -163,16 +205,16 @@ class SimulatedQuorum:
         if self.is_dynamic and self.epoch < 3:
             level = kraft_version_record.KRaftVersionRecord(kraft_version=1)
             controls.append((ControlType.KRAFT_VERSION, kraft_version_record.CODEC.encode_bytes(level, 0)))
-        if self.is_dynamic:
+        if self.is_dynamic and self.random.random() < 0.5:
             controls.append((ControlType.KRAFT_VOTERS, self._voters()))
         self._write([(encode_key(kind), value) for kind, value in controls], control=True)
         if self.pending.in_transaction:  # a new controller aborts what it finds open
             self._write([(None, encode_record(AbortTransactionRecord("new controller"), 0))])
 
     def _voters(self):
-        Voter, Endpoint = voters_record.VotersRecord.Voter, voters_record.VotersRecord.Endpoint
+        voter, endpoint = voters_record.VotersRecord.Voter, voters_record.VotersRecord.Endpoint
         voters = [
-            Voter(number + 1, bytes([number + 1]) * 16, [Endpoint("CONTROLLER", *ADDRESSES[number])])
+            voter(number + 1, bytes([number + 1]) * 16, [endpoint("CONTROLLER", *ADDRESSES[number])])
             for number in range(self.random.choice((2, NODES)))
         ]
         return voters_record.CODEC.encode_bytes(voters_record.VotersRecord(voters=voters), 0)
@@ -236,7 +278,7 @@ class SimulatedQuorum:
         if roll < 0.5 and image.partition_counts.get(topic.id):
             index = random.randrange(image.partition_counts[topic.id])
             return [(PartitionChangeRecord(index, topic.id, leader=random.choice((1, 2, -1))), 0)]
-        if roll < 0.6:
+        if roll < 0.5 + min(len(topics), 40) / 200:
             return [(RemoveTopicRecord(topic.id), 0)]
         if roll < 0.65:
             return [(FeatureLevelRecord("metadata.version", random.choice((20, 25, 30))), 0)]
@@ -253,7 +295,7 @@ class SimulatedQuorum:
         follower = self.random.choice([node for node in self.nodes if node is not self.leader])
         follower.known = self.leader.known
         whole = self._whole_log(self.leader)
-        mine = [batch for batch in self._whole_log(follower)]
+        mine = self._whole_log(follower)
         common = next(
             (index for index, (one, other) in enumerate(zip(whole, mine, strict=False)) if one != other),
             min(len(whole), len(mine)),
@@ -265,7 +307,7 @@ class SimulatedQuorum:
 
     def _commit(self, batches):
         for batch in batches[len(self.committed) :]:
-            apply_batch(self.truth, batch)
+            self.truth.apply(batch)
             self.committed.append(batch)
             self.images[batch.next_offset - 1] = self.truth.image
             if not self.truth.in_transaction:
@@ -398,7 +440,8 @@ class Unreliable:
         if self.is_calm:
             self.quorum.learn()
             return self.quorum.answer(address, make(random.randrange(13, 19)))
-        for _ in range(random.randrange(5)):
+        is_away = random.random() < 0.04  # so long that the leader has dropped what is asked for
+        for _ in range(100 if is_away else random.randrange(9)):
             self.quorum.advance()
         request = make(random.randrange(13, 19))
         fault = random.random()
@@ -409,10 +452,8 @@ class Unreliable:
         if fault < 0.1:
             raise ControllerError("the answer is lost")
         if fault < 0.15:
-            return random.choice(
-                [answer for kind, answer in self._earlier[-8:] if kind is type(request) and not cuts(answer)]
-                or [response]
-            )
+            of_this_kind = [answer for kind, answer in self._earlier[-8:] if kind is type(request)]
+            return random.choice([answer for answer in of_this_kind if not cuts(answer)] or [response])
         if fault < 0.25:
             self._falsify(response)
         return response

@@ -149,8 +149,9 @@ class MetadataFollower:
                     nursery.cancel_scope.cancel()
 
             self._timer.reset(0, self._now_ms())
-            for task in (self._follow, lambda: self._apply(nursery), self._clean):
-                nursery.start_soon(until_it_fails, task)
+            nursery.start_soon(until_it_fails, self._follow, name="metadata fetch")
+            nursery.start_soon(until_it_fails, lambda: self._apply(nursery), name="metadata apply")
+            nursery.start_soon(until_it_fails, self._clean, name="metadata retention")
         if failures:
             raise failures[0]
 
