@@ -15,12 +15,13 @@ TOOL_S = 90
 
 def run(cluster: Brokers, name: str, *arguments: str, stdin: str = "", expect: str = "", at: str = "") -> str:
     """Run a tool with the cluster's addresses, or at one broker's; returns its output. Raises ClusterError."""
-    where = (
-        ("-server", cluster.zookeeper_connect)
-        if name == ZOOKEEPER_SHELL
-        else ("--bootstrap-server", at or cluster.bootstrap)
-    )
-    command = tool_command(release(cluster.version), name, *where, *arguments)
+    if name == ZOOKEEPER_SHELL:
+        words = ["-server", cluster.zookeeper_connect, *arguments]
+    else:
+        where = ["--bootstrap-server", at or cluster.bootstrap]
+        # kafka-cluster has its action first, and its options after it.
+        words = [arguments[0], *where, *arguments[1:]] if name == "cluster" else [*where, *arguments]
+    command = tool_command(release(cluster.version), name, *words)
     try:
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, check=False, timeout=TOOL_S
