@@ -88,7 +88,8 @@ class Rounds:
                 make(name, cluster.bootstrap, self._rate, self._directory) for name, make in PRODUCERS.items()
             ]
             reader = Reader(cluster.bootstrap, list(PRODUCERS))
-            for client in (*producers, reader):
+            clients: list[Acknowledging | Reader] = [*producers, reader]
+            for client in clients:
                 client.start()
             for producer in producers:
                 wait_until(
@@ -103,7 +104,7 @@ class Rounds:
                     self._round(cluster, producers, number)
             finally:
                 self._keep_logs(cluster)
-            for client in (*producers, reader):
+            for client in clients:
                 client.stop()
             return self._verdict(cluster, producers, reader)
 

@@ -72,29 +72,29 @@ def main(given: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     seed = random.randrange(2**32) if options.seed is None else options.seed
     ends = time.monotonic() + options.seconds if options.seconds else float("inf")
-    running = [Running(one, *one.open()) for one in chosen]
+    running = [Running(target, *target.open()) for target in chosen]
     try:
         while running and time.monotonic() < ends:
-            for one in list(running):
-                if _is_done(one, options.count, options.rounds) or time.monotonic() >= ends:
+            for run in list(running):
+                if _is_done(run, options.count, options.rounds) or time.monotonic() >= ends:
                     continue
-                _play(one, seed + one.rounds, options.inputs, options.found)
-            if all(_is_done(one, options.count, options.rounds) for one in running):
+                _play(run, seed + run.rounds, options.inputs, options.found)
+            if all(_is_done(run, options.count, options.rounds) for run in running):
                 break
     except KeyboardInterrupt:
         print("stopped")
-    found = 0
-    for one in running:
-        last = one.close()
-        _report(one, seed, last, options.found)
-        one.findings += last
-        found += len(one.findings)
-        rate = one.inputs / one.seconds if one.seconds else 0
+    findings = 0
+    for run in running:
+        last = run.close()
+        _report(run, seed, last, options.found)
+        run.findings += last
+        findings += len(run.findings)
+        rate = run.inputs / run.seconds if run.seconds else 0
         print(
-            f"{one.target.name:16}{one.inputs:>12,} inputs{rate:>10,.0f}/s  {len(one.findings)} findings",
+            f"{run.target.name:16}{run.inputs:>12,} inputs{rate:>10,.0f}/s  {len(run.findings)} findings",
             flush=True,
         )
-    return 1 if found else 0
+    return 1 if findings else 0
 
 
 def _is_done(one: Running, count: int, rounds: int) -> bool:

@@ -19,19 +19,18 @@ import crc32c
 
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.properties import format_properties, parse_properties
+from barnabas.config.properties import format_properties
 from barnabas.config.setting import SettingError
 from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.transactions.settings import TransactionSettings
 from barnabas.coordinators.transactions.shard import TransactionShard
 from barnabas.errors import StorageError
-from barnabas.records import batch, building, convert, legacy
+from barnabas.records import batch, building, legacy
 from barnabas.records.compression import Codec, compress, decompress
 from barnabas.records.errors import RecordsError
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules
-from barnabas.records.validate import validate_produce
 from barnabas.security.jaas import JaasError, parse_jaas
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.broker import quiet_logs
@@ -41,6 +40,7 @@ from barnabas.wire.generated.index import APIS
 from compat.fuzz.target import Growth, Round, RunRound, Target
 from compat.hostile.messages import EXTREMES, filled
 from compat.kit.wire import encode, message
+from tests.support.whole_steps import down_convert, parse_properties, validate_produce
 
 CORPUS = Path(__file__).with_name("corpus")
 NOW_MS = 1_700_000_000_000
@@ -153,9 +153,7 @@ def append_records(data: bytes) -> None:
             reader.read_records(kept, position)
     for magic in (0, 1):
         try:
-            convert.down_convert(
-                kept, magic, bytes_max=1 << 20, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX
-            )
+            down_convert(kept, magic, bytes_max=1 << 20, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
         except RecordsError:
             continue
 

@@ -275,7 +275,7 @@ def filters(run: ScenarioRun) -> None:
     run.topic(topic_of(run.group))
     fixture = ongoing(run)
     state = "StateFilters"
-    for label, asked in {
+    filters: dict[str, dict[str, Any]] = {
         "state": {state: ["Ongoing"]},
         "state in capitals": {state: ["ONGOING"]},
         "state in lower case": {state: ["ongoing"]},
@@ -294,7 +294,8 @@ def filters(run: ScenarioRun) -> None:
         "pattern of a part": {"TransactionalIdPattern": fixture.id[:4]},
         "empty pattern": {"TransactionalIdPattern": ""},
         "bad pattern": {"TransactionalIdPattern": "(x"},
-    }.items():
+    }
+    for label, asked in filters.items():
         for version in (0, 1, 2):
             answer = run.look("ListTransactions", version, **asked)
             found = [one for one in answer["TransactionStates"] if one["TransactionalId"] == fixture.id]
@@ -308,12 +309,13 @@ def filters(run: ScenarioRun) -> None:
         "some": [fixture.id, "nobody", ""],
     }.items():
         run.ask(f"describe {label}", "DescribeTransactions", TransactionalIds=ids)
-    for label, topics in {
+    cases: dict[str, list[tuple[str, list[int]]]] = {
         "unknown topic": [("nowhere", [0])], "unknown partition": [(fixture.topic, [99, -1])], "empty topic": [("", [0])],
         "bad topic": [("a b", [0])], "none": [], "no partitions": [(fixture.topic, [])],
-    }.items():  # fmt: skip
-        asked = [{"Name": name, "PartitionIndexes": list(partitions)} for name, partitions in topics]
-        run.ask(f"producers of {label}", "DescribeProducers", Topics=asked)
+    }  # fmt: skip
+    for label, topics in cases.items():
+        values = [{"Name": name, "PartitionIndexes": partitions} for name, partitions in topics]
+        run.ask(f"producers of {label}", "DescribeProducers", Topics=values)
     run.ask("add to no transaction", "AddPartitionsToTxn", version=5, Transactions=[])
     run.ask("the end", "EndTxn", **producer(fixture), Committed=False)
 

@@ -271,7 +271,7 @@ def compare(
         return not all(any(one.covers(difference) for one in known) for difference in found)
 
     with ThreadPoolExecutor(SCENARIOS_AT_ONCE) as pool:
-        results = list(pool.map(lambda one: compared(*one, 0), runs))
+        results = list(pool.map(lambda run: compared(run[0], run[1], 0), runs))
     for turn in range(1, AGAIN + 1):
         again = [number for number, (found, _) in enumerate(results) if unknown(found)]
         with ThreadPoolExecutor(AGAIN_AT_ONCE) as pool:

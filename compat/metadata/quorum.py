@@ -22,14 +22,20 @@ METADATA = "__cluster_metadata"
 
 
 class Node:
-    """A node of a KRaft cluster in a directory; `port` is that of its one listener."""
+    """A node of a KRaft cluster in a directory.
 
-    def __init__(self, version: str, directory: Path, node_id: int, role: str) -> None:
+    `port` is that of its listener; with `has_admin` it has a second one without security, at `admin_port`.
+    """
+
+    def __init__(
+        self, version: str, directory: Path, node_id: int, role: str, *, has_admin: bool = False
+    ) -> None:
         self.release = release(version)
         self.directory = directory
         self.id = node_id
         self.role = role
         self.port = free_port()
+        self.admin_port = free_port() if has_admin else self.port
         self.log_dir = directory / "logs"
         self.properties = directory / "server.properties"
         directory.mkdir(parents=True, exist_ok=True)
@@ -46,7 +52,8 @@ class Node:
         own = {
             "process.roles": self.role,
             "node.id": str(self.id),
-            "listeners": f"{listener}://{HOST}:{self.port}",
+            "listeners": f"{listener}://{HOST}:{self.port}"
+            + (f",ADMIN://{HOST}:{self.admin_port}" if self.admin_port != self.port else ""),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(self.log_dir),
@@ -72,7 +79,7 @@ class Node:
     def listens(self) -> bool:
         """Say whether the node accepts connections."""
         try:
-            Connection(HOST, self.port)
+            Connection(HOST, self.admin_port)
         except OSError:
             return False
         return True
@@ -81,14 +88,22 @@ class Node:
 class Quorum:
     """Controllers 1 to `count`. Lifecycle: `start`, `stop`; single ones may be killed and started between.
 
-    With `is_dynamic` the voters are in the log (kraft.version 1), otherwise in controller.quorum.voters.
+    With `is_dynamic` the voters are in the log (kraft.version 1), otherwise in controller.quorum.voters. `has_admin` gives
+    each a second listener, ADMIN, without security.
     """
 
     def __init__(
-        self, version: str, directory: Path, count: int, *, is_dynamic: bool, settings: Mapping[str, str]
+        self,
+        version: str,
+        directory: Path,
+        count: int,
+        *,
+        is_dynamic: bool,
+        settings: Mapping[str, str],
+        has_admin: bool = False,
     ) -> None:
         self.nodes = [
-            Node(version, directory / f"controller-{node_id}", node_id, "controller")
+            Node(version, directory / f"controller-{node_id}", node_id, "controller", has_admin=has_admin)
             for node_id in range(1, count + 1)
         ]
         if is_dynamic:
@@ -106,11 +121,6 @@ class Quorum:
         for node in self.nodes:
             node.configure({**settings, **self.settings})
             node.format(*arguments)
-
-    @property
-    def addresses(self) -> str:
-        """Addresses of the controllers that run."""
-        return ",".join(f"{HOST}:{node.port}" for node in self.nodes if node.process.pid() is not None)
 
     def start(self) -> None:
         """Start all controllers, and wait for a leader."""
@@ -136,7 +146,7 @@ class Quorum:
             return -1
         topics = [{"TopicName": METADATA, "Partitions": [{"PartitionIndex": 0}]}]
         try:
-            with Connection(HOST, node.port) as connection:
+            with Connection(HOST, node.admin_port) as connection:
                 answer = connection.ask("DescribeQuorum", 1, {"Topics": topics})
         except (OSError, WireError):
             return -1

@@ -8,7 +8,8 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
-from compat.releases.published import ROOT, fetched
+from compat.kafka.releases import ROOT
+from compat.releases.published import fetched
 
 SCHEMAS = ROOT / "schemas" / "api"
 _COMMENT = re.compile(r'^\s*//.*$|\s//[^"\n]*$', re.MULTILINE)

@@ -397,7 +397,7 @@ def run(side: Side, count: int, seed: int) -> Judge:
         done = 0
         while done < count and not judge.wrong:
             seeds = [(user, judge.random.randrange(2**31)) for user in USERS for _ in range(CONNECTIONS)]
-            list(pool.map(lambda one: judge.attempts(*one, each), seeds))
+            list(pool.map(lambda seed: judge.attempts(seed[0], seed[1], each), seeds))
             done += each * tries
             judge.look()
             judge.change_acls()

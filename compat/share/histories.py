@@ -277,7 +277,7 @@ class ShareHistory:
     def _batches(self, random: Random, member: Sharing) -> list[Batch]:
         """Draw acknowledgements, most of them of what the member has; as many draws whatever it has."""
         held, end = sorted(member.held), self._end_offset()
-        batches = []
+        batches: list[dict[str, Any]] = []
         for _ in range(random.choice([1, 1, 2, 3])):
             is_held, place, size = random.random() < 0.8, random.random(), random.randint(0, 4)
             first = held[int(place * len(held))] if held and is_held else int(place * (end + 3))
@@ -293,7 +293,7 @@ class ShareHistory:
             types = [for_all] if way < 0.5 else each[:count] if way < 0.9 else odd
             batches.append({"FirstOffset": first, "LastOffset": last, "AcknowledgeTypes": types})
         if random.random() < 0.85:
-            batches.sort(key=lambda batch: int(batch["FirstOffset"]))
+            batches.sort(key=lambda batch: batch["FirstOffset"])
         return batches
 
     def _place(self, batches: list[Batch]) -> list[Values]:

@@ -2,8 +2,8 @@
 
 The rule: every step after which a crash could leave something half done has a point here, in the order of a commit.
 Nothing happens unless BARNABAS_FAULT names a point; then the process that comes to it kills itself, once per marker
-directory (BARNABAS_FAULT_ONCE), since whoever takes over passes the same point again. BARNABAS_FAULT_SIGNAL is
-another signal than SIGKILL: SIGSTOP makes a process that goes on when others have done its work.
+directory (BARNABAS_FAULT_ONCE), since the process that takes over passes the same point again. BARNABAS_FAULT_SIGNAL is
+another signal than SIGKILL: a process stopped by SIGSTOP resumes after others have done its work.
 """
 
 from __future__ import annotations

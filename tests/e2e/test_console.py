@@ -148,7 +148,7 @@ def test_what_cannot_be_is_said_in_one_line(
 
 
 @pytest.mark.filterwarnings("ignore")  # the registry's client leaves its connection to the collector
-def test_the_console_reads_values_by_the_registry_that_is_served_with_it() -> None:
+def test_console_reads_values_by_the_registry_beside_it() -> None:
     arguments = ("serve", "--ephemeral", "--listen", "127.0.0.1:0", "--topic", "views")
     beside = ("--console", "127.0.0.1:0", "--registry", "127.0.0.1:0")
     with running(*arguments, *beside) as (process, line):

@@ -136,7 +136,7 @@ def test_connections_are_listed_and_closed(control_broker: BrokerProcess) -> Non
     assert producer.flush(PATIENCE_S) == 0
 
 
-def test_the_broker_is_restarted_on_its_ports_and_keeps_its_faults(start_broker: StartBroker) -> None:
+def test_restarted_broker_keeps_ports_and_faults(start_broker: StartBroker) -> None:
     broker = start_broker(options=(*OPTIONS, "--fault", "Produce nth=2 name=mine -> kill=after"))
     assert produced(broker, b"1") == [None]
     for body in ({}, {"crash": True, "down_ms": 100}):

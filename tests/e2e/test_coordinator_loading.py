@@ -38,7 +38,7 @@ def commit_much(broker: BrokerProcess) -> None:
         assert {one.error_code for one in answer.topics[0].partitions} == {0}
 
 
-def test_who_comes_too_early_is_sent_away_and_finds_all_offsets_later(start_broker: StartBroker) -> None:
+def test_early_consumers_retry_and_find_all_offsets(start_broker: StartBroker) -> None:
     first = start_broker(*SETTINGS)
     commit_much(first)
     first.stop()

@@ -73,7 +73,7 @@ def as_user(settings: dict[str, str], said: str, user: str) -> dict[str, str]:
     return {**settings, "sasl.username": user, "sasl.password": passwords(said)[user], "log_level": "0"}
 
 
-def test_the_printed_settings_work_as_they_are_and_a_second_start_prints_the_same(tmp_path: Path) -> None:
+def test_printed_settings_work_and_stay_over_a_restart(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
     with demo(directory) as said:
         settings = properties(section(said, "librdkafka"))
@@ -98,7 +98,7 @@ def test_the_printed_settings_work_as_they_are_and_a_second_start_prints_the_sam
         assert producer.flush(30) == 0
 
 
-def test_settings_are_printed_for_the_listener_that_has_their_security_protocol(tmp_path: Path) -> None:
+def test_settings_are_printed_for_listener_of_their_protocol(tmp_path: Path) -> None:
     plain, sasl, ssl = free_ports(3)
     more = [
         "--set", f"listeners=INSIDE://localhost:{plain},LOGIN://localhost:{sasl},SSL://localhost:{ssl}",

@@ -92,7 +92,7 @@ def test_a_probe_sees_what_is_advertised_and_changes_nothing(
     assert [path.name for path in old.data.iterdir() if path.is_dir() and path.name[-2:] == "-0"] == []
 
 
-def test_a_probe_that_may_write_appends_in_each_version_and_cleans_up(broker: BrokerProcess) -> None:
+def test_writing_probe_appends_in_each_version_and_cleans_up(broker: BrokerProcess) -> None:
     done = run("probe", broker.bootstrap, "--json", "--write")
     assert done.returncode == 0, done.stderr
     written = json.loads(done.stdout)["written"]

@@ -42,7 +42,7 @@ def selecting(*patterns: str) -> list[str]:
     return [word for pattern in patterns for word in ("--select", pattern)]
 
 
-def test_each_broker_of_a_cluster_is_judged_by_what_it_leads_and_coordinates(tmp_path: Path) -> None:
+def test_brokers_of_a_cluster_are_judged_by_what_they_lead(tmp_path: Path) -> None:
     wanted = selecting(
         "CreateTopics/v5/*",
         "JoinGroup/v7/*",

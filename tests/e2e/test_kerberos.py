@@ -117,9 +117,7 @@ def test_a_principal_becomes_a_user_by_the_rules(
         assert may_act_on_cluster(client) is may
 
 
-def test_bare_tokens_are_taken_after_the_handshake_of_version_0_and_without_any(
-    broker: BrokerProcess, realm: Realm
-) -> None:
+def test_bare_tokens_work_after_handshake_0_and_without_any(broker: BrokerProcess, realm: Realm) -> None:
     for has_handshake in (True, False):
         with RawClient(broker.bootstrap) as client:
             if has_handshake:
@@ -145,9 +143,7 @@ def test_a_ticket_for_another_service_lets_nobody_in(broker: BrokerProcess, real
     assert "sasl.kerberos.service.name" in broker.said()
 
 
-def test_a_replayed_ticket_closes_the_connection_without_an_answer(
-    broker: BrokerProcess, realm: Realm
-) -> None:
+def test_replayed_ticket_closes_connection_without_response(broker: BrokerProcess, realm: Realm) -> None:
     token = next(gssapi(tickets(realm), "localhost"))
     for is_first in (True, False):
         with RawClient(broker.bootstrap) as client:

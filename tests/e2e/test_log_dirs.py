@@ -47,9 +47,7 @@ def values(bootstrap: str, partitions: set[int]) -> dict[int, list[bytes | None]
     return found
 
 
-def test_what_was_in_a_lost_log_dir_is_offline_until_it_is_given_up(
-    start_broker: StartBroker, tmp_path: Path
-) -> None:
+def test_partitions_of_a_lost_log_dir_stay_offline(start_broker: StartBroker, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     broker = start_broker(f"log.dirs={first},{second}")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -55,7 +55,7 @@ def send(
     return outcome[0]
 
 
-def test_a_topic_is_deleted_while_segments_of_it_wait_to_be_removed(start_broker: StartBroker) -> None:
+def test_topic_is_deleted_while_segments_await_removal(start_broker: StartBroker) -> None:
     broker = start_broker("log.retention.check.interval.ms=200")
     for name in ("gone", "again"):
         make_topic(broker.bootstrap, name, file_delete_delay_ms="1000")
@@ -134,7 +134,7 @@ def test_a_log_dir_that_is_removed_takes_no_more_records(
     assert list(second.glob("*")) == []
 
 
-def test_a_partition_whose_directory_is_removed_goes_offline_alone(start_broker: StartBroker) -> None:
+def test_partition_with_removed_directory_goes_offline_alone(start_broker: StartBroker) -> None:
     broker = start_broker("log.flush.offset.checkpoint.interval.ms=1000", "auto.create.topics.enable=false")
     make_topic(broker.bootstrap, "t", 3)
     senders = [Sender(broker.bootstrap, "t", n, acks) for n, acks in ((0, "1"), (1, "all"))]
@@ -155,7 +155,7 @@ def test_a_partition_whose_directory_is_removed_goes_offline_alone(start_broker:
     assert broker.stop() == 0
 
 
-def test_a_broker_whose_only_log_dir_is_removed_says_so_and_stops(start_broker: StartBroker) -> None:
+def test_broker_with_removed_log_dir_says_so_and_stops(start_broker: StartBroker) -> None:
     broker = start_broker()
     make_topic(broker.bootstrap, "t")
     assert send(broker.bootstrap, "t") is None

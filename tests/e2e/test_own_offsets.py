@@ -134,7 +134,7 @@ def test_each_record_is_saved_once_whoever_is_killed(
         assert mine == sorted(mine), "in the order of the log"
 
 
-def test_of_two_that_read_the_same_one_is_told_and_nothing_is_saved_twice(
+def test_second_reader_is_refused_and_nothing_is_saved_twice(
     tmp_path: Path, sending: tuple[str, Sending]
 ) -> None:
     bootstrap, sent = sending

@@ -50,12 +50,12 @@ def test_consume_by_a_profile_and_by_properties(elsewhere: Elsewhere, profile: P
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "cannot be asked: its certificate is not trusted ("),
-        (["-X", "schema.registry.ssl.ca.location={ca}"], "{url} wants a login"),
+        ([], "cannot be reached: its certificate is not trusted ("),
+        (["-X", "schema.registry.ssl.ca.location={ca}"], "{url} requires a login"),
         (["-X", "schema.registry.ssl.ca.location={ca}", "-X", "schema.registry.basic.auth.user.info=admin:wrong"],
-         "{url} refuses the login"),
+         "{url} refused the login"),
         (["-X", "schema.registry.ssl.ca.location={ca}", "-X", "schema.registry.bearer.auth.token=x"],
-         "{url} refuses the login"),
+         "{url} refused the login"),
         (["-X", "schema.registry.ssl.ca.location=/nowhere"], "schema.registry.ssl.ca.location '/nowhere'"),
         (["-X", "schema.registry.ca=x"], "schema.registry.ca is no setting"),
     ],
@@ -90,7 +90,7 @@ def test_the_console_of_any_cluster(elsewhere: Elsewhere, profile: Path) -> None
     trusted = "-X", f"schema.registry.ssl.ca.location={elsewhere.ca}"
     with started(*command, "--registry", elsewhere.url, *trusted) as words:
         status, said = subjects_at(words["console"])
-        assert (status, f"{elsewhere.url} wants a login" in str(said)) == (502, True)
+        assert (status, f"{elsewhere.url} requires a login" in str(said)) == (502, True)
     with started(*command, "--registry", elsewhere.url) as words:
         status, said = subjects_at(words["console"])
         assert (status, "its certificate is not trusted" in str(said)) == (502, True)
@@ -109,4 +109,4 @@ def test_the_console_of_a_broker(elsewhere: Elsewhere) -> None:
             assert elsewhere.password not in answer.read().decode()
     wrong = "serve", "--ephemeral", "--console", "127.0.0.1:0", "--console-registry", "r:1"
     code, _, error = elsewhere.run(*wrong, "--listen", "localhost:0")
-    assert (code, "no address of a registry" in error) == (1, True)
+    assert (code, "not the address of a registry" in error) == (1, True)

@@ -101,7 +101,7 @@ def test_a_plain_broker_imports_only_what_it_uses_at_once(start_broker: StartBro
     judge(imported_in(broker.said()), NOT_AT_START, MODULES_MAX)
 
 
-def test_a_test_server_imports_what_its_control_api_needs_with_the_first_request(tmp_path: Path) -> None:
+def test_test_server_imports_control_api_on_first_request(tmp_path: Path) -> None:
     said = tmp_path / "said"
     environment = {**os.environ, "PYTHONPATH": import_path()}
     arguments = [sys.executable, "-X", "importtime", "-m", "barnabas", "test-server"]

@@ -96,9 +96,7 @@ def use_kafka_python(bootstrap: str, topic: str) -> None:
     consumer.close()
 
 
-def test_stock_clients_work_through_it_and_every_exchange_is_shown(
-    broker: BrokerProcess, tmp_path: Path
-) -> None:
+def test_stock_clients_work_and_every_exchange_is_shown(broker: BrokerProcess, tmp_path: Path) -> None:
     with tapped(tmp_path, broker.bootstrap, "--records") as tap:
         use_kafka_python(tap.address, "tapped-orders")
         settings = {"bootstrap.servers": tap.address}
@@ -150,9 +148,7 @@ def test_filters_choose_what_is_shown(broker: BrokerProcess, tmp_path: Path) -> 
     assert len(lines) == 1
 
 
-def test_a_recording_is_read_and_replayed_and_differences_are_found(
-    start_broker: StartBroker, tmp_path: Path
-) -> None:
+def test_recording_is_replayed_and_differences_are_found(start_broker: StartBroker, tmp_path: Path) -> None:
     first = start_broker(data=tmp_path / "first")
     with tapped(tmp_path, first.bootstrap) as tap:
         use_kafka_python(tap.address, "recorded")
@@ -217,7 +213,7 @@ def test_a_broker_that_is_not_there_is_said(tmp_path: Path) -> None:
     assert note["text"] == f"the broker at 127.0.0.1:{port} cannot be reached: Connection refused"
 
 
-def test_another_protocol_passes_and_a_half_closed_connection_is_answered(tmp_path: Path) -> None:
+def test_other_protocols_pass_and_half_closed_is_answered(tmp_path: Path) -> None:
     server = socket.create_server(("127.0.0.1", 0))
     server.settimeout(30)
     with server, tapped(tmp_path, f"127.0.0.1:{server.getsockname()[1]}") as tap:

@@ -92,7 +92,7 @@ def test_kafka_python_shows_its_certificate(broker: BrokerProcess, files: Files)
 
 
 @pytest.mark.parametrize("host", ["localhost", ""])
-def test_without_advertised_listeners_clients_find_the_name_of_the_certificate(
+def test_unadvertised_listener_has_name_of_its_certificate(
     start_broker: StartBroker, files: Files, tmp_path: Path, host: str
 ) -> None:
     """The name is that of `listeners`, or of this machine; no address is in the certificate."""

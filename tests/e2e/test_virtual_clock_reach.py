@@ -127,7 +127,7 @@ def test_a_login_ends_with_the_clock_unless_clients_are_kept(secured: Hosted) ->
         assert client.ask(MetadataRequest(topics=[]), 1) is None
 
 
-def test_a_client_of_librdkafka_logs_in_again_after_its_login_has_ended(secured: Hosted) -> None:
+def test_librdkafka_logs_in_again_after_its_login_has_ended(secured: Hosted) -> None:
     producer = Producer(
         {
             "bootstrap.servers": secured.bootstrap, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",

@@ -36,7 +36,7 @@ def wrapped(payload: str, schema: str = '{"type":"struct","fields":[]}') -> byte
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_payloads_are_judged_as_json_is_in_any_company_and_by_both_ways(data: Any) -> None:
+def test_payload_verdicts_agree_in_any_block_and_both_ways(data: Any) -> None:
     schema = EventSchema("t", NO_EVENT_TIME, data.draw(fields()))
     assert EventSchema.from_dict(json.loads(json.dumps(schema.to_dict(), sort_keys=True))) == schema
     events = [json.dumps(one) for one in data.draw(st.lists(objects(schema.fields), min_size=1, max_size=5))]
@@ -81,7 +81,7 @@ def test_a_value_is_its_payload_or_is_refused_beside_others_too(value: bytes | N
     assert verdict(careful(decoder), [good, value])[1] == expected
 
 
-def test_a_decoder_is_found_by_its_name_and_made_again_from_its_limits() -> None:
+def test_decoder_is_restored_from_its_limits() -> None:
     decoder = formats.restore(SCHEMA, {"format": "connect-json", "tombstones": "keep"})
     assert isinstance(decoder, ConnectJsonDecoder)
     assert formats.restore(SCHEMA, decoder.limits()) == decoder

@@ -165,11 +165,11 @@ class SimulatedQuorum:
             self.append()
         elif roll < 0.85:
             self.replicate()
-        elif roll < 0.9:
+        elif roll < 0.91:
             self.take_snapshot()
         elif roll < 0.93:
             self.forget_old()
-        elif roll < 0.97:
+        elif roll < 0.96:
             self.learn()
         else:
             self.elect()
@@ -310,7 +310,7 @@ class SimulatedQuorum:
             self.truth.apply(batch)
             self.committed.append(batch)
             self.images[batch.next_offset - 1] = self.truth.image
-            if not self.truth.in_transaction:
+            if not self.truth.in_transaction and len(self.committed) % 5 == 0:  # so that nodes choose the same
                 snapshot_id = SnapshotId(batch.next_offset, batch.epoch)
                 self.places.append(Place(snapshot_id, self.truth.image, self.truth.leadership))
         self.high_watermark = max(self.high_watermark, self.committed_end)
@@ -323,7 +323,7 @@ class SimulatedQuorum:
         node = self.random.choice(self.nodes)
         places = [
             place
-            for place in self.places[-20:]
+            for place in self.places[-4:]
             if max(node.start_offset, 1) < place.id.end_offset <= min(node.end_offset, self.committed_end)
             and any(
                 batch.next_offset == place.id.end_offset and batch.epoch == place.id.epoch

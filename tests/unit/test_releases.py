@@ -124,7 +124,7 @@ def test_what_is_no_release_is_refused_with_those_that_are(text):
             config_as(text)
 
 
-def test_without_a_release_everything_is_served_but_what_4_4_changed():
+def test_default_release_serves_all_but_changes_of_4_4():
     assert profile_of(BrokerConfig()) is KAFKA_4
     assert KAFKA_4.apis.keys() == apis.BY_KEY.keys() - {93}
     older = {

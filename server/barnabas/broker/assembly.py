@@ -1,7 +1,7 @@
 """The composition root: from a configuration and an environment to a complete broker.
 
-The rule: every part is made here, whole, from the parts that it names; nobody gets the broker, and nothing is filled in
-later. What only some brokers need is made by the first who asks for it (`lazy.Lazy`).
+The rule: every part is made here, whole, from the parts that it names; no part gets the broker, and nothing is filled in
+later. What only some brokers need is made on first use (`lazy.Lazy`).
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def coordinator_parts(basis: Basis) -> CoordinatorParts:
         now_ms,
         metadata,
         steady_ms=steady_ms,
-        give_way=budget.checkpoint,
+        checkpoint=budget.checkpoint,
         threads=environment.threads,
     )
     local_markers = LocalMarkers(replicas, groups, now_ms)
@@ -95,7 +95,7 @@ def coordinator_parts(basis: Basis) -> CoordinatorParts:
         steady_ms=steady_ms,
         new_producer_id=ports.producer_ids.next,
         markers=_markers(config, storage, local_markers, ports),
-        give_way=budget.checkpoint,
+        checkpoint=budget.checkpoint,
         threads=environment.threads,
     )
     verifier = _verifier(config, storage, LocalVerifier(transactions), ports)

@@ -1,6 +1,6 @@
 """Handlers of all APIs, each made with the services that it names, and the checks that stand before them.
 
-The rule: a handler is a class whose fields name the services that it needs; it is imported and made when the first
+The rule: a handler is a class with a field for each service that it needs; it is imported and made when the first
 request for its API arrives. Its method `handle` returns the response, or a `Deferred` of it; or it is a coroutine function.
 """
 

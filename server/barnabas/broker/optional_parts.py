@@ -1,4 +1,4 @@
-"""Parts that only some brokers need: each is made, with its task, by the first who asks for it."""
+"""Parts that only some brokers need: each is made, with its task, on first use."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _shares(basis: Basis, coordinators: CoordinatorParts, step_runner: StepRunne
     def make() -> Shares:
         from barnabas.coordinators.share.shares import Shares
 
-        made = Shares(
+        shares = Shares(
             config,
             coordinators.internal(SHARE_TOPIC),
             groups=coordinators.groups,
@@ -67,8 +67,8 @@ def _shares(basis: Basis, coordinators: CoordinatorParts, step_runner: StepRunne
             elsewhere=coordinators.share_state,
             high_watermarks=coordinators.high_watermarks,
         )
-        basis.background.start_soon(made.run)
-        return made
+        basis.background.start_soon(shares.run)
+        return shares
 
     return Lazy(
         make,
@@ -85,7 +85,7 @@ def _telemetry(basis: Basis) -> Lazy[Telemetry]:
     def make() -> Telemetry:
         from barnabas.metrics.client_telemetry import Telemetry
 
-        made = Telemetry(
+        telemetry = Telemetry(
             basis.config,
             metadata.image.configs,
             environment.threads,
@@ -93,8 +93,8 @@ def _telemetry(basis: Basis) -> Lazy[Telemetry]:
             environment.wall_clock_ms,
             environment.entropy,
         )
-        basis.background.start_soon(made.run)
-        return made
+        basis.background.start_soon(telemetry.run)
+        return telemetry
 
     return Lazy(make, "barnabas.metrics.client_telemetry", "barnabas.metrics.telemetry.payload")
 
@@ -123,7 +123,7 @@ def _delegation_tokens(basis: Basis, credentials: Lazy[ClusterCredentials]) -> L
     def make() -> DelegationTokens:
         from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
 
-        made = DelegationTokens(
+        tokens = DelegationTokens(
             basis.storage.metadata,
             credentials.get(),
             lifetime_max_ms=config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS),
@@ -133,8 +133,8 @@ def _delegation_tokens(basis: Basis, credentials: Lazy[ClusterCredentials]) -> L
             clock_ms=environment.wall_clock_ms,
             entropy=environment.entropy,
         )
-        basis.background.start_soon(made.run)
-        return made
+        basis.background.start_soon(tokens.run)
+        return tokens
 
     return Lazy(
         make,

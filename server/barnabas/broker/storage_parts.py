@@ -45,7 +45,7 @@ class AlterPartitionTask(AlterPartition[Any], Protocol):
 class Membership(NamedTuple):
     """Parts that make a broker one of several.
 
-    `store` is open, and is closed by whoever opened it. `alter_partition` replaces the way to the controller that the
+    `store` is open, and is closed by the caller. `alter_partition` replaces the way to the controller that the
     store's image names.
     """
 
@@ -105,7 +105,7 @@ def new_log_manager(
 
 
 class LogConfigs:
-    """Settings of logs. Topics whose own settings are the same share one object: most have none."""
+    """Settings of logs. Topics with the same settings of their own share one object: most have none."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config

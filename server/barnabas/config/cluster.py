@@ -67,7 +67,7 @@ class ZooKeeperSettings(NamedTuple):
     has_acls: bool
     """True if znodes that are made can be changed by this identity alone (`zookeeper.set.acl`)."""
     digest: tuple[str, str] | None
-    """User and password of ZooKeeper's scheme `digest`, None for nobody."""
+    """User and password of ZooKeeper's scheme `digest`, None for no user."""
     tls: ZooKeeperTls | None
     sasl: ZooKeeperSasl | None = None
     """None for no login by SASL."""
@@ -204,7 +204,7 @@ def _tls(config: BrokerConfig) -> ZooKeeperTls | None:
 
 
 def _store(location: str | None, type_: str | None, password: str | None, name: str) -> StoreFile | None:
-    """A store whose type, where none is set, is that of its file's name, as ZooKeeper has it."""
+    """A store; where no type is set, it is that of its file's name, as with ZooKeeper."""
     if not location:
         return None
     if not type_:

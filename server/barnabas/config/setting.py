@@ -1,6 +1,6 @@
 """A setting: its name, its type with limits, its default, and what it does.
 
-The rule: a value is parsed and checked once, when it is set; whoever reads it gets the right Python type.
+The rule: a value is parsed and checked once, when it is set; a reader gets the right Python type.
 """
 
 from __future__ import annotations

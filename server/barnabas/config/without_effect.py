@@ -1,7 +1,7 @@
 """Settings that the broker does not act upon: which of them stop the start, and which are only warned of. Pure.
 
-The rule: whoever relies on a setting for safety or durability learns before the first client connects that it does
-nothing here. What only tunes something that works in another way is named in one warning.
+The rule: a setting for safety or durability that does nothing here is reported before the first client
+connects. What only tunes something that works in another way is named in one warning.
 """
 
 from __future__ import annotations

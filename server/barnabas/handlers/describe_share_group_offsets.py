@@ -12,7 +12,6 @@ from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.share.group import ShareGroup
 from barnabas.coordinators.groups.topics import by_topic
 from barnabas.coordinators.share.records import UNKNOWN_OFFSET
-from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.describe_share_group_offsets import (
@@ -122,14 +121,14 @@ def _refused(name: str, partitions: list[int]) -> Topic:
 async def _known(
     group_id: str, *, metadata: MetadataStore, group_coordinator: GroupCoordinator
 ) -> list[tuple[str, list[int]]]:
-    def find(shard: GroupShard, _: Decision) -> list[tuple[bytes, list[int]]]:
+    def find(shard: GroupShard) -> list[tuple[bytes, list[int]]]:
         group = shard.find(group_id, ShareGroup)
-        return by_topic(group.known.topic_partitions) if group is not None else []
+        return by_topic(group.topic_states.topic_partitions) if group is not None else []
 
     image = metadata.image
     return [
         (name, partitions)
-        for topic_id, partitions in await group_coordinator.write(group_id, find)
+        for topic_id, partitions in await group_coordinator.read(group_id, find)
         if (name := image.topic_name(topic_id)) is not None
     ]
 

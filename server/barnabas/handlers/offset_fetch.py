@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.coordinators.groups.shard import GroupShard
-from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
@@ -53,11 +52,11 @@ class OffsetFetch:
 
     async def handle(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """One group, or many."""
-        give_way = self.budget.checkpoint
+        checkpoint = self.budget.checkpoint
         if context.api_version >= MANY_GROUPS_SINCE:
             response = OffsetFetchResponse()
             for group in await _each_once(request.groups, self.budget):
-                await give_way()
+                await checkpoint()
                 response.groups.append(
                     await _group(
                         context,
@@ -96,7 +95,7 @@ class OffsetFetch:
             asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
         response = OffsetFetchResponse()
         for name, indexes in asked:
-            await give_way()
+            await checkpoint()
             partitions = []
             seen, refusal = (offsets, unstable), failure
             if not failure and not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -104,7 +103,7 @@ class OffsetFetch:
             for index in indexes:
                 code = refusal if refusal or (name, index) in offsets else absent
                 partitions.append(_fill(Partition(error_code=code), *seen, name, index))
-                await give_way()
+                await checkpoint()
             response.topics.append(Topic(name=name, partitions=partitions))
         return response
 
@@ -202,12 +201,12 @@ async def _offsets(
 ) -> Offsets:
     """Return a group's offsets, where an open transaction may change them, if that matters (KIP-447), and their topics."""
 
-    def find(shard: GroupShard, _: Decision) -> Offsets:
+    def find(shard: GroupShard) -> Offsets:
         shard.check_fetch(group_id, member_id, member_epoch)
         unstable = shard.pending.topic_partitions(group_id) if require_stable else set()
         return dict(shard.offsets.get(group_id, {})), unstable, shard.metadata.image
 
-    return await group_coordinator.write(group_id, find)
+    return await group_coordinator.read(group_id, find)
 
 
 async def _everything(

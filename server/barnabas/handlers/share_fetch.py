@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.replica import Replica
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordinators.share.partitions import Shared
+    from barnabas.coordinators.share.partitions import LoadedPartition
     from barnabas.coordinators.share.shares import Shares
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
@@ -230,9 +230,9 @@ async def _load(
     metadata: MetadataStore,
     shares: Shares,
     budget: LoopBudget,
-) -> dict[TopicIdPartition, Shared]:
+) -> dict[TopicIdPartition, LoadedPartition]:
     """The share partitions that can be used; what is wrong with the others is put into the answers."""
-    loaded: dict[TopicIdPartition, Shared] = {}
+    loaded: dict[TopicIdPartition, LoadedPartition] = {}
     for topic_partition in topic_partitions:
         await budget.checkpoint()
         if topic_partition in answers:
@@ -254,13 +254,13 @@ def _failed(topic_partition: TopicIdPartition, error: RequestError) -> Partition
     )
 
 
-def _place(shared: Shared) -> tuple[int, int, int, bool]:
+def _place(shared: LoadedPartition) -> tuple[int, int, int, bool]:
     """Return values of which some change when there may be more records to acquire."""
     log, records = shared.led.log, shared.records
     return log.high_watermark, log.last_stable_offset, records.next_offset, records.can_acquire
 
 
-async def _wait(before: dict[Shared, tuple[int, int, int, bool]], deadline: float) -> None:
+async def _wait(before: dict[LoadedPartition, tuple[int, int, int, bool]], deadline: float) -> None:
     """Until there may be more to acquire in any of these than there was `before`, or the time is over."""
     news = _News()
     for shared, topic_partition in before.items():

@@ -130,7 +130,7 @@ class Telemetry:
                 context.connection,
                 uuid_text(instance.id),
                 len(pushed.points),
-                instance.wanted.push_interval_ms,
+                instance.selection.push_interval_ms,
             )
 
 
@@ -144,14 +144,14 @@ def attributes_of(context: RequestContext, instance_id: bytes) -> Attributes:
     """Return the attributes of a client that subscriptions may look for, by the keys of `match`."""
     connection = context.connection
     host, port = connection.peer_address
-    known = {
+    attributes = {
         "client_instance_id": uuid_text(instance_id),
         "client_software_name": connection.client_software_name or UNKNOWN_SOFTWARE,
         "client_software_version": connection.client_software_version or UNKNOWN_SOFTWARE,
         "client_source_address": address_text(host),
         "client_source_port": str(port),
     }
-    return known if context.client_id is None else {**known, "client_id": context.client_id}
+    return attributes if context.client_id is None else {**attributes, "client_id": context.client_id}
 
 
 def address_text(host: str) -> str:

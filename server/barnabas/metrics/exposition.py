@@ -1,8 +1,8 @@
-"""The broker's and the clients' metrics as text, for as many as ask.
+"""The broker's and the clients' metrics as text, for any number of readers.
 
 The rule: values are copied in the event loop, in slices; everything else is done in a thread. An answer is never older
-than its request, but who asks while one is being made shares the next one, and one that took long to make is followed
-by a pause, so that many readers cost about as much as one.
+than its request, but requests that come while one is being made share the next one, and one that took long to make is
+followed by a pause, so that many readers cost about as much as one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PAUSE_SECONDS_MAX = 2.0
 
 
 class _Shared:
-    """An answer that is still to be made, for all who have asked for it."""
+    """An answer that is still to be made, with all requests that wait for it."""
 
     __slots__ = ("text",)
 
@@ -109,5 +109,5 @@ class Exposition:
         try:
             return await self._shards()
         except (RequestError, StorageError) as error:
-            log.warning("groups cannot be counted: %s", error)
+            log.warning("counting groups failed: %s", error)
             return []

@@ -1,9 +1,9 @@
 """A set of waiting sockets, of which only as many wake up in one turn of the event loop as it has time for.
 
-The rule: Trio wakes every task whose socket has something to read in one turn, and waking 5,000 takes tenths of a
+The rule: Trio wakes every task with a readable socket in one turn, and waking 5,000 takes tenths of a
 second before any of them has been served. So sockets of new and idle connections, and those of active ones while many
 are, wait in a set of their own (epoll, kqueue), inside Trio's, from which each turn takes some: the kernel returns them
-first come first served. Whoever can answer what has come without waiting does so there, and its task sleeps on.
+first come first served. A request that can be answered without waiting is answered there, and the task sleeps on.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class WaitSet:
     """Sockets and the tasks that wait for them.
 
     Waking one costs some 10 us more than with Trio alone, so an active connection among few does not wait here, unless it
-    is answered without being woken. For each of many it costs less, since whoever is woken too late for a turn has to wait
-    for another one.
+    is answered without being woken. For each of many it costs less, since a task that is woken too late for a turn has to
+    wait for another one.
 
     A socket stays in the set after its task has woken up, so that a task which waits again costs no system call. If
-    more comes while nobody waits for it, it is taken out; `forget` must be called before it is closed.
+    more comes while no task waits for it, it is taken out; `forget` must be called before it is closed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -129,7 +129,7 @@ def _next_count(count: int, turn_seconds: float) -> int:
 class WaitSets:
     """The wait_set of new and idle connections, and that of active ones while many are active.
 
-    They are apart, so that newcomers are not ahead of who is in the middle of a conversation.
+    They are apart, so that new connections are not ahead of active ones.
     """
 
     def __init__(self) -> None:

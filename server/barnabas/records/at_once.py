@@ -33,7 +33,7 @@ PRODUCE_VERSION_ZSTD: Final = 7  # the first one whose clients know zstd (KIP-11
 AS_PRODUCED: Final = "producer"
 
 _UNUSUAL_BITS: Final = TIMESTAMP_TYPE_BIT | CONTROL_BIT | DELETE_HORIZON_BIT | TRANSACTIONAL_BIT
-"""Attribute bits that a client may not set, and that of transactions, whose state is checked before the append."""
+"""Attribute bits that a client may not set, and that of transactions, which are checked before the append."""
 # By these names compiled code finds them at once.
 _ZSTD: Final = 4
 _LZ4: Final = 3

@@ -97,7 +97,7 @@ def test_keys_in_a_file_are_read_at_the_start_and_those_of_a_server_with_the_fir
 def test_tokens_without_a_signature_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert list(tokens({HANDLER: UNSECURED_TOKENS}).mechanisms) == [OAUTHBEARER]
-    assert "listener USERS takes tokens without a signature" in caplog.text
+    assert "listener USERS accepts tokens without a signature" in caplog.text
 
 
 def tls(name: str, host: str = "localhost", **more: str) -> ListenerSettings:

@@ -107,7 +107,7 @@ async def test_what_cannot_be_used_does_not_replace_what_is_in_use(
     delta: Any = SimpleNamespace(configs=[(kind, "") for kind in kinds])
     await case.securing.clean_up(delta)
     assert case.tls() == ["tls-A", "tls-B", "new-C" if is_made else "tls-C"]
-    assert ("listener B goes on with the settings before" in caplog.text) is is_made
+    assert ("listener B keeps its previous settings" in caplog.text) is is_made
 
 
 # --- Kerberos ---------------------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ async def test_share_groups_begin_where_they_are_told_to(tmp_path: Path) -> None
         assert (await admin.share_offsets(["s"]))["s"] == {}
 
 
-async def test_groups_are_listed_by_kind_and_state_and_members_are_removed(tmp_path: Path) -> None:
+async def test_groups_are_listed_by_kind_and_state_and_emptied(tmp_path: Path) -> None:
     async with administered(tmp_path) as (admin, broker, address):
         await broker.create("t")
         await admin.commit_offsets("empty", {("t", 0): 0})

@@ -13,14 +13,12 @@ from barnabas.client.administration.cluster import (
     UPGRADE,
     BrokerInfo,
     ClusterInfo,
-    Feature,
     LogDir,
     QuorumNode,
     Reassignment,
     ReplicaSize,
 )
 from barnabas.wire.generated.alter_partition_reassignments import AlterPartitionReassignmentsResponse
-from barnabas.wire.generated.api_versions import ApiVersionsResponse
 from barnabas.wire.generated.describe_cluster import DescribeClusterResponse
 from barnabas.wire.generated.describe_log_dirs import DescribeLogDirsResponse
 from barnabas.wire.generated.describe_quorum import DescribeQuorumResponse
@@ -40,9 +38,7 @@ PLACE = ("t", 0)
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("fenced", [False, True])
-async def test_a_cluster_is_described_with_fenced_brokers_where_the_version_has_them(
-    version: int, fenced: bool
-) -> None:
+async def test_cluster_description_has_fenced_brokers_by_version(version: int, fenced: bool) -> None:
     entry = DescribeClusterResponse.DescribeClusterBroker
     answer = DescribeClusterResponse(
         cluster_id="id",
@@ -64,7 +60,7 @@ async def test_a_cluster_is_described_with_fenced_brokers_where_the_version_has_
             await admin.describe_cluster()
 
 
-async def test_a_cluster_too_old_to_describe_itself_is_known_by_its_metadata() -> None:
+async def test_old_cluster_is_described_by_its_metadata() -> None:
     async with scripted_admin(None) as admin:
         connection = await admin.client.any_connection()
         del connection.versions[60]
@@ -108,34 +104,13 @@ async def test_log_dirs_are_told_by_broker_with_each_of_their_sizes() -> None:
         assert admin.hosts == ["one"]
 
 
-async def test_a_broker_that_is_not_there_does_not_hide_the_log_dirs_of_others() -> None:
+async def test_missing_broker_does_not_hide_log_dirs_of_others() -> None:
     async with scripted_admin(
         lambda *_: DescribeLogDirsResponse(), {"DescribeLogDirs": 4}, retries=0
     ) as admin:
         found = await admin.log_dirs([1, 5])
         assert found[1] == []
         assert isinstance(found[5], ConnectionLostError)
-
-
-async def test_features_are_what_brokers_support_and_what_is_finalized() -> None:
-    made = ApiVersionsResponse
-    answer = made(
-        supported_features=[made.SupportedFeatureKey("b", 2, 5), made.SupportedFeatureKey("c", 0, 1)],
-        finalized_features_epoch=3,
-        finalized_features=[made.FinalizedFeatureKey("b", 4, 3), made.FinalizedFeatureKey("a", 9, 8)],
-    )
-    async with scripted_admin(lambda *_: answer) as admin:
-        expected = [Feature("a", -1, -1, 9), Feature("b", 2, 5, 4), Feature("c", 0, 1, None)]
-        assert await admin.features() == expected
-        assert await admin.features(2) == expected
-        assert admin.hosts == ["bootstrap", "two"]
-        assert (admin.request.client_software_name, admin.request.client_software_version) == (
-            "barnabas",
-            "1",
-        )
-        answer.error_code = DENIED
-        with pytest.raises(ResponseError, match="asking for features"):
-            await admin.features()
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -172,19 +147,6 @@ async def test_features_are_updated_as_the_version_has_it(version: int) -> None:
         answer.error_code, answer.error_message, answer.results = DENIED, "no", []
         with pytest.raises(ResponseError, match=r"updating features: CLUSTER_AUTHORIZATION_FAILED \(no\)"):
             await admin.update_features({"a": 1})
-
-
-@pytest.mark.parametrize(
-    ("timeout_ms", "told_ms"), [(1_000, 800), (30_000, 24_000), (37_500, 30_000), (90_000, 30_000)]
-)
-async def test_a_broker_is_to_answer_before_the_client_gives_up(timeout_ms: int, told_ms: int) -> None:
-    async with scripted_admin(
-        lambda *_: ListPartitionReassignmentsResponse(),
-        {"ListPartitionReassignments": 0},
-        request_timeout_ms=timeout_ms,
-    ) as admin:
-        assert await admin.reassignments() == {}
-        assert (admin.request.timeout_ms, admin.request.topics) == (told_ms, None)
 
 
 @pytest.mark.parametrize("version", range(3))

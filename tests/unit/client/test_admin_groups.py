@@ -15,7 +15,6 @@ from barnabas.wire.codec import encode_versioned
 from barnabas.wire.generated.alter_share_group_offsets import AlterShareGroupOffsetsResponse
 from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeResponse
 from barnabas.wire.generated.data import consumer_protocol_assignment, consumer_protocol_subscription
-from barnabas.wire.generated.delete_groups import DeleteGroupsResponse
 from barnabas.wire.generated.describe_groups import DescribeGroupsResponse
 from barnabas.wire.generated.describe_producers import DescribeProducersResponse
 from barnabas.wire.generated.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
@@ -25,7 +24,6 @@ from barnabas.wire.generated.leave_group import LeaveGroupResponse
 from barnabas.wire.generated.list_groups import ListGroupsResponse
 from barnabas.wire.generated.list_transactions import ListTransactionsResponse
 from barnabas.wire.generated.offset_commit import OffsetCommitResponse
-from barnabas.wire.generated.offset_delete import OffsetDeleteResponse
 from barnabas.wire.generated.offset_fetch import OffsetFetchResponse
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeResponse
 from barnabas.wire.generated.streams_group_describe import StreamsGroupDescribeResponse
@@ -124,7 +122,7 @@ async def test_a_classic_group_is_described_with_what_its_members_say() -> None:
             assert code_of((await admin.describe_groups({"g": "classic"}))["g"]) == result
 
 
-async def test_groups_of_other_kinds_are_described_by_their_own_requests() -> None:
+async def test_groups_of_each_kind_are_described_by_own_requests() -> None:
     consumer, share, streams = (
         ConsumerGroupDescribeResponse,
         ShareGroupDescribeResponse,
@@ -176,7 +174,7 @@ DYNAMIC = GroupMember("m2", None, "", "", None, (), ())
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_members_are_removed_one_by_one_before_version_3_and_static_ones_by_their_instance(
+async def test_members_are_removed_singly_before_version_3(
     version: int,
 ) -> None:
     entry = LeaveGroupResponse.MemberResponse
@@ -203,25 +201,11 @@ async def test_members_are_removed_one_by_one_before_version_3_and_static_ones_b
             await admin.remove_members("g", [STATIC, DYNAMIC])
 
 
-async def test_each_group_is_deleted_by_its_coordinator_and_has_its_own_outcome() -> None:
-    def answer(_: str, request: Any) -> DeleteGroupsResponse:
-        (name,) = request.groups_names
-        code = {"full": ErrorCode.NON_EMPTY_GROUP}.get(name, 0)
-        return DeleteGroupsResponse(results=[DeleteGroupsResponse.DeletableGroupResult(name, code)])
-
-    async with scripted_admin(answer, {"DeleteGroups": 3}) as admin:
-        outcomes = await admin.delete_groups(["full", "empty", "full"])
-        assert list(outcomes) == ["full", "empty"]
-        assert code_of(outcomes["full"]) == ErrorCode.NON_EMPTY_GROUP
-        assert outcomes["empty"] is None
-        assert admin.hosts == ["two", "two"]
-
-
 # --- offsets ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(10))
-async def test_all_offsets_of_a_group_are_asked_for_as_the_version_has_it(version: int) -> None:
+async def test_all_offsets_of_a_group_are_requested_by_version(version: int) -> None:
     made = OffsetFetchResponse
     values = [(1, -1, -1, None, 0), (0, 0, 5, None, 0), (2, 9, -1, "note", 0), (3, 9, 1, "", DENIED)]
 
@@ -261,7 +245,7 @@ async def test_a_group_whose_offsets_may_not_be_seen_is_an_error(version: int) -
         assert code_of((await admin.committed(["g"]))["g"]) == DENIED
 
 
-async def test_offsets_are_committed_again_only_while_the_coordinator_asks_for_it(
+async def test_offset_commits_are_retried_on_coordinator_errors_only(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     made = OffsetCommitResponse
@@ -288,23 +272,6 @@ async def test_offsets_are_committed_again_only_while_the_coordinator_asks_for_i
         ]
         assert (admin.request.group_id, topic.name, sent) == ("g", "t", [(0, 5, -1, ""), (1, 7, 3, "note")])
         assert admin.request.generation_id_or_member_epoch == -1
-
-
-async def test_offsets_are_deleted_by_partition() -> None:
-    made = OffsetDeleteResponse
-    parts = [
-        made.OffsetDeleteResponsePartition(0, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),
-        made.OffsetDeleteResponsePartition(2),
-    ]
-    answer = made(topics=[made.OffsetDeleteResponseTopic("t", parts)])
-    async with scripted_admin(lambda *_: answer, {"OffsetDelete": 0}) as admin:
-        outcomes = await admin.delete_offsets("g", [("t", 2), PLACE])
-        assert code_of(outcomes[PLACE]) == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        assert outcomes["t", 2] is None
-        assert [one.partition_index for one in admin.request.topics[0].partitions] == [0, 2]
-        answer.error_code = DENIED
-        with pytest.raises(ResponseError, match="GROUP_AUTHORIZATION_FAILED"):
-            await admin.delete_offsets("g", [PLACE])
 
 
 async def test_offsets_of_share_groups_have_their_epochs_and_lags() -> None:
@@ -373,7 +340,7 @@ async def test_transactions_are_listed_by_filters_that_the_version_has(version: 
             assert sent.transactional_id_pattern == given.get("pattern")
 
 
-async def test_a_broker_that_lists_no_transactions_does_not_hide_those_of_others() -> None:
+async def test_failing_broker_does_not_hide_other_transactions() -> None:
     def answer(host: str, _: Any) -> ListTransactionsResponse:
         state = ListTransactionsResponse.TransactionState("b", 5, "Empty")
         return ListTransactionsResponse(
@@ -402,7 +369,7 @@ async def test_a_transaction_is_described_by_its_coordinator() -> None:
         assert admin.hosts == ["two", "two"]
 
 
-async def test_producers_are_described_by_the_leader_in_the_order_of_their_ids() -> None:
+async def test_producers_are_described_by_leader_in_id_order() -> None:
     made = DescribeProducersResponse
     part = made.PartitionResponse(
         0, active_producers=[made.ProducerState(7, 1, 2, 3, 4, 5), made.ProducerState(6)]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio.testing
 
-from barnabas.client import ConnectionLostError, ResponseError, UnsupportedVersionError
-from barnabas.client.administration.access import Acl, Principal, Token, _acl
+from barnabas.client import ResponseError, UnsupportedVersionError
+from barnabas.client.administration.access import Principal, Token
 from barnabas.client.administration.configs import ConfigEntry, Resource
 from barnabas.client.administration.topics import (
     EARLIEST,
@@ -20,7 +20,6 @@ from barnabas.client.administration.topics import (
     partitions_of,
 )
 from barnabas.wire.generated.create_delegation_token import CreateDelegationTokenResponse
-from barnabas.wire.generated.create_partitions import CreatePartitionsResponse
 from barnabas.wire.generated.create_topics import CreateTopicsResponse
 from barnabas.wire.generated.delete_topics import DeleteTopicsResponse
 from barnabas.wire.generated.describe_configs import DescribeConfigsResponse
@@ -154,20 +153,6 @@ async def test_topics_are_deleted_by_the_names_that_the_version_takes(version: i
         assert (sent.timeout_ms, admin.hosts) == (24_000, ["one"])
 
 
-async def test_partitions_are_added_up_to_a_number() -> None:
-    made = CreatePartitionsResponse
-    results = [made.CreatePartitionsTopicResult("a"), made.CreatePartitionsTopicResult("b", 37, "why")]
-    async with scripted_admin(lambda *_: made(results=results), {"CreatePartitions": 3}) as admin:
-        outcomes: Any = await admin.create_partitions({"a": 4, "b": 2}, only_check=True)
-        assert (outcomes["a"], code_of(outcomes["b"]), outcomes["b"].message) == (None, 37, "why")
-        sent = admin.request
-        assert [(one.name, one.count, one.assignments) for one in sent.topics] == [
-            ("a", 4, None),
-            ("b", 2, None),
-        ]
-        assert (sent.timeout_ms, sent.validate_only) == (24_000, True)
-
-
 @pytest.mark.parametrize("version", range(8))
 async def test_offsets_are_looked_up_as_the_version_has_it(version: int) -> None:
     made = ListOffsetsResponse
@@ -202,24 +187,6 @@ async def test_offsets_are_looked_up_as_the_version_has_it(version: int) -> None
         assert isinstance(newest, OffsetAt if version >= 7 else UnsupportedVersionError)
         await admin.offsets({PLACE: 77})
         assert admin.request.isolation_level == 0
-
-
-async def test_what_a_leader_leaves_out_is_asked_for_again_and_then_an_error(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async with scripted_admin(lambda *_: ListOffsetsResponse(), {"ListOffsets": 7}, retries=2) as admin:
-        found = await admin.offsets({PLACE: 5})
-        assert isinstance(found[PLACE], ConnectionLostError)
-        assert len(admin.asked) == 3
-
-
-async def test_an_error_that_does_not_pass_is_not_asked_for_again() -> None:
-    made = ListOffsetsResponse
-    part = made.ListOffsetsPartitionResponse(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    answer = made(topics=[made.ListOffsetsTopicResponse("t", [part])])
-    async with scripted_admin(lambda *_: answer, {"ListOffsets": 7}, retries=2) as admin:
-        assert code_of((await admin.offsets({PLACE: 5}))[PLACE]) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        assert len(admin.asked) == 1
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
@@ -299,7 +266,7 @@ async def test_a_broker_is_asked_for_its_own_settings(kind: str, name: str, numb
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_things_with_settings_are_listed_by_kind_where_the_version_has_kinds(version: int) -> None:
+async def test_config_resources_are_listed_by_kind_and_version(version: int) -> None:
     entry = ListConfigResourcesResponse.ConfigResource
     answer = ListConfigResourcesResponse(
         config_resources=[entry("z", 2), entry("a", 99), entry("b", 2)] if version else [entry("m")]
@@ -364,17 +331,3 @@ async def test_a_token_is_renewed_and_ended_at_the_controller() -> None:
         for call in (admin.renew_token, admin.expire_token):
             with pytest.raises(ResponseError, match="DELEGATION_TOKEN_EXPIRED"):
                 await call(b"secret")
-
-
-def test_words_of_acls_that_are_newer_than_this_client_are_numbers() -> None:
-    from types import SimpleNamespace as Fields
-
-    def acl(number: int) -> Acl:
-        resource = Fields(resource_type=number, resource_name="r", pattern_type=number)
-        return _acl(resource, Fields(principal="p", host="h", operation=number, permission_type=number))
-
-    assert acl(3) == Acl("group", "r", "literal", "p", "h", "read", "allow")
-    assert acl(0) == Acl("unknown", "r", "unknown", "p", "h", "unknown", "unknown")
-    assert acl(-1) == Acl("unknown--1", "r", "unknown--1", "p", "h", "unknown--1", "unknown--1")
-    assert acl(15) == Acl("unknown-15", "r", "unknown-15", "p", "h", "two-phase-commit", "unknown-15")
-    assert acl(16).operation == "unknown-16"

@@ -15,7 +15,6 @@ from barnabas.client import (
     Client,
     ClientSettings,
     ClosedError,
-    ConnectionLostError,
     Endpoint,
     ResponseError,
     open_client,
@@ -62,7 +61,7 @@ async def test_a_leader_that_has_changed_is_found(autojump_clock: trio.testing.M
         assert [host for host, api in cluster.asked if api == "Fetch"] == ["one", "two"]
 
 
-async def test_a_partition_without_a_leader_and_one_that_is_not_there_are_errors(
+async def test_leaderless_and_missing_partitions_are_errors(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     cluster = Cluster()
@@ -78,7 +77,7 @@ async def test_a_partition_without_a_leader_and_one_that_is_not_there_are_errors
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 5, 6])
-async def test_a_coordinator_is_asked_for_as_the_brokers_version_has_it(version: int) -> None:
+async def test_coordinator_is_requested_by_version(version: int) -> None:
     cluster = Cluster()
     cluster.versions = {**VERSIONS, 10: (0, version)}
     requests: list[Any] = []
@@ -114,17 +113,6 @@ async def test_metadata_of_an_older_leader_epoch_is_not_believed(
         assert await client.leader("t", 0) == 2
 
 
-async def test_metadata_is_asked_for_again_when_it_is_old(autojump_clock: trio.testing.MockClock) -> None:
-    cluster = Cluster()
-    async with cluster.client(metadata_max_age_ms=1_000) as client:
-        for _ in range(3):
-            await client.topic("t")
-        assert cluster.asked == [("bootstrap", "Metadata")]
-        await trio.sleep(1.5)
-        await client.topic("t")
-        assert cluster.asked == [("bootstrap", "Metadata")] * 2
-
-
 async def test_a_broker_that_came_back_at_another_address_is_found(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -150,45 +138,6 @@ async def test_a_controller_that_has_changed_is_found(autojump_clock: trio.testi
     async with cluster.client() as client:
         assert (await client.ask_controller(DescribeClusterRequest())).cluster_id == "c"
         assert ("two", "DescribeCluster") in cluster.asked
-
-
-async def test_those_who_ask_one_broker_wait_for_one_connection(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    cluster = Cluster()
-    failures = []
-    async with cluster.client(retries=0) as client:
-        await client.refresh()
-        del cluster.addresses[2]
-        cluster.dialled.clear()
-
-        async def ask(broker_id: int) -> None:
-            try:
-                await client.ask_broker(broker_id, FetchRequest())
-            except ConnectionLostError as error:
-                failures.append(str(error))
-
-        async with trio.open_nursery() as nursery:
-            for broker_id in (1, 2) * 5:
-                nursery.start_soon(ask, broker_id)
-    assert sorted(cluster.dialled) == ["one", "two"]
-    assert failures == ["two:2: nobody at two:2"] * 5
-
-
-async def test_one_who_gives_up_takes_the_connection_from_nobody() -> None:
-    cluster = Cluster()
-    async with cluster.client() as client, trio.open_nursery() as nursery:
-        impatient = trio.CancelScope()
-
-        async def give_up() -> None:
-            with impatient:
-                await client.broker(1)
-
-        nursery.start_soon(give_up)
-        nursery.start_soon(client.broker, 1)
-        await trio.lowlevel.checkpoint()
-        impatient.cancel()
-    assert cluster.dialled.count("one") == 1
 
 
 async def test_closing_while_somebody_asks(autojump_clock: trio.testing.MockClock) -> None:
@@ -218,12 +167,6 @@ async def test_closing_while_somebody_asks(autojump_clock: trio.testing.MockCloc
             await client.ask(FetchRequest())
 
 
-async def test_what_the_block_raises_comes_out_as_it_is() -> None:
-    with pytest.raises(KeyError, match="mine"):
-        async with open_client([BOOTSTRAP], dial=Cluster().dial):
-            raise KeyError("mine")
-
-
 async def test_delegation_tokens_are_told_with_each_of_their_times() -> None:
     made = DescribeDelegationTokenResponse.DescribedDelegationToken
     renewer = DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer("User", "ren")
@@ -240,7 +183,7 @@ async def test_delegation_tokens_are_told_with_each_of_their_times() -> None:
         assert await Admin(client).tokens() == [Token("id", ann, admin, (ren,), 1, 2, 3, b"secret")]
 
 
-async def test_leaders_that_err_are_asked_again_after_longer_and_longer_pauses(
+async def test_failing_leaders_are_retried_with_growing_pauses(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barnabas.client.administration.base.random.uniform", lambda low, high: 1.0)

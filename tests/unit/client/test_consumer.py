@@ -78,9 +78,7 @@ async def until_shared(*consumers: Consumer) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_what_the_program_has_committed_is_not_taken_back_by_what_is_committed_by_itself(
-    bootstrap: str, protocol: str
-) -> None:
+async def test_auto_commit_does_not_undo_a_commit_of_the_program(bootstrap: str, protocol: str) -> None:
     """A record that was handed out last counts as not done, until the program asks for more or commits it."""
     await fill(bootstrap, 3)
     settings = settings_of(group_id="g", group_protocol=protocol, auto_commit_interval_ms=50)
@@ -130,7 +128,7 @@ async def test_positions_move_as_they_are_told(bootstrap: str) -> None:
         assert consumer.assignment == {("t", 1)}
 
 
-async def test_a_position_that_moves_while_a_fetch_begins_stays_where_it_was_moved_to(bootstrap: str) -> None:
+async def test_seek_during_a_fetch_keeps_its_position(bootstrap: str) -> None:
     await fill(bootstrap, 20)
     async with open_consumer(bootstrap, settings=settings_of(fetch_wait_ms_max=1)) as consumer:
         consumer.assign([PLACE])
@@ -219,9 +217,7 @@ async def test_members_share_partitions_and_offsets(bootstrap: str, protocol: st
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_partitions_are_given_up_only_when_the_program_is_done_with_its_record(
-    bootstrap: str, protocol: str
-) -> None:
+async def test_partitions_are_revoked_after_the_record_is_processed(bootstrap: str, protocol: str) -> None:
     await fill(bootstrap, 8, partitions=4)
     settings = settings_of(group_id="g", group_protocol=protocol)
     async with open_consumer(bootstrap, "t", settings=settings) as first:
@@ -258,9 +254,7 @@ async def test_a_block_that_fails_is_handed_the_record_again(bootstrap: str, pro
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_program_that_takes_too_long_loses_its_partitions_and_comes_back(
-    bootstrap: str, protocol: str
-) -> None:
+async def test_slow_program_loses_its_partitions_and_rejoins(bootstrap: str, protocol: str) -> None:
     await fill(bootstrap, 4)
     lost = trio.Event()
 
@@ -304,7 +298,7 @@ async def test_a_text_is_a_pattern_of_re2_a_compiled_one_is_taken(bootstrap: str
         assert (await consumer.receive()).topic == "later-1"
 
 
-async def test_errors_of_callbacks_are_raised_where_records_are_received(bootstrap: str) -> None:
+async def test_callback_errors_are_raised_by_receive(bootstrap: str) -> None:
     async def broken(places: set[TopicPartition]) -> None:
         raise KeyError("mine")
 
@@ -332,7 +326,7 @@ async def test_commits_have_metadata_and_epochs(bootstrap: str) -> None:
         assert found[TopicPartition("t", 3)].metadata == "note"  # type: ignore[union-attr]
 
 
-async def test_aborted_transactions_are_left_out_and_open_ones_waited_for(bootstrap: str) -> None:
+async def test_aborted_transactions_are_skipped_and_open_ones_awaited(bootstrap: str) -> None:
     chosen = ProducerSettings(transactional_id="x")
     async with open_producer(bootstrap, chosen) as producer:
         async with producer.transaction():
@@ -361,7 +355,7 @@ async def _fail_in_transaction(producer: Any) -> None:
         raise KeyError
 
 
-async def test_offsets_go_with_the_transaction_and_a_newer_producer_fences_the_older(bootstrap: str) -> None:
+async def test_offsets_join_transaction_and_newer_producer_fences(bootstrap: str) -> None:
     await fill(bootstrap, 3)
     chosen = ProducerSettings(transactional_id="x")
     reading = settings_of(group_id="g", is_auto_committing=False)
@@ -394,7 +388,7 @@ async def _send_in_transaction(producer: Any) -> None:
         await producer.send("t", b"late", partition=0)
 
 
-async def test_a_transaction_that_has_lost_a_record_cannot_be_committed(bootstrap: str) -> None:
+async def test_transaction_with_a_lost_record_cannot_commit(bootstrap: str) -> None:
     async with open_producer(bootstrap, ProducerSettings(transactional_id="x")) as producer:
         producer.begin_transaction()
         await producer.send("t", bytes(100), partition=0, timestamp_ms=2**60)  # too far in the future
@@ -423,7 +417,7 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
         ConsumerSettings(**wrong)
 
 
-def test_settings_have_the_names_that_kafka_and_librdkafka_give_them() -> None:
+def test_settings_have_names_of_kafka_and_librdkafka() -> None:
     read = ConsumerSettings.of(
         {
             "group.id": "g",

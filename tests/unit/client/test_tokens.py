@@ -151,7 +151,7 @@ def test_an_address_with_a_user_is_refused_without_its_password() -> None:
     assert "hush" not in str(error.value)
 
 
-def test_a_token_is_renewed_before_it_expires_and_kept_while_that_fails() -> None:
+def test_token_is_renewed_before_expiry_and_kept_on_failure() -> None:
     now, fetched = [float(NOW)], [0]
     is_there = [True]
 

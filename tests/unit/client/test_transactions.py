@@ -14,7 +14,6 @@ from barnabas.client import (
     CommitFailedError,
     ConsumerSettings,
     Producer,
-    ProducerFencedError,
     ProducerSettings,
     ResponseError,
     TransactionFailedError,
@@ -97,9 +96,7 @@ async def test_what_is_committed_is_seen_and_what_is_aborted_never(tmp_path: Pat
 
 
 @pytest.mark.parametrize("release", RELEASES)
-async def test_a_record_that_fails_takes_its_transaction_with_it_and_the_next_one_begins_anew(
-    tmp_path: Path, release: str
-) -> None:
+async def test_failed_record_fails_its_transaction_but_not_the_next(tmp_path: Path, release: str) -> None:
     async with transacting(tmp_path, release) as (_, address), producer_of(address) as producer:
         producer.begin_transaction()
         await send(producer, b"good")
@@ -116,33 +113,6 @@ async def test_a_record_that_fails_takes_its_transaction_with_it_and_the_next_on
             async with producer.transaction():
                 await send(producer, value)
         assert await committed(address) == [b"1", b"2"]
-
-
-@pytest.mark.parametrize("release", RELEASES)
-async def test_a_producer_whose_id_another_has_taken_can_do_nothing_more(
-    tmp_path: Path, release: str
-) -> None:
-    async with transacting(tmp_path, release) as (_, address):
-        async with producer_of(address) as old:
-            old.begin_transaction()
-            await send(old, b"old")
-            await old.flush()
-            async with producer_of(address) as new, new.transaction():
-                await send(new, b"new")
-            # What a partition says of an old epoch has the transaction aborted, as in Kafka; its coordinator is final.
-            late = await old.send("t", b"late", partition=0)
-            with pytest.raises((ProducerFencedError, ResponseError), match=r"epoch|EPOCH|FENCED"):
-                await late.wait()
-            with pytest.raises((ProducerFencedError, TransactionFailedError)):
-                await old.commit_transaction()
-            for act in (old.abort_transaction, old.commit_transaction):
-                with pytest.raises(ProducerFencedError):
-                    await act()
-            with pytest.raises(ProducerFencedError):
-                old.begin_transaction()
-            with pytest.raises(ProducerFencedError):
-                await send(old, b"still")
-        assert await committed(address) == [b"new"]
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -182,9 +152,7 @@ async def test_offsets_are_committed_with_the_records_or_not_at_all(tmp_path: Pa
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_transaction_that_is_open_at_the_end_of_the_block_is_aborted(
-    tmp_path: Path, fails: bool
-) -> None:
+async def test_transaction_open_at_block_end_is_aborted(tmp_path: Path, fails: bool) -> None:
     async with transacting(tmp_path, "4.0") as (_, address), open_client(address) as client:
         with pytest.raises(KeyError) if fails else nullcontext():
             async with producer_of(address) as producer:

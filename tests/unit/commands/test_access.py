@@ -43,18 +43,6 @@ def test_a_broker_without_an_authorizer_says_so(run: Commands) -> None:
     assert "set authorizer.class.name" in err
 
 
-def test_who_may_not_is_told(
-    admin: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("BARNABAS_PASSWORD", "other")
-    ann = Commands(admin.address, capsys, "--user", "ann", "--mechanism", "PLAIN")
-    assert "CLUSTER_AUTHORIZATION_FAILED" in ann("acls", "list", code=1)[1]
-    monkeypatch.setenv("BARNABAS_PASSWORD", "wrong")
-    assert "check --user, the password and --mechanism" in ann("topics", "list", code=1)[1]
-    scram = Commands(admin.address, capsys, "--user", "nobody")
-    assert "check --user" in scram("topics", "list", code=1)[1]
-
-
 def test_passwords_come_from_a_file_or_from_a_terminal(
     admin: Commands, tmp_path: Path, at_terminal: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,19 +13,6 @@ def value(run: Commands, *resource: str, key: str) -> tuple[str | None, str]:
     return row["value"], row["source"]
 
 
-def test_settings_of_a_topic_change_one_by_one(run: Commands) -> None:
-    run("topics", "create", "c")
-    alter = ("configs", "alter", "topic", "c")
-    run(*alter, "--set", "retention.ms=1000", "--append", "cleanup.policy=compact", "--dry-run")
-    assert value(run, "topic", "c", key="retention.ms")[1] != "topic"
-    assert "changed" in run(*alter, "--set", "retention.ms=1000", "--append", "cleanup.policy=compact")[0]
-    assert value(run, "topic", "c", key="retention.ms") == ("1000", "topic")
-    assert value(run, "topic", "c", key="cleanup.policy") == ("delete,compact", "topic")
-    run(*alter, "--delete", "retention.ms", "--subtract", "cleanup.policy=compact")
-    assert value(run, "topic", "c", key="retention.ms")[1] != "topic"
-    assert value(run, "topic", "c", key="cleanup.policy")[0] == "delete"
-
-
 @pytest.mark.parametrize(
     ("kind", "name", "key", "new"),
     [

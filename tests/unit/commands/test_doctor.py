@@ -26,7 +26,7 @@ from barnabas.commands.listening import judge_certificate
 from barnabas.commands.wellness import check_local_files
 from barnabas.system.processes import listening_process
 from barnabas.testing import KafkaBroker, start_thread
-from tests.support.systems import IS_BSD, linux_only
+from tests.support.systems import linux_only
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 TLS = ssl.create_default_context()
@@ -263,12 +263,3 @@ def test_open_files_of_a_local_broker_are_counted(monkeypatch: pytest.MonkeyPatc
     assert [one.status for one in findings.all] == ["ok", "note", "problem"]
     check_local_files(Endpoint("kafka.example", 9092), ["192.0.2.1"], findings)
     assert findings.all[-1].text == "the broker is not on this machine"
-
-
-@pytest.mark.skipif(not IS_BSD, reason="Linux shows open files")
-def test_open_files_are_skipped_where_the_system_does_not_show_them() -> None:
-    findings = Findings(lambda _: None)
-    check_local_files(Endpoint("127.0.0.1", 9092), ["127.0.0.1"], findings)
-    assert [(one.status, one.text) for one in findings.all] == [
-        ("skipped", "this system does not show the files of other processes")
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -10,17 +9,15 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli import main
 from barnabas.client import ClientError, ClientSettings, Endpoint
 from barnabas.client.settings import SaslCredentials
 from barnabas.commands import doctor
 from barnabas.commands.connection import Connecting
-from barnabas.commands.doctor import _check_advertised, _examine, _fits, _tell
-from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Finding, Findings
+from barnabas.commands.doctor import _check_advertised, _examine
+from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
 from barnabas.commands.listening import PLAINTEXT, Seen
 
 A, B, C = Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 3)
-ANN = SaslCredentials("PLAIN", "ann", "secret")
 
 
 def connecting(*endpoints: Endpoint, sasl: SaslCredentials | None = None) -> Connecting:
@@ -34,23 +31,6 @@ def findings() -> Findings:
 
 def brief(findings: Findings) -> list[tuple[str, str, str, str]]:
     return [(one.check, one.subject, one.status, one.text) for one in findings.all]
-
-
-@pytest.mark.parametrize(
-    ("mechanisms", "sasl", "fits"),
-    [
-        (None, None, True),
-        (None, ANN, False),
-        (("PLAIN",), None, False),
-        (("PLAIN", "GSSAPI"), ANN, True),
-        (("GSSAPI",), ANN, False),
-        ((), ANN, False),
-    ],
-)
-def test_a_login_is_tried_only_with_what_the_listener_offers(
-    mechanisms: tuple[str, ...] | None, sasl: SaslCredentials | None, fits: bool
-) -> None:
-    assert _fits(Seen(PLAINTEXT, mechanisms), connecting(A, sasl=sasl)) == fits
 
 
 # --- the order of checks -------------------------------------------------------------------------------------------
@@ -116,34 +96,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return made
 
 
-async def test_each_address_is_looked_at_and_the_cluster_through_those_that_work(
-    findings: Findings, steps: SimpleNamespace
-) -> None:
-    await _examine(connecting(C, B, A), findings, writes=True)
-    assert steps.calls == [
-        ("look", C), ("look", B), ("login", B), ("look", A), ("login", A), ("open", B), ("versions",),
-        ("files", B, ["b-address"]), ("files", A, ["a-address"]), ("open", [B, A]), ("refresh",), ("controller", {}),
-        ("partitions", {}), ("log dirs", {}), ("clock", {"writes": True}),
-    ]  # fmt: skip
-    assert [one.subject for one in findings.all if one.check == "advertised"] == [
-        "broker 1 at a:1",
-        "broker 2 at b:2",
-    ]
-
-
-@pytest.mark.parametrize("sasl", [None, ANN])
-async def test_where_nothing_works_nothing_of_the_cluster_is_told(
-    findings: Findings, steps: SimpleNamespace, sasl: SaslCredentials | None
-) -> None:
-    steps.logins = []
-    await _examine(connecting(A, sasl=sasl), findings, writes=False)
-    assert steps.calls == [("look", A)] + ([("login", A)] if sasl is None else [])
-    assert findings.all == []
-
-
-async def test_what_a_broker_refuses_to_tell_is_skipped_and_the_rest_is_looked_at(
-    findings: Findings, steps: SimpleNamespace
-) -> None:
+async def test_refused_checks_are_skipped_and_others_made(findings: Findings, steps: SimpleNamespace) -> None:
     steps.failing = {"controller": ClientError("not you"), "clock": ClientError("nor you")}
     await _examine(connecting(A), findings, writes=False)
     assert [(one.check, one.status, one.text) for one in findings.all if one.check != "advertised"] == [
@@ -220,64 +173,3 @@ async def test_an_advertised_address_that_refuses_clients_is_a_problem(
     await _check_advertised(7, B, [A], connecting(A), findings)
     assert brief(findings) == [("advertised", "broker 7 at b:2", PROBLEM, "not you")]
     assert findings.all[0].advice == "clients go there after the first answer"
-
-
-# --- what is said --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("finding", "lines"),
-    [
-        (Finding("port", "h:1", OK, "fine"), ["ok      port: h:1: fine"]),
-        (Finding("port", "h:1", NOTE, "hm", "look"), ["note    port: h:1: hm", "        -> look"]),
-        (
-            Finding("port", "h\x1b", PROBLEM, "b\x1bad", "mend"),
-            ["PROBLEM port: h\\x1b: b\\x1bad", "        -> mend"],
-        ),
-        (Finding("port", "h:1", SKIPPED, "not told"), ["-       port: h:1: not told"]),
-    ],
-)
-def test_a_finding_is_a_line_and_its_advice_another(
-    finding: Finding, lines: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    _tell(finding)
-    assert capsys.readouterr().out.splitlines() == lines
-
-
-@pytest.mark.parametrize(
-    ("statuses", "last", "code"),
-    [
-        ([], "0 problems", 0),
-        ([OK, NOTE, SKIPPED], "0 problems", 0),
-        ([PROBLEM, OK], "1 problem", 1),
-        ([PROBLEM, NOTE, PROBLEM], "2 problems", 1),
-    ],
-)
-def test_problems_are_counted_and_are_the_exit_code(
-    statuses: list[str],
-    last: str,
-    code: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    asked: list[tuple[list[Endpoint], bool]] = []
-
-    async def examine(connecting: Connecting, findings: Findings, writes: bool) -> None:
-        asked.append((connecting.bootstrap, writes))
-        for number, status in enumerate(statuses):
-            findings.add("port", f"h:{number}", status, "text", "advice" if number else "")
-
-    monkeypatch.setattr(doctor, "_examine", examine)
-    assert main(["doctor", "h:7", "-b", "i:8"]) == code
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == last
-    assert sum(not line.startswith(" ") for line in lines) == len(statuses) + 1
-    assert main(["doctor", "-b", "i:8", "--write", "--json"]) == code
-    assert json.loads(capsys.readouterr().out) == {
-        "findings": [
-            {"check": "port", "subject": f"h:{number}", "status": status, "text": "text",
-             "advice": "advice" if number else None}
-            for number, status in enumerate(statuses)
-        ]
-    }  # fmt: skip
-    assert asked == [([Endpoint("h", 7)], False), ([Endpoint("i", 8)], True)]

@@ -49,27 +49,6 @@ def values(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 # --- listing -------------------------------------------------------------------------------------------------------
 
 
-def test_groups_are_listed_with_the_brokers_that_do_not_tell_theirs(cluster: StandIn) -> None:
-    unknown = ListedGroup("older", "classic", "", "", 3)
-    cluster.answers["list_groups"] = {"old": CLASSIC, "older": unknown, "some": SHARE}, {2: AWAY}
-    listed = (
-        ("old", "classic", "consumer", "Empty", 1, None), ("older", "classic", "", None, 3, None),
-        ("some", "share", "share", "Empty", 2, None), (None, None, None, None, 2, "broker 2 is away"),
-    )  # fmt: skip
-    assert values(cluster.rows("groups", "groups", "list", code=1)) == list(listed)
-    rows = cluster.rows(
-        "groups", "groups", "list", "-r", "old.*", "s", "--state", "Empty", "--kind", "share", code=1
-    )
-    assert values(rows) == [listed[0], listed[1], listed[3]]
-    rows = cluster.rows("groups", "groups", "list", "some", "none", code=1)
-    assert values(rows) == [listed[2], ("none", *[None] * 4, "GROUP_ID_NOT_FOUND"), listed[3]]
-    assert cluster.asked == [
-        ("list_groups", {"states": (), "kinds": ()}),
-        ("list_groups", {"states": ("Empty",), "kinds": ("share",)}),
-        ("list_groups", {"states": (), "kinds": ()}),
-    ]
-
-
 def test_a_group_is_described_with_members_and_lags(cluster: StandIn) -> None:
     cluster.answers |= {
         "list_groups": ({"old": CLASSIC}, {}),
@@ -94,31 +73,6 @@ def test_a_group_is_described_with_members_and_lags(cluster: StandIn) -> None:
         ("old", "b", 0, None, 6, None, "other", "/10.0.0.2", "id-2", REFUSED_TEXT),
         ("old", "c", 0, 1, None, None, None, None, None, "broker 2 is away"),
     ]
-
-
-def test_a_group_that_cannot_be_described_is_shown_as_it_was_listed(cluster: StandIn) -> None:
-    nameless = ListedGroup("older", "classic", "", "", 3)
-    cluster.answers |= {
-        "list_groups": ({"old": CLASSIC, "older": nameless}, {}), "describe_groups": {"old": REFUSED, "older": REFUSED},
-        "committed": {"old": REFUSED, "older": {}}, "share_offsets": {}, "offsets": {},
-    }  # fmt: skip
-    out = json.loads(cluster("groups", "describe", "-r", "old.*", "--json", code=1)[0])
-    assert [(one["group"], one["state"], one["coordinator"], one["error"]) for one in out["groups"]] == [
-        ("old", "Empty", 1, REFUSED_TEXT), ("older", None, 3, REFUSED_TEXT),
-    ]  # fmt: skip
-    assert out["members"] == out["offsets"] == []
-    cluster.answers |= {
-        "describe_groups": {
-            "old": GroupInfo("old", "classic", "Empty", "", None, 1, ()),
-            "older": info("older"),
-        },
-        "committed": {"old": {}, "older": REFUSED},
-        "offsets": {one: OffsetAt(1, -1, 0) for one in (("a", 0), ("a", 1), ("b", 0))},
-    }
-    rows = cluster.rows("groups", "groups", "describe", "old", "older", code=1)
-    assert [(one["assignor"], one["members"], one["lag"], one["error"]) for one in rows] == [
-        (None, 0, None, None), (None, None, None, REFUSED_TEXT),
-    ]  # fmt: skip
 
 
 def test_a_group_may_be_there_while_a_broker_does_not_tell(cluster: StandIn) -> None:
@@ -211,30 +165,13 @@ def test_a_reset_has_one_target_also_if_that_is_0(reset: StandIn, targets: list[
 @pytest.mark.parametrize(
     ("topics", "meant"),
     [
-        (["-t", "a"], [("a", 0), ("a", 1)]),
-        (["-t", "a:1"], [("a", 1)]),
-        (["-t", "b", "-t", "a:1"], [("a", 1), ("b", 0)]),
-        (["-t", "b:0"], [("b", 0)]),
-    ],
-)
-def test_only_the_partitions_that_are_named_are_reset(
-    reset: StandIn, topics: list[str], meant: list[tuple[str, int]]
-) -> None:
-    rows = reset.rows("offsets", "groups", "reset-offsets", "old", *topics, "--to-latest", "--execute")
-    assert [(one["topic"], one["partition"]) for one in rows] == meant
-    assert reset.asked_for("commit_offsets") == [["old", {one: LAST[one] for one in meant}]]
-
-
-@pytest.mark.parametrize(
-    ("topics", "meant"),
-    [
         ([], {("a", 0): 11, ("a", 1): 21, ("b", 0): 0}),
         (["-t", "a"], {("a", 0): 11, ("a", 1): 21}),
         (["-t", "a:1"], {("a", 1): 21}),
         (["-t", "a:0", "-t", "b"], {("a", 0): 11, ("b", 0): 0}),
     ],
 )
-def test_a_file_of_offsets_is_followed_for_the_partitions_that_are_named(
+def test_offset_file_is_applied_to_named_partitions(
     reset: StandIn, tmp_path: Path, topics: list[str], meant: dict[tuple[str, int], int]
 ) -> None:
     file = tmp_path / "offsets"
@@ -286,39 +223,9 @@ def test_offsets_of_a_share_group_are_set_as_its_own(reset: StandIn) -> None:
     assert reset.asked_for("commit_offsets") == reset.asked_for("committed") == []
 
 
-def test_what_cannot_be_reset_is_left_out_and_told(reset: StandIn) -> None:
-    arguments = ("groups", "reset-offsets", "old", "-t", "a", "-t", "b", "--shift-by", "1")
-    rows = reset.rows("offsets", *arguments, "--execute", code=1)
-    assert [(one["new"], one["is_done"], one["error"]) for one in rows] == [
-        (13, True, None), (26, True, None), (None, False, "nothing is committed that could be shifted"),
-    ]  # fmt: skip
-    assert reset.asked_for("commit_offsets") == [["old", {("a", 0): 13, ("a", 1): 26}]]
-    reset.answers["commit_offsets"] = {("a", 0): REFUSED, ("a", 1): None}
-    rows = reset.rows("offsets", *arguments, "--execute", code=1)
-    assert [(one["is_done"], one["error"]) for one in rows] == [
-        (False, REFUSED_TEXT), (True, None), (False, "nothing is committed that could be shifted"),
-    ]  # fmt: skip
-    told = reset.answers["offsets"]
-    reset.answers["offsets"] = lambda times: {
-        one: REFUSED if one == ("a", 0) and EARLIEST in times.values() else at
-        for one, at in told(times).items()
-    }
-    rows = reset.rows("offsets", "groups", "reset-offsets", "old", "-t", "a", "--to-latest", code=1)
-    assert values(rows) == [
-        ("old", "a", 0, 12, None, False, REFUSED_TEXT), ("old", "a", 1, 25, 30, False, None),
-    ]  # fmt: skip
-
-
 def test_nothing_is_set_where_nothing_can_be(reset: StandIn) -> None:
     reset("groups", "reset-offsets", "old", "-t", "b", "--shift-by", "1", "--execute", code=1)
     assert reset.asked_for("commit_offsets") == []
-
-
-def test_only_without_execute_it_is_said_that_nothing_was_changed(reset: StandIn) -> None:
-    arguments = ("groups", "reset-offsets", "old", "-t", "a", "--to-latest")
-    assert reset(*arguments)[1] == "nothing was changed; --execute does it\n"
-    assert reset.asked_for("commit_offsets") == []
-    assert reset(*arguments, "--execute")[1] == ""
 
 
 @pytest.mark.parametrize("state", ["", "Empty", "Dead", "Stable", "PreparingRebalance"])
@@ -348,65 +255,6 @@ def test_a_reset_names_topics_or_means_all_that_are_committed(reset: StandIn) ->
 
 
 # --- deletions -----------------------------------------------------------------------------------------------------
-
-
-def test_groups_are_deleted_by_name_or_by_pattern(
-    cluster: StandIn, at_terminal: Callable[[str], None]
-) -> None:
-    cluster.answers |= {
-        "list_groups": ({"old": CLASSIC, "older": CLASSIC, "some": SHARE}, {}),
-        "delete_groups": lambda names: {name: REFUSED if name == "older" else None for name in names},
-    }
-    rows = cluster.rows("groups", "groups", "delete", "-r", "old.*", "--yes", code=1)
-    assert values(rows) == [("old", "deleted", None), ("older", "failed", REFUSED_TEXT)]
-    assert values(cluster.rows("groups", "groups", "delete", "old.*", "--yes")) == [
-        ("old.*", "deleted", None)
-    ]
-    assert cluster.asked_for("delete_groups") == [[["old", "older"]], [["old.*"]]]
-    at_terminal("n\n")
-    assert cluster("groups", "delete", "x", "y", code=1)[1].startswith("delete x, y with all offsets?")
-    assert "no group matches z" in cluster("groups", "delete", "-r", "z", "--yes", code=1)[1]
-
-
-@pytest.mark.parametrize(
-    ("named", "forgotten"),
-    [
-        (["a"], [("a", 0), ("a", 2)]),
-        (["a:2"], [("a", 2)]),
-        (["a:2", "b"], [("a", 2), ("b", 0)]),
-        (["a:7"], [("a", 7)]),
-        (["a", "c:1"], [("a", 0), ("a", 2), ("c", 1)]),
-    ],
-)
-def test_offsets_of_topics_and_partitions_are_forgotten(
-    cluster: StandIn, named: list[str], forgotten: list[tuple[str, int]]
-) -> None:
-    cluster.answers |= {
-        "list_groups": ({"old": CLASSIC}, {}),
-        "committed": {"old": {one: CommittedOffset(1) for one in (("a", 0), ("a", 2), ("b", 0), ("ab", 0))}},
-        "delete_offsets": lambda group, wanted: {one: REFUSED if one == ("a", 2) else None for one in wanted},
-    }
-    code = int(("a", 2) in forgotten)
-    rows = cluster.rows("offsets", "groups", "delete-offsets", "old", *named, "--yes", code=code)
-    assert values(rows) == [
-        ("old", *one, "failed", REFUSED_TEXT) if one == ("a", 2) else ("old", *one, "deleted", None)
-        for one in forgotten
-    ]
-    ((group, partitions),) = cluster.asked_for("delete_offsets")
-    assert (group, list(partitions)) == ("old", forgotten)
-
-
-def test_a_share_group_forgets_topics_not_partitions(cluster: StandIn) -> None:
-    cluster.answers |= {
-        "list_groups": ({"some": SHARE}, {}),
-        "delete_share_offsets": lambda group, topics: dict.fromkeys(topics) | {"a": REFUSED},
-    }
-    _, err = cluster("groups", "delete-offsets", "some", "a", "b:0", "--yes", code=2)
-    assert "a share group forgets whole topics" in err
-    assert cluster.asked_for("delete_share_offsets") == []
-    rows = cluster.rows("offsets", "groups", "delete-offsets", "some", "a", "b", "--yes", code=1)
-    assert values(rows) == [("some", "a", None, "failed", REFUSED_TEXT), ("some", "b", None, "deleted", None)]
-    assert cluster.asked_for("delete_share_offsets") == [["some", ["a", "b"]]]
 
 
 def test_what_is_to_be_forgotten_is_told(cluster: StandIn, at_terminal: Callable[[str], None]) -> None:
@@ -464,19 +312,10 @@ def test_members_are_removed_all_or_by_id_or_by_instance(
         (["--member", "id-2", "--instance", "id-1", "--member", "static"], "static, id-1"),
     ],
 )
-def test_a_member_is_not_taken_for_an_instance_nor_an_instance_for_a_member(
-    crowd: StandIn, options: list[str], unknown: str
-) -> None:
+def test_member_and_instance_ids_are_not_confused(crowd: StandIn, options: list[str], unknown: str) -> None:
     _, err = crowd("groups", "remove-members", "old", *options, "--yes", code=1)
     assert err.startswith(f"barnabas groups remove-members: old has no member {unknown};")
     assert crowd.asked_for("remove_members") == []
-
-
-@pytest.mark.parametrize("options", [[], ["--all", "--member", "id-1"], ["--all", "--instance", "static"]])
-def test_members_are_named_or_all_are_meant(crowd: StandIn, options: list[str]) -> None:
-    _, err = crowd("groups", "remove-members", "old", *options, "--yes", code=2)
-    assert "give --member or --instance, or --all" in err
-    assert crowd.asked == []
 
 
 def test_members_that_stay_and_groups_without_any(crowd: StandIn, at_terminal: Callable[[str], None]) -> None:

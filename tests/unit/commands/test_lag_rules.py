@@ -59,37 +59,6 @@ def places(lag: GroupLag) -> list[tuple[Any, ...]]:
     ]
 
 
-async def test_a_lag_is_what_the_broker_says_or_the_distance_to_the_end(three: StandIn) -> None:
-    admin: Any = three
-    found = await lags_of(admin, {"new": NEW, "old": OLD, "some": SHARE})
-    assert places(found["new"]) == [
-        ("a", 0, 7, 9, 2, "app"), ("b", 0, None, 0, None, "app"), ("c", 1, 12, 10, 0, ""),
-        ("d", 0, None, None, None, ""),
-    ]  # fmt: skip
-    assert places(found["old"]) == [("a", 0, 4, 9, 5, "")]
-    assert places(found["some"]) == [("a", 0, 2, 9, 0, ""), ("c", 1, 2, 10, 3, "")]
-    assert [one.total for one in found.values()] == [2, 5, 3]
-    assert [one.error for one in found["new"].partitions] == [None, None, None, REFUSED]
-    first = found["new"].partitions[0]
-    assert (first.group, first.member_id, first.host) == ("new", "id-1", "/10.0.0.1")
-    assert found["old"].info is REFUSED
-    assert three.asked_for("describe_groups") == [[{"new": "consumer", "old": "classic", "some": "share"}]]
-    assert three.asked_for("committed") == [[["new", "old"]]]
-    assert three.asked_for("share_offsets") == [[["some"]]]
-
-
-async def test_lags_in_one_topic_ask_of_that_topic_alone(three: StandIn) -> None:
-    admin: Any = three
-    found = await lags_of(admin, {"new": NEW, "old": OLD, "some": SHARE}, topic="c")
-    assert [places(one) for one in found.values()] == [
-        [("c", 1, 12, 10, 0, "")],
-        [],
-        [("c", 1, 2, 10, 3, "")],
-    ]
-    assert [one.total for one in found.values()] == [0, None, 3]
-    assert three.asked_for("offsets") == [[{("c", 1): -1}]]
-
-
 async def test_a_group_whose_offsets_are_not_told_shows_who_reads(three: StandIn) -> None:
     admin: Any = three
     three.answers["committed"] = {"new": REFUSED}
@@ -118,7 +87,7 @@ def test_the_table_has_all_groups_or_those_that_are_named(three: StandIn) -> Non
     assert "COMMITTED" in three("lag", "some", "--partitions")[0]
 
 
-def test_a_group_that_is_not_there_and_a_broker_that_does_not_tell(three: StandIn) -> None:
+def test_missing_group_and_silent_broker_are_errors(three: StandIn) -> None:
     _, err = three("lag", "none", "old", "nor", code=1)
     assert err == "barnabas lag: there is no group none, nor; `barnabas groups list` shows what there is\n"
     three.answers["list_groups"] = {"old": OLD}, {2: ClientError("broker 2 is away")}
@@ -155,9 +124,7 @@ def test_an_address_that_is_taken_is_named(three: StandIn) -> None:
     assert err.startswith(f"barnabas lag: cannot listen on {address}: ")
 
 
-def test_an_address_of_ipv6_has_brackets_and_a_signal_after_it_was_told_is_a_clean_end(
-    three: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signal_after_ready_line_is_a_clean_end(three: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, str]] = []
     ended: list[str] = []
     told: list[str] = []

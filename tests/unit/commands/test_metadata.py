@@ -154,25 +154,6 @@ def test_no_password_or_credential_is_shown(runs: Runs, arguments: tuple[str, ..
     assert "my.plugin.api.token" in text
 
 
-def test_log_dump_shows_records_by_name_and_field(runs: Runs) -> None:
-    rows = [
-        json.loads(line) for line in runs.text("log", "dump", "--deep", "--json", str(LOG))[0].splitlines()
-    ]
-    assert not [row for row in rows if row["kind"] == "problem" or "problem" in row]
-    by_offset = {
-        row["offset"]: row for row in rows if row["kind"] == "record" and row["timestamp"] < 1795964371000
-    }
-    records = [row for row in rows if row["kind"] == "record"]
-    assert records[0]["control"] == "leader_change"
-    assert records[0]["value"]["leader_id"] == 1
-    assert by_offset[66]["type"] == "BrokerRegistrationChange"
-    (registered,) = [
-        row["value"] for row in records if row.get("type") == "RegisterBroker" and row["offset"] == 57
-    ]
-    assert registered["log_dirs"] == ["ZGVmZ2hpamtsbW5vcHFycw"]
-    assert [row["leader_epoch"] for row in rows if row["kind"] == "quorum_state"] == [2]
-
-
 def test_unknown_record_is_dumped_without_its_bytes(runs: Runs, tmp_path: Path) -> None:
     directory = tmp_path / "__cluster_metadata-0"
     shutil.copytree(LOG, directory)

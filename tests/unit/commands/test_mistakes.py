@@ -13,7 +13,7 @@ import click
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from barnabas.cli import TOOLS, main
+from barnabas.cli import main
 from barnabas.commands import COMMANDS
 from barnabas.commands.program import Root
 from barnabas.testing import KafkaBroker, start_thread
@@ -84,29 +84,6 @@ def words_of(path: tuple[str, ...], text: str) -> list[str]:
 
 
 # --- names of commands ------------------------------------------------------------------------------------------
-
-
-def names_of_commands() -> Iterator[tuple[tuple[str, ...], str]]:
-    """Each word that is a command, after those that lead to it."""
-    yield from (((), name) for name in ("serve", *TOOLS, *COMMANDS))
-    groups = {path[:-1] for path in EVERY if len(path) > 1}
-    for path in EVERY:
-        yield from (
-            (path[:number], path[number]) for number in range(1, len(path)) if path[:number] in groups
-        )
-
-
-@pytest.mark.parametrize(("path", "name"), sorted(set(names_of_commands())), ids=str)
-def test_a_name_in_the_other_number_is_asked_after(
-    path: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = name.removesuffix("s") if name.endswith("s") else f"{name}s"
-    assert main([*path, other]) == 2
-    shown = capsys.readouterr().err
-    assert f"No such command '{other}'." in shown
-    assert "id you mean" in shown
-    assert f"'{name}'" in shown
-    assert len(shown.splitlines()) == (2 if path else 1)
 
 
 @pytest.mark.parametrize(

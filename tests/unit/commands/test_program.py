@@ -13,7 +13,7 @@ from barnabas.client import ClientError
 from barnabas.commands import completion, program
 from barnabas.commands.completion import Everything, answer
 from barnabas.commands.errors import CommandError
-from barnabas.commands.program import Root, run
+from barnabas.commands.program import run
 from barnabas.commands.reference import page
 
 from .conftest import StandIn
@@ -67,12 +67,6 @@ def test_a_command_ends_with_the_code_of_what_came_of_it(
     ending(monkeypatch, outcome)
     assert run(["topics", "list", "a", "list"]) == code
     assert capsys.readouterr() == ("", said)
-
-
-def test_a_defect_is_nobodys_fault_but_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    ending(monkeypatch, KeyError("x"))
-    with pytest.raises(KeyError):
-        run(["topics", "list"])
 
 
 def test_a_wrong_command_is_told_where_it_was_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,23 +167,12 @@ def test_parameters_of_a_parser_are_completed_as_what_they_are() -> None:
     )
 
 
-def test_parsers_below_a_parser_are_completed_with_their_summaries() -> None:
+def test_subcommands_are_completed_with_their_summaries() -> None:
     command = converted("nested")
     assert isinstance(command, click.Group)
     assert command.help == "another"
     assert {name: one.help for name, one in command.commands.items()} == {"first": "the first", "second": ""}
     assert [one.name for one in command.commands["first"].params] == ["one"]
-
-
-def test_commands_of_both_kinds_are_found_by_their_names() -> None:
-    context = click.Context(EVERYTHING)
-    names = EVERYTHING.list_commands(context)
-    assert names[:2] == ["flat", "nested"]
-    assert names[2:] == Root().list_commands(context)
-    assert EVERYTHING.get_command(context, "nothing") is None
-    topics = EVERYTHING.get_command(context, "topics")
-    assert topics is not None
-    assert topics.name == "topics"
 
 
 @pytest.mark.parametrize(

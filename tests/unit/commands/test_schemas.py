@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from barnabas.testing.running import import_path
 from tests.support.certificates import signed
 
 ORDER = '{"type":"record","name":"Order","fields":[{"name":"id","type":"string"},{"name":"n","type":"int","default":1}]}'
-PLACE = 'syntax = "proto3"; message Place { string name = 1; }'
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -71,35 +69,6 @@ def run(broker: KafkaBroker, registry: str, capfd: pytest.CaptureFixture[str], m
     return run
 
 
-def test_records_go_through_schemas_as_json(broker: KafkaBroker, run: Run, tmp_path: Path) -> None:
-    broker.create_topic("orders")
-    (tmp_path / "order.avsc").write_text(ORDER)
-    (tmp_path / "place.proto").write_text(PLACE)
-    schemas = "--value-schema", str(tmp_path / "order.avsc"), "--key-schema", str(tmp_path / "place.proto")
-    assert run("produce", "orders", '{"id":"a"}', "-k", '{"name":"Rome"}', *schemas)[0] == 0
-    assert run("produce", "orders", '{"id":"b","n":2}', "--value-schema", "latest", "-q")[0] == 0
-    assert run("produce", "orders", "", "-Z", "--value-schema", "latest", "-q")[0] == 0
-    assert run("produce", "orders", "plain", "-q")[0] == 0
-    code, said, _ = run("consume", "orders", "-q", "-f", "%k=%s\\n", "-Z", "null")
-    assert code == 0
-    assert said.splitlines() == [
-        '{"name": "Rome"}={"id": "a", "n": 1}', 'null={"id": "b", "n": 2}', "null=null", "null=plain",
-    ]  # fmt: skip
-    assert run("consume", "orders", "-q", "--value", '"n": 2')[1] == '{"id": "b", "n": 2}\n'
-
-    broker.create_topic("copies")
-    code, lines, _ = run("consume", "orders", "-q", "--json", "-n", "2")
-    assert [json.loads(line)["value"] for line in lines.splitlines()] == [
-        {"id": "a", "n": 1},
-        {"id": "b", "n": 2},
-    ]
-    (tmp_path / "lines").write_text(lines)
-    order = "--value-schema", str(tmp_path / "order.avsc")
-    code, _, error = run("produce", "copies", "--input-json", "-f", str(tmp_path / "lines"), *order)
-    assert code == 0, error
-    assert run("consume", "copies", "-q", "-f", "%s\\n")[1] == '{"id": "a", "n": 1}\n{"id": "b", "n": 2}\n'
-
-
 def test_texts_need_no_quotes_also_those_that_look_like_numbers(
     broker: KafkaBroker, run: Run, tmp_path: Path
 ) -> None:
@@ -139,7 +108,7 @@ def test_what_does_not_fit_is_told_with_its_place(broker: KafkaBroker, run: Run,
         (["--value-schema", "no.avsc"], "no.avsc: No such file or directory"),
         (
             ["--value-schema", "1", "--registry", "nowhere"],
-            "--registry: 'nowhere' is no address of a registry",
+            "--registry: 'nowhere' is not the address of a registry",
         ),
         (["--value-schema", "1", "--registry", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be asked"),
     ],
@@ -201,7 +170,7 @@ schema.registry.ssl.ca.location = "{{ca}}"
         (["--client-config", "{file}", "--registry", "https://a:8081"], "https://a:8081", ""),
     ],
 )  # fmt: skip
-def test_a_login_of_a_profile_goes_to_the_registry_of_the_profile_alone(
+def test_profile_login_goes_only_to_the_profiles_registry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], url: str, user: str
 ) -> None:
     (tmp_path / "ca.pem").write_text(signed({"CN": "ours"}).pem)

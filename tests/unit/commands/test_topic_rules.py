@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import ClientError, ResponseError
+from barnabas.client import ResponseError
 from barnabas.client.admin import (
     BrokerInfo,
     ClusterInfo,
-    ConfigChange,
-    ConfigEntry,
     ListedGroup,
     NewTopic,
     OffsetAt,
@@ -77,16 +75,7 @@ def test_internal_topics_are_listed_only_by_name_or_on_request(
     assert [one["name"] for one in rows] == shown
 
 
-def test_topics_are_listed_with_their_largest_number_of_replicas(topics: StandIn) -> None:
-    assert values(topics.rows("topics", "topics", "list", "--internal", code=1)) == [
-        ("_own", 1, 1, True, "id-_own", None), ("a", 3, 3, False, "id-a", None), ("b", 0, 0, False, "id-b", None),
-        ("c", *[None] * 4, REFUSED_TEXT),
-    ]  # fmt: skip
-    topics("topics", "list", "a", "b")
-    assert topics.asked_for("topics") == [[None], [("a", "b")]], "only these are asked for"
-
-
-def test_partitions_are_described_beside_topics_that_are_not_told(topics: StandIn) -> None:
+def test_partitions_are_described_beside_failing_topics(topics: StandIn) -> None:
     out = json.loads(topics("topics", "describe", "a", "c", "--json", code=1)[0])
     assert [one["name"] for one in out["topics"]] == ["a", "c"]
     assert values(out["partitions"]) == [
@@ -118,22 +107,6 @@ def test_what_is_not_said_of_a_new_topic_is_the_brokers_to_say(
     assert cluster.asked == [("create_topics", made, {"only_check": False})]
 
 
-def test_a_topic_that_exists_is_forgiven_alone(cluster: StandIn) -> None:
-    exists = ResponseError(36, "creating", "it does")
-    cluster.answers["create_topics"] = {"a": exists, "b": REFUSED, "c": None}
-    create = ("topics", "create", "a", "b", "c", "--dry-run")
-    assert values(cluster.rows("topics", *create, code=1)) == [
-        ("a", "failed", "TOPIC_ALREADY_EXISTS: it does"), ("b", "failed", REFUSED_TEXT),
-        ("c", "would be created", None),
-    ]  # fmt: skip
-    assert values(cluster.rows("topics", *create, "--if-not-exists", code=1)) == [
-        ("a", "exists", None), ("b", "failed", REFUSED_TEXT), ("c", "would be created", None),
-    ]  # fmt: skip
-    assert [call[1] for call in cluster.asked_for("create_topics")] == [{"only_check": True}] * 2
-    for name in ("-p", "--replicas"):
-        assert "0 is not in the range x>=1" in cluster("topics", "create", "a", name, "0", code=2)[1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "meant"),
     [(["a", "_own", "x"], ["a", "_own", "x"]), (["-r", ".*"], ["a", "b", "c"]), (["-r", "b", "_own"], ["b"])],
@@ -153,28 +126,6 @@ def test_a_pattern_changes_and_deletes_no_internal_topics(
     assert [one["name"] for one in rows if one["outcome"] == "deleted"] == [
         name for name in meant if name != "a"
     ]
-
-
-def test_partitions_are_added_or_only_checked(cluster: StandIn) -> None:
-    cluster.answers["create_partitions"] = {"a": None, "b": REFUSED}
-    alter = ("topics", "alter", "a", "b", "-p", "4")
-    assert values(cluster.rows("topics", *alter, code=1)) == [
-        ("a", "has 4 partitions", None), ("b", "failed", REFUSED_TEXT),
-    ]  # fmt: skip
-    assert cluster.rows("topics", *alter, "--dry-run", code=1)[0]["outcome"] == "would have 4 partitions"
-    assert [call[1] for call in cluster.asked] == [{"a": 4, "b": 4}] * 2
-    assert [call[2] for call in cluster.asked] == [{"only_check": False}, {"only_check": True}]
-
-
-def test_what_is_deleted_is_told_to_who_has_to_agree(
-    topics: StandIn, at_terminal: Callable[[str], None]
-) -> None:
-    at_terminal("n\n")
-    _, err = topics("topics", "delete", "-r", "[ab]", code=1)
-    assert err.startswith("delete a, b with all records?")
-    at_terminal("n\n")
-    assert topics("topics", "delete", "x", "y", code=1)[1].startswith("delete x, y with all records?")
-    assert topics.asked_for("delete_topics") == []
 
 
 # --- offsets -------------------------------------------------------------------------------------------------------
@@ -200,38 +151,8 @@ def ends(topics: StandIn) -> StandIn:
     return topics
 
 
-@pytest.mark.parametrize(
-    ("options", "at"),
-    [
-        ([], [None] * 3),
-        (["--at", "max"], [19] * 3),
-        (["--at", "5000"], [0, 1, 2]),
-        (["--at", "5001"], [None] * 3),
-    ],
-)
-def test_offsets_are_those_of_the_ends_and_of_a_time(
-    ends: StandIn, options: list[str], at: list[int | None]
-) -> None:
-    rows = ends.rows("offsets", "topics", "offsets", "a", "b", "c", *options, code=1)
-    assert values(rows) == [
-        ("c", *[None] * 5, REFUSED_TEXT), ("a", 0, 10, 20, 10, at[0], None), ("a", 1, 11, 22, 11, at[1], None),
-        ("a", 2, 12, 24, 12, at[2], None),
-    ]  # fmt: skip
-    asked = ends.asked_for("offsets")
-    assert [set(call[0].values()) for call in asked][:2] == [{EARLIEST}, {LATEST}]
-    assert len(asked) == 2 + bool(options)
-
-
-def test_only_the_last_offset_depends_on_what_transactions_have_decided(ends: StandIn) -> None:
-    ends("topics", "offsets", "a", "--committed", "--at", "0")
-    ends("topics", "offsets", "a")
-    assert [call[1:] for call in ends.asked_for("offsets")] == [
-        [], [{"is_committed": True}], [], [], [{"is_committed": False}],
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("which", [EARLIEST, LATEST, 5000])
-def test_a_partition_that_does_not_tell_one_of_its_offsets_is_an_error(ends: StandIn, which: int) -> None:
+def test_partition_without_one_of_its_offsets_is_an_error(ends: StandIn, which: int) -> None:
     told = ends.answers["offsets"]
     ends.answers["offsets"] = lambda times, **_: {
         one: REFUSED if (one, times[one]) == (("a", 1), which) else at for one, at in told(times).items()
@@ -306,30 +227,6 @@ def resources(topics: StandIn) -> StandIn:
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"),
-    [
-        ("topic", ["a", "b", "c"]), ("broker", ["1", "2"]), ("broker-logger", ["1", "2"]), ("group", ["g"]),
-        ("client-metrics", ["m"]),
-    ],
-)  # fmt: skip
-def test_without_names_all_resources_of_a_kind_are_meant(
-    resources: StandIn, kind: str, names: list[str]
-) -> None:
-    assert values(resources.rows("resources", "configs", "list", kind)) == [(kind, name) for name in names]
-    resources("configs", "describe", kind)
-    ((wanted, _),) = resources.asked_for("describe_configs")
-    assert wanted == [Resource(kind, name) for name in names]
-    assert [call for call in resources.asked if call[0] == "config_resources"] == (
-        [("config_resources", ["client-metrics"])] * 2 if kind == "client-metrics" else []
-    )
-
-
-def test_without_a_kind_the_cluster_says_what_has_settings(resources: StandIn) -> None:
-    assert values(resources.rows("resources", "configs", "list")) == [("topic", "m")]
-    assert resources.asked == [("config_resources",)]
-
-
-@pytest.mark.parametrize(
     ("arguments", "names"),
     [
         (["broker", "default", "2", "default"], ["", "2"]),
@@ -339,7 +236,7 @@ def test_without_a_kind_the_cluster_says_what_has_settings(resources: StandIn) -
         (["broker", "-r", "."], ["1", "2"]),
     ],
 )
-def test_resources_are_named_once_and_default_stands_for_all_brokers(
+def test_resources_appear_once_and_default_means_all_brokers(
     resources: StandIn, arguments: list[str], names: list[str]
 ) -> None:
     kind = arguments[0]
@@ -349,97 +246,10 @@ def test_resources_are_named_once_and_default_stands_for_all_brokers(
     assert list(changes) == [Resource(kind, name) for name in names]
 
 
-def test_a_pattern_without_a_match_is_an_error_and_a_kind_without_resources_is_not(
+def test_pattern_without_match_is_an_error_but_empty_kind_is_not(
     resources: StandIn,
 ) -> None:
     _, err = resources("configs", "describe", "group", "-r", "x", "y", code=1)
     assert err == "barnabas configs describe: no group matches x, y\n"
     resources.answers["list_groups"] = {}, {}
     assert resources("configs", "describe", "group")[0] == "no configs\n"
-
-
-ENTRIES = [
-    ConfigEntry(
-        "p", "1", "topic", False, False, "what p does",
-        (("p", "1", "topic"), ("q", "2", "broker"), ("q", "3", "default")),
-    ),
-    ConfigEntry("r", "0", "default", False, True, "", ()),
-    ConfigEntry("s", None, "broker", True, False, "", (("s", None, "broker"),)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("options", "shown"),
-    [([], ["p", "s"]), (["--all"], ["p", "r", "s"]), (["-k", "r", "-k", "p"], ["p", "r", "s"])],
-)
-def test_defaults_are_shown_with_all_or_by_name(
-    resources: StandIn, options: list[str], shown: list[str]
-) -> None:
-    resources.answers["describe_configs"] = {
-        Resource("broker", ""): ENTRIES,
-        Resource("broker", "2"): REFUSED,
-    }
-    rows = resources.rows("configs", "configs", "describe", "broker", "default", "2", *options, code=1)
-    assert [one["key"] for one in rows] == [*shown, None]
-    assert {one["name"] for one in rows[:-1]} == {"default"}
-    assert (rows[-1]["name"], rows[-1]["error"]) == ("2", REFUSED_TEXT)
-    ((_, named),) = resources.asked_for("describe_configs")
-    assert named == {"names": ("r", "p") if "-k" in options else None, "documentation": False}
-
-
-def test_a_setting_is_shown_with_what_would_count_without_it(resources: StandIn) -> None:
-    resources.answers["describe_configs"] = {Resource("topic", "a"): ENTRIES}
-    first, second, third = resources.rows("configs", "configs", "describe", "topic", "a", "--all", "--docs")
-    assert first == {
-        "kind": "topic", "name": "a", "key": "p", "value": "1", "source": "topic", "is_sensitive": False,
-        "is_read_only": False, "documentation": "what p does", "error": None,
-        "synonyms": [
-            {"key": "q", "value": "2", "source": "broker"}, {"key": "q", "value": "3", "source": "default"},
-        ],
-    }  # fmt: skip
-    assert (second["is_read_only"], second["synonyms"], second["documentation"]) == (True, [], None)
-    assert (third["is_sensitive"], third["value"], third["synonyms"]) == (True, None, [])
-    ((_, named),) = resources.asked_for("describe_configs")
-    assert named == {"names": None, "documentation": True}
-    assert "DOCUMENTATION" in resources("configs", "describe", "topic", "a", "--docs")[0]
-    assert "DOCUMENTATION" not in resources("configs", "describe", "topic", "a")[0]
-    assert "SYNONYMS" not in resources("configs", "describe", "topic", "a", "--all")[0]
-
-
-def test_changes_are_each_of_their_kind(resources: StandIn) -> None:
-    resources.answers["alter_configs"] = {Resource("topic", "a"): None, Resource("topic", "b"): REFUSED}
-    options = [
-        "--set",
-        "p=1",
-        "--set",
-        "q=2",
-        "--delete",
-        "r",
-        "--append",
-        "s=3",
-        "--subtract",
-        "t=4",
-        "--subtract",
-        "u=5",
-    ]
-    rows = resources.rows("resources", "configs", "alter", "topic", "a", "b", *options, code=1)
-    assert values(rows) == [("topic", "a", "changed", None), ("topic", "b", "failed", REFUSED_TEXT)]
-    dry = resources.rows("resources", "configs", "alter", "topic", "a", "b", *options, "--dry-run", code=1)
-    assert [one["outcome"] for one in dry] == ["would be changed", "failed"]
-    changes = [
-        ConfigChange("p", 0, "1"), ConfigChange("q", 0, "2"), ConfigChange("r", 1, None), ConfigChange("s", 2, "3"),
-        ConfigChange("t", 3, "4"), ConfigChange("u", 3, "5"),
-    ]  # fmt: skip
-    every = {Resource("topic", "a"): changes, Resource("topic", "b"): changes}
-    assert resources.asked_for("alter_configs") == [
-        [every, {"only_check": only_check}] for only_check in (False, True)
-    ]
-    assert (
-        "give --set, --delete, --append or --subtract"
-        in resources("configs", "alter", "topic", "a", code=2)[1]
-    )
-
-
-def test_topics_that_do_not_tell_are_resources_as_well(resources: StandIn) -> None:
-    resources.answers["topics"] = {"a": ClientError("away"), "_own": topic("_own", is_internal=True)}
-    assert values(resources.rows("resources", "configs", "list", "topic")) == [("topic", "a")]

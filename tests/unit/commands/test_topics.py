@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from barnabas.testing import KafkaBroker
 
 from .conftest import Commands
@@ -84,23 +82,3 @@ def test_records_are_cut_off_before_an_offset_a_time_or_the_end(run: Commands, b
         "there is no partition cut:7" in run("topics", "trim", "cut:7", "--before", "1", "--yes", code=1)[1]
     )
     assert "is expected" in run(*trim, "soon", code=2)[1]
-
-
-def test_nothing_is_deleted_unless_somebody_agrees(run: Commands, at_terminal: Callable[[str], None]) -> None:
-    run("topics", "create", "kept")
-    _, err = run("topics", "delete", "kept", code=1)
-    assert "standard input is no terminal" in err
-    at_terminal("n\n")
-    assert "nothing was changed" in run("topics", "delete", "kept", code=1)[1]
-    at_terminal("y\n")
-    assert "deleted" in run("topics", "delete", "kept")[0]
-    assert "UNKNOWN_TOPIC_OR_PARTITION" in run("topics", "delete", "kept", "--yes", code=1)[0]
-
-
-def test_what_a_terminal_would_obey_is_escaped(run: Commands, broker: KafkaBroker) -> None:
-    broker.create_topic("escape", 1)
-    broker.produce("escape", "x")
-    broker.set_offsets("g\x1b[2J", {"escape": {0: 1}})
-    out, _ = run("groups", "list")
-    assert "\x1b" not in out
-    assert "\\x1b[2J" in out

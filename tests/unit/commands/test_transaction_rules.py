@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -44,23 +43,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: NOW_MS / 1000)
 
 
-def test_transactions_are_filtered_by_the_brokers_that_tell_them(cluster: StandIn) -> None:
-    found = [ListedTransaction("t", 8, "Ongoing", 2), ListedTransaction("u", 9, "Empty", 1)]
-    cluster.answers["list_transactions"] = found, {3: REFUSED}
-    rows = cluster.rows("transactions", "transactions", "list", code=1)
-    assert [tuple(one.values()) for one in rows] == [
-        ("t", 2, 8, "Ongoing", None), ("u", 1, 9, "Empty", None), (None, 3, None, None, REFUSED_TEXT),
-    ]  # fmt: skip
-    given = "--state Ongoing --state Empty --producer-id 8 --producer-id 0 --running-for 0s --pattern a.*"
-    cluster("transactions", "list", *given.split(), code=1)
-    assert cluster.asked_for("list_transactions") == [
-        [{"states": (), "producer_ids": (), "running_for_ms": -1, "pattern": None}],
-        [{"states": ("Ongoing", "Empty"), "producer_ids": (8, 0), "running_for_ms": 0, "pattern": "a.*"}],
-    ]
-
-
 @pytest.mark.parametrize(("started", "shown"), [(0, 0), (5, 5), (-1, None)])
-def test_a_transaction_is_described_with_its_beginning_if_it_has_one(
+def test_transaction_is_described_with_its_start_if_open(
     cluster: StandIn, started: int, shown: int | None
 ) -> None:
     info = TransactionInfo("t", 8, 3, "Ongoing", 60_000, started, 2, (("a", 0), ("b", 1)))
@@ -72,23 +56,7 @@ def test_a_transaction_is_described_with_its_beginning_if_it_has_one(
     assert cluster.asked == [("describe_transactions", ("t", "u"))]
 
 
-@pytest.mark.parametrize(
-    ("named", "meant"),
-    [
-        (["a"], [("a", 0), ("a", 1)]),
-        (["a:1"], [("a", 1)]),
-        (["b", "a:0"], [("a", 0), ("b", 0), ("b", 1)]),
-    ],
-)
-def test_producers_are_those_of_the_partitions_that_are_named(
-    cluster: StandIn, named: list[str], meant: list[tuple[str, int]]
-) -> None:
-    cluster.answers |= {"topics": {"a": topic("a", 0, 1), "b": topic("b", 0, 1)}, "producers": {}}
-    assert cluster("transactions", "producers", *named)[0] == "no producers\n"
-    assert cluster.asked == [("topics", {one.partition(":")[0] for one in named}), ("producers", meant)]
-
-
-def test_producers_are_shown_with_the_first_offset_of_what_is_open(cluster: StandIn) -> None:
+def test_producers_have_first_offset_of_open_transaction(cluster: StandIn) -> None:
     states = [ProducerState(8, 1, 41, 1000, 6, 0), ProducerState(9, 2, 42, 2000, -1, -1)]
     cluster.answers |= {"topics": {"a": topic("a", 0, 1)}, "producers": {("a", 0): states, ("a", 1): REFUSED}}
     rows = cluster.rows("producers", "transactions", "producers", "a", code=1)
@@ -97,14 +65,6 @@ def test_producers_are_shown_with_the_first_offset_of_what_is_open(cluster: Stan
         ("a", 0, 9, 2, -1, 42, 2000, None, None),
         ("a", 1, *[None] * 6, REFUSED_TEXT),
     ]
-
-
-def test_partitions_that_there_are_not_are_named(cluster: StandIn) -> None:
-    cluster.answers["topics"] = {"a": topic("a", 0), "b": topic("b", 0)}
-    _, err = cluster("transactions", "producers", "a:0", "a:7", "b:2", "b", code=1)
-    assert err == "barnabas transactions producers: there is no partition a:7, b:2\n"
-    cluster.answers["topics"] = {"a": topic("a", 0), "b": REFUSED}
-    assert REFUSED_TEXT in cluster("transactions", "producers", "a", "b", code=1)[1]
 
 
 # --- aborting ------------------------------------------------------------------------------------------------------
@@ -148,28 +108,6 @@ def test_an_abort_that_starts_at_offset_0_is_one(cluster: StandIn) -> None:
     assert cluster.asked_for("abort_transaction") == [[("a", 0), first]]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["a", "--producer-id", "8"], ["a:0"], ["a:0", "--producer-id", "8", "--start-offset", "0"]],
-)
-def test_an_abort_names_a_partition_and_one_of_two(cluster: StandIn, arguments: list[str]) -> None:
-    _, err = cluster("transactions", "abort", *arguments, "--yes", code=2)
-    assert "give TOPIC:PARTITION, and --producer-id or --start-offset" in err
-    assert cluster.asked == []
-
-
-def test_what_is_aborted_is_told_to_who_has_to_agree(
-    cluster: StandIn, at_terminal: Callable[[str], None]
-) -> None:
-    cluster.answers["producers"] = {("a", 3): [OPEN]}
-    at_terminal("n\n")
-    _, err = cluster("transactions", "abort", "a:3", "--producer-id", "8", code=1)
-    assert err.startswith("abort the transaction of producer 8 in a:3, from offset 30 on?")
-    cluster.answers["producers"] = {("a", 3): REFUSED}
-    assert REFUSED_TEXT in cluster("transactions", "abort", "a:3", "--producer-id", "8", "--yes", code=1)[1]
-    assert cluster.asked_for("abort_transaction") == []
-
-
 # --- those that hang -----------------------------------------------------------------------------------------------
 
 
@@ -178,31 +116,6 @@ def hanging(cluster: StandIn, *arguments: str, code: int) -> list[dict[str, Any]
         "hanging", "transactions", "find-hanging", *arguments, code=code
     )
     return found
-
-
-@pytest.mark.parametrize(
-    ("state", "options", "hangs"),
-    [
-        (ProducerState(8, 1, 0, LIMIT_MS - 1, 0, 0), [], True),
-        (ProducerState(8, 1, 0, LIMIT_MS, 0, 0), [], False),
-        (ProducerState(8, 1, 0, LIMIT_MS - 1, 0, -1), [], False),
-        (ProducerState(8, 1, 0, LIMIT_MS - 1, 0, 0), ["--max-timeout", "16m"], False),
-        (ProducerState(8, 1, 0, LIMIT_MS - MINUTE_MS - 1, 0, 5), ["--max-timeout", "16m"], True),
-        (ProducerState(8, 1, 0, LIMIT_MS, 0, 7), ["--max-timeout", "14m"], True),
-    ],
-)
-@pytest.mark.usefixtures("clock")
-def test_an_open_transaction_hangs_once_it_is_older_than_the_longest_and_a_grace(
-    cluster: StandIn, state: ProducerState, options: list[str], hangs: bool
-) -> None:
-    cluster.answers |= {
-        "topics": {"a": topic("a", 4)}, "producers": {("a", 4): [state]}, "list_transactions": ([], {}),
-        "describe_transactions": {},
-    }  # fmt: skip
-    rows = hanging(cluster, *options, code=int(hangs))
-    row = ("a", 4, 8, 1, state.transaction_offset, state.last_at_ms, None, None)
-    assert [tuple(one.values()) for one in rows] == ([row] if hangs else [])
-    assert len(cluster.asked_for("list_transactions")) == int(hangs), "coordinators are asked only of those"
 
 
 KNOWN = TransactionInfo("t", 8, 1, "Ongoing", 60_000, 0, 2, (("a", 4),))
@@ -220,7 +133,7 @@ OLD = ProducerState(8, 1, 0, LIMIT_MS - 1, 0, 10)
     ],
 )
 @pytest.mark.usefixtures("clock")
-def test_a_transaction_that_its_coordinator_will_end_does_not_hang(
+def test_transaction_known_to_its_coordinator_does_not_hang(
     cluster: StandIn, info: TransactionInfo, hangs: bool
 ) -> None:
     young = ProducerState(9, 1, 0, NOW_MS, 0, 10)
@@ -237,7 +150,7 @@ def test_a_transaction_that_its_coordinator_will_end_does_not_hang(
 
 
 @pytest.mark.usefixtures("clock")
-def test_partitions_that_do_not_tell_and_coordinators_that_do_not_answer(cluster: StandIn) -> None:
+def test_failing_partitions_and_coordinators_are_reported(cluster: StandIn) -> None:
     cluster.answers |= {
         "topics": {"a": topic("a", 4, 5)},
         "producers": {("a", 4): REFUSED, ("a", 5): [OLD]},

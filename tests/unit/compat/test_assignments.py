@@ -107,7 +107,7 @@ def _last_accepted(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
     return other_members(Difference("beat", path, *values, whole=pair, answers=(theirs, ours), step=last))
 
 
-def test_heartbeats_are_judged_by_what_all_members_have_been_given() -> None:
+def test_heartbeats_are_judged_by_assignments_of_all_members() -> None:
     theirs = _beats(("anna", {0, 1, 2}), ("anna", {0, 1}), ("bert", {2}))
     assert held(theirs, "step 2") == {"anna": {(T, 0), (T, 1)}, "bert": {(T, 2)}}
     assert _last_accepted(theirs, _beats(("anna", {0, 1, 2}), ("anna", {1, 2}), ("bert", {0})))
@@ -115,7 +115,7 @@ def test_heartbeats_are_judged_by_what_all_members_have_been_given() -> None:
     assert not _last_accepted(theirs, _beats(("anna", {0, 1, 2}), ("anna", {0, 1}), ("bert", set())))
 
 
-def test_what_a_share_group_is_told_at_once_is_what_is_there_at_last() -> None:
+def test_early_share_assignment_equals_the_final_one() -> None:
     def is_accepted(first: set[int], last: set[int]) -> bool:
         theirs, ours = _beats(("anna", set()), ("anna", {0, 1, 2})), _beats(("anna", first), ("anna", last))
         pair = theirs["step 0"], ours["step 0"]
@@ -170,7 +170,7 @@ def test_assignments_of_each_protocol_are_read() -> None:
     assert slots_of(tasks) == {("ActiveTasks 0", 1)}
 
 
-def test_what_somebody_has_left_is_taken_up_by_one_who_has_not_too_much() -> None:
+def test_freed_partitions_go_to_members_below_their_share() -> None:
     theirs = _beats(("anna", {0}), ("bert", {1}), ("carl", {2}), ("anna", None), ("bert", None))
     theirs["step 3"] = {"ErrorCode": 25, "MemberId": None, "MemberEpoch": 0, "Assignment": None}
     gone = {"anna after that": theirs.pop("step 3")}
@@ -184,7 +184,7 @@ def test_what_somebody_has_left_is_taken_up_by_one_who_has_not_too_much() -> Non
     assert not _last_accepted(scenario(None), scenario({0}))  # nobody has 1
 
 
-def test_a_description_that_tells_what_members_shall_have_is_judged_by_that() -> None:
+def test_description_with_targets_is_judged_by_targets() -> None:
     def described(**shall: set[int]) -> dict[str, Any]:
         answer = _description(**shall)
         for member in answer["Groups"][0]["Members"]:

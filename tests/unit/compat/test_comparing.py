@@ -70,7 +70,7 @@ def _seen(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, str, 
     return [(one.label, one.path, one.theirs, one.ours) for one in found]
 
 
-def test_random_ids_of_a_scenario_are_compared_by_when_they_were_first_seen() -> None:
+def test_random_ids_are_compared_by_first_appearance() -> None:
     first, second = "A" * 22, "B" * 22
     theirs = {"asked": {"MemberId": first}, "again": {"MemberId": second}}
     assert _seen(theirs, {"asked": {"MemberId": second}, "again": {"MemberId": first}}) == []
@@ -98,7 +98,7 @@ def test_a_difference_of_a_scenario_knows_its_answers() -> None:
     assert list(found.answers[1]) == ["first", "asked"]
 
 
-def test_a_scenario_that_is_not_answered_in_time_breaks_off_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenario_without_timely_response_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def look(*_: Any, **__: Any) -> dict[str, Any]:
         raise WireError("no answer in 15 s")
 

@@ -92,7 +92,7 @@ def test_functions_that_take_the_bytes_of_strangers(name):
 @pytest.mark.parametrize(
     ("rotation", "is_the_same"), [(0, True), (16, True), (4096, True), (1, False), (15, False)]
 )
-def test_a_wrap_token_that_is_rotated_by_its_whole_length_is_the_same(rotation, is_the_same):
+def test_wrap_token_rotated_by_its_length_is_unchanged(rotation, is_the_same):
     """16 bytes follow the header; the count (RRC) is signed by nobody (RFC 4121, 4.2.5)."""
     wrapped = bytes.fromhex("050404ff000c0000") + bytes(8) + b"what is wrapped."
     damaged = wrapped[:6] + rotation.to_bytes(2, "big") + wrapped[8:]

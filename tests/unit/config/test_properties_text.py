@@ -4,7 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from barnabas.config.properties import format_properties, parse_properties
+from barnabas.config.properties import format_properties
+from tests.support.whole_steps import parse_properties
 
 
 @pytest.mark.parametrize(

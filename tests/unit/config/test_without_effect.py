@@ -7,8 +7,8 @@ import pytest
 from barnabas.cli import USAGE_ERROR, main
 from barnabas.config import tables, topic
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.properties import parse_properties
 from barnabas.config.without_effect import Verdict, judge
+from tests.support.whole_steps import parse_properties
 
 MORE = {
     "controller.quorum.bootstrap.servers": "one:9093,two:9093",

@@ -484,8 +484,8 @@ async def test_an_own_setting_of_topics_is_shown_where_it_is_set(tmp_path, name)
 
 async def test_own_settings_of_brokers_are_shown_where_they_are_set(tmp_path):
     async with broker_to_ask(tmp_path) as ask:
-        assert not tables.OWN & {*await settings_of(ask, BROKER, "1")}
+        assert not tables.own_names() & {*await settings_of(ask, BROKER, "1")}
         assert await change(ask, BROKER, "", ("log.record.validation", SET, "header")) == 0
         assert (await settings_of(ask, BROKER, "1"))["log.record.validation"].value == "header"
     async with broker_to_ask(tmp_path / "other", {"faults.seed": "5"}) as ask:
-        assert tables.OWN & {*await settings_of(ask, BROKER, "1")} == {"faults.seed"}
+        assert tables.own_names() & {*await settings_of(ask, BROKER, "1")} == {"faults.seed"}

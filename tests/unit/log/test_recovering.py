@@ -57,7 +57,7 @@ def test_several_threads_find_what_one_finds(crashed, tmp_path, caplog):
     assert state(crashed) == (found, files)
 
 
-def test_what_threads_have_opened_counts_against_the_brokers_pool(crashed):
+def test_files_opened_by_threads_count_against_the_pool(crashed):
     crashed.recovery_threads = 3
     crashed.start()
     held = sum(segment._is_pooled for log in crashed.manager for segment in log.segments)

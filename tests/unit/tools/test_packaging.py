@@ -45,7 +45,7 @@ def test_the_sums_are_those_of_sha256sum(tmp_path):
     assert done.stdout.count(": OK\n") == 2
 
 
-def test_the_packages_of_an_environment_are_weighed_without_what_it_came_with(tmp_path):
+def test_packages_are_weighed_without_preinstalled_ones(tmp_path):
     packages = tmp_path / "lib/python3.11/site-packages"
     for name in ("pip-26.0.dist-info", "setuptools", "trio-0.35.0.dist-info", "trio"):
         (packages / name).mkdir(parents=True)
@@ -69,7 +69,7 @@ def test_each_version_of_python_is_found_once(tmp_path, monkeypatch):
     assert [(one.tag, one.version) for one in found] == [("cp312", "3.12.1"), ("cp314", "3.14.0")]
 
 
-def test_records_go_through_a_broker_in_the_order_in_which_they_were_written(kafka_broker):
+def test_records_pass_a_broker_in_written_order(kafka_broker):
     serving.records_through(kafka_broker.bootstrap, 3)
     assert [record.value for record in kafka_broker.records("greetings")] == [
         serving.MESSAGE,

@@ -103,7 +103,7 @@ def test_two_starts_compile_once(checkout, broker, tmp_path):
 
 
 @linux_only
-def test_the_end_of_the_broker_ends_what_compiles_with_all_its_processes(checkout, broker, tmp_path):
+def test_end_of_broker_ends_compiler_with_all_processes(checkout, broker, tmp_path):
     process = beside_it(broker, checkout("sleep 600 & echo $$! > inner.new; mv inner.new inner; wait"))
     while not (tmp_path / "inner").exists():
         assert process.poll() is None

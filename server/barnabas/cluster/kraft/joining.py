@@ -73,6 +73,7 @@ async def observing(
             identity,
             stored,
             static_voters=settings.static_voters,
+            listener=settings.listener,
             fetch_bytes_max=settings.fetch_bytes_max,
             snapshot_bytes_max=settings.snapshot_bytes_max,
         )

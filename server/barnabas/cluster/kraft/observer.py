@@ -172,11 +172,18 @@ class Observer:
         stored: StoredLog = StoredLog(),  # noqa: B008
         *,
         static_voters: Mapping[int, tuple[str, int]] | None = None,
+        listener: str = "",
         fetch_bytes_max: int = FETCH_BYTES_MAX,
         snapshot_bytes_max: int = FETCH_BYTES_MAX,
     ) -> None:
-        """`static_voters` are addresses of controller.quorum.voters, by id; the sizes are those of one answer."""
+        """`static_voters` are addresses of controller.quorum.voters, by id; the sizes are those of one answer.
+
+        `listener` is the name of the listener by which voters of the log are reached; the first that they have if none is
+        named so.
+        """
         self.identity = identity
+        self._listener = listener
+        self._has_answered = False  # a controller of this cluster
         self._static_voters = dict(static_voters or {})
         self._fetch_bytes_max = fetch_bytes_max
         self._snapshot_bytes_max = snapshot_bytes_max
@@ -476,7 +483,9 @@ class Observer:
             return leader
         for voter in self.leadership.voters:
             if voter.id == leader.id and voter.endpoints:
-                return leader._replace(host=voter.endpoints[0][1], port=voter.endpoints[0][2])
+                addresses = {name: (host, port) for name, host, port in reversed(voter.endpoints)}
+                host, port = addresses.get(self._listener, voter.endpoints[0][1:])
+                return leader._replace(host=host, port=port)
         host, port = self._static_voters.get(leader.id, ("", -1))
         return leader._replace(host=host, port=port)
 
@@ -501,16 +510,17 @@ class Observer:
         return None
 
     def _check(self, code: int) -> None:
-        """Raise MetadataLogError for an error that asking again does not mend."""
+        """Raise WrongAnswerError for an error; MetadataLogError where all controllers are of another cluster."""
         if code == ErrorCode.NONE:
+            self._has_answered = True
             return
-        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and self.identity.cluster_id is not None:
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID and not self._has_answered and self.identity.cluster_id:
             raise MetadataLogError(
                 f"the controllers are of another cluster than this directory, whose meta.properties says "
                 f"cluster.id={self.identity.cluster_id}: correct the addresses of the controllers, or use another directory"
             )
         name = next((error.name for error in ErrorCode if error == code), str(code))
-        raise MetadataLogError(f"the controller refuses: {name}")
+        raise WrongAnswerError(f"the controller refuses: {name}")
 
 
 def first_records(response: FetchResponse) -> bytes:

@@ -44,7 +44,7 @@ class _Creation:
 
 
 class ControllerTopicCreation:
-    """Implements `topic_creation.TopicCreation`, and follows the image (`cluster.store.Subscriber`).
+    """Implements `topic_creation.TopicCreation`, and follows the image (`cluster.metadata.store.Subscriber`).
 
     Lifecycle: `run` in a task, until cancelled; without it nothing is made.
     """

@@ -74,7 +74,7 @@ class Peers:
 
     Requests on one connection are answered in their order, so a sender of requests with late answers (a fetch
     that waits for records) names a `channel` of its own, and gets a connection of its own. Implements
-    `cluster.store.Subscriber`: connections to brokers that go, move or register again are closed.
+    `cluster.metadata.store.Subscriber`: connections to brokers that go, move or register again are closed.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.manager import Replicas
     from barnabas.coordinators.groups.coordinator import GroupCoordinator
-    from barnabas.coordinators.runtime.shard import GiveWay
+    from barnabas.coordinators.runtime.shard import Checkpoint
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 
@@ -106,7 +106,7 @@ class Commits:
         self._metadata = metadata
         self._replicas = replicas
         self._group_coordinator = group_coordinator
-        self._give_way: GiveWay = budget.checkpoint
+        self._checkpoint: Checkpoint = budget.checkpoint
         self._requested: list[RequestedCommit] = []
         self._accepted: list[Answer] = []
         self._taken = 0
@@ -135,7 +135,7 @@ class Commits:
             await self._check_size()
         answers: list[T] = []
         for _ in self._take_in_steps(answers, new_topic, new_partition, by_id=by_id):
-            await self._give_way()
+            await self._checkpoint()
         return answers
 
     @property
@@ -187,7 +187,7 @@ class Commits:
             count += of_topic
             names_size += of_topic * len(topic.name)
             if number % TOPICS_PER_CHECKPOINT == 0:
-                await self._give_way()
+                await self._checkpoint()
         if count <= COMMITS_AT_ONCE:
             return
         group_id = self._request.group_id

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.topics import by_topic
-from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision
+from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
@@ -75,13 +75,6 @@ async def describe_each(
     A group with `topics_of` which the requester may not describe one is not described either.
     """
 
-    def perform(
-        group_id: str,
-        shard: GroupShard,
-        out: Decision,  # noqa: ARG001
-    ) -> tuple[D, Iterator[MemberToDescribe]]:
-        return describe(group_id, shard)
-
     groups = []
     for group_id in dict.fromkeys(request.group_ids):
         await budget.checkpoint()
@@ -89,9 +82,9 @@ async def describe_each(
             context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
             if not group_id:
                 raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-            described, members = await group_coordinator.write(
+            described, members = await group_coordinator.read(
                 group_id,
-                partial(perform, group_id),
+                partial(describe, group_id),
                 is_large=partial(is_large, group_id) if is_large is not None else None,
             )
             for member in members:

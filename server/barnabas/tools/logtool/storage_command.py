@@ -55,10 +55,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    found = argparse.ArgumentParser(
+    root = argparse.ArgumentParser(
         prog="barnabas storage", description="Prepare log dirs before the first start of a broker."
     )
-    commands = found.add_subparsers(required=True, metavar="COMMAND")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
     where = argparse.ArgumentParser(add_help=False)
     where.add_argument("-c", "--config", metavar="FILE", help="a server.properties file")
     where.add_argument("--data", metavar="DIR", help="where the data is (default: ~/.local/state/barnabas)")
@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
         help="a user who can log in at the first start: 'SCRAM-SHA-256=[name=alice,password=...]'; may be repeated",
     )  # fmt: skip
     format_.add_argument(
-        "-g", "--ignore-formatted", action="store_true", help="leave log dirs alone that are prepared already"
+        "-g", "--ignore-formatted", action="store_true", help="skip log dirs that are formatted already"
     )
     format_.add_argument(
         "-s",
@@ -80,12 +80,12 @@ def parser() -> argparse.ArgumentParser:
     )
     format_.set_defaults(run=_format)
     info = commands.add_parser(
-        "info", parents=[where], help="show whose log dirs they are, and who can log in"
+        "info", parents=[where], help="show the cluster and node of log dirs, and the users that can log in"
     )
     info.set_defaults(run=_info)
     random = commands.add_parser("random-uuid", help="print a random cluster id")
     random.set_defaults(run=_random_uuid)
-    return found
+    return root
 
 
 def _random_uuid(_: argparse.Namespace) -> int:
@@ -95,8 +95,8 @@ def _random_uuid(_: argparse.Namespace) -> int:
 
 def _config(options: argparse.Namespace) -> BrokerConfig:
     """Return the broker's settings. Raises SettingError."""
-    given = collect_stored(options.config, options.data, options.set)
-    return BrokerConfig(given.settings, given.origins)
+    collected = collect_stored(options.config, options.data, options.set)
+    return BrokerConfig(collected.settings, collected.origins)
 
 
 # --- format -----------------------------------------------------------------------------------------------------
@@ -138,8 +138,8 @@ def _format(options: argparse.Namespace) -> int:
         ownership.release()
     for path in dirs:
         print(f"Formatted {path} for node {config.get(settings.NODE_ID)} of cluster {cluster_id}.")
-    for one in credentials:
-        print(f"Added {one.mechanism} for user {one.user}.")
+    for credential in credentials:
+        print(f"Added {credential.mechanism} for user {credential.user}.")
     return DONE
 
 
@@ -159,7 +159,7 @@ def _dirs(config: BrokerConfig) -> list[str]:
 
 
 def _new_dirs(config: BrokerConfig, *, ignore_formatted: bool) -> list[str]:
-    """Return the log dirs that nobody has used yet. Raises RefusedError for others, unless they may be left alone."""
+    """Return the log dirs that are not formatted yet. Raises RefusedError for others, unless they may be skipped."""
     formatted = []
     dirs = _dirs(config)
     for path in dirs:

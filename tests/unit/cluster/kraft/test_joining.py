@@ -51,6 +51,7 @@ def test_settings_are_kafkas():
     settings = quorum_settings(BrokerConfig(voters))
     assert (settings.log_dir, settings.bootstrap) == ("/a", (("a", 1), ("b", 2)))
     assert settings.static_voters == {1: ("a", 1), 2: ("b", 2)}
+    assert settings.listener == "CONTROLLER"
 
 
 def test_controllers_are_reached_by_their_first_listener():

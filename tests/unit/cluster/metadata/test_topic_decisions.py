@@ -9,12 +9,10 @@ import pytest
 from barnabas.cluster.metadata import topic_decisions as controller
 from barnabas.cluster.metadata.changes import (
     BrokerRegistered,
-    ConfigChanged,
     TopicCreated,
 )
 from barnabas.cluster.metadata.creation import NewTopic, create_topics
 from barnabas.cluster.metadata.image import (
-    TOPIC,
     BrokerInfo,
     ClusterImage,
     PartitionInfo,
@@ -117,13 +115,6 @@ def test_a_topic_is_made_or_refused_with_its_reason(asked: dict[str, Any], code:
             assert (info.leader, info.isr, info.leader_epoch) == (info.replicas[0], info.replicas, 0)
 
 
-def test_a_new_topic_has_its_settings_in_order() -> None:
-    settings = {"retention.ms": "1", "cleanup.policy": "compact"}
-    changes = controller.create_topic(image(), CONFIG, "t", ID, 1, 1, settings=settings)
-    assert [type(one) for one in changes] == [TopicCreated, ConfigChanged]
-    assert dict(image().apply(changes).settings_of(TOPIC, "t")) == settings
-
-
 @pytest.mark.parametrize(
     ("name", "topic_id", "code"),
     [
@@ -164,12 +155,6 @@ def test_a_topic_grows_or_is_refused_with_its_reason(total: int, assignments: An
     for moving in (LED._replace(adding=(2,)), LED._replace(removing=(2,))):
         busy = image(topic(LED, moving))
         assert code_of(controller.add_partitions, busy, "t", 3) == ErrorCode.REASSIGNMENT_IN_PROGRESS
-
-
-def test_new_partitions_go_on_from_where_the_first_one_is() -> None:
-    now = image(topic(LED._replace(replicas=(2, 3))))
-    (added,) = controller.add_partitions(now, "t", 4)
-    assert [info.replicas[0] for info in added.partitions] == [3, 1, 2]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

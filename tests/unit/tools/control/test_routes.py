@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import trio
 
 from barnabas import __version__
-from barnabas.tools.control.host import KeptPorts, NotRunningError
+from barnabas.tools.control.host import NotRunningError
 from barnabas.tools.control.openapi import document
-from barnabas.tools.control.routes import routes
-from barnabas.tools.control.routes.state import _check_deleted
-from barnabas.tools.seeding.looking import NotThereError
-from barnabas.tools.seeding.seeds import SeedError
-from tests.support.control_api import Api, connected, host_in
+from barnabas.tools.control.routes import router
+from tests.support.control_api import Api, connected
 
 # --- topics, records, groups ----------------------------------------------------------------------------------------
 
@@ -45,54 +39,6 @@ async def test_topics_are_made_shown_and_deleted(api: Api) -> None:
     assert [one["name"] for one in (await api.get("topics", internal="false"))["topics"]] == ["t"]
 
 
-async def test_records_are_appended_and_shown_from_any_place_on(api: Api) -> None:
-    await api.do("POST", "topics/t", {"partitions": 2})
-    wanted = [{"value": "a", "partition": 1}, {"value": "b", "partition": 0}, {"value": "c", "partition": 1}]
-    assert await api.do("POST", "topics/t/records", {"records": wanted}) == {
-        "records": [
-            {"partition": 1, "offset": 0},
-            {"partition": 0, "offset": 0},
-            {"partition": 1, "offset": 1},
-        ]
-    }
-
-    async def values(**query: Any) -> list[Any]:
-        return [one["value"] for one in (await api.get("topics/t/records", **query))["records"]]
-
-    assert await values() == ["b", "a", "c"]
-    assert await values(partition=1) == ["a", "c"]
-    assert await values(partition=1, offset=1) == ["c"]
-    assert await values(offset=1) == ["c"]
-    assert await values(limit=2) == ["b", "a"]
-    assert await values(limit=0) == []
-    assert await values(committed="false") == ["b", "a", "c"]
-    assert await api.refused("GET", "topics/none/records") == (404, "there is no topic none")
-    assert await api.refused("GET", "topics/t/records", partition=2) == (404, "topic t has no partition 2")
-    for name, text in (
-        ("limit", "100001"),
-        ("limit", "-1"),
-        ("offset", "-1"),
-        ("offset", "x"),
-        ("partition", "-1"),
-    ):
-        status, words = await api.refused("GET", "topics/t/records", **{name: text})
-        high = 100_000 if name == "limit" else 1 << 62
-        assert (status, words) == (
-            400,
-            f"{name}: a whole number from 0 to {high} expected, and there is {text!r}",
-        )
-    assert await values(limit=100_000, offset=0) == ["b", "a", "c"]
-    assert await api.refused("POST", "topics/none/records", {"records": ["a"]}) == (
-        404,
-        "there is no topic none",
-    )
-    assert (await api.refused("POST", "topics/t/records", {"records": "a"}))[0] == 400
-    assert (await api.refused("POST", "topics/t/records"))[1] == "a JSON object is expected as the body"
-    assert (await api.refused("GET", "topics/t/records", nonsense=1))[1].startswith(
-        "there is no parameter nonsense; there are: partition, offset, limit, committed"
-    )
-
-
 async def test_groups_have_offsets_and_are_deleted(api: Api) -> None:
     assert await api.get("groups") == {"groups": []}
     await api.do("POST", "seeds", {"topics": {"t": {"partitions": 1, "records": ["a", "b", "c"]}}})
@@ -106,16 +52,7 @@ async def test_groups_have_offsets_and_are_deleted(api: Api) -> None:
     assert await api.refused("DELETE", "groups/g") == (404, "there is no group g")
 
 
-def test_what_could_not_be_deleted_is_not_there_or_refused() -> None:
-    _check_deleted("topic t", 0, 3)
-    with pytest.raises(NotThereError, match="there is no topic t"):
-        _check_deleted("topic t", 3, 3)
-    with pytest.raises(SeedError, match=r"^group g: NON_EMPTY_GROUP$") as caught:
-        _check_deleted("group g", 68, 69)
-    assert not isinstance(caught.value, NotThereError)
-
-
-async def test_waiting_ends_with_what_there_is_or_with_what_there_is_instead(api: Api) -> None:
+async def test_wait_route_ends_with_state_or_current_state(api: Api) -> None:
     await api.do("POST", "topics/t", {"partitions": 2, "records": [{"value": "a", "partition": 0}] * 3})
     assert await api.get("wait/records", topic="t", count=3) == {"topic": "t", "records": 3}
     assert (await api.get("wait/records", topic="t", count=3, timeout_ms=600_000))["records"] == 3
@@ -232,21 +169,12 @@ async def test_what_is_not_there_is_said(api: Api) -> None:
     assert await api.refused("GET", "topics/%ED%A0%80") == (404, "there is no topic \ufffd\ufffd\ufffd")
 
 
-async def test_a_defect_is_logged_and_answered(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    def fail() -> None:
-        raise KeyError
-
-    api.host.faulting.faults.clear = fail  # type: ignore[method-assign]
-    assert await api.refused("DELETE", "faults") == (500, "KeyError")
-    assert "DELETE /v1/faults failed" in caplog.text
-
-
-def test_the_document_has_every_route_with_its_parameters_and_its_body() -> None:
+def test_document_has_every_route_with_parameters_and_body() -> None:
     found = document()
     assert {(method, path) for path, of in found["paths"].items() for method in of} == {
-        (one.method.lower(), one.path) for one in routes()
+        (one.method.lower(), one.path) for one in router().routes
     }
-    for route in routes():
+    for route in router().routes:
         operation = found["paths"][route.path][route.method.lower()]
         assert (operation["operationId"], operation["summary"]) == (route.handler.__name__, route.summary)
         parameters = [(one["name"], one["in"]) for one in operation.get("parameters", ())]
@@ -260,53 +188,3 @@ def test_the_document_has_every_route_with_its_parameters_and_its_body() -> None
             route.answer or {}
         )
         assert {*operation["responses"]} == {"200", "204", "default"}
-
-
-def test_ports_that_were_chosen_are_chosen_again_in_their_order() -> None:
-    class Network:
-        def __init__(self) -> None:
-            self.bound: list[tuple[str, int]] = []
-
-        def bind(self, host: str, port: int) -> Any:
-            self.bound.append((host, port))
-            return [SimpleNamespace(address=(host, port or 5000 + len(self.bound)))]
-
-    network = Network()
-    ports = KeptPorts(network)  # type: ignore[arg-type]
-    for _ in range(3):
-        ports.begin()
-        for host in ("a", "b", "c"):
-            ports.bind(host, 0)
-    assert network.bound == [("a", 0), ("b", 0), ("c", 0), *[("a", 5001), ("b", 5002), ("c", 5003)] * 2]
-
-
-async def test_a_broker_is_prepared_once_and_told_to_whoever_wants_to_know(tmp_path: Path) -> None:
-    told: list[str] = []
-
-    async def prepare(broker: Any) -> None:
-        told.append("prepared")
-
-    host = host_in(tmp_path, prepare=prepare)
-    host.attached = lambda _: told.append("attached")
-    async with trio.open_nursery() as nursery:
-        await nursery.start(host.run)
-        port = int(host.bootstrap.rpartition(":")[2])
-        between: list[bool] = []
-
-        def look() -> None:
-            with socket.socket() as one:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                one.bind(("127.0.0.1", port))  # nobody listens meanwhile
-                between.append(host.broker is None)
-
-        first = host.broker
-        assert await host.restart(look) is not first
-        host.restart_soon()
-        host.restart_soon(look)  # one is under way already
-        assert host.starts == 2
-        while host.starts == 2:
-            await trio.sleep(0.001)
-        host.stop()
-    assert told == ["attached", "prepared", "attached", "attached"]
-    assert (between, host.has_failed, host.broker) == ([True], False, None)
-    host.restart_soon(look)  # it was stopped: nothing is done

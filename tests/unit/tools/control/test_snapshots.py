@@ -88,24 +88,6 @@ async def test_large_segments_are_shared_and_never_written_again(tmp_path: Path)
             await plant(asked.broker, read_seeds({"topics": {"t": {"records": ["more"]}}}))
 
 
-async def test_every_log_dir_has_its_part(tmp_path: Path) -> None:
-    dirs = [str(tmp_path / name) for name in ("a", "b")]
-    settings = {"log.dirs": ",".join(dirs)}
-    snapshots = Snapshots(dirs)
-    async with broker_to_ask(tmp_path, settings) as asked:
-        records = [{"value": f"{index}", "partition": index} for index in range(4)]
-        await plant(asked.broker, read_seeds({"topics": {"t": {"partitions": 4, "records": records}}}))
-        await snapshots.take("one", asked.services)
-        await plant(asked.broker, read_seeds({"topics": {"t": {"records": records}}}))
-    assert {log.parent.name for path in dirs for log in Path(f"{path}.snapshots/one").rglob("*.log")} == {
-        "t-0", "t-1", "t-2", "t-3"
-    }  # fmt: skip
-    snapshots.put_back("one")
-    async with broker_to_ask(tmp_path, settings) as asked:
-        assert await values(asked) == ["0", "1", "2", "3"]
-        assert not asked.services.logs.is_unclean
-
-
 async def test_names_of_snapshots(tmp_path: Path) -> None:
     snapshots = snapshots_of(tmp_path)
     async with broker(tmp_path, topics={"t": 1}) as asked:

@@ -1,15 +1,8 @@
 """`barnabas log stats`, the progress bar, and the command itself."""
 
-import signal
-import subprocess
-import sys
-
-import pytest
-
-from barnabas.cli import main
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
-from barnabas.tools.logtool.progress import Progress, render
+from barnabas.tools.logtool.progress import Progress
 from tests.support.logs import NOW_MS, Broker, append
 
 
@@ -55,15 +48,6 @@ class Terminal:
         pass
 
 
-def test_the_bar_tells_share_speed_and_rest():
-    assert render(0, 10_000_000, 0) == "[..............................]   0% of 10.0 MB, 0 MB/s"
-    assert (
-        render(5_000_000, 10_000_000, 2)
-        == "[###############...............]  50% of 10.0 MB, 2 MB/s, 2 s left"
-    )
-    assert render(10_000_000, 10_000_000, 2).startswith("[##############################] 100%")
-
-
 def test_the_bar_is_drawn_on_terminals_and_wiped_away(monkeypatch):
     clock = iter([0.0, 0.05, 0.2, 0.25])
     monkeypatch.setattr("barnabas.tools.logtool.progress.monotonic", lambda: next(clock))
@@ -74,21 +58,3 @@ def test_the_bar_is_drawn_on_terminals_and_wiped_away(monkeypatch):
     progress.clear()
     assert terminal.text.count("[") - terminal.text.count("\x1b[") == 1
     assert terminal.text.endswith("\r\x1b[K")
-
-
-@pytest.mark.parametrize("command", [[], ["dump"], ["--help"], ["mend", "x"]])
-def test_the_command_explains_itself(command, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["log", *command])
-    assert ended.value.code == (0 if command == ["--help"] else 2)
-    captured = capsys.readouterr()
-    assert "usage: barnabas log" in captured.out + captured.err
-
-
-def test_a_reader_that_has_seen_enough_ends_it_without_a_word(kafka_dir):
-    command = f"{sys.executable} -m barnabas log dump --deep {kafka_dir} {kafka_dir} {kafka_dir} | head -n 1"
-    result = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
-    )
-    assert (result.stderr, result.returncode) == ("", 128 + signal.SIGPIPE)
-    assert result.stdout.startswith("file path=")

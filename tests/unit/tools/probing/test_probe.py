@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 import pytest
 import trio.testing
 
@@ -16,7 +14,6 @@ from barnabas.tools.probing.exchanges import (
     NonsenseError,
     SilentError,
     Target,
-    frame_of,
 )
 from barnabas.tools.probing.harmless import Names
 from barnabas.tools.probing.honoured import (
@@ -24,15 +21,13 @@ from barnabas.tools.probing.honoured import (
     OF_SHARES,
     OF_TRANSACTIONS,
     Status,
-    Verdict,
     ask_all,
     ask_for_cluster,
     learn_versions,
 )
 from barnabas.tools.probing.limits import read_limits
 from barnabas.tools.probing.messages import make
-from barnabas.tools.probing.options import OptionError, add_target, target_of
-from barnabas.tools.probing.probe import probe, served
+from barnabas.tools.probing.probe import probe
 from barnabas.tools.probing.quirks import look_at_all
 from barnabas.tools.probing.writing import try_writing
 from barnabas.wire import registry
@@ -172,7 +167,7 @@ async def test_a_connection_that_was_closed_is_opened_again(target):
     ]  # fmt: skip
 
 
-async def test_writing_makes_a_topic_writes_in_every_version_and_cleans_up(client, target):
+async def test_probe_writes_in_every_version_and_cleans_up(client, target):
     versions, _ = await learn_versions(target)
     written = await try_writing(target, versions, "probed")
     assert [(one.what, one.seen) for one in written] == [
@@ -215,22 +210,6 @@ async def test_settings_are_read_where_they_can_be(client, target):
     assert found.settings["offsets.retention.minutes"] == "10080"
     assert "log.dirs" not in found.settings
     assert (await read_limits(target, {CONFIGS: (0, 4)}, 7)).problem.startswith("DescribeConfigs: ")
-
-
-def test_served_versions_are_those_that_were_not_refused():
-    statuses = [
-        Status.CLOSED,
-        Status.HONOURED,
-        Status.NOT_TRIED,
-        Status.UNSUPPORTED,
-        Status.SILENT,
-        Status.NONSENSE,
-    ]
-    verdicts = [Verdict(1, version, status) for version, status in enumerate(statuses)]
-    assert served(verdicts) == {1: (1, 3)}
-    for status in Status:
-        one = served([Verdict(7, 4, status)])
-        assert one == ({7: (4, 4)} if status in statuses[1:4] else {})
 
 
 # --- what is no answer ------------------------------------------------------------------------------------------
@@ -304,56 +283,3 @@ async def test_a_broker_that_says_no_versions_ends_the_probe(autojump_clock):
     closing = await answering()
     with pytest.raises(ClientError, match="v0: the broker closed the connection"):
         await learn_versions(closing)
-
-
-def test_frames_are_made_of_any_bytes():
-    assert frame_of(3, 1, b"xy", correlation_id=7, client_id=b"me") == (
-        b"\0\0\0\x0e" + b"\0\3\0\1\0\0\0\7\0\2me" + b"xy"
-    )
-    assert frame_of(3, 1, b"", client_id=None) == b"\0\0\0\x0a\0\3\0\1\0\0\0\1\xff\xff"
-    assert frame_of(3, 12, b"b", client_id=None).endswith(b"\xff\xff\0b")
-    assert frame_of(3, 12, b"b", client_id=None, header_tags=b"TT").endswith(b"\xff\xffTTb")
-
-
-# --- options ----------------------------------------------------------------------------------------------------
-
-
-def options(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    add_target(parser)
-    return parser.parse_args(arguments)
-
-
-def test_a_target_is_what_file_and_options_say(tmp_path):
-    file = tmp_path / "client.properties"
-    file.write_text(
-        "# a comment\n! another\n\n client.id = of the file \nsocket.connection.setup.timeout.ms=1500\n"
-    )
-    plain = target_of(options("host:19"))
-    assert (str(plain.endpoint), plain.timeout_s, plain.settings) == ("host:19", 20.0, ClientSettings())
-    found = target_of(options("h:1", "--client-config", str(file), "--timeout", "2.5"))
-    assert (found.settings.client_id, found.timeout_s) == ("of the file", 2.5)
-    over = target_of(options("h:1", "--client-config", str(file), "--property", "client.id=a=b"))
-    assert over.settings.client_id == "a=b"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("a:1,b:1",), ("a",), ("a:x",), ("a:1", "--property", "client.id"), ("a:1", "--property", "security.protocol=NO"),
-        ("a:1", "--client-config", "/nonexistent/file"),
-    ],
-)  # fmt: skip
-def test_what_names_no_target(arguments):
-    with pytest.raises(OptionError):
-        target_of(options(*arguments))
-
-
-@pytest.mark.parametrize(("text", "is_taken"), [("0", False), ("0.1", True), ("3600", True), ("3601", False),
-                                                ("-1", False), ("x", False), ("nan", False)])  # fmt: skip
-def test_seconds_of_patience(text, is_taken):
-    if is_taken:
-        assert options("a:1", f"--timeout={text}").timeout == float(text)
-    else:
-        with pytest.raises(argparse.ArgumentError, match="a number of seconds expected"):
-            options("a:1", f"--timeout={text}")

@@ -22,13 +22,6 @@ def test_produce_from_version_0_on_is_what_kafka_4_says() -> None:
     assert guess(advertised).is_exact
 
 
-def test_the_nearest_is_named_where_none_fits() -> None:
-    advertised = dict(releases.versions_of("2.8"))
-    del advertised[23]
-    found = guess(advertised)
-    assert (found.names[-1], found.differing) == ("2.8", (23,))
-
-
 def test_clients_lack_what_a_broker_does_not_serve() -> None:
     old = dict(releases.versions_of("0.10.0"))
     by_name = {need.client: need for need in needs_of_all(old, old, frozenset())}

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from barnabas.tools.seeding import local_requests
-from barnabas.tools.seeding.files import seeds_of_file
-from barnabas.tools.seeding.local_requests import LocalRequests
 from barnabas.tools.seeding.looking import Looking, NotThereError
 from barnabas.tools.seeding.planting import Planting, error_name
 from barnabas.tools.seeding.reading import read_seeds
@@ -160,15 +156,6 @@ async def test_records_take_turns_and_their_places_are_told():
         await Planting(local).append("none", records)
 
 
-async def test_large_records_are_alone_in_their_batches():
-    local = Local(Produce=produced)
-    sizes = (1, 300_000, 1, 200_000, 60_000, 2_144, 1)
-    records = [record(bytes(size), partition=0) for size in sizes]
-    places = await Planting(local).append("t", records)
-    assert [offset for _, offset in places] == [100, 100, 100, 101, 102, 100, 101]
-    assert len(local.asked) == 4
-
-
 ANSWERS: dict[str, Any] = {
     "CreateTopics": of(topics=[of(name="t", error_code=0, error_message=None)]),
     "Produce": produced(None),
@@ -227,55 +214,8 @@ async def test_the_first_refusal_ends_it_with_its_reason(kind, message):
     ]  # fmt: skip
 
 
-LINES = {
-    "CreateTopics": (2, "topics.t"), "Produce": (6, "topics.t.records[1]"), "FindCoordinator": (8, "groups.g.t.0"),
-    "OffsetFetch": (8, "groups.g.t.0"), "OffsetCommit": (8, "groups.g.t.0"), "AlterUserScramCredentials": (10, "users.u"),
-    "AlterClientQuotas": (12, "quotas[0]"),
-}  # fmt: skip
-FILE = """topics:
-  t:
-    partitions: 1
-    records:
-      - {key: a, value: taken}
-      - only a value
-groups:
-  g: {t: {0: 3}}
-users:
-  u: {password: p}
-quotas:
-  - {user: u, producer_byte_rate: 5}
-"""
-
-
-@pytest.mark.parametrize("kind", ANSWERS)
-async def test_a_refusal_of_a_file_names_line_and_place(kind: str, tmp_path: Path) -> None:
-    file = tmp_path / "seeds.yaml"
-    file.write_text(FILE)
-    answer, told = refusing(CODE)[kind]
-    if kind == "Produce":
-        (part,) = answer.responses[0].partition_responses
-        part.record_errors = [of(batch_index=1)]
-    local = Local(**{**ANSWERS, kind: answer})
-    local.services.metadata.image.topics["t"].partitions.pop()
-    with pytest.raises(SeedError) as caught:
-        await Planting(local).plant(seeds_of_file(file))
-    line, place = LINES[kind]
-    assert str(caught.value).startswith(f"{file}:{line}: {place}: {told.partition('.*')[0]}")
-
-
 def name_in(text: str, message: str | None) -> bool:
     return text.endswith("POLICY_VIOLATION (because)" if message else "POLICY_VIOLATION")
-
-
-@pytest.mark.parametrize("only_new", [False, True])
-async def test_what_is_there_stays_where_only_new_is_planted(only_new):
-    there = of(topics=[of(name="t", error_code=ErrorCode.TOPIC_ALREADY_EXISTS, error_message=None)])
-    known = [of(name="t", partitions=[of(partition_index=0, committed_offset=0)])]
-    local = Local(**{**ANSWERS, "CreateTopics": there, "OffsetFetch": of(error_code=0, topics=known)})
-    await Planting(local, only_new=only_new).plant(read_seeds(SEEDS))
-    names = [name for name, _ in local.names()]
-    assert ("Produce" in names, "OffsetCommit" in names) == (not only_new, not only_new)
-    assert "AlterClientQuotas" in names
 
 
 @pytest.mark.parametrize(("text", "offset"), [("earliest", 2), ("latest", 9), (0, 0), (5, 5)])
@@ -288,30 +228,3 @@ async def test_offsets_are_numbers_or_ends_of_the_log(text, offset):
     assert part.committed_offset == offset
     with pytest.raises(SeedError, match="the offset of group g for t-1: UNKNOWN_TOPIC_OR_PARTITION"):
         await Planting(local).plant(read_seeds({"groups": {"g": {"t": {"1": "latest"}}}}))
-
-
-PASSING = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
-    ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CONCURRENT_TRANSACTIONS,
-}  # fmt: skip
-
-
-async def test_only_what_passes_by_itself_is_asked_again(monkeypatch):
-    monkeypatch.setattr(local_requests, "RETRY_S", 0)
-    for code in ErrorCode:
-        answers = iter([of(error_code=code), of(error_code=code), of(error_code=0)])
-
-        async def ask(_, request, version, answers=answers):
-            assert (request, version) == ("request", 7)
-            return next(answers)
-
-        monkeypatch.setattr(LocalRequests, "ask", ask)
-        local = LocalRequests.__new__(LocalRequests)
-        answer = await local.ask_until_known("request", 7, lambda one: one.error_code)
-        assert answer.error_code == (0 if code in PASSING else code)
-
-
-def test_codes_have_names_as_far_as_they_are_known():
-    assert [error_name(code) for code in (0, 3, 44, 9999)] == [
-        "NONE", "UNKNOWN_TOPIC_OR_PARTITION", "POLICY_VIOLATION", "9999",
-    ]  # fmt: skip

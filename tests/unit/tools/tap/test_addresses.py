@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,25 +66,3 @@ def test_every_version_is_changed_in_host_and_port_only(key: int) -> None:
                 other.host, other.port = node.host, node.port
             assert after.message == decoded
     assert changes
-
-
-def test_answers_without_addresses_are_left_as_they_are() -> None:
-    key = addresses.FETCH
-    definition = all_messages()["FetchResponse"]
-    message = replace(random_message(definition, 17, random.Random(1)), node_endpoints=[])
-    frame = _frame(key, 17, message)
-    decoded = read_response(frame, key, 17).message
-    assert addresses.changed(key, 17, frame, decoded, lambda _host, _port: ("x", 1)) is None
-
-
-def test_every_api_whose_answers_name_brokers_is_known() -> None:
-    """Clients connect to these: hosts with ports in answers of APIs that brokers serve to clients."""
-    found = set()
-    for key in registry.keys():  # noqa: SIM118
-        fields = all_messages()[f"{registry.name_of(key)}Response"]
-        names = {field.name for struct in (fields, *fields.structs.values()) for field in struct.fields}
-        if {"Host", "Port"} <= names and "broker" in registry.info(key).listeners:
-            found.add(registry.name_of(key))
-    # Hosts of instances of a streams application, which are no brokers; voters of the controllers' quorum.
-    others = {"StreamsGroupHeartbeat", "StreamsGroupDescribe", "DescribeQuorum"}
-    assert found - others == {registry.name_of(key) for key in NAMED}

@@ -18,8 +18,6 @@ from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersions
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
-from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from barnabas.wire.generated.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.unit.tools.tap.test_session import Seen
 
 PRODUCE = 0
@@ -135,30 +133,6 @@ async def test_a_brokers_refusals_and_ends_are_told() -> None:
     assert watch.seen.exchanges[-1].unanswered == "the broker ends"
 
 
-async def test_a_brokers_connections_have_software_mechanism_and_user() -> None:
-    watch = Watch()
-    found = await watch.ask(context(18, 3), ApiVersionsRequest("lib", ""), ApiVersionsResponse())
-    connection = found.connection
-    assert (connection.software, connection.mechanism, connection.user, connection.client_id) == (
-        "lib",
-        None,
-        None,
-        "app",
-    )
-    unknown = await watch.ask(context(36, 2, 5), SaslAuthenticateRequest(b"x"), SaslAuthenticateResponse())
-    assert unknown.token == {"mechanism": "unknown"}
-    await watch.ask(context(17, 1), SaslHandshakeRequest("PLAIN"), SaslHandshakeResponse())
-    login_ = await watch.ask(
-        context(36, 2, login="x", user="User:ann"), SaslAuthenticateRequest(b"x"), SaslAuthenticateResponse()
-    )
-    assert (login_.token, connection.mechanism, connection.user) == (
-        {"mechanism": "PLAIN"},
-        "PLAIN",
-        "User:ann",
-    )
-    assert found.token is None
-
-
 async def test_an_interceptor_within_answers_and_names_are_the_brokers() -> None:
     watch = Watch()
 
@@ -174,20 +148,6 @@ async def test_an_interceptor_within_answers_and_names_are_the_brokers() -> None
     metadata_ = SimpleNamespace(image=SimpleNamespace(topic_name=lambda one: f"topic {one!r}"))
     watch.tap.attach(SimpleNamespace(services=SimpleNamespace(metadata=metadata_)))
     assert names.name_of(b"i") == "topic b'i'"
-
-
-async def test_the_oldest_connection_is_forgotten_where_there_are_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from barnabas.tools.tap import broker_tap
-
-    monkeypatch.setattr(broker_tap, "CONNECTIONS_REMEMBERED", 2)
-    watch = Watch()
-    numbers = [
-        (await watch.ask(context(PRODUCE, connection_id=number), ProduceRequest(), None)).number
-        for number in (1, 2, 1, 3, 2, 1)
-    ]
-    assert numbers == [1, 1, 2, 1, 2, 1]
 
 
 def test_options_of_a_brokers_tap(tmp_path: Any) -> None:

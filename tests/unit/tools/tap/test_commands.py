@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +12,15 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.client.settings import Endpoint
 from barnabas.ending import DONE, FAILED, USAGE_ERROR
 from barnabas.tools.tap import command
-from barnabas.tools.tap.command import OptionError, Views, filter_of, options_of
+from barnabas.tools.tap.command import filter_of
 from barnabas.tools.tap.tls import TlsFiles, TlsOptionError, client_context, generated, server_context
-from barnabas.wire.generated.metadata import MetadataRequest
 from tests.unit.tools.tap.test_captures import CONVERSATION, written
-from tests.unit.tools.tap.test_session import metadata, request, response
 
 
 def tap(*arguments: object) -> int:
     return command.main([str(one) for one in arguments])
-
-
-def test_a_capture_is_shown_and_what_it_held_is_said(
-    capture: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tap("--read", capture) == DONE
-    out, err = capsys.readouterr()
-    lines = out.splitlines()
-    assert [line.split(" -> ")[0].split(" ", 1)[1] for line in lines if "->" in line] == [
-        "#1.1 app Metadata v12 no topics", "#1.2 app Metadata v12 no topics", "#1.3 app Metadata v12 no topics",
-        "#1.4 other Heartbeat v4 group=g generation=1 member=m",
-    ]  # fmt: skip
-    assert (len(lines), "connects to" in lines[0], "closed: closed" in lines[-1]) == (6, True, True)
-    assert err.splitlines()[0] == "barnabas tap: 14 packets, 1 connection with Kafka brokers"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +47,7 @@ def test_what_is_shown_of_a_capture_is_chosen(
     assert [line.split(" ")[3] for line in lines if "->" in line] == apis
 
 
-def test_json_goes_to_a_file_beside_the_text_or_to_standard_output_alone(
+def test_json_goes_to_a_file_or_alone_to_standard_output(
     capture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "events.json"
@@ -101,7 +83,7 @@ def test_a_capture_of_a_capture_is_the_same(
     assert capsys.readouterr().out == shown
 
 
-def test_what_cannot_be_read_or_written_is_a_failure_with_its_reason(
+def test_unreadable_or_unwritable_file_fails_with_reason(
     capture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     none = tmp_path / "none" / "x"
@@ -148,36 +130,6 @@ def test_options_that_cannot_be_meant_are_one_line(
     assert words in err
 
 
-@pytest.mark.parametrize("text", ["localhost", "9092", ":x", "h:65536", "h:-1", "h:"])
-def test_an_address_to_listen_on_has_a_port(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        tap("a:1", "--listen", text)
-    assert f"{text}: HOST:PORT expected" in capsys.readouterr().err
-
-
-def test_options_say_how_connections_are_made() -> None:
-    def settings(*arguments: str) -> Any:
-        return command._proxy_settings(command.parser().parse_args(arguments))
-
-    usual = settings("a:1,b:2")
-    assert usual.brokers == (Endpoint("a", 1), Endpoint("b", 2))
-    assert (usual.host, usual.port, usual.advertised_host, usual.memory_bytes) == (
-        "localhost",
-        19092,
-        "",
-        256 << 20,
-    )
-    assert usual.client_tls is usual.broker_tls is None
-    other = settings("a:1", "--listen", "[::1]:65535", "--advertise", "tap", "--memory", "1")
-    assert (other.host, other.port, other.advertised_host, other.memory_bytes) == (
-        "::1",
-        65535,
-        "tap",
-        1 << 20,
-    )
-    assert settings("a:1", "--listen", "h:0").port == 0
-
-
 def test_tls_options_make_contexts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def settings(*arguments: str) -> Any:
         return command._proxy_settings(command.parser().parse_args(["a:1", *arguments]))
@@ -212,109 +164,7 @@ def test_tls_options_make_contexts(tmp_path: Path, capsys: pytest.CaptureFixture
         generated(tmp_path / "file" / "x", ())
 
 
-def test_options_of_a_broker_are_those_of_what_is_shown() -> None:
-    found = options_of(["--errors", "--api=A", "--api=B", "--slower=5", "--lines=7"])
-    assert (found.errors, found.api, found.slower, found.lines, found.quiet) == (
-        True,
-        ["A", "B"],
-        5.0,
-        7,
-        False,
-    )
-    assert filter_of(options_of(["--client-id=c", "--topic=t", "--slower=2"])).slower_ms == 2.0
-    for wrong in ("--error", "--lines=x", "--read=f"):
-        with pytest.raises(OptionError):
-            options_of([wrong])
-
-
-def test_the_terminal_is_told_alone_only_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
-    for arguments, alone, reads in (
-        ((), True, False),
-        (("--summary",), False, False),
-        (("--errors",), False, False),
-        (("--json", str(tmp_path / "x")), False, False),
-        (("--records",), True, True),
-    ):
-        options = options_of(arguments)
-        with ExitStack() as files:
-            views = Views(options, filter_of(options), files, is_live=True)
-            assert views.only_terminal is (views.terminal if alone else None)
-            assert views.terminal is not None
-            assert views.reads_records is reads
-            assert [name for name, _ in views.writers] == [
-                *(
-                    ["standard output"]
-                    if "--json" not in arguments
-                    else [str(tmp_path / "x"), "standard output"]
-                )
-            ]
-    options = options_of(["--lines", "0"])
-    with ExitStack() as files:
-        assert Views(options, filter_of(options), files, is_live=True).terminal._lines_per_second is None  # type: ignore[union-attr]
-
-
 # --- the proxy ------------------------------------------------------------------------------------------------------
-
-
-async def test_a_proxy_serves_until_a_signal_and_writes_all_that_it_saw(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async def answer(stream: trio.SocketStream) -> None:
-        async for _ in stream:
-            await stream.send_all(response(3, 12, 1, metadata()))
-
-    path, events = tmp_path / "b.pcapng", tmp_path / "events"
-    async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(
-            lambda task_status: trio.serve_tcp(answer, 0, host="127.0.0.1", task_status=task_status)
-        )
-        broker = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
-        arguments = [
-            broker,
-            "--listen",
-            "127.0.0.1:0",
-            "--json",
-            str(events),
-            "--pcap",
-            str(path),
-            "--summary",
-        ]
-        options = command.parser().parse_args(arguments)
-        codes: list[int] = []
-
-        async def serve() -> None:
-            codes.append(await command._serve(options, command._proxy_settings(options), filter_of(options)))
-
-        nursery.start_soon(serve)
-        said = ""
-        with trio.fail_after(30):
-            while "is ready" not in said:
-                await trio.sleep(0.001)
-                said += capsys.readouterr().err
-        host, _, port = said.split("is ready: ")[1].split()[0].rpartition(":")
-        assert said.endswith(f"for {broker}\n")
-        async with await trio.open_tcp_stream(host, int(port)) as stream:
-            await stream.send_all(request(3, 12, 1, MetadataRequest()))
-            assert len(await stream.receive_some()) > 8
-        with trio.fail_after(30):
-            while '"closed"' not in events.read_text():
-                await trio.sleep(0.001)
-            os.kill(os.getpid(), signal.SIGTERM)
-            while not codes:
-                await trio.sleep(0.001)
-        nursery.cancel_scope.cancel()
-    out, err = capsys.readouterr()
-    assert (codes, err) == ([DONE], "")
-    assert [json.loads(line)["type"] for line in events.read_text().splitlines()] == [
-        "opened",
-        "exchange",
-        "closed",
-    ]
-    assert ("Metadata v12" in out, "  1 request on 1 connection" in out) == (True, True)
-    assert tap("--read", path, "--json", "-") == DONE
-    again = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["type"] for one in again] == ["opened", "exchange", "closed"]
-    assert again[2]["reason"] == "closed"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no such file")

@@ -18,7 +18,7 @@ from barnabas.tools.tap.findings import findings
 from barnabas.tools.tap.summary import Client, Latency, Summary
 from barnabas.tools.tap.summary_rendering import as_json, as_text
 from barnabas.wire.generated.fetch import FetchResponse
-from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
+from barnabas.wire.generated.produce import ProduceRequest
 from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateResponse
 
 LOOKS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -164,29 +164,6 @@ def test_batches_are_counted_by_their_headers() -> None:
     assert counted(exchange(0, missing)).batches == 0
 
 
-@pytest.mark.parametrize(
-    ("other", "repeated"),
-    [
-        (produce(sequenced(4)), 1),
-        (produce(sequenced(5)), 0),
-        (produce(sequenced(4, producer=2)), 0),
-        (produce(sequenced(4, epoch=1)), 0),
-        (produce(sequenced(4), topic="u"), 0),
-        (produce(sequenced(4), index=2), 0),
-        (produce(batch(2)), 0),
-    ],
-)
-def test_a_batch_is_repeated_where_producer_sequence_and_partition_are_the_same(
-    other: ProduceRequest, repeated: int
-) -> None:
-    first = exchange(0, produce(sequenced(4)))
-    assert counted(first, exchange(0, other)).repeated_batches == repeated
-    assert (
-        counted(exchange(0, other), exchange(0, other), first).repeated_batches
-        == (1 if other.topic_data[0].partition_data[0].records != batch(2) else 0) + repeated
-    )
-
-
 def test_the_last_batches_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(summaries, "BATCHES_REMEMBERED", 3)
     for between, repeated in ((2, 1), (3, 0)):
@@ -199,65 +176,6 @@ def fetched(*sizes: int) -> FetchResponse:
         FetchResponse.PartitionData(n, records=b"x" * size if size else None) for n, size in enumerate(sizes)
     ]
     return FetchResponse(responses=[FetchResponse.FetchableTopicResponse("t", partitions=parts)])
-
-
-def test_fetches_are_counted_by_what_they_bring() -> None:
-    answers = [fetched(), fetched(0, 0), fetched(1), fetched(1000, 23), fetched(1000, 24), fetched(2000)]
-    found = counted(
-        *(exchange(1, None, one, version=12) for one in answers), exchange(1, None, took_s=None, version=4)
-    )
-    assert (found.fetches, found.empty_fetches, found.tiny_fetches) == (6, 2, 2)
-    assert (found.fetched_bytes, found.lowest_fetch, found.lowest_produce) == (
-        1 + 1023 + 1024 + 2000,
-        4,
-        None,
-    )
-
-
-def test_requests_are_counted_by_api_and_version_with_their_latency() -> None:
-    found = counted(
-        exchange(3, sent_at=10.0, took_s=0.25), exchange(3, sent_at=20.0, took_s=0.75), exchange(3, version=8),
-        exchange(8, sent_at=7.0, took_s=0.0), exchange(11, sent_at=30.0, took_s=2.0), exchange(12, took_s=None),
-    )  # fmt: skip
-    assert found.requests == {
-        ("Api3", 9): 2,
-        ("Api3", 8): 1,
-        ("Api8", 9): 1,
-        ("Api11", 9): 1,
-        ("Api12", 9): 1,
-    }
-    assert found.latencies == {
-        "Api3": Latency(3, 1500.0, 750.0),
-        "Api8": Latency(1, 0.0, 0.0),
-        "Api11": Latency(1, 2000.0, 2000.0),
-    }
-    assert (found.metadata, found.commits, found.joins, found.count) == (3, 1, 1, 6)
-    assert (found.last_at, found.seconds) == (32.0, 27.0)
-    assert counted(exchange(3, sent_at=5.5, took_s=0.1)).seconds == 1.0
-    assert not found.asks_for_versions
-    assert counted(exchange(18)).asks_for_versions
-
-
-@pytest.mark.parametrize(
-    ("key", "reason", "count"),
-    [
-        (3, "the client closed", 1),
-        (1, "the client closed", 0),
-        (11, "the tap ends", 0),
-        (14, "closed", 0),
-        (78, "the capture ends", 0),
-        (1, "the broker closed", 1),
-        (3, "acks=0", 0),
-        (3, "", 0),
-    ],
-)
-def test_what_is_not_answered_counts_but_where_a_client_leaves_what_waits(
-    key: int, reason: str, count: int
-) -> None:
-    one = exchange(key, took_s=None)
-    one.unanswered = reason
-    assert counted(one).unanswered == count
-    assert counted(exchange(key)).unanswered == 0
 
 
 def test_what_failed_and_what_is_not_decoded_is_counted() -> None:
@@ -294,39 +212,6 @@ def test_logins_are_counted_where_they_have_a_life_and_succeed() -> None:
 
 
 # --- clients --------------------------------------------------------------------------------------------------------
-
-
-def test_connections_are_counted_for_the_client_that_asks_first() -> None:
-    summary = Summary()
-    connections = [Connection(n, f"10.0.0.{n}:1000", "b:2", 5.0 + n) for n in range(5)]
-    for one in connections:
-        summary.opened(one, 99.0)
-    first, named, unnamed, silent, noted = connections
-    summary.exchanged(exchange(3, of=first))
-    summary.exchanged(exchange(3, of=first, client_id="other"))
-    named.client_id = "of-connection"
-    summary.exchanged(exchange(3, of=named, client_id=None))
-    summary.exchanged(exchange(3, of=unnamed, client_id=None))
-    summary.exchanged(exchange(3, of=unnamed, client_id=None))
-    summary.noted(noted, 40.0, "odd")
-    summary.noted(named, 41.0, "odd")
-    summary.closed(silent, 50.0, "closed")
-    summary.closed(first, 50.0, "closed")
-    found = {one.name: (one.count, one.connections, one.notes, one.first_at) for one in summary.clients()}
-    assert found == {
-        "(no client id) 10.0.0.2": (2, 1, 0, 7.0),
-        "app": (1, 1, 0, 5.0),
-        "of-connection": (1, 1, 1, 6.0),
-        "other": (1, 0, 0, 5.0),
-        "(no client id) 10.0.0.3": (0, 1, 0, 8.0),
-        "(no client id) 10.0.0.4": (0, 0, 1, 40.0),
-    }
-    # Who asked most is first, then it goes by name.
-    assert list(found)[:4] == ["(no client id) 10.0.0.2", "app", "of-connection", "other"]
-    assert [one.last_at for one in summary.clients() if "0.3" in one.name] == [50.0]
-    opened_late = Summary()
-    opened_late.exchanged(exchange(3, of=Connection(1, "a:1", "b:2", 0.0), sent_at=30.0))
-    assert (opened_late.clients()[0].first_at, opened_late.clients()[0].connections) == (30.0, 0)
 
 
 def test_so_many_clients_are_counted_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,7 +287,3 @@ def test_the_summary_as_json() -> None:
         "fetched": {"fetches": 7, "empty": 2, "tiny": 1, "bytes": 12_345}, "commits": 6,
     }  # fmt: skip
     assert (second["client_id"], second["unusual"], second["requests"]) == ("idle", [], [])
-
-
-def test_errors_of_an_answer_that_succeeded_are_none() -> None:
-    assert counted(exchange(0, produce(batch(1)), ProduceResponse())).failed == 0

@@ -10,26 +10,10 @@ import pytest
 from barnabas.tools.zkserver import command, storage
 from barnabas.tools.zkserver.acl import OPEN, Acl, Identity
 from barnabas.tools.zkserver.core import Core, Transaction
-from barnabas.tools.zkserver.errors import Code, RefusedError
 from barnabas.tools.zkserver.jute import (
-    Reader,
-    encode_data,
     encode_int,
     encode_long,
-    encode_string,
-    encode_vector,
 )
-from barnabas.tools.zkserver.requests import (
-    Check,
-    Create,
-    Delete,
-    Op,
-    SetAcl,
-    SetData,
-    decode_write,
-    encode_acl,
-)
-from barnabas.tools.zkserver.sessions import Sessions
 from barnabas.tools.zkserver.storage import (
     Storage,
     StorageError,
@@ -47,9 +31,7 @@ from barnabas.tools.zkserver.tree import (
     SessionBegun,
     SessionEnded,
     Znode,
-    check_version,
 )
-from tests.support.effort import drawing
 
 ACL = (Acl(5, Identity("sasl", "ann")), Acl(31, Identity("world", "anyone")))
 CHANGES = (
@@ -175,91 +157,6 @@ def test_a_snapshot_takes_the_place_of_what_is_older(tmp_path: Path, monkeypatch
         opened(tmp_path)
 
 
-# --- sessions -------------------------------------------------------------------------------------------------------
-
-
-def test_sessions_end_when_their_time_is_over_whatever_comes_between() -> None:
-    """Random events, beside a dictionary of when each session ends."""
-    rng = drawing()
-    for _ in range(100):
-        sessions, ends, timeouts = Sessions(), dict[int, int](), dict[int, int]()
-        now = 0
-        for _ in range(30):
-            now += rng.randrange(40)
-            number = rng.randrange(4)
-            what = rng.choice(("begin", "heard", "timeout", "end", "all", "look", "look"))
-            session = sessions.get(number)
-            assert (session is not None) is (number in ends)
-            if what == "begin" and session is None:
-                timeouts[number] = rng.randrange(1, 100)
-                sessions.begin(number, timeouts[number], b"p", now)
-                ends[number] = now + timeouts[number]
-            elif what == "heard" and session is not None:
-                sessions.heard(session, now)
-                ends[number] = now + timeouts[number]
-            elif what == "timeout" and session is not None:
-                timeouts[number] = rng.randrange(1, 100)
-                sessions.set_timeout(session, timeouts[number], now)
-                ends[number] = now + timeouts[number]
-            elif what == "end":
-                sessions.end(number)
-                ends.pop(number, None)
-            elif what == "all":
-                sessions.wait_for_all(now)
-                ends = {one: now + timeouts[one] for one in ends}
-            over = sessions.expired(now)
-            assert sorted(over) == sorted(one for one, end in ends.items() if end <= now)
-            for one in over:
-                sessions.end(one)
-                del ends[one]
-            assert (len(sessions), {each.session_id: each.ends_ms for each in sessions}) == (len(ends), ends)
-
-
-# --- requests -------------------------------------------------------------------------------------------------------
-
-
-def body(*parts: bytes) -> Reader:
-    return Reader(b"".join((encode_string("/p"), *parts)))
-
-
-def test_each_write_is_read_with_its_fields() -> None:
-    acl = encode_vector(ACL, encode_acl)
-    data, flags = encode_data(b"d"), encode_int
-    for op, parts, expected in (
-        (Op.DELETE, [encode_int(5)], Delete("/p", 5)),
-        (Op.SET_DATA, [data, encode_int(6)], SetData("/p", b"d", 6)),
-        (Op.SET_ACL, [acl, encode_int(7)], SetAcl("/p", ACL, 7)),
-        (Op.CHECK, [encode_int(8)], Check("/p", 8)),
-        (Op.CREATE, [data, acl, flags(0)], Create("/p", b"d", ACL, Kind.PERSISTENT, False, 0, False)),
-        (Op.CREATE2, [data, acl, flags(3)], Create("/p", b"d", ACL, Kind.EPHEMERAL, True, 0, True)),
-        (
-            Op.CREATE_TTL,
-            [data, acl, flags(5), encode_long(9)],
-            Create("/p", b"d", ACL, Kind.TTL, False, 9, True),
-        ),
-        (Op.CREATE_CONTAINER, [data, acl, flags(4)], Create("/p", b"d", ACL, Kind.CONTAINER, False, 0, True)),
-    ):
-        assert decode_write(op, body(*parts)) == expected
-    for op, parts, code in (
-        (Op.GET_DATA, [encode_int(8)], Code.UNIMPLEMENTED),
-        (999, [encode_int(8)], Code.UNIMPLEMENTED),
-        (Op.CREATE, [data, acl, flags(9)], Code.BAD_ARGUMENTS),
-        (Op.CREATE_TTL, [data, acl, flags(5), encode_long(0)], Code.BAD_ARGUMENTS),
-        (Op.CREATE_TTL, [data, acl, flags(5), encode_long(-1)], Code.BAD_ARGUMENTS),
-    ):
-        with pytest.raises(RefusedError) as caught:
-            decode_write(op, body(*parts))
-        assert caught.value.code == code
-
-
-def test_a_wrong_version_is_told_with_both() -> None:
-    check_version("/p", 3, 3)
-    check_version("/p", 3, -1)
-    with pytest.raises(RefusedError, match="/p has version 3, not 4") as caught:
-        check_version("/p", 3, 4)
-    assert caught.value.code is Code.BAD_VERSION
-
-
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
@@ -273,15 +170,6 @@ def test_other_addresses_are_refused(text: str, capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit):
         command.main(["--listen", text])
     assert f"{text}: HOST:PORT expected" in capsys.readouterr().err
-
-
-def test_znodes_are_kept_where_it_is_said_or_in_the_users_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/u")
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    assert command._directory(None) == Path("/home/u/.local/state/barnabas-zookeeper")
-    monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert command._directory(None) == Path("/state/barnabas-zookeeper")
-    assert command._directory("x") == Path("x").absolute()
 
 
 def test_users_come_from_a_jaas_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

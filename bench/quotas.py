@@ -1,6 +1,6 @@
-"""Throughput of Kafka's own clients under a quota, from Apache Kafka and from Barnabas: python -m compat.quotas.throughput.
+"""Throughput of Kafka's own clients under a quota, from Apache Kafka and from Barnabas: python -m bench.quotas.
 
-    python -m compat.quotas.throughput [--rates 1,10,100] [--seconds 25] [--version 4.x] [--one-by-one] [--load rdkafka]
+    python -m bench.quotas [--rates 1,10,100] [--seconds 25] [--version 4.x] [--one-by-one] [--load rdkafka]
 
 Quotas are set and shown with kafka-configs; producer-perf-test and consumer-perf-test say what they got. Both brokers
 run at the same time, and are asked at the same time unless `--one-by-one` says otherwise, as rates near to what the machine
@@ -62,8 +62,8 @@ class Client:
     def limit(self, client_id: str, **quotas: int) -> str:
         """Set quotas, and return how they are described."""
         entity = ("--entity-type", "clients", "--entity-name", client_id)
-        wanted = ",".join(f"{name}={value}" for name, value in quotas.items())
-        self.configs("--alter", *entity, "--add-config", wanted)
+        limits = ",".join(f"{name}={value}" for name, value in quotas.items())
+        self.configs("--alter", *entity, "--add-config", limits)
         return self.configs("--describe", *entity)
 
     def create(self, topic: str) -> None:
@@ -75,25 +75,25 @@ class Client:
 
     def produce(self, topic: str, client_id: str, count: int) -> Got:
         """Produce so many records."""
-        said = self.tool(
+        output = self.tool(
             "producer-perf-test", "--topic", topic, "--num-records", str(count), "--record-size", str(RECORD_BYTES),
             "--throughput", "-1", "--print-metrics", "--producer-props", f"bootstrap.servers={self._bootstrap}",
             f"client.id={client_id}", "acks=1", "batch.size=131072", "linger.ms=5", "request.timeout.ms=120000",
             "delivery.timeout.ms=160000", "max.block.ms=120000",
         )  # fmt: skip
-        rates = re.findall(r"\(([\d.]+) MB/sec\)", said)
-        return Got(float(rates[-1]), _metric(said, "produce-throttle-time-avg"))
+        rates = re.findall(r"\(([\d.]+) MB/sec\)", output)
+        return Got(float(rates[-1]), _metric(output, "produce-throttle-time-avg"))
 
     def consume(self, topic: str, client_id: str, count: int) -> Got:
         """Fetch so many records."""
         properties = self._directory / f"{self.name}-{client_id}.properties"
         properties.write_text(f"client.id={client_id}\nmax.partition.fetch.bytes=1048576\n")
-        said = self.tool(
+        output = self.tool(
             "consumer-perf-test", "--bootstrap-server", self._bootstrap, "--topic", topic, "--messages", str(count),
             "--consumer.config", str(properties), "--print-metrics", "--timeout", "60000", "--show-detailed-stats",
             "--reporting-interval", "1000",
         )  # fmt: skip
-        return Got(_rate_of_details(said), _metric(said, "fetch-throttle-time-avg"))
+        return Got(_rate_of_details(output), _metric(output, "fetch-throttle-time-avg"))
 
 
 class NativeClient(Client):
@@ -117,17 +117,17 @@ class NativeClient(Client):
 LOADS = {"java": Client, "rdkafka": NativeClient}
 
 
-def _metric(said: str, name: str) -> float:
+def _metric(output: str, name: str) -> float:
     """The largest value of a metric that is printed."""
-    values = re.findall(rf"{name}:\{{[^}}]*\}}\s*:\s*([\d.]+|NaN)", said)
+    values = re.findall(rf"{name}:\{{[^}}]*\}}\s*:\s*([\d.]+|NaN)", output)
     return max((float(value) for value in values if value != "NaN"), default=0.0)
 
 
-def _rate_of_details(said: str) -> float:
+def _rate_of_details(output: str) -> float:
     """MB in a second, from the first report to the last: the start of the group does not count."""
-    rows = [line.split(", ") for line in said.splitlines() if re.match(r"\d{4}-\d\d-\d\d ", line)]
+    rows = [line.split(", ") for line in output.splitlines() if re.match(r"\d{4}-\d\d-\d\d ", line)]
     if len(rows) < 2:
-        raise RuntimeError(f"too few reports:\n{said}")
+        raise RuntimeError(f"too few reports:\n{output}")
 
     def seconds(text: str) -> float:
         hour, minute, second = text.rsplit(" ", 1)[1].replace(":", " ", 2).split(" ")

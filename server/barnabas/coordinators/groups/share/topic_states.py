@@ -1,4 +1,4 @@
-"""For which partitions the share coordinator has a state, as the group coordinator keeps count of it. Pure."""
+"""The partitions of a share group that have a state at the share coordinator, as its group counts them. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Partitions = frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTopics:
-    """Partitions by topic id whose state is being made, is there, or is being deleted (by topic); and the topics' names."""
+class TopicStates:
+    """Partitions by topic id that are being initialized, or have a state; topics with a state being deleted; names."""
 
     initializing: Mapping[bytes, Partitions] = field(default_factory=dict)
     initialized: Mapping[bytes, Partitions] = field(default_factory=dict)
@@ -28,15 +28,15 @@ class KnownTopics:
     @property
     def size(self) -> int:
         """Number of these topics and partitions together."""
-        known = (self.initializing, self.initialized)
-        return len(self.deleting) + sum(len(each) + sum(map(len, each.values())) for each in known)
+        states = (self.initializing, self.initialized)
+        return len(self.deleting) + sum(len(each) + sum(map(len, each.values())) for each in states)
 
     @property
     def topic_ids(self) -> frozenset[bytes]:
         """The topics of which something is known."""
         return frozenset(self.initialized) | frozenset(self.initializing)
 
-    def begun(self, topic_partitions: Iterable[TopicIdPartition], names: Mapping[bytes, str]) -> KnownTopics:
+    def begun(self, topic_partitions: Iterable[TopicIdPartition], names: Mapping[bytes, str]) -> TopicStates:
         """Return the same with the state of these being made."""
         topics = _united(self.initializing, topic_partitions)
         return replace(
@@ -46,7 +46,7 @@ class KnownTopics:
             names={**self.names, **names},
         )
 
-    def finished(self, topic_partitions: Iterable[TopicIdPartition]) -> KnownTopics:
+    def finished(self, topic_partitions: Iterable[TopicIdPartition]) -> TopicStates:
         """Return the same with the state of these made."""
         topic_partitions = frozenset(topic_partitions)
         return replace(
@@ -55,22 +55,22 @@ class KnownTopics:
             initialized=_united(self.initialized, topic_partitions),
         )
 
-    def failed(self, topic_partitions: Iterable[TopicIdPartition]) -> KnownTopics:
+    def failed(self, topic_partitions: Iterable[TopicIdPartition]) -> TopicStates:
         """Return the same after the state of these could not be made."""
         return replace(self, initializing=_without(self.initializing, frozenset(topic_partitions)))
 
-    def being_deleted(self, topic_ids: frozenset[bytes]) -> KnownTopics:
+    def being_deleted(self, topic_ids: frozenset[bytes]) -> TopicStates:
         """Return the same with the state of all partitions of these topics about to be deleted."""
         kept = {topic_id: p for topic_id, p in self.initialized.items() if topic_id not in topic_ids}
         return replace(self, initialized=kept, deleting=self.deleting | topic_ids)
 
-    def without(self, topic_ids: frozenset[bytes]) -> KnownTopics:
+    def without(self, topic_ids: frozenset[bytes]) -> TopicStates:
         """Return the same without these topics: they are gone, or their state is."""
 
         def rest(topics: Mapping[bytes, Partitions]) -> dict[bytes, Partitions]:
             return {topic_id: p for topic_id, p in topics.items() if topic_id not in topic_ids}
 
-        return KnownTopics(
+        return TopicStates(
             rest(self.initializing),
             rest(self.initialized),
             self.deleting - topic_ids,
@@ -78,7 +78,7 @@ class KnownTopics:
         )
 
 
-NOTHING_KNOWN = KnownTopics()
+NO_TOPIC_STATES = TopicStates()
 
 
 def partitions_in(topics: Mapping[bytes, Partitions]) -> TopicIdPartitions:
