@@ -304,7 +304,9 @@ def controllers_killed(cluster: Brokers) -> str:
             seconds.append(f"{time.monotonic() - begun:.1f} s")
             leader.start()
             so_far = len(load.acknowledged)
-            wait_until(lambda: len(load.acknowledged) > so_far + 1000, "records are acknowledged")
+            wait_until(
+                lambda so_far=so_far: len(load.acknowledged) > so_far + 1000, "records are acknowledged"
+            )
     for number in range(2):
         cluster.wait_in_sync(f"after-{number}", 3)
     return f"a topic is made {', '.join(seconds)} after the kill"
