@@ -1,4 +1,4 @@
-"""python -m compat.cluster.quorum: brokers of Kafka's and ours under controllers of Kafka 4, in every role.
+"""python -m compat.cluster quorum: brokers of Kafka's and ours under controllers of Kafka 4, in every role.
 
 The checks are those of clusters on ZooKeeper (`checks`), and those that only a quorum has: controllers that are killed, a
 snapshot for a late joiner, requests that our brokers forward. The rule: what is asked about the cluster is read from the
@@ -471,7 +471,7 @@ def run_mix(
 
 def main(given: list[str]) -> int:
     """Returns the exit code: 0 when every check holds in every mix."""
-    parser = argparse.ArgumentParser(prog="python -m compat.cluster.quorum", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m compat.cluster quorum", description=__doc__)
     parser.add_argument(
         "--mixes", default="one-of-ours,two-of-ours,ours,rolled", help=f"of {', '.join(MIXES)}"
     )
@@ -497,6 +497,3 @@ def main(given: list[str]) -> int:
     print(f"\n{'FAIL' if failures else 'PASS'}: {failures} checks failed")
     return 1 if failures else 0
 
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
