@@ -269,8 +269,7 @@ def compare(
 
     def unknown(differences: list[Difference]) -> bool:
         return not all(
-            any(known.covers(difference) for known in known_differences)
-            for difference in differences
+            any(known.covers(difference) for known in known_differences) for difference in differences
         )
 
     with ThreadPoolExecutor(SCENARIOS_CONCURRENT) as pool:

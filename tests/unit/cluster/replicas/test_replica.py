@@ -89,9 +89,7 @@ async def test_waiters_fail_like_new_requests_when_leadership_is_lost(
 
 
 @pytest.mark.parametrize(("isr", "code"), [((1,), ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), ((1, 2), 0)])
-async def test_append_is_not_acknowledged_if_the_isr_shrinks(
-    isr: tuple[int, ...], code: int
-) -> None:
+async def test_append_is_not_acknowledged_if_the_isr_shrinks(isr: tuple[int, ...], code: int) -> None:
     node = await leader(min_insync_replicas=2)
     end = node.produce(b"x")
     fetched(node, 2, end)
