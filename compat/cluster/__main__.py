@@ -28,8 +28,8 @@ MIXES = {
 
 def main(argv: list[str]) -> int:
     """Returns the exit code: 0 when every check holds in every mix."""
-    if arguments[:1] == ["quorum"]:
-        return quorum.main(arguments[1:])
+    if argv[:1] == ["quorum"]:
+        return quorum.main(argv[1:])
     parser = argparse.ArgumentParser(prog="python -m compat.cluster", description=__doc__)
     parser.add_argument(
         "--mixes", default="one-of-ours,two-of-ours,ours,old,raised,rolled", help=f"of {', '.join(MIXES)}"
