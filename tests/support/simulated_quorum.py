@@ -205,7 +205,7 @@ class SimulatedQuorum:
         if self.is_dynamic and self.epoch < 3:
             level = kraft_version_record.KRaftVersionRecord(kraft_version=1)
             controls.append((ControlType.KRAFT_VERSION, kraft_version_record.CODEC.encode_bytes(level, 0)))
-        if self.is_dynamic and self.random.random() < 0.5:
+        if self.is_dynamic and self.random.random() < 0.25:
             controls.append((ControlType.KRAFT_VOTERS, self._voters()))
         self._write([(encode_key(kind), value) for kind, value in controls], control=True)
         if self.pending.in_transaction:  # a new controller aborts what it finds open
@@ -310,7 +310,9 @@ class SimulatedQuorum:
             self.truth.apply(batch)
             self.committed.append(batch)
             self.images[batch.next_offset - 1] = self.truth.image
-            if not self.truth.in_transaction and len(self.committed) % 5 == 0:  # so that nodes choose the same
+            if (
+                not self.truth.in_transaction and len(self.committed) % 5 == 0
+            ):  # so that nodes choose the same
                 snapshot_id = SnapshotId(batch.next_offset, batch.epoch)
                 self.places.append(Place(snapshot_id, self.truth.image, self.truth.leadership))
         self.high_watermark = max(self.high_watermark, self.committed_end)
