@@ -193,7 +193,8 @@ def controller_listener(config: BrokerConfig) -> str:
     named = config.get(settings.CONTROLLER_LISTENER_NAMES)
     if not named:
         raise SettingError(
-            f"{settings.CONTROLLER_LISTENER_NAMES.name} is not set: name the listener of the controllers, such as CONTROLLER"
+            f"{settings.CONTROLLER_LISTENER_NAMES.name} is not set: name the listener of the controllers, "
+            "such as CONTROLLER"
         )
     return named[0].strip().upper()
 
