@@ -327,7 +327,7 @@ def unregistered(cluster: Brokers) -> str:
 
 
 def kafkas_tools(cluster: Brokers) -> str:
-    """What Kafka's tools say by each broker is the same: features, quorum, topics, ACLs of none, groups."""
+    """Kafka's tools say the same by each broker: features, quorum, topics, settings."""
     questions: dict[str, tuple[str, ...]] = {
         "features": ("describe",),
         "topics": ("--describe",),

@@ -65,7 +65,7 @@ class QuorumParts(NamedTuple):
     store: QuorumStore
     controllers: Peers
     logs: LogManager
-    """What keeps the logs: its dirs are locked, and not open yet."""
+    """Manager of the logs: its dirs are locked, and not open yet."""
 
 
 class Storage(NamedTuple):
