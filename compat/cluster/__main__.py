@@ -12,7 +12,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-from compat.cluster import checks
+from compat.cluster import checks, quorum
 from compat.cluster.nodes import KAFKA, KINDS, OLD, OURS, Cluster, ClusterError, KafkaError
 
 MIXES = {
@@ -28,6 +28,8 @@ MIXES = {
 
 def main(argv: list[str]) -> int:
     """Returns the exit code: 0 when every check holds in every mix."""
+    if argv[:1] == ["quorum"]:
+        return quorum.main(argv[1:])
     parser = argparse.ArgumentParser(prog="python -m compat.cluster", description=__doc__)
     parser.add_argument(
         "--mixes", default="one-of-ours,two-of-ours,ours,old,raised,rolled", help=f"of {', '.join(MIXES)}"

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from compat.cluster.nodes import Cluster, ClusterError, wait_until
+from compat.cluster.nodes import Brokers, ClusterError, wait_until
 
 HEADER = struct.Struct(">qi")  # base offset, bytes that follow
 
@@ -40,14 +40,14 @@ def offsets(log: bytes) -> list[int]:
     return base_offsets
 
 
-def compare(cluster: Cluster, topics: Iterable[str]) -> tuple[int, int]:
+def compare(cluster: Brokers, topics: Iterable[str]) -> tuple[int, int]:
     """See that all replicas of these topics have the same bytes, once nothing is written any more.
 
     Returns the number of partitions and the bytes of one replica of each. Raises ClusterError.
     """
     partitions = size = 0
     for topic in topics:
-        assignment = cluster.read(f"/brokers/topics/{topic}")["partitions"]
+        assignment = cluster.assignment(topic)
         for index, replicas in assignment.items():
             directories = {
                 broker_id: cluster.nodes[broker_id].log_dir / f"{topic}-{index}" for broker_id in replicas

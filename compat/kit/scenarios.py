@@ -31,8 +31,8 @@ ANSWER_WITHIN_S = 0.3
 SETTLE_S = 10.0
 AGAIN = 1
 """Number of times that a scenario that differs is run again."""
-SCENARIOS_AT_ONCE = 12
-AGAIN_AT_ONCE = 4
+SCENARIOS_CONCURRENT = 12
+AGAIN_CONCURRENT = 4
 RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
 
 
@@ -269,18 +269,17 @@ def compare(
 
     def unknown(differences: list[Difference]) -> bool:
         return not all(
-            any(number_again.covers(difference) for number_again in known_differences)
-            for difference in differences
+            any(known.covers(difference) for known in known_differences) for difference in differences
         )
 
-    with ThreadPoolExecutor(SCENARIOS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(SCENARIOS_CONCURRENT) as pool:
         results = list(pool.map(lambda run: compared(run[0], run[1], 0), runs))
     for turn in range(1, AGAIN + 1):
         again = [number for number, (differing, _) in enumerate(results) if unknown(differing)]
-        with ThreadPoolExecutor(AGAIN_AT_ONCE) as pool:
+        with ThreadPoolExecutor(AGAIN_CONCURRENT) as pool:
             repeated = list(pool.map(lambda number: compared(*runs[number], turn), again))  # noqa: B023
-        for number, number_again in zip(again, repeated, strict=True):
-            results[number] = number_again
+        for number, repetition in zip(again, repeated, strict=True):
+            results[number] = repetition
     for differing, answers in results:
         result.differences += differing
         result.answers += answers

@@ -10,7 +10,7 @@ import trio.testing
 
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import AllowEverything
-from barnabas.serving.context import RequestContext, Shared
+from barnabas.serving.context import ContextParts, RequestContext
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.memory import Memory
 from barnabas.tools.control import partial
@@ -24,7 +24,7 @@ from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsets
 from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 from barnabas.wire.regions import FileRegion
-from tests.support.broker import new_connection
+from tests.support.request_parts import new_connection
 
 PRODUCE, LIST_OFFSETS = 0, 2
 Parts = dict[str, list[int]]
@@ -157,13 +157,23 @@ class Committed:
                 return produced(asked_of(received) or {})
             return listed({topic.name: [0, 1] for topic in received.topics})
 
-        shared = Shared(Memory(), LogLimit(), AllowEverything())
+        shared = ContextParts(Memory(), LogLimit(), AllowEverything())
         self.context = RequestContext(shared, new_connection(), key, version, 1, "app", 0)
         return await self.committing.answer(self.context, request, handle)
 
     @property
     def delivery(self) -> Delivery | None:
         return self.context.delivery  # type: ignore[return-value]
+
+
+async def test_where_no_rule_applies_nothing_is_done():
+    run = Committed("Fetch -> error=6")
+    request = produce(EVERYTHING)
+    assert told(await run(request)) == {"t": {0: 0, 1: 0}, "u": {0: 0, 1: 0}, "v": {1: 0}}
+    assert run.asked == [request]
+    assert run.delivery is None
+    with pytest.raises(RequestError):
+        await run(request, error=ErrorCode.INVALID_REQUEST)
 
 
 async def test_an_error_of_some_topics_leaves_the_others_to_be_done():
@@ -235,6 +245,27 @@ async def test_what_ends_ends_before_or_after_the_request_is_done(do, is_done, e
     assert (run.delivery.end if run.delivery is not None else None) == end
 
 
+async def test_an_answer_is_delivered_as_all_rules_say():
+    run = Committed(
+        "Produce -> delay_ms=100 delay_us_per_byte=5 cut=reset bytes=9",
+        "Produce -> twice swap correlation_id=wrong garbage=body",
+    )
+    await run(produce({"t": [0]}))
+    result = run.delivery
+    assert (result.delay_s, result.cut, result.cut_bytes, result.end) == (pytest.approx(0.1), "reset", 9, "")
+    assert result.seconds_per_byte == pytest.approx(5e-6)
+    assert (result.is_twice, result.is_kept, result.has_wrong_id, result.garbage) == (
+        True,
+        True,
+        True,
+        "body",
+    )
+    assert result.chance is not None
+    plain = Committed("Produce -> delay_ms=1")
+    await plain(produce({"t": [0]}))
+    assert plain.delivery == Delivery(delay_s=0.001)
+
+
 # --- delivery -------------------------------------------------------------------------------------------------------
 
 
@@ -277,15 +308,6 @@ async def test_an_answer_is_sent_whole_in_part_twice_or_not(delivery, sent, goes
     assert transport.sent == sent
 
 
-async def test_an_answer_is_late_by_its_delay_and_its_bytes(autojump_clock):
-    begun = trio.current_time()
-    assert await deliver(Delivery(delay_s=1, seconds_per_byte=0.5), Transport(), [*CHUNKS])
-    assert trio.current_time() - begun == pytest.approx(1 + 0.5 * len(WHOLE))
-    transport = Transport()
-    assert await deliver(Delivery(is_twice=True), transport, []) is True
-    assert transport.sent == []
-
-
 def test_an_answer_is_spoiled_in_its_correlation_id_or_its_bytes():
     assert spoiled(CHUNKS, Delivery()) is CHUNKS
     [first, second] = spoiled(CHUNKS, Delivery(has_wrong_id=True))
@@ -312,7 +334,7 @@ async def test_an_answer_is_kept_back_until_the_next_one():
     transport = Transport()
 
     async def send(connection: int, chunks: list[bytes], *, is_kept: bool) -> bool:
-        shared = Shared(Memory(), LogLimit(), AllowEverything())
+        shared = ContextParts(Memory(), LogLimit(), AllowEverything())
         context = RequestContext(shared, new_connection(connection), PRODUCE, 9, 1, "app", 0)
         context.delivery = Delivery(is_kept=is_kept)
         return await run.committing.send(context, transport, chunks)
