@@ -61,7 +61,7 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests without the garbage collector, which finds nothing in them, and leave them out of all it looks at later."""
+    """Collect tests without the garbage collector, which finds nothing there, and freeze them."""
     gc.disable()
     try:
         return (yield)

@@ -139,7 +139,7 @@ def test_the_console_of_any_cluster(start_broker: StartBroker) -> None:
 def test_what_cannot_be_is_said_in_one_line(
     tmp_path: Path, arguments: tuple[str, ...], code: int, text: str
 ) -> None:
-    command = [str(tmp_path) if one == "DIR" else one for one in arguments]
+    command = [str(tmp_path) if argument == "DIR" else argument for argument in arguments]
     with running(*command) as (process, _):
         _, errors = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == code, errors

@@ -22,8 +22,10 @@ SETTINGS = ("offsets.topic.num.partitions=1", "log.cleaner.enable=false")
 
 
 def commit_much(broker: BrokerProcess) -> None:
-    made = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-    assert ask(broker, 19, 7, CreateTopicsRequest(topics=[made], timeout_ms=30_000)).topics[0].error_code == 0
+    created = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
+    assert (
+        ask(broker, 19, 7, CreateTopicsRequest(topics=[created], timeout_ms=30_000)).topics[0].error_code == 0
+    )
     for offset in range(COMMITS):
         topic = OffsetCommitRequest.OffsetCommitRequestTopic(
             name=TOPIC,
@@ -51,8 +53,8 @@ def test_early_consumers_retry_and_find_all_offsets(start_broker: StartBroker) -
     # Stock clients know what to do about it.
     client = {"bootstrap.servers": broker.bootstrap}
     consumer = Consumer({**client, "group.id": GROUP})
-    wanted = [TopicPartition(TOPIC, index) for index in (0, PARTITIONS - 1)]
-    assert [one.offset for one in consumer.committed(wanted, timeout=30)] == [COMMITS - 1] * 2
+    requested = [TopicPartition(TOPIC, index) for index in (0, PARTITIONS - 1)]
+    assert [one.offset for one in consumer.committed(requested, timeout=30)] == [COMMITS - 1] * 2
     consumer.close()
     admin = AdminClient(client)
     listed = admin.list_consumer_groups().result(30)  # type: ignore[no-untyped-call]

@@ -99,8 +99,8 @@ def test_a_classic_group_goes_on_after_its_topic_was_deleted(broker: BrokerProce
         offset = commit(consumer)
     consumer.close()
     again = consumer_in(broker, group, "classic")
-    (found,) = again.committed([TopicPartition(topic, 0)], SECONDS)
-    assert found.offset == offset
+    (result,) = again.committed([TopicPartition(topic, 0)], SECONDS)
+    assert result.offset == offset
     again.close()
 
 

@@ -76,9 +76,9 @@ class Process:
         """Wait until it has written this; returns what the pattern's group matches."""
         ends = time.monotonic() + WAIT_S
         while time.monotonic() < ends:
-            found = re.search(pattern, self.said())
-            if found is not None:
-                return found[1]
+            result = re.search(pattern, self.said())
+            if result is not None:
+                return result[1]
             assert self.process.poll() is None, self.said()
             time.sleep(0.02)
         raise AssertionError(self.said())
@@ -147,7 +147,7 @@ class Place:
 
     def broker(self, *settings: str) -> str:
         """Another broker; its address."""
-        running = RunningBroker(dict(one.split("=", 1) for one in settings))
+        running = RunningBroker(dict(setting.split("=", 1) for setting in settings))
         self._stack.callback(running.close)
         running.start()
         return running.bootstrap
@@ -477,12 +477,12 @@ def test_a_process_ends_with_the_code_of_the_reference(
     with ExitStack() as stack:
         place = Place(command, tmp_path, stack, request)
         codes = list(WAYS[how](place))
-        said = [path.read_text(errors="replace") for path in tmp_path.glob("[0-9]*.log")]
-        assert codes == [expected] * len(codes), said
+        output = [path.read_text(errors="replace") for path in tmp_path.glob("[0-9]*.log")]
+        assert codes == [expected] * len(codes), output
         assert codes
         if how != "a defect, with its traceback":
-            assert not any("Traceback" in text for text in said), said
-            assert not any("sub-exception" in text for text in said), said
+            assert not any("Traceback" in text for text in output), output
+            assert not any("sub-exception" in text for text in output), output
 
 
 def test_the_reference_names_every_way_once() -> None:

@@ -23,8 +23,8 @@ PATIENCE_S = 40.0
 
 @pytest.fixture(scope="module")
 def module_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosted]:
-    with hosted(tmp_path_factory.mktemp("faults") / "data") as found:
-        yield found
+    with hosted(tmp_path_factory.mktemp("faults") / "data") as result:
+        yield result
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ def test_librdkafka_delivers_nothing_that_is_damaged(broker: Hosted, topic: str,
 
 def test_answers_without_records_do_not_count_as_damaged(broker: Hosted, topic: str) -> None:
     name = broker.fault("Fetch times=1 -> corrupt=byte")
-    since = max((one.id for one in broker.asked()), default=0)
+    since = max((entry.id for entry in broker.asked()), default=0)
     consumer = consumer_of(broker, topic, **{"check.crcs": True})
     consumer.poll(0.1)
     broker.wait_asked(api="Fetch", since=since)
@@ -337,10 +337,10 @@ def test_commit_is_retried_at_the_new_coordinator(broker: Hosted, topic: str) ->
             is_passing = error.args[0].retriable() or error.args[0].code() == KafkaError.NOT_COORDINATOR
             if not is_passing or time.monotonic() > deadline:
                 raise
-    found = broker.wait_asked(api="OffsetCommit", group=group, client_id=f"c-{topic}", error_code=16)
-    committed = [one for one in broker.asked(api="OffsetCommit", group=group) if not one.error_codes]
+    result = broker.wait_asked(api="OffsetCommit", group=group, client_id=f"c-{topic}", error_code=16)
+    committed = [entry for entry in broker.asked(api="OffsetCommit", group=group) if not entry.error_codes]
     assert committed
-    assert committed[-1].id > found.id
+    assert committed[-1].id > result.id
     assert committed[-1].request["topics"][0]["partitions"][0]["committed_offset"] == 5
     assert len(broker.asked(api="FindCoordinator", group=group)) > 1
     consumer.close()

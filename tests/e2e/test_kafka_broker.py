@@ -68,12 +68,12 @@ def produce(broker: KafkaBroker, *sent: bytes, **settings: object) -> None:
 
 
 def consumer(broker: KafkaBroker, group: str = "g") -> Consumer:
-    made = Consumer(
+    created = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
          "enable.auto.commit": False, "reconnect.backoff.max.ms": 200}
     )  # fmt: skip
-    made.subscribe(["orders"])
-    return made
+    created.subscribe(["orders"])
+    return created
 
 
 def consumed(client: Consumer, count: int) -> list[bytes]:

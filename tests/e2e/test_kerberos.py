@@ -32,8 +32,8 @@ PREFIX = "listener.name.sasl_plaintext"
 
 @pytest.fixture(scope="module")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
-    with realm_or_skip(tmp_path_factory.mktemp("realm")) as made:
-        yield made
+    with realm_or_skip(tmp_path_factory.mktemp("realm")) as created:
+        yield created
 
 
 def jaas(realm: Realm, *principals: str) -> str:
@@ -137,8 +137,8 @@ def test_a_ticket_for_another_service_lets_nobody_in(broker: BrokerProcess, real
     realm.keytab("http/localhost")
     with RawClient(broker.bootstrap) as client:
         answers = log_in(client, tickets(realm, "alice", "http"))
-        said = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
-        assert answers == [(ErrorCode.SASL_AUTHENTICATION_FAILED, said)]
+        output = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
+        assert answers == [(ErrorCode.SASL_AUTHENTICATION_FAILED, output)]
         assert client.is_closed()
     assert "sasl.kerberos.service.name" in broker.said()
 

@@ -161,10 +161,10 @@ def test_broker_with_removed_log_dir_says_so_and_stops(start_broker: StartBroker
     assert send(broker.bootstrap, "t") is None
     shutil.rmtree(broker.data)
     until(lambda: broker.process.poll() is not None, "it runs on")
-    said = broker.said()
-    assert f"is gone, or is another one: '{broker.data}/.lock'" in said
-    assert "no log dir works any more" in said
-    assert "Traceback" not in said
+    output = broker.said()
+    assert f"is gone, or is another one: '{broker.data}/.lock'" in output
+    assert "no log dir works any more" in output
+    assert "Traceback" not in output
     assert not broker.data.exists()
 
 
@@ -176,7 +176,7 @@ def test_a_broker_whose_log_dir_is_emptied_says_so_and_stops(start_broker: Start
     for path in broker.data.glob("[!.]*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     until(lambda: broker.process.poll() is not None, "it runs on")
-    said = broker.said()
-    assert "what was in it was removed while the broker had it open" in said
-    assert "Traceback" not in said
+    output = broker.said()
+    assert "what was in it was removed while the broker had it open" in output
+    assert "Traceback" not in output
     assert {path.name for path in broker.data.iterdir()} == {".lock", ".barnabas-boot-id"}

@@ -64,7 +64,7 @@ class Throttled:
 
     def _read(self, text: str) -> None:
         brokers = json.loads(text)["brokers"].values()
-        self.statistics_ms = max(self.statistics_ms, *(one["throttle"]["max"] for one in brokers))
+        self.statistics_ms = max(self.statistics_ms, *(broker["throttle"]["max"] for broker in brokers))
 
     def wait(self, poll: Callable[[float], object]) -> None:
         """Poll until both have said so."""
@@ -129,8 +129,8 @@ def test_topics_beyond_the_quota_are_refused_until_there_is_room(broker: BrokerP
 
     def code_of(admin: KafkaAdminClient, name: str, partitions: int = 1) -> int:
         topic = {name: {"num_partitions": partitions, "replication_factor": 1}}
-        (found,) = admin.create_topics(topic, raise_errors=False)["topics"]
-        code: int = found["error_code"]
+        (result,) = admin.create_topics(topic, raise_errors=False)["topics"]
+        code: int = result["error_code"]
         return code
 
     admin = KafkaAdminClient(**settings)

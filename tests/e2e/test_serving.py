@@ -41,8 +41,8 @@ class Started:
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Signal it; (exit code, what it wrote to standard error)."""
         self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=SECONDS_MAX)
-        return self.process.returncode, said
+        _, output = self.process.communicate(timeout=SECONDS_MAX)
+        return self.process.returncode, output
 
 
 @pytest.fixture
@@ -92,10 +92,10 @@ def test_wildcard_listener_without_login_is_warned_of(tmp_path, started):
     broker = Started("--data", str(tmp_path), listen="0.0.0.0:0")
     started.append(broker)
     assert "bootstrap.servers=localhost:" in broker.ready
-    code, said = broker.end()
+    code, output = broker.end()
     assert code == 0
-    assert "there is no authentication" in said
-    assert "0.0.0.0:" in said
+    assert "there is no authentication" in output
+    assert "0.0.0.0:" in output
 
 
 def test_wildcard_listener_without_authorizer_is_warned_of(tmp_path, started):
@@ -107,10 +107,10 @@ def test_wildcard_listener_without_authorizer_is_warned_of(tmp_path, started):
     for more, warned in ([], True), (authorizer, False):
         broker = Started("--data", str(tmp_path), *settings, *more, listen="SASL_PLAINTEXT://0.0.0.0:0")
         started.append(broker)
-        code, said = broker.end()
+        code, output = broker.end()
         assert code == 0
-        assert ("there is no authorizer: whoever logs in can" in said) is warned
-        assert "authentication" not in said
+        assert ("there is no authorizer: whoever logs in can" in output) is warned
+        assert "authentication" not in output
 
 
 def test_localhost_is_one_bootstrap_address(tmp_path, started):
@@ -127,8 +127,8 @@ def test_ephemeral_data_is_gone_after_a_signal(number, started):
     started.append(broker)
     assert broker.data.parent.name.startswith(PREFIX)
     assert broker.data.is_dir()
-    code, said = broker.end(number)
-    assert (code, said) == (0, "")
+    code, output = broker.end(number)
+    assert (code, output) == (0, "")
     assert not broker.data.parent.exists()
 
 
@@ -203,9 +203,9 @@ def test_kafkas_file_for_a_single_node_serves_with_one_warning(tmp_path, started
     assert [(one.host, one.port) for one in cluster.brokers.values()] == [
         ("localhost", int(bootstrap.rpartition(":")[2]))  # port 0 is the port that is bound
     ]
-    code, said = broker.end()
+    code, output = broker.end()
     assert code == 0
-    assert said.splitlines() == [
+    assert output.splitlines() == [
         f"barnabas: these settings have no effect here: process.roles ({file}:1), "
         f"controller.quorum.voters ({file}:3), inter.broker.listener.name ({file}:7)"
     ]
@@ -225,6 +225,6 @@ def test_a_broker_that_waits_for_zookeeper_stops_at_once(tmp_path, started):
             silent.settimeout(SECONDS_MAX)
             silent.accept()[0].close()  # it has come as far as asking
             process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=10)  # of the 18 s that it would wait
+            _, output = process.communicate(timeout=10)  # of the 18 s that it would wait
     assert process.returncode == 0
-    assert "stopping on SIGTERM, before the broker was ready" in said
+    assert "stopping on SIGTERM, before the broker was ready" in output

@@ -276,8 +276,8 @@ def test_offsets_can_be_described_and_altered(connection: Connection, shared: tu
     request = AlterShareGroupOffsetsRequest(group_id=group, topics=[change])
     refused = connection.ask("AlterShareGroupOffsets", 0, request)
     assert refused.error_code == ErrorCode.NON_EMPTY_GROUP
-    left = ShareGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=-1)
-    assert connection.ask("ShareGroupHeartbeat", 1, left).error_code == 0
+    remaining = ShareGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=-1)
+    assert connection.ask("ShareGroupHeartbeat", 1, remaining).error_code == 0
     altered = connection.ask("AlterShareGroupOffsets", 0, request)
     assert [p.error_code for p in altered.responses[0].partitions] == [
         0,

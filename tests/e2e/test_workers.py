@@ -33,12 +33,12 @@ class Running:
     def until(self, words: str) -> str:
         """Read what it says up to a line with these words."""
         assert self.process.stderr is not None
-        said = ""
+        output = ""
         for line in self.process.stderr:
-            said += line
+            output += line
             if words in line:
                 return line
-        raise AssertionError(said)
+        raise AssertionError(output)
 
 
 def command(directory: Path, *more: str) -> list[str]:
@@ -108,12 +108,12 @@ def read(bootstrap: str, count: int) -> set[bytes]:
 
 def pid_of(parent: int, directory: Path, number: int) -> int:
     """The process id of a worker."""
-    (found,) = (
+    (result,) = (
         pid
         for pid, (started_by, _, command) in processes().items()
         if started_by == parent and f"{directory}/worker-{number}.properties" in command
     )
-    return found
+    return result
 
 
 def test_workers_share_partitions_and_a_killed_one_restarts(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from barnabas.cluster.controller.single_node import EmbeddedController
 from barnabas.cluster.replicas.in_sync import shrink_periodically
 from barnabas.cluster.replicas.moving import LogMover
 from barnabas.config import broker as settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.cluster import Keeper, is_on_zookeeper, keeper_of
 from barnabas.coordinators.image_events import CoordinatorEvents
 from barnabas.coordinators.locator import ImageLocator
 from barnabas.serving.channel import SECRET_BYTES, Handshakes, LoginParts
@@ -95,7 +95,9 @@ async def assembled(
     Raises StartupError or StorageError when the broker cannot start.
     """
     release = release or profile_of(config)
-    if not is_clustered(config):  # where ZooKeeper keeps the cluster, there are no eligible leader replicas
+    if not is_on_zookeeper(
+        config
+    ):  # where ZooKeeper keeps the cluster, there are no eligible leader replicas
         config.keep_for_all(release.kept_for_all)
     listeners = open_listeners(config.listeners(), config.listener_security_protocols(), environment.network)
     async with AsyncExitStack() as stack:
@@ -109,12 +111,16 @@ async def assembled(
         metrics_address = _metrics_address(config)
         if metrics_address is not None:
             stack.callback(metrics_address.close)
-        if membership is None and is_clustered(config):
+        if membership is None and keeper_of(config) is Keeper.ZOOKEEPER:
             from barnabas.broker.joining import joined
 
             membership = await stack.enter_async_context(
                 joined(config, environment, budget, connect_zookeeper)
             )
+        elif membership is None and keeper_of(config) is Keeper.QUORUM:
+            from barnabas.broker.quorum_joining import joined_quorum
+
+            membership = await stack.enter_async_context(joined_quorum(config, environment, budget))
         storage = await stack.enter_async_context(
             opened_storage(config, endpoints, environment, budget, stopping.fail, membership)
         )
@@ -153,6 +159,10 @@ def _in_cluster(
     """Make the parts that only a broker of a cluster has; nothing of them is imported by one that is alone."""
     if membership is None:
         return None
+    if membership.quorum is not None:
+        from barnabas.broker.quorum_membership import quorum_parts
+
+        return quorum_parts(config, environment, budget, storage, endpoints, membership.quorum)
     from barnabas.broker.membership import membership_parts
 
     return membership_parts(config, environment, budget, storage, endpoints, membership)
@@ -354,6 +364,7 @@ def _services(
         lazy_shares=optional.shares,
         lazy_telemetry=optional.telemetry,
         security=securing,
+        forwarder=in_cluster.forwarder if in_cluster is not None else None,
         membership=in_cluster.member if in_cluster is not None else None,
     )
 

@@ -70,7 +70,7 @@ def coordinator_parts(base: BaseParts) -> CoordinatorParts:
         return InternalTopic(topic, metadata=metadata, replicas=replicas, creation=ports.topic_creation)
 
     versions = release.record_versions
-    if storage.peers is not None:
+    if storage.peers is not None and storage.controllers is None:
         versions = record_versions(protocol_of(config), versions)
     groups = GroupCoordinator(
         internal(OFFSETS_TOPIC),
@@ -122,8 +122,17 @@ def _ports(config: BrokerConfig, environment: Environment, storage: Storage) -> 
     def own_epoch() -> int:
         return metadata.image.broker_epoch(broker_id)
 
-    creation = ControllerTopicCreation(config, metadata, broker_id, local=local, peers=peers)
-    producer_ids = ControllerProducerIds(broker_id, own_epoch, peers, lambda: note_block(metadata))
+    controllers = storage.controllers
+    creation = ControllerTopicCreation(
+        config,
+        metadata,
+        broker_id,
+        local=local if controllers is None else None,
+        peers=controllers or peers,
+    )
+    producer_ids = ControllerProducerIds(
+        broker_id, own_epoch, controllers or peers, lambda: note_block(metadata)
+    )
     return Ports(creation, producer_ids, [creation.run, producer_ids.run], [creation])
 
 

@@ -19,4 +19,4 @@ class AlterConfigs(ConfigServices):
     async def handle(self, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
         """Alter all resources in one change; one that is refused does not keep the others back."""
         alteration = ConfigAlteration(self, context, replace_all=True, validate_only=request.validate_only)
-        return AlterConfigsResponse(responses=await alteration.apply(request.resources, Answer))
+        return AlterConfigsResponse(responses=await alteration.apply(request, Answer))

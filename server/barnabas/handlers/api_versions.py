@@ -9,7 +9,7 @@ a login they are not compared, as in Kafka. The response header is version 0 wha
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersions
 from barnabas.wire.generated.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.cluster.kraft.forwarding import Forwarder
     from barnabas.cluster.metadata.image import ClusterImage
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.serving.apis import Api
@@ -42,6 +43,7 @@ class ApiVersions:
     release: ReleaseProfile
     metadata: MetadataStore
     broker_id: int
+    forwarder: Forwarder | None
 
     async def handle(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
         """The whole table; remembers which software the client says it is."""
@@ -74,11 +76,21 @@ class ApiVersions:
                 f"the client means to reach node {request.node_id} of cluster {request.cluster_id!r}",
             )
 
+    def _advertised(self) -> Iterable[Api]:
+        """Return the APIs in the versions that are served, by the active controller too where it answers them."""
+        if self.forwarder is None:
+            return self.served.values()
+        return [
+            narrowed
+            for api in self.served.values()
+            if (narrowed := self.forwarder.advertised(api)) is not None
+        ]
+
     def _everything(self, image: ClusterImage, api_version: int) -> ApiVersionsResponse:
         epoch = self.release.features_epoch if image.features is None else image.features_epoch
         features = finalized(self.release.features, image.features)
         return ApiVersionsResponse(
-            api_keys=[versions_of(api, self.release) for api in self.served.values()],
+            api_keys=[versions_of(api, self.release) for api in self._advertised()],
             supported_features=[
                 ApiVersionsResponse.SupportedFeatureKey(
                     name=feature.name, min_version=feature.min_level, max_version=feature.max_level

@@ -15,7 +15,7 @@ from barnabas.cluster.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRIC
 from barnabas.config import client_metrics, tables
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.cluster import is_on_zookeeper
 from barnabas.config.loading import (
     CLIENT_METRICS_CONFIG,
     DEFAULT_CONFIG,
@@ -181,13 +181,13 @@ def _topic(name: str, *, metadata: MetadataStore, config: BrokerConfig) -> list[
 
 
 def _broker(*, config: BrokerConfig) -> Iterator[Described]:
-    listed = tables.listed(in_cluster=is_clustered(config))
+    listed = tables.listed(in_cluster=is_on_zookeeper(config))
     return (_of_broker(config, name) for name in dict.fromkeys([*listed, *config.names_set()]))
 
 
 def _of_broker(config: BrokerConfig, name: str) -> Described:
     row = tables.find(name)
-    if row is None or tables.is_gone(row, in_cluster=is_clustered(config)):
+    if row is None or tables.is_gone(row, in_cluster=is_on_zookeeper(config)):
         return _unknown(name, [source for _, source in config.texts_of(name)])
     synonyms = [
         Synonym(name=other, value=None if row.sensitive else text, source=source)
@@ -218,7 +218,7 @@ def _all_brokers(*, metadata: MetadataStore, config: BrokerConfig) -> list[Descr
     entries = []
     for name, text in {**config.kept_for_all, **metadata.image.settings_of(BROKER, "")}.items():
         row = tables.find(name)
-        if row is None or tables.is_gone(row, in_cluster=is_clustered(config)):
+        if row is None or tables.is_gone(row, in_cluster=is_on_zookeeper(config)):
             entries.append(_unknown(name, [DYNAMIC_DEFAULT_BROKER_CONFIG]))
             continue
         shown = None if row.sensitive else text

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata import topic_decisions
-from barnabas.cluster.metadata.image import TopicInfo
+from barnabas.cluster.metadata.image import PartitionInfo, TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.handlers.shared.partition_description import PartitionDescriber
@@ -134,14 +134,20 @@ def _unknown(context: RequestContext, name: str) -> Topic:
 def _page(
     context: RequestContext, info: TopicInfo, first: int, last: int, describer: PartitionDescriber
 ) -> Topic:
-    make = partial(Partition, eligible_leader_replicas=[], last_known_elr=[])
+    def described(index: int, partition: PartitionInfo) -> Partition:
+        make = partial(
+            Partition,
+            eligible_leader_replicas=list(partition.elr),
+            last_known_elr=list(partition.last_known_elr),
+        )
+        return describer.describe(info.name, index, partition, make)
+
     return Topic(
         name=info.name,
         topic_id=info.id,
         is_internal=info.internal,
         topic_authorized_operations=context.authorized_operations(ResourceType.TOPIC, info.name),
         partitions=[
-            describer.describe(info.name, index, partition, make)
-            for index, partition in enumerate(info.partitions[first:last], first)
+            described(index, partition) for index, partition in enumerate(info.partitions[first:last], first)
         ],
     )

@@ -24,4 +24,4 @@ class IncrementalAlterConfigs(ConfigServices):
     ) -> IncrementalAlterConfigsResponse:
         """Alter all resources in one change; one that is refused does not keep the others back."""
         alteration = ConfigAlteration(self, context, replace_all=False, validate_only=request.validate_only)
-        return IncrementalAlterConfigsResponse(responses=await alteration.apply(request.resources, Answer))
+        return IncrementalAlterConfigsResponse(responses=await alteration.apply(request, Answer))

@@ -14,7 +14,7 @@ from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer
 from barnabas.log.cut_off import CutOffCopies, MarkedDir
 from barnabas.log.disk import Disk
-from barnabas.log.format import names
+from barnabas.log.format import names, properties
 from barnabas.log.format.names import DirKind
 from barnabas.log.logdir import Checkpoints, LogGoneError
 from barnabas.log.openfiles import OpenFiles
@@ -58,6 +58,8 @@ class Opener:
         self._trash = trash
         self._cut_off = cut_off
         self._checkpoints = checkpoints
+        self.broker_epochs: dict[str, int] = {}
+        """Broker epochs in the marks of a clean shutdown, by log dir."""
         self._config_for = config_for
         self.producer_expiration_ms = producer_expiration_ms
         self._recovery_threads = recovery_threads
@@ -136,6 +138,8 @@ class Opener:
         entries = self._disk.list(path)
         is_clean = any(entry.name == names.CLEAN_SHUTDOWN for entry in entries)
         if is_clean:
+            mark = self._disk.read(f"{path}/{names.CLEAN_SHUTDOWN}")
+            self.broker_epochs[path] = properties.decode_clean_shutdown(mark)
             self._disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
             self._disk.sync_dir(path)
         checkpoints = logdir.read_checkpoints(self._disk, path, is_clean=is_clean)

@@ -200,11 +200,11 @@ async def test_metadata_is_asked_for_as_the_version_has_it(
         await client.metadata(names, create=create)
         (sent,) = cluster.wanted
         assert sent.allow_auto_topic_creation is (create or version < 4)
-        found = None if sent.topics is None else [one.name for one in sent.topics]
+        result = None if sent.topics is None else [entry.name for entry in sent.topics]
         if names is None:
-            assert found == (None if version else [])
+            assert result == (None if version else [])
         else:
-            assert found == (names or ([] if version else [""]))
+            assert result == (names or ([] if version else [""]))
         assert (client.cluster_id, client.controller_id) == (
             "c" if version >= 2 else "",
             1 if version else -1,

@@ -90,8 +90,13 @@ async def test_a_member_joins_as_the_version_has_it(version: int) -> None:
     assert sent.rebalance_timeout_ms == (22_000 if version else -1)
     assert sent.group_instance_id == ("i" if version >= 5 else None)
     assert [one.name for one in sent.protocols] == ["roundrobin", "range"], "the preferred one first"
-    said, _ = subscription_data.CODEC.decode(sent.protocols[0].metadata, 2, 3)
-    assert (said.topics, said.owned_partitions, said.generation_id, said.rack_id) == (["t", "u"], [], -1, "r")
+    output, _ = subscription_data.CODEC.decode(sent.protocols[0].metadata, 2, 3)
+    assert (output.topics, output.owned_partitions, output.generation_id, output.rack_id) == (
+        ["t", "u"],
+        [],
+        -1,
+        "r",
+    )
     assert (case.member.member_id, case.member.generation) == ("m", 5)
 
 
@@ -151,8 +156,8 @@ async def test_a_leader_waits_for_topics_of_others_only_for_so_long(
 ) -> None:
     case = Case(Group(leader="m"))
     case.client.settings = ClientSettings(request_timeout_ms=2_000)
-    said = protocol.encode_subscription("range", ["t", "other"], [], [], -1, "")
-    case.group.joined.members = [JoinGroupResponse.JoinGroupResponseMember("m", None, said)]
+    output = protocol.encode_subscription("range", ["t", "other"], [], [], -1, "")
+    case.group.joined.members = [JoinGroupResponse.JoinGroupResponseMember("m", None, output)]
     begun = trio.current_time()
     await case.member.join()
     assert trio.current_time() - begun == pytest.approx(2)

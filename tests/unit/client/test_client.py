@@ -86,8 +86,8 @@ async def test_coordinator_is_requested_by_version(version: int) -> None:
         requests.append(request)
         if version < 4:
             return FindCoordinatorResponse(node_id=2, host="two", port=2)
-        found = FindCoordinatorResponse.Coordinator("g", 2, "two", 2)
-        return FindCoordinatorResponse(coordinators=[found] if len(requests) > 1 else [])
+        result = FindCoordinatorResponse.Coordinator("g", 2, "two", 2)
+        return FindCoordinatorResponse(coordinators=[result] if len(requests) > 1 else [])
 
     cluster.answer = answer
     async with cluster.client() as client:
@@ -168,11 +168,11 @@ async def test_closing_while_somebody_asks(autojump_clock: trio.testing.MockCloc
 
 
 async def test_delegation_tokens_are_told_with_each_of_their_times() -> None:
-    made = DescribeDelegationTokenResponse.DescribedDelegationToken
+    created = DescribeDelegationTokenResponse.DescribedDelegationToken
     renewer = DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer("User", "ren")
     cluster = Cluster()
     cluster.versions = {**VERSIONS, 41: (1, 3)}
-    token = made(
+    token = created(
         principal_type="User", principal_name="ann", token_requester_principal_type="User",
         token_requester_principal_name="admin", issue_timestamp=1, expiry_timestamp=2, max_timestamp=3, token_id="id",
         hmac=b"secret", renewers=[renewer],
@@ -200,7 +200,7 @@ async def test_failing_leaders_are_retried_with_growing_pauses(
 
     cluster.answer = answer
     async with cluster.client(retries=9, retry_backoff_ms=100, retry_backoff_max_ms=500) as client:
-        found: Any = await Admin(client).offsets({("t", 0): -1})
-    assert found["t", 0].offset == 9
+        result: Any = await Admin(client).offsets({("t", 0): -1})
+    assert result["t", 0].offset == 9
     pauses = [after - before for before, after in itertools.pairwise(asked)]
     assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.5, 0.5], abs=0.01)

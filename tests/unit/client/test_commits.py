@@ -30,9 +30,9 @@ class Committing:
 
     def __init__(self, *outcomes: Any, member: str = "m", retries: int = 2) -> None:
         self.partitions = {place: Partition(place) for place in (T0, T1)}
-        for one, (offset, done) in zip(self.partitions.values(), ((5, 4), (6, 6)), strict=True):
-            one.seek(offset, 3)
-            one.done_offset = done
+        for entry, (offset, done) in zip(self.partitions.values(), ((5, 4), (6, 6)), strict=True):
+            entry.seek(offset, 3)
+            entry.done_offset = done
         self.outcomes = list(outcomes)
         self.sent: list[Any] = []
         self.group = GroupMetadata("g", 4, member)

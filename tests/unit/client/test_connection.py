@@ -40,7 +40,7 @@ async def connected(
     *scripts: Script, settings: ClientSettings = SETTINGS, greets: bool = True
 ) -> AsyncIterator[Connection]:
     """A connection to a broker that plays one script after the other, one for each time that it is dialled."""
-    left = list(scripts)
+    remaining = list(scripts)
     async with trio.open_nursery() as nursery:
 
         async def play(stream: trio.abc.Stream, script: Script) -> None:
@@ -54,7 +54,7 @@ async def connected(
 
         async def dial(endpoint: Endpoint) -> trio.abc.Stream:
             ours, theirs = trio.testing.memory_stream_pair()
-            nursery.start_soon(play, theirs, left.pop(0))
+            nursery.start_soon(play, theirs, remaining.pop(0))
             return ours
 
         async with open_connection(ENDPOINT, settings, dial=dial) as connection:

@@ -84,8 +84,8 @@ async def test_auto_commit_does_not_undo_a_commit_of_the_program(bootstrap: str,
     settings = settings_of(group_id="g", group_protocol=protocol, auto_commit_interval_ms=50)
 
     async def committed() -> int:
-        found = (await consumer.committed([PLACE]))[PLACE]
-        return -1 if found is None else found.offset
+        result = (await consumer.committed([PLACE]))[PLACE]
+        return -1 if result is None else result.offset
 
     async with open_consumer(bootstrap, "t", settings=settings) as consumer:
         assert await numbers(consumer, 2) == [0, 1]
@@ -114,10 +114,10 @@ async def test_positions_move_as_they_are_told(bootstrap: str) -> None:
         assert await consumer.position(PLACE) == 20
         consumer.seek_to_beginning()
         assert await numbers(consumer, 1) == [0]
-        found = await consumer.offsets_for_times({PLACE: 7_500, ("t", 1): 0})
-        assert found[PLACE] is not None
-        assert found[PLACE][:2] == (8, 8_000)
-        assert found[TopicPartition("t", 1)] is None
+        result = await consumer.offsets_for_times({PLACE: 7_500, ("t", 1): 0})
+        assert result[PLACE] is not None
+        assert result[PLACE][:2] == (8, 8_000)
+        assert result[TopicPartition("t", 1)] is None
         ends = await consumer.end_offsets([PLACE])
         assert (ends, await consumer.beginning_offsets([PLACE])) == ({PLACE: 20}, {PLACE: 0})
         assert [record.offset for record in await consumer.receive_until({PLACE: 5})] == [1, 2, 3, 4]
@@ -210,8 +210,8 @@ async def test_members_share_partitions_and_offsets(bootstrap: str, protocol: st
             assert sorted(ours + theirs) == list(range(40))
         await fill(bootstrap, 4, partitions=4, first=40)
         assert sorted(await numbers(first, 4)) == [40, 41, 42, 43]  # what the other has read is committed
-        found = await first.committed([("t", one) for one in range(4)])
-        assert sum(one.offset for one in found.values() if one) >= 20
+        result = await first.committed([("t", entry) for entry in range(4)])
+        assert sum(entry.offset for entry in result.values() if entry) >= 20
     assert calls[0] == ("assigned", 4)
     assert ("revoked", 2) in calls or ("revoked", 4) in calls
 
@@ -231,7 +231,7 @@ async def test_partitions_are_revoked_after_the_record_is_processed(bootstrap: s
                     await first.receive()
             await until_shared(first, second)
             committed = await second.committed([record.topic_partition])
-            assert (one := committed[record.topic_partition]) is None or one.offset >= 1
+            assert (entry := committed[record.topic_partition]) is None or entry.offset >= 1
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -283,8 +283,8 @@ async def test_a_pattern_finds_topics_that_come_later(bootstrap: str, protocol: 
         async with open_producer(bootstrap) as producer:
             for topic in ("later-1", "other", "later-2"):
                 await producer.send(topic, topic.encode())
-        found = {(await consumer.receive()).topic for _ in range(2)}
-        assert found == {"later-1", "later-2"}
+        result = {(await consumer.receive()).topic for _ in range(2)}
+        assert result == {"later-1", "later-2"}
 
 
 async def test_a_text_is_a_pattern_of_re2_a_compiled_one_is_taken(bootstrap: str) -> None:
@@ -321,9 +321,9 @@ async def test_commits_have_metadata_and_epochs(bootstrap: str) -> None:
             ("t", 3): None,
         }
         await consumer.commit({("t", 3): OffsetAndMetadata(7, -1, "note"), PLACE: 1})
-        found = await consumer.committed([("t", 3), PLACE])
-        assert [one.offset for one in found.values() if one] == [7, 1]
-        assert found[TopicPartition("t", 3)].metadata == "note"  # type: ignore[union-attr]
+        result = await consumer.committed([("t", 3), PLACE])
+        assert [one.offset for one in result.values() if one] == [7, 1]
+        assert result[TopicPartition("t", 3)].metadata == "note"  # type: ignore[union-attr]
 
 
 async def test_aborted_transactions_are_skipped_and_open_ones_awaited(bootstrap: str) -> None:

@@ -73,9 +73,9 @@ class Case:
         )
         self.topics = Topics()
         self.partitions = {place: Partition(place) for place in places or (T0,)}
-        for one in self.partitions.values():
-            one.seek(5, 3)
-            one.leader_epoch = 4
+        for partition in self.partitions.values():
+            partition.seek(5, 3)
+            partition.leader_epoch = 4
         self.located = 0
         self.fetcher = Fetcher(
             self.client, self.topics, ConsumerSettings(**settings), self.partitions, self._locate
@@ -128,12 +128,12 @@ async def test_a_request_has_what_the_version_has(version: int, isolation: str) 
     assert sent.rack_id == ("r" if version >= 11 else "")
     assert (sent.session_id, sent.session_epoch) == (0, 0 if version >= 7 else -1)
     names = [("", IDS["t"]), ("", IDS["u"])] if version >= 13 else [("t", bytes(16)), ("u", bytes(16))]
-    assert [(one.topic, one.topic_id) for one in sent.topics] == names
+    assert [(entry.topic, entry.topic_id) for entry in sent.topics] == names
     epoch = 4 if version >= 9 else -1
     assert [
-        (one.partition, one.current_leader_epoch, one.fetch_offset, one.partition_max_bytes)
+        (entry.partition, entry.current_leader_epoch, entry.fetch_offset, entry.partition_max_bytes)
         for topic in sent.topics
-        for one in topic.partitions
+        for entry in topic.partitions
     ] == [(0, epoch, 5, 400), (0, epoch, 5, 1000)]
 
 
@@ -308,16 +308,16 @@ async def test_an_answer_moves_what_is_fetched_next() -> None:
         high_watermark=10, last_stable_offset=9, log_start_offset=2, preferred_read_replica=3,
         records=batch(5, leader_epoch=6),
     )  # fmt: skip
-    one = case.one
-    assert (one.high_watermark, one.last_stable_offset, one.log_start_offset) == (10, 9, 2)
-    assert (one.nearby, one.nearby_until) == (3, pytest.approx(trio.current_time() + 60, abs=1))
-    assert (one.fetch_offset, one.fetch_epoch, one.offset, one.bytes_max_factor) == (7, 6, 5, 1)
-    assert list(case.fetcher.ready) == [one]
+    entry = case.one
+    assert (entry.high_watermark, entry.last_stable_offset, entry.log_start_offset) == (10, 9, 2)
+    assert (entry.nearby, entry.nearby_until) == (3, pytest.approx(trio.current_time() + 60, abs=1))
+    assert (entry.fetch_offset, entry.fetch_epoch, entry.offset, entry.bytes_max_factor) == (7, 6, 5, 1)
+    assert list(case.fetcher.ready) == [entry]
     assert list(case.partitions) == [T1, T0], "who has sent something is asked for last"
     case.take(records=batch(7))
-    assert list(case.fetcher.ready) == [one], "only once"
-    assert one.fetch_offset == 9
-    assert one.nearby == 3, "an answer that prefers nobody changes nothing"
+    assert list(case.fetcher.ready) == [entry], "only once"
+    assert entry.fetch_offset == 9
+    assert entry.nearby == 3, "an answer that prefers nobody changes nothing"
 
 
 async def test_an_answer_without_records_hands_nothing_out() -> None:

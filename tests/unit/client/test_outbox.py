@@ -50,8 +50,10 @@ def test_batch_is_written_with_producer_sequence_and_times(transactional: bool) 
     )
     assert (header.base_timestamp, header.max_timestamp, header.last_sequence) == (5_000, 6_000, 11)
     assert header.is_transactional is transactional
-    found = [(one.key, one.value, one.timestamp) for one in read_records(data)]
-    assert found == [(b"k", b"a", 5_000), (b"k", b"b", 6_000), (None, None, 4_000)]
+    result = [
+        (read_record.key, read_record.value, read_record.timestamp) for read_record in read_records(data)
+    ]
+    assert result == [(b"k", b"a", 5_000), (b"k", b"b", 6_000), (None, None, 4_000)]
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
@@ -63,7 +65,7 @@ def test_split_batches_keep_records_order_and_sequence(count: int, sequence: int
     first, second = whole.halves()
     assert (first.count, second.count) == (count // 2, count - count // 2)
     assert first.deliveries + second.deliveries == deliveries
-    assert [(one.batch, one.index) for one in deliveries] == [
+    assert [(entry.batch, entry.index) for entry in deliveries] == [
         *((first, index) for index in range(first.count)), *((second, index) for index in range(second.count)),
     ]  # fmt: skip
     assert first.memory_bytes + second.memory_bytes == 100 * count
@@ -77,8 +79,8 @@ def test_split_batches_keep_records_order_and_sequence(count: int, sequence: int
     for half in (first, second):
         half.close(0, None)
         values += [
-            (one.value, one.timestamp, one.headers)
-            for one in read_records(bytes(half.encoded(transactional=False)))
+            (entry.value, entry.timestamp, entry.headers)
+            for entry in read_records(bytes(half.encoded(transactional=False)))
         ]
     assert values == [(b"%d" % number, 1_000 + 1_000 * number, [("h", b"x")]) for number in range(count)]
 
@@ -159,7 +161,7 @@ def test_each_setting_of_a_producer_has_its_own_names() -> None:
     for aliases, (field, text, value) in names.items():
         for name in aliases:
             read = ProducerSettings.of({name: text})
-            changed = {one for one in read.__slots__ if getattr(read, one) != getattr(usual, one)}
+            changed = {slot for slot in read.__slots__ if getattr(read, slot) != getattr(usual, slot)}
             assert changed - {"is_idempotent"} | {field} == {field}, name
             assert getattr(read, field) == value, name
             assert read.is_idempotent is (field not in ("acks", "is_idempotent")), name

@@ -42,11 +42,11 @@ def watch(**counts: int) -> Any:
 
 def listed(*found: tuple[TopicPartition, int, int]) -> ListOffsetsResponse:
     """Answer with partition, code and offset."""
-    made = ListOffsetsResponse
-    return made(
+    created = ListOffsetsResponse
+    return created(
         topics=[
-            made.ListOffsetsTopicResponse(
-                place.topic, [made.ListOffsetsPartitionResponse(place.partition, code, 77, offset, 3)]
+            created.ListOffsetsTopicResponse(
+                place.topic, [created.ListOffsetsPartitionResponse(place.partition, code, 77, offset, 3)]
             )
             for place, code, offset in found
         ]
@@ -67,16 +67,17 @@ async def test_offsets_are_listed_as_the_version_has_it(version: int, committed_
     client: Any = StandinCoordinator(lambda _: answer, ListOffsets=version)
     topics = watch()
     times = {T0: 99, T1: -1, U0: -2}
-    found = await offsets.list_offsets(client, topics, times, committed_only=committed_only)
-    assert found.values == {T0: OffsetAndTimestamp(5, 77, 3), T1: None}
-    assert {place: error.code for place, error in found.errors.items()} == {U0: DENIED}
+    result = await offsets.list_offsets(client, topics, times, committed_only=committed_only)
+    assert result.values == {T0: OffsetAndTimestamp(5, 77, 3), T1: None}
+    assert {place: error.code for place, error in result.errors.items()} == {U0: DENIED}
     assert topics.refresh_due.is_set(), "the metadata may be old"
     with pytest.raises(ResponseError, match="asking for an offset of u-0: TOPIC_AUTHORIZATION_FAILED"):
-        found.all()
+        result.all()
     (sent,) = client.asked
     assert (sent.replica_id, sent.isolation_level) == (-1, int(committed_only and version >= 2))
     asked = [
-        (one.name, [(part.partition_index, part.timestamp) for part in one.partitions]) for one in sent.topics
+        (entry.name, [(part.partition_index, part.timestamp) for part in entry.partitions])
+        for entry in sent.topics
     ]
     assert asked == [("t", [(0, 99), (1, -1)]), ("u", [(0, -2)])]
 
@@ -103,19 +104,19 @@ async def test_each_leader_is_asked_for_its_own_partitions() -> None:
         TopicPartition("gone", 0),
         TopicPartition("new", 0),
     ]
-    found = await offsets.list_offsets(client, topics, dict.fromkeys(places, -1), committed_only=False)
+    result = await offsets.list_offsets(client, topics, dict.fromkeys(places, -1), committed_only=False)
     assert asked == [1, 2]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert {str(place): error.code for place, error in found.errors.items()} == {
+    assert {str(place): error.code for place, error in result.errors.items()} == {
         "t-2": ErrorCode.LEADER_NOT_AVAILABLE, "t-9": unknown, "gone-0": DENIED, "new-0": unknown,
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("version", range(11))
 async def test_offsets_are_committed_as_the_version_has_it(version: int) -> None:
-    made = OffsetCommitResponse
-    parts = [made.OffsetCommitResponsePartition(0, 0), made.OffsetCommitResponsePartition(1, 0)]
-    answer = made(topics=[made.OffsetCommitResponseTopic("t", partitions=parts)])
+    created = OffsetCommitResponse
+    parts = [created.OffsetCommitResponsePartition(0, 0), created.OffsetCommitResponsePartition(1, 0)]
+    answer = created(topics=[created.OffsetCommitResponseTopic("t", partitions=parts)])
     client: Any = StandinCoordinator(lambda _: answer, OffsetCommit=version)
     group = GroupMetadata("g", 4 if version else -1, "m" if version else "", "i" if version >= 7 else None)
     await offsets.commit(client, group, {T0: OffsetAndMetadata(5, 3, "note"), T1: OffsetAndMetadata(6)})
@@ -124,8 +125,13 @@ async def test_offsets_are_committed_as_the_version_has_it(version: int) -> None
     assert member == tuple(group)
     (topic,) = sent.topics
     asked = [
-        (one.partition_index, one.committed_offset, one.committed_leader_epoch, one.committed_metadata)
-        for one in topic.partitions
+        (
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
+        )
+        for partition in topic.partitions
     ]
     assert (topic.name, asked) == ("t", [(0, 5, 3 if version >= 6 else -1, "note"), (1, 6, -1, "")])
     assert client.lanes == ["group"]
@@ -159,15 +165,15 @@ class Case:
 
     def _answering(self, kind: str) -> Any:
         async def answer(*given: Any, **options: Any) -> Any:
-            wanted = given[2]
+            requested = given[2]
             self.asked.append(
-                (kind, list(wanted) if kind == "committed" else dict(wanted), *options.values())
+                (kind, list(requested) if kind == "committed" else dict(requested), *options.values())
             )
             self.meanwhile()
-            found = getattr(self, kind)
-            if isinstance(found, Exception):
-                raise found
-            return found
+            result = getattr(self, kind)
+            if isinstance(result, Exception):
+                raise result
+            return result
 
         return answer
 
@@ -258,18 +264,18 @@ async def test_a_new_leader_may_have_less_than_was_read(
     reset: str, end: int | None, position: int, fetched: int, outcome: Any
 ) -> None:
     case = Case(offset_reset=reset)
-    one, other = case.partitions.values()
-    one.seek(position, 2)
-    one.fetch_offset, one.fetch_epoch, one.leader_epoch = fetched, 3, 3
+    entry, other = case.partitions.values()
+    entry.seek(position, 2)
+    entry.fetch_offset, entry.fetch_epoch, entry.leader_epoch = fetched, 3, 3
     other.seek(1)
     case.ends = offsets.Found({} if end is None else {T0: (3, end)})
     assert await case.locator.locate_all()
     assert case.asked == [("ends", {T0: 3})], "what has no epoch cannot be checked"
-    assert (one.leader_epoch, other.leader_epoch) == (4, 4)
+    assert (entry.leader_epoch, other.leader_epoch) == (4, 4)
     if outcome is LogTruncatedError:
-        assert isinstance(one.failure, LogTruncatedError)
+        assert isinstance(entry.failure, LogTruncatedError)
     elif outcome == "earliest":
-        assert (one.offset, one.reset, case.locator._wakes.is_set()) == (-1, "earliest", True)
+        assert (entry.offset, entry.reset, case.locator._wakes.is_set()) == (-1, "earliest", True)
     else:
-        assert (one.offset, one.fetch_offset) == outcome
-    assert one.failure is None or reset == "none"
+        assert (entry.offset, entry.fetch_offset) == outcome
+    assert entry.failure is None or reset == "none"

@@ -46,13 +46,13 @@ async def producing(
 
 def batches(cluster: AppendingCluster) -> list[tuple[int, int, int]]:
     """Partition, sequence and number of records of each batch, in the order of the requests."""
-    found = []
+    result = []
     for request in cluster.produced:
         for topic in request.topic_data:
             for part in topic.partition_data:
                 header = read_header(bytes(part.records))  # type: ignore[arg-type]
-                found.append((part.index, header.base_sequence, header.records_count))
-    return found
+                result.append((part.index, header.base_sequence, header.records_count))
+    return result
 
 
 def values(cluster: AppendingCluster, partition: int = 0) -> list[bytes | None]:

@@ -56,10 +56,10 @@ def fetched(number: int, *chunks: list[int]) -> Partition:
     """A partition that has fetched records with these offsets, in chunks."""
     partition = Partition(TopicPartition("t", number))
     partition.offset = 0
-    for one in chunks:
-        records = [SimpleNamespace(offset=offset, leader_epoch=1) for offset in one]
+    for chunk in chunks:
+        records = [SimpleNamespace(offset=offset, leader_epoch=1) for offset in chunk]
         partition.chunks.append(
-            SimpleNamespace(records=iter(records), size=10, end_offset=one[-1] + 1, end_epoch=1)
+            SimpleNamespace(records=iter(records), size=10, end_offset=chunk[-1] + 1, end_epoch=1)
         )  # type: ignore[arg-type]
     return partition
 
@@ -68,7 +68,7 @@ def test_fetched_partitions_take_turns() -> None:
     wakes: list[None] = []
     partitions = [fetched(0, [1, 2], [3]), fetched(1, [10, 11])]
     fetcher: Any = SimpleNamespace(ready=deque(partitions), wake=lambda: wakes.append(None))
-    handing = Handing(fetcher, {one.place: one for one in partitions})
+    handing = Handing(fetcher, {partition.place: partition for partition in partitions})
     seen = []
     while (record := handing.next()) is not None:
         seen.append((record.offset, len(wakes)))
@@ -81,7 +81,7 @@ def test_fetched_partitions_take_turns() -> None:
 def test_paused_partition_keeps_records_and_revoked_loses_them() -> None:
     partitions = [fetched(0, [1]), fetched(1, [10]), fetched(2, [20])]
     fetcher: Any = SimpleNamespace(ready=deque(partitions), wake=lambda: None)
-    handing = Handing(fetcher, {one.place: one for one in partitions[:2]})
+    handing = Handing(fetcher, {partition.place: partition for partition in partitions[:2]})
     partitions[0].is_paused = True
     record = handing.next()
     assert record is not None
@@ -126,13 +126,13 @@ class Coordinator:
         self.request = request
         assert request_codec(9).encode(request, version), "the request can be written"
         code, part_code = self._codes
-        made = OffsetFetchResponse
+        created = OffsetFetchResponse
         if version >= 8:
-            parts = [made.OffsetFetchResponsePartitions(0, 7, 3, "note", part_code)]
-            topics = [made.OffsetFetchResponseTopics("t", partitions=parts)]
-            return made(groups=[made.OffsetFetchResponseGroup("g", topics, code)])
-        part = made.OffsetFetchResponsePartition(0, 7, 3, "note", part_code)
-        return made(topics=[made.OffsetFetchResponseTopic("t", [part])], error_code=code)
+            parts = [created.OffsetFetchResponsePartitions(0, 7, 3, "note", part_code)]
+            topics = [created.OffsetFetchResponseTopics("t", partitions=parts)]
+            return created(groups=[created.OffsetFetchResponseGroup("g", topics, code)])
+        part = created.OffsetFetchResponsePartition(0, 7, 3, "note", part_code)
+        return created(topics=[created.OffsetFetchResponseTopic("t", [part])], error_code=code)
 
 
 async def found(client: Any, *, stable: bool = True) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -38,11 +38,11 @@ def test_other_times_are_refused(text):
     ("algorithm", "checks"), [("https", True), ("HTTPS", True), ("", False), ("none", False)]
 )
 def test_host_name_is_checked_unless_disabled(algorithm, checks):
-    found = ClientSettings.of(
+    result = ClientSettings.of(
         {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": algorithm}
     )
-    assert found.tls.check_hostname is checks
-    assert found.tls.verify_mode is ssl.CERT_REQUIRED, "the certificate is checked all the same"
+    assert result.tls.check_hostname is checks
+    assert result.tls.verify_mode is ssl.CERT_REQUIRED, "the certificate is checked all the same"
 
 
 @pytest.mark.parametrize(

@@ -49,16 +49,16 @@ OFFSETS = {T0: OffsetAndMetadata(5, 3, "note"), T1: OffsetAndMetadata(6)}
 
 
 def added(*codes: int) -> AddPartitionsToTxnResponse:
-    made = AddPartitionsToTxnResponse
-    parts = [made.AddPartitionsToTxnPartitionResult(index, code) for index, code in enumerate(codes)]
-    topics = [made.AddPartitionsToTxnTopicResult("t", parts)]
+    created = AddPartitionsToTxnResponse
+    parts = [created.AddPartitionsToTxnPartitionResult(index, code) for index, code in enumerate(codes)]
+    topics = [created.AddPartitionsToTxnTopicResult("t", parts)]
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 
 def committed(*codes: int) -> TxnOffsetCommitResponse:
-    made = TxnOffsetCommitResponse
-    parts = [made.TxnOffsetCommitResponsePartition(index, code) for index, code in enumerate(codes)]
-    return made(topics=[made.TxnOffsetCommitResponseTopic("t", partitions=parts)])
+    created = TxnOffsetCommitResponse
+    parts = [created.TxnOffsetCommitResponsePartition(index, code) for index, code in enumerate(codes)]
+    return created(topics=[created.TxnOffsetCommitResponseTopic("t", partitions=parts)])
 
 
 class Case:
@@ -302,8 +302,8 @@ async def test_offsets_are_committed_as_the_version_has_it(version: int, v2: boo
     assert member == ((4, "m", "i") if version >= 3 else (-1, "", None))
     (topic,) = sent.topics
     assert (topic.name, [
-        (one.partition_index, one.committed_offset, one.committed_leader_epoch, one.committed_metadata)
-        for one in topic.partitions
+        (part.partition_index, part.committed_offset, part.committed_leader_epoch, part.committed_metadata)
+        for part in topic.partitions
     ]) == ("t", [(0, 5, 3 if version >= 2 else -1, "note"), (1, 6, -1, "")])  # fmt: skip
     assert case.it.has_begun
 

@@ -40,7 +40,7 @@ async def transacting(directory: Path, release: str) -> AsyncIterator[tuple[Clie
         host, port = broker.broker.listeners[0].addresses[0]
         address = f"{host}:{port}"
         async with open_client(address) as client:
-            levels = {one.name: one.finalized_level for one in await Admin(client).features()}
+            levels = {entry.name: entry.finalized_level for entry in await Admin(client).features()}
             assert (levels.get("transaction.version") or 0) == (2 if release == "4.0" else 0)
         await broker.create("t", 2, max_message_bytes="1000")
         yield broker, address
@@ -57,10 +57,10 @@ async def committed(address: str, partition: int = 0) -> list[bytes | None]:
         place = TopicPartition("t", partition)
         consumer.assign([place])
         ends = await consumer.end_offsets([place])
-        found: list[bytes | None] = []
+        result: list[bytes | None] = []
         while records := await consumer.receive_until(ends):
-            found += [one.value for one in records]
-        return found
+            result += [one.value for one in records]
+        return result
 
 
 async def send(producer: Producer, *values: bytes, partition: int = 0) -> None:
@@ -126,8 +126,8 @@ async def test_offsets_are_committed_with_the_records_or_not_at_all(tmp_path: Pa
         admin = Admin(other)
 
         async def offset() -> Any:
-            found: Any = (await admin.committed(["g"]))["g"]
-            return found.get(place) and (found[place].offset, found[place].metadata)
+            result: Any = (await admin.committed(["g"]))["g"]
+            return result.get(place) and (result[place].offset, result[place].metadata)
 
         async with producer.transaction():
             await send(producer, b"1")

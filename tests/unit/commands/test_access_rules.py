@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas.client import ClientError, ResponseError
+from barnabas.client import ResponseError
 from barnabas.client.admin import Acl, Principal, Quota, Token
 
 from .conftest import StandIn
@@ -36,13 +35,13 @@ def test_a_new_acl_is_for_any_host_and_for_a_literal_name(cluster: StandIn) -> N
 def test_acls_are_shown_once_before_they_are_deleted(
     cluster: StandIn, at_terminal: Callable[[str], None]
 ) -> None:
-    one, two = (Acl("topic", name, "literal", "User:ann", "*", "read", "allow") for name in "ab")
-    cluster.answers["acls"] = lambda wanted: [one, two] if wanted.resource_name == "a" else [two]
+    entry, two = (Acl("topic", name, "literal", "User:ann", "*", "read", "allow") for name in "ab")
+    cluster.answers["acls"] = lambda wanted: [entry, two] if wanted.resource_name == "a" else [two]
     at_terminal("n\n")
     _, err = cluster("acls", "delete", "--topic", "a", "--topic", "b", code=1)
     shown = "topic a literal User:ann * read allow\ntopic b literal User:ann * read allow\n"
     assert err.startswith(f"{shown}delete 2 ACLs? [y/N]: ")
-    cluster.answers["delete_acls"] = {one: None}
+    cluster.answers["delete_acls"] = {entry: None}
     assert cluster("acls", "delete", "--topic", "a", "--yes")[1] == ""
     cluster.answers["acls"] = []
     assert "no ACL matches" in cluster("acls", "delete", "--yes", code=1)[1]
@@ -58,48 +57,6 @@ def test_users_are_listed_by_mechanism(cluster: StandIn) -> None:
     ]  # fmt: skip
     cluster("users", "list", code=1)
     assert cluster.asked_for("users") == [[("ann", "bob")], [None]]
-
-
-def test_passwords_are_deleted_of_all_mechanisms_or_of_one(
-    cluster: StandIn, at_terminal: Callable[[str], None]
-) -> None:
-    def delete(_user: str, mechanism: str) -> Exception | None:
-        return REFUSED if mechanism == "SCRAM-SHA-512" else None
-
-    known = {"ann": {"SCRAM-SHA-512": 8192, "SCRAM-SHA-256": 4096}, "bob": ClientError("no bob")}
-    cluster.answers |= {"users": known, "delete_password": delete}
-    assert values(cluster.rows("users", "users", "delete", "ann", "bob", "--yes", code=1)) == [
-        ("ann", "SCRAM-SHA-256", "deleted", None), ("ann", "SCRAM-SHA-512", "failed", REFUSED_TEXT),
-        ("bob", None, "failed", "no bob"),
-    ]  # fmt: skip
-    del known["bob"]
-    only = ("users", "delete", "ann", "--scram", "SCRAM-SHA-256", "--yes")
-    assert values(cluster.rows("users", *only)) == [("ann", "SCRAM-SHA-256", "deleted", None)]
-    assert cluster.asked_for("delete_password") == [
-        ["ann", "SCRAM-SHA-256"], ["ann", "SCRAM-SHA-512"], ["ann", "SCRAM-SHA-256"],
-    ]  # fmt: skip
-    at_terminal("n\n")
-    assert cluster("users", "delete", "ann", "bob", code=1)[1].startswith("delete ann, bob?")
-
-
-def test_a_password_is_asked_for_twice_and_not_shown(
-    cluster: StandIn, at_terminal: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster.answers["set_password"] = None
-    prompts: list[str] = []
-    answers = iter(["one", "other", "same", "same"])
-
-    def hidden(prompt: str) -> str:
-        prompts.append(prompt)
-        return next(answers)
-
-    monkeypatch.setattr("click.termui.hidden_prompt_func", hidden)
-    at_terminal("")
-    out, err = cluster("users", "set", "ann")
-    assert len(prompts) == 4, "two that differ are asked for again"
-    assert cluster.asked_for("set_password")[0][1] == "same"
-    assert "do not match" in err
-    assert "do not match" not in out
 
 
 # --- tokens --------------------------------------------------------------------------------------------------------
@@ -127,30 +84,26 @@ def test_token_secret_is_shown_on_creation_and_on_request(cluster: StandIn) -> N
     ]
 
 
-def test_token_is_renewed_and_expired_by_id_or_secret(cluster: StandIn, tmp_path: Path) -> None:
-    cluster.answers |= {"tokens": TOKENS, "renew_token": 77, "expire_token": 88}
-    file = tmp_path / "hmac"
-    file.touch(0o600)
-    file.write_text(b64encode(b"other").decode() + "\n")
-    by_file = ("--hmac-file", str(file))
-    assert cluster.rows("tokens", "tokens", "renew", "t2") == [{"token_id": "t2", "expires_at_ms": 77}]
-    cluster("tokens", "renew", "t3", "--period", "0s", *by_file)
-    assert cluster.rows("tokens", "tokens", "expire", "t1", "--yes") == [
-        {"token_id": "t1", "expires_at_ms": 88}
-    ]
-    cluster("tokens", "expire", "t3", "--in", "2s", "--yes", *by_file)
-    assert [call for call in cluster.asked if call[0] != "tokens"] == [
-        ("renew_token", b"two", -1), ("renew_token", b"other", 0), ("expire_token", b"one", -1),
-        ("expire_token", b"other", 2000),
-    ]  # fmt: skip
-    assert "there is no token 't3' that you may see" in cluster("tokens", "renew", "t3", code=1)[1]
-    file.write_text("no base64!\n")
-    assert cluster("tokens", "renew", "t3", *by_file, code=1)[1].startswith(
-        f"barnabas tokens renew: {file}: "
-    )
-
-
 # --- quotas --------------------------------------------------------------------------------------------------------
+
+
+def test_quotas_are_set_and_removed_of_one_entity(cluster: StandIn) -> None:
+    cluster.answers["alter_quotas"] = None
+    alter = (
+        "quotas",
+        "alter",
+        *["--name", "user=ann", "--default", "client-id", "--set", "a=1e3", "--set", "b=0", "--delete", "c"],
+    )
+    assert values(cluster.rows("quotas", *alter)) == [
+        ("ann", "<default>", None, "c", "removed"), ("ann", "<default>", None, "a", "set"),
+        ("ann", "<default>", None, "b", "set"),
+    ]  # fmt: skip
+    dry = cluster.rows("quotas", *alter, "--dry-run")
+    assert [one["outcome"] for one in dry] == ["would be removed", "would be set", "would be set"]
+    entity, changes = {"user": "ann", "client-id": None}, {"c": None, "a": 1000.0, "b": 0.0}
+    assert cluster.asked_for("alter_quotas") == [
+        [entity, changes, {"only_check": only_check}] for only_check in (False, True)
+    ]
 
 
 @pytest.mark.parametrize(

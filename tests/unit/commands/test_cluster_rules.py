@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from barnabas.client import ClientError, ResponseError
 from barnabas.client.administration.cluster import (
+    PREFERRED,
+    UNCLEAN,
     BrokerInfo,
     ClusterInfo,
     LogDir,
@@ -131,8 +134,8 @@ def test_moves_are_cancelled_all_or_of_topics_or_of_partitions(
 ) -> None:
     cluster.answers |= {"reassignments": MOVING, "reassign": lambda wanted: dict.fromkeys(wanted)}
     rows = cluster.rows("partitions", "brokers", "reassign", "cancel", *named, "--yes")
-    assert [(one["topic"], one["partition"], one["outcome"]) for one in rows] == [
-        (*one, "cancelled") for one in cancelled
+    assert [(row["topic"], row["partition"], row["outcome"]) for row in rows] == [
+        (*row, "cancelled") for row in cancelled
     ]
     assert cluster.asked_for("reassign") == [[dict.fromkeys(cancelled)]]
 
@@ -144,6 +147,26 @@ def test_what_does_not_move_is_not_cancelled(cluster: StandIn, at_terminal: Call
     at_terminal("n\n")
     assert cluster("brokers", "reassign", "cancel", "a", code=1)[1].startswith("cancel 2 moves?")
     assert cluster.asked_for("reassign") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ([], [None, {"kind": PREFERRED}]),
+        (["a:0", "b:3"], [[("a", 0), ("b", 3)], {"kind": PREFERRED}]),
+        (["a:0", "--unclean", "--yes"], [[("a", 0)], {"kind": UNCLEAN}]),
+    ],
+)
+def test_leaders_are_elected_unclean_only_if_that_was_said(
+    cluster: StandIn, arguments: list[str], asked: list[Any]
+) -> None:
+    cluster.answers["elect_leaders"] = {("a", 0): None, ("b", 3): REFUSED}
+    rows = cluster.rows("partitions", "brokers", "elect", *arguments, code=1)
+    assert [tuple(one.values()) for one in rows] == [
+        ("a", 0, "leads", None),
+        ("b", 3, "failed", REFUSED_TEXT),
+    ]
+    assert cluster.asked_for("elect_leaders") == [asked]
 
 
 def test_unclean_election_needs_consent_and_partition_numbers(cluster: StandIn) -> None:

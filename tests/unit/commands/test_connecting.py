@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from barnabas.commands.errors import CommandError
 from tests.support.certificates import Files
 from tests.support.certificates import written as certificates_in
 
+LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
@@ -24,16 +27,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 def connecting(*arguments: str) -> Connecting:
     """Return what options come to."""
-    found = []
+    result = []
 
     @click.command()
     @connection_options
     def command(**options: Any) -> None:
-        found.append(connecting_of(options))
+        result.append(connecting_of(options))
 
     command.main(list(arguments), standalone_mode=False)
-    (one,) = found
-    return one
+    (entry,) = result
+    return entry
 
 
 def written(text: str, mode: int = 0o600) -> Path:
@@ -46,17 +49,23 @@ def written(text: str, mode: int = 0o600) -> Path:
     return path
 
 
+def secret(path: Path, text: str) -> str:
+    path.touch(0o600)
+    path.write_text(text)
+    return str(path)
+
+
 # --- files ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_file_of_settings_has_comments_and_empty_lines(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("# one\n! two\n\n   \n  client.id = me \nbootstrap.servers=a:1\n#x=1\n")
-    found = connecting("--client-config", str(file))
-    assert found.bootstrap == [Endpoint("a", 1)]
-    assert found.settings.client_id == "me"
-    assert found.typed == {}
-    assert set(found.properties) == {"client.id", "bootstrap.servers", "security.protocol"}
+    result = connecting("--client-config", str(file))
+    assert result.bootstrap == [Endpoint("a", 1)]
+    assert result.settings.client_id == "me"
+    assert result.typed == {}
+    assert set(result.properties) == {"client.id", "bootstrap.servers", "security.protocol"}
 
 
 def test_a_file_of_settings_that_is_none_is_named(tmp_path: Path) -> None:
@@ -78,18 +87,42 @@ def test_each_place_goes_before_the_next(tmp_path: Path, monkeypatch: pytest.Mon
     )
     assert connecting().settings.client_id == "default"
     arguments = ["--profile", "p"]
-    found = connecting(*arguments)
-    assert (found.settings.client_id, found.bootstrap) == ("profile", [Endpoint("profile", 1)])
+    result = connecting(*arguments)
+    assert (result.settings.client_id, result.bootstrap) == ("profile", [Endpoint("profile", 1)])
     file.write_text("client.id=file\nbootstrap.servers=file:1\n")
     arguments += ["--client-config", str(file)]
-    found = connecting(*arguments)
-    assert (found.settings.client_id, found.bootstrap) == ("file", [Endpoint("file", 1)])
+    result = connecting(*arguments)
+    assert (result.settings.client_id, result.bootstrap) == ("file", [Endpoint("file", 1)])
     arguments += ["-X", "client.id=typed", "-X", "bootstrap.servers=typed:1"]
-    found = connecting(*arguments)
-    assert (found.settings.client_id, found.bootstrap) == ("typed", [Endpoint("typed", 1)])
+    result = connecting(*arguments)
+    assert (result.settings.client_id, result.bootstrap) == ("typed", [Endpoint("typed", 1)])
     assert connecting(*arguments, "-b", "option:1").bootstrap == [Endpoint("option", 1)]
     monkeypatch.setenv("BARNABAS_BOOTSTRAP", "variable:1")
     assert connecting(*arguments).bootstrap == [Endpoint("variable", 1)]
+
+
+# --- passwords -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", LOGINS)
+def test_a_password_is_asked_for_at_a_terminal_without_an_echo(
+    mechanism: str, at_terminal: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def hidden(prompt: str) -> str:
+        asked.append(prompt)
+        return "typed"
+
+    monkeypatch.setattr("click.termui.hidden_prompt_func", hidden)
+    at_terminal("")
+    sasl = connecting("--user", "ann", "--mechanism", mechanism.lower()).settings.sasl
+    assert sasl is not None
+    assert (sasl.mechanism, sasl.password, len(asked)) == (mechanism, "typed", 1)
+    monkeypatch.setenv("BARNABAS_PASSWORD", "variable")
+    sasl = connecting("--user", "ann").settings.sasl
+    assert sasl is not None
+    assert (sasl.password, len(asked)) == ("variable", 1)
 
 
 # --- profiles ------------------------------------------------------------------------------------------------------
@@ -125,3 +158,21 @@ def test_a_file_of_profiles_that_cannot_be_read_is_named() -> None:
     path.write_bytes(b'a = "\xff"')
     with pytest.raises(CommandError, match=r"profiles\.toml: .*can't decode"):
         profiles.read(None)
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_secret"),
+    [
+        ("sasl.password", True), ("ssl.key.password", True), ("a.client.secret", True),
+        ("schema.registry.basic.auth.user.info", True), ("schema.registry.bearer.auth.token", True),
+        ("sasl.password.file", False), ("client.id", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o604, 0o620, 0o602])
+def test_a_secret_of_any_profile_is_its_owners_alone(setting: str, is_secret: bool, mode: int) -> None:
+    path = written(f'[a]\nx = "1"\n[b]\ny = "2"\n"{setting}" = "z"\n', mode)
+    if is_secret and mode != 0o600:
+        with pytest.raises(CommandError, match=f"chmod 600 {path}"):
+            profiles.read("a")
+    else:
+        assert profiles.read("a") == {"x": "1"}

@@ -18,7 +18,6 @@ from barnabas.commands.consume import (
     _settings,
     position,
 )
-from barnabas.commands.errors import CommandError
 from barnabas.commands.records_out import formatter
 
 OPTIONS: dict[str, Any] = {
@@ -34,10 +33,16 @@ def record(offset: int, partition: int = 0, **more: Any) -> ConsumedRecord:
 # --- options -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["soon", "-", "-x", "--1", "+1", "", "1.5", "@", "@noon", "a1"])
-def test_what_is_no_position_is_told(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is expected"):
-        position(text)
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("beginning", Position("beginning")), ("end", Position("end")), ("0", Position("offset", 0)),
+        ("12", Position("offset", 12)), ("-2", Position("last", 2)), ("-0", Position("last", 0)),
+        ("-12", Position("last", 12)), ("@1500", Position("time", 1500)), ("@1970-01-01", Position("time", 0)),
+    ],
+)  # fmt: skip
+def test_a_position_is_read(text: str, where: Position) -> None:
+    assert position(text) == where
 
 
 @pytest.mark.parametrize("kind", ["offset", "last", "time"])
@@ -128,22 +133,42 @@ class StandIn:
         return at_the_end or []
 
     def asked(self, name: str) -> list[tuple[Any, ...]]:
-        return [tuple(given) for call, *given in self.calls if call == name]
+        return [tuple(arguments) for call, *arguments in self.calls if call == name]
 
 
 async def print_topics(consumer: StandIn, made: Printer, **options: Any) -> None:
-    given: Any = consumer
-    await _print_topics(given, {**OPTIONS, **options}, made)
+    arguments: Any = consumer
+    await _print_topics(arguments, {**OPTIONS, **options}, made)
 
 
-async def test_missing_partitions_of_several_topics_are_named(
+@pytest.mark.parametrize(
+    ("options", "sought", "lasts"),
+    [
+        ({}, {A: 5, B: 0, C: 7}, {A: 10, B: 3}),
+        ({"begin": Position("offset", 2)}, {A: 5, B: 2, C: 7}, {A: 10, B: 3, C: 7}),
+        ({"begin": Position("offset", 3)}, {A: 5, B: 3, C: 7}, {A: 10, C: 7}),
+        ({"begin": Position("offset", 12)}, {A: 12, B: 12, C: 12}, {}),
+        ({"end": Position("offset", 6)}, {A: 5, B: 0, C: 7}, {A: 6, B: 3}),
+        ({"end": Position("offset", 5)}, {A: 5, B: 0, C: 7}, {B: 3}),
+        ({"end": Position("last", 1)}, {A: 5, B: 0, C: 7}, {A: 9, B: 2}),
+        ({"begin": Position("end")}, {A: 10, B: 3, C: 7}, {}),
+        ({"partitions": (1, 2)}, {B: 0, C: 7}, {B: 3}),
+    ],
+)
+async def test_consume_reads_between_positions_up_to_the_end(
     printed: Callable[[], bytes],
+    options: dict[str, Any],
+    sought: dict[TopicPartition, int],
+    lasts: dict[TopicPartition, int],
 ) -> None:
-    consumer = StandIn()
-    with pytest.raises(CommandError, match=r"^topic t has no partition 3, 9$"):
-        await print_topics(consumer, printer(), partitions=(9, 1, 3))
-    assert consumer.asked("partitions") == [("t",)]
-    assert printed() == b""
+    consumer = StandIn([record(5)], [record(6), record(7)])
+    await print_topics(consumer, printer(), **options)
+    assert consumer.sought == sought
+    assert consumer.asked("assign") == [(list(sought),)]
+    assert consumer.asked("pause") == [(tuple(place for place in sought if place not in lasts),)]
+    assert [one[0] for one in consumer.asked("until")] == [lasts] * 3
+    assert consumer.asked("batch") == []
+    assert printed() == b"5,6,7,"
 
 
 @pytest.mark.parametrize(

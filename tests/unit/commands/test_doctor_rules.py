@@ -13,8 +13,8 @@ from barnabas.client import ClientError, ClientSettings, Endpoint
 from barnabas.client.settings import SaslCredentials
 from barnabas.commands import doctor
 from barnabas.commands.connection import Connecting
-from barnabas.commands.doctor import _check_advertised, _examine
-from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
+from barnabas.commands.doctor import _check_advertised, _examine, _tell
+from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Finding, Findings
 from barnabas.commands.listening import PLAINTEXT, Seen
 
 A, B, C = Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 3)
@@ -39,20 +39,20 @@ def brief(findings: Findings) -> list[tuple[str, str, str, str]]:
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """All that is looked at, each of which notes that it was, and may fail."""
-    made = SimpleNamespace(
+    created = SimpleNamespace(
         calls=[], looks={A: Seen(PLAINTEXT), B: Seen(PLAINTEXT)}, logins=[A, B], failing={}, findings={},
         brokers={2: B, 1: A},
     )  # fmt: skip
 
     async def look_at(endpoint: Endpoint, _: Any, findings: Findings) -> Any:
-        made.calls.append(("look", endpoint))
-        for one in made.findings.get(endpoint, ()):
-            findings.add("protocol", str(endpoint), *one)
-        return made.looks.get(endpoint)
+        created.calls.append(("look", endpoint))
+        for entry in created.findings.get(endpoint, ()):
+            findings.add("protocol", str(endpoint), *entry)
+        return created.looks.get(endpoint)
 
     async def try_login(endpoint: Endpoint, *_: Any) -> Any:
-        made.calls.append(("login", endpoint))
-        return endpoint if endpoint in made.logins else None
+        created.calls.append(("login", endpoint))
+        return endpoint if endpoint in created.logins else None
 
     async def resolve(endpoint: Endpoint, findings: Findings) -> list[str]:
         if endpoint.host == "nowhere":
@@ -62,23 +62,23 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     @asynccontextmanager
     async def opened(endpoint: Endpoint | list[Endpoint], _: Any) -> AsyncIterator[Any]:
-        made.calls.append(("open", endpoint))
-        if not isinstance(endpoint, list) and endpoint in made.failing:
-            raise made.failing[endpoint]
+        created.calls.append(("open", endpoint))
+        if not isinstance(endpoint, list) and endpoint in created.failing:
+            raise created.failing[endpoint]
 
         async def refresh() -> None:
-            made.calls.append(("refresh",))
+            created.calls.append(("refresh",))
 
-        yield SimpleNamespace(refresh=refresh, brokers=made.brokers)
+        yield SimpleNamespace(refresh=refresh, brokers=created.brokers)
 
     async def getaddrinfo(host: str, port: int) -> list[Any]:
         return [(2, 1, 6, "", (f"{host}-address", port))]
 
     def check(name: str) -> Any:
         async def checked(_: Any, findings: Findings, **more: Any) -> None:
-            made.calls.append((name, more))
-            if name in made.failing:
-                raise made.failing[name]
+            created.calls.append((name, more))
+            if name in created.failing:
+                raise created.failing[name]
             findings.add(name, "", OK, "")
 
         return checked
@@ -86,14 +86,27 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     for name, stand_in in (
         ("look_at", look_at), ("try_login", try_login), ("resolve", resolve), ("open_connection", opened),
         ("open_client", opened), ("Admin", lambda client: client),
-        ("check_versions", lambda *_: made.calls.append(("versions",))),
-        ("check_local_files", lambda endpoint, addresses, _: made.calls.append(("files", endpoint, addresses))),
+        ("check_versions", lambda *_: created.calls.append(("versions",))),
+        ("check_local_files", lambda endpoint, addresses, _: created.calls.append(("files", endpoint, addresses))),
         ("check_controller", check("controller")), ("check_partitions", check("partitions")),
         ("check_log_dirs", check("log dirs")), ("check_clock", check("clock")),
     ):  # fmt: skip
         monkeypatch.setattr(doctor, name, stand_in)
     monkeypatch.setattr(doctor.trio.socket, "getaddrinfo", getaddrinfo)
-    return made
+    return created
+
+
+async def test_doctor_checks_addresses_then_the_cluster(findings: Findings, steps: SimpleNamespace) -> None:
+    await _examine(connecting(C, B, A), findings, writes=True)
+    assert steps.calls == [
+        ("look", C), ("look", B), ("login", B), ("look", A), ("login", A), ("open", B), ("versions",),
+        ("files", B, ["b-address"]), ("files", A, ["a-address"]), ("open", [B, A]), ("refresh",), ("controller", {}),
+        ("partitions", {}), ("log dirs", {}), ("clock", {"writes": True}),
+    ]  # fmt: skip
+    assert [one.subject for one in findings.all if one.check == "advertised"] == [
+        "broker 1 at a:1",
+        "broker 2 at b:2",
+    ]
 
 
 async def test_refused_checks_are_skipped_and_others_made(findings: Findings, steps: SimpleNamespace) -> None:
@@ -173,3 +186,25 @@ async def test_an_advertised_address_that_refuses_clients_is_a_problem(
     await _check_advertised(7, B, [A], connecting(A), findings)
     assert brief(findings) == [("advertised", "broker 7 at b:2", PROBLEM, "not you")]
     assert findings.all[0].advice == "clients go there after the first answer"
+
+
+# --- what is said --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("finding", "lines"),
+    [
+        (Finding("port", "h:1", OK, "fine"), ["ok      port: h:1: fine"]),
+        (Finding("port", "h:1", NOTE, "hm", "look"), ["note    port: h:1: hm", "        -> look"]),
+        (
+            Finding("port", "h\x1b", PROBLEM, "b\x1bad", "mend"),
+            ["PROBLEM port: h\\x1b: b\\x1bad", "        -> mend"],
+        ),
+        (Finding("port", "h:1", SKIPPED, "not told"), ["-       port: h:1: not told"]),
+    ],
+)
+def test_a_finding_is_a_line_and_its_advice_another(
+    finding: Finding, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _tell(finding)
+    assert capsys.readouterr().out.splitlines() == lines

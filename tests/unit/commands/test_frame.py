@@ -54,9 +54,9 @@ def leaves(
         yield path, command
         return
     for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None
-        yield from leaves(found, context, (*path, name))
+        result = command.get_command(context, name)
+        assert result is not None
+        yield from leaves(result, context, (*path, name))
 
 
 SERVING = (("registry",), ("console",))
@@ -81,19 +81,19 @@ def test_every_command_says_in_one_line_that_nothing_listens(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [
-        WORDS.get(one.name or "", "x")
-        for one in EVERY[path].params
-        if isinstance(one, click.Argument) and one.required
+        WORDS.get(param.name or "", "x")
+        for param in EVERY[path].params
+        if isinstance(param, click.Argument) and param.required
     ]
-    yes = ["--yes"] if any(one.name == "yes" for one in EVERY[path].params) else []
+    yes = ["--yes"] if any(param.name == "yes" for param in EVERY[path].params) else []
     address = f"127.0.0.1:{closed_port()}"
     assert main([*path, *arguments, *MORE.get(" ".join(path), []), *yes, "-b", address]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert output.out == ""
     expected = (
         f"nothing listens on {address}: start a broker with `barnabas serve`, or give --bootstrap HOST:PORT"
     )
-    assert said.err.splitlines() == [f"barnabas {' '.join(path)}: {expected}"]
+    assert output.err.splitlines() == [f"barnabas {' '.join(path)}: {expected}"]
 
 
 def test_a_name_that_does_not_resolve_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,8 +236,8 @@ def test_a_password_is_that_of_the_user_beside_whom_it_stands(
     secret = f'sasl.password.file = "{files["mine"]}"' if is_file else 'sasl.password = "of-ann"'
     profile = f'[a]\nsecurity.protocol = "SASL_PLAINTEXT"\nsasl.mechanism = "PLAIN"\n{secret}\n'
     written(f'{profile}sasl.username = "ann"\n')
-    given = [one.format(**files) for one in arguments]
-    assert login("--profile", "a", *given) == (user, password)
+    values = [argument.format(**files) for argument in arguments]
+    assert login("--profile", "a", *values) == (user, password)
     written(profile)
     assert login("--profile", "a", "--user", "bob") == ("bob", "of-ann"), (
         "one without a user is for who is named"
@@ -246,15 +246,15 @@ def test_a_password_is_that_of_the_user_beside_whom_it_stands(
 
 def login(*arguments: str) -> tuple[str, str]:
     """Return as whom options have a command log in."""
-    found = []
+    result = []
 
     @click.command()
     @connection_options
     def command(**options: Any) -> None:
-        found.append(connecting_of(options).settings.sasl)
+        result.append(connecting_of(options).settings.sasl)
 
     command.main(list(arguments), standalone_mode=False)
-    (sasl,) = found
+    (sasl,) = result
     assert sasl is not None
     return sasl.username, sasl.password
 

@@ -49,6 +49,27 @@ def values(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 # --- listing -------------------------------------------------------------------------------------------------------
 
 
+def test_groups_are_listed_with_failing_brokers(cluster: StandIn) -> None:
+    unknown = ListedGroup("older", "classic", "", "", 3)
+    cluster.answers["list_groups"] = {"old": CLASSIC, "older": unknown, "some": SHARE}, {2: AWAY}
+    listed = (
+        ("old", "classic", "consumer", "Empty", 1, None), ("older", "classic", "", None, 3, None),
+        ("some", "share", "share", "Empty", 2, None), (None, None, None, None, 2, "broker 2 is away"),
+    )  # fmt: skip
+    assert values(cluster.rows("groups", "groups", "list", code=1)) == list(listed)
+    rows = cluster.rows(
+        "groups", "groups", "list", "-r", "old.*", "s", "--state", "Empty", "--kind", "share", code=1
+    )
+    assert values(rows) == [listed[0], listed[1], listed[3]]
+    rows = cluster.rows("groups", "groups", "list", "some", "none", code=1)
+    assert values(rows) == [listed[2], ("none", *[None] * 4, "GROUP_ID_NOT_FOUND"), listed[3]]
+    assert cluster.asked == [
+        ("list_groups", {"states": (), "kinds": ()}),
+        ("list_groups", {"states": ("Empty",), "kinds": ("share",)}),
+        ("list_groups", {"states": (), "kinds": ()}),
+    ]
+
+
 def test_a_group_is_described_with_members_and_lags(cluster: StandIn) -> None:
     cluster.answers |= {
         "list_groups": ({"old": CLASSIC}, {}),
@@ -99,12 +120,14 @@ def reset(cluster: StandIn) -> StandIn:
 
     def offsets(times: dict[tuple[str, int], int]) -> dict[tuple[str, int], OffsetAt]:
         return {
-            one: OffsetAt(
-                {EARLIEST: FIRST[one], LATEST: LAST[one]}.get(time, FIRST[one] + 2 if time < 5000 else -1),
+            entry: OffsetAt(
+                {EARLIEST: FIRST[entry], LATEST: LAST[entry]}.get(
+                    time, FIRST[entry] + 2 if time < 5000 else -1
+                ),
                 time,
                 0,
             )
-            for one, time in times.items()
+            for entry, time in times.items()
         }
 
     cluster.answers |= {
@@ -117,34 +140,6 @@ def reset(cluster: StandIn) -> StandIn:
         "set_share_offsets": lambda group, new: dict.fromkeys(new),
     }
     return cluster
-
-
-@pytest.mark.parametrize(
-    ("target", "new"),
-    [
-        (["--to-earliest"], [10, 20]),
-        (["--to-latest"], [15, 30]),
-        (["--to-offset", "0"], [10, 20]),
-        (["--to-offset", "9"], [10, 20]),
-        (["--to-offset", "11"], [11, 20]),
-        (["--to-offset", "29"], [15, 29]),
-        (["--to-offset", "31"], [15, 30]),
-        (["--shift-by", "0"], [12, 25]),
-        (["--shift-by", "2"], [14, 27]),
-        (["--shift-by", "-4"], [10, 21]),
-        (["--shift-by", "4"], [15, 29]),
-        (["--to-time", "4999"], [12, 22]),
-        (["--to-time", "5000"], [15, 30]),
-    ],
-)
-def test_a_new_offset_lies_within_what_the_partition_has(
-    reset: StandIn, target: list[str], new: list[int]
-) -> None:
-    rows = reset.rows("offsets", "groups", "reset-offsets", "old", "--all-topics", *target, "--execute")
-    assert values(rows) == [
-        ("old", "a", 0, 12, new[0], True, None), ("old", "a", 1, 25, new[1], True, None),
-    ]  # fmt: skip
-    assert reset.asked_for("commit_offsets") == [["old", {("a", 0): new[0], ("a", 1): new[1]}]]
 
 
 @pytest.mark.parametrize(
@@ -176,28 +171,9 @@ def test_offset_file_is_applied_to_named_partitions(
 ) -> None:
     file = tmp_path / "offsets"
     file.write_text('# a comment\n\n a,0,11\n"a" 1 21\nb,\t0,9\n')
-    given = ("--from-file", str(file), "--execute")
-    reset("groups", "reset-offsets", "old", *topics, *given)
+    arguments = ("--from-file", str(file), "--execute")
+    reset("groups", "reset-offsets", "old", *topics, *arguments)
     assert reset.asked_for("commit_offsets") == [["old", meant]]
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("a,0,1\na,0\n", ":2: 'a,0' is not TOPIC,PARTITION,OFFSET"),
-        ("a,0,-1\n", ":1: 'a,0,-1' is not TOPIC,PARTITION,OFFSET"),
-        ("# nothing\n\n", " has no offsets"),
-        (None, ": No such file or directory"),
-    ],
-)
-def test_a_file_without_offsets_is_named(
-    reset: StandIn, tmp_path: Path, content: str | None, said: str
-) -> None:
-    file = tmp_path / "offsets"
-    if content is not None:
-        file.write_text(content)
-    _, err = reset("groups", "reset-offsets", "old", "--from-file", str(file), code=1)
-    assert err == f"barnabas groups reset-offsets: {file}{said}\n"
 
 
 @pytest.mark.parametrize(
@@ -208,8 +184,10 @@ def test_topics_that_a_file_has_no_offsets_of_are_named(
 ) -> None:
     file = tmp_path / "offsets"
     file.write_text("a,0,11\nb,0,9\n")
-    given = [word for topic in topics for word in ("-t", topic)]
-    _, err = reset("groups", "reset-offsets", "old", "--from-file", str(file), *given, "--execute", code=1)
+    arguments = [word for topic in topics for word in ("-t", topic)]
+    _, err = reset(
+        "groups", "reset-offsets", "old", "--from-file", str(file), *arguments, "--execute", code=1
+    )
     assert err == f"barnabas groups reset-offsets: the file has no offsets of {missing}\n"
     assert not reset.asked_for("commit_offsets")
 
@@ -223,9 +201,39 @@ def test_offsets_of_a_share_group_are_set_as_its_own(reset: StandIn) -> None:
     assert reset.asked_for("commit_offsets") == reset.asked_for("committed") == []
 
 
+def test_what_cannot_be_reset_is_left_out_and_told(reset: StandIn) -> None:
+    arguments = ("groups", "reset-offsets", "old", "-t", "a", "-t", "b", "--shift-by", "1")
+    rows = reset.rows("offsets", *arguments, "--execute", code=1)
+    assert [(row["new"], row["is_done"], row["error"]) for row in rows] == [
+        (13, True, None), (26, True, None), (None, False, "nothing is committed that could be shifted"),
+    ]  # fmt: skip
+    assert reset.asked_for("commit_offsets") == [["old", {("a", 0): 13, ("a", 1): 26}]]
+    reset.answers["commit_offsets"] = {("a", 0): REFUSED, ("a", 1): None}
+    rows = reset.rows("offsets", *arguments, "--execute", code=1)
+    assert [(row["is_done"], row["error"]) for row in rows] == [
+        (False, REFUSED_TEXT), (True, None), (False, "nothing is committed that could be shifted"),
+    ]  # fmt: skip
+    told = reset.answers["offsets"]
+    reset.answers["offsets"] = lambda times: {
+        row: REFUSED if row == ("a", 0) and EARLIEST in times.values() else at
+        for row, at in told(times).items()
+    }
+    rows = reset.rows("offsets", "groups", "reset-offsets", "old", "-t", "a", "--to-latest", code=1)
+    assert values(rows) == [
+        ("old", "a", 0, 12, None, False, REFUSED_TEXT), ("old", "a", 1, 25, 30, False, None),
+    ]  # fmt: skip
+
+
 def test_nothing_is_set_where_nothing_can_be(reset: StandIn) -> None:
     reset("groups", "reset-offsets", "old", "-t", "b", "--shift-by", "1", "--execute", code=1)
     assert reset.asked_for("commit_offsets") == []
+
+
+def test_dry_run_says_that_nothing_was_changed(reset: StandIn) -> None:
+    arguments = ("groups", "reset-offsets", "old", "-t", "a", "--to-latest")
+    assert reset(*arguments)[1] == "nothing was changed; --execute does it\n"
+    assert reset.asked_for("commit_offsets") == []
+    assert reset(*arguments, "--execute")[1] == ""
 
 
 @pytest.mark.parametrize("state", ["", "Empty", "Dead", "Stable", "PreparingRebalance"])
@@ -255,6 +263,56 @@ def test_a_reset_names_topics_or_means_all_that_are_committed(reset: StandIn) ->
 
 
 # --- deletions -----------------------------------------------------------------------------------------------------
+
+
+def test_groups_are_deleted_by_name_or_by_pattern(
+    cluster: StandIn, at_terminal: Callable[[str], None]
+) -> None:
+    cluster.answers |= {
+        "list_groups": ({"old": CLASSIC, "older": CLASSIC, "some": SHARE}, {}),
+        "delete_groups": lambda names: {name: REFUSED if name == "older" else None for name in names},
+    }
+    rows = cluster.rows("groups", "groups", "delete", "-r", "old.*", "--yes", code=1)
+    assert values(rows) == [("old", "deleted", None), ("older", "failed", REFUSED_TEXT)]
+    assert values(cluster.rows("groups", "groups", "delete", "old.*", "--yes")) == [
+        ("old.*", "deleted", None)
+    ]
+    assert cluster.asked_for("delete_groups") == [[["old", "older"]], [["old.*"]]]
+    at_terminal("n\n")
+    assert cluster("groups", "delete", "x", "y", code=1)[1].startswith("delete x, y with all offsets?")
+    assert "no group matches z" in cluster("groups", "delete", "-r", "z", "--yes", code=1)[1]
+
+
+@pytest.mark.parametrize(
+    ("named", "forgotten"),
+    [
+        (["a"], [("a", 0), ("a", 2)]),
+        (["a:2"], [("a", 2)]),
+        (["a:2", "b"], [("a", 2), ("b", 0)]),
+        (["a:7"], [("a", 7)]),
+        (["a", "c:1"], [("a", 0), ("a", 2), ("c", 1)]),
+    ],
+)
+def test_offsets_of_topics_and_partitions_are_forgotten(
+    cluster: StandIn, named: list[str], forgotten: list[tuple[str, int]]
+) -> None:
+    cluster.answers |= {
+        "list_groups": ({"old": CLASSIC}, {}),
+        "committed": {
+            "old": {entry: CommittedOffset(1) for entry in (("a", 0), ("a", 2), ("b", 0), ("ab", 0))}
+        },
+        "delete_offsets": lambda group, wanted: {
+            entry: REFUSED if entry == ("a", 2) else None for entry in wanted
+        },
+    }
+    code = int(("a", 2) in forgotten)
+    rows = cluster.rows("offsets", "groups", "delete-offsets", "old", *named, "--yes", code=code)
+    assert values(rows) == [
+        ("old", *entry, "failed", REFUSED_TEXT) if entry == ("a", 2) else ("old", *entry, "deleted", None)
+        for entry in forgotten
+    ]
+    ((group, partitions),) = cluster.asked_for("delete_offsets")
+    assert (group, list(partitions)) == ("old", forgotten)
 
 
 def test_what_is_to_be_forgotten_is_told(cluster: StandIn, at_terminal: Callable[[str], None]) -> None:
@@ -298,8 +356,8 @@ def test_members_are_removed_all_or_by_id_or_by_instance(
 ) -> None:
     rows = crowd.rows("members", "groups", "remove-members", "old", *options, "--yes")
     assert values(rows) == [("old", one, "removed", None) for one in removed]
-    ((group, wanted),) = crowd.asked_for("remove_members")
-    assert (group, [one.member_id for one in wanted]) == ("old", removed)
+    ((group, requested),) = crowd.asked_for("remove_members")
+    assert (group, [one.member_id for one in requested]) == ("old", removed)
     assert crowd.asked_for("describe_groups") == [[{"old": "classic"}]]
 
 

@@ -6,7 +6,7 @@ import errno
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +18,14 @@ from cryptography import x509
 from barnabas.client import AuthenticationError, ClientError, ClientSettings, ConnectionLostError, Endpoint
 from barnabas.client.settings import SaslCredentials
 from barnabas.commands import listening
-from barnabas.commands.findings import NOTE, OK, PROBLEM, Findings
+from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
 from barnabas.commands.listening import (
     OTHER,
     TLS,
+    Seen,
     _offered,
     connect,
+    look_at,
     peer_certificate,
     spoken,
     try_login,
@@ -145,7 +147,40 @@ async def test_a_port_that_wants_our_certificate_speaks_tls(files: Files) -> Non
         assert await spoken("127.0.0.1", port) == TLS
 
 
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Steps of looking at an address, and what each sees."""
+    answers: dict[str, Any] = {
+        "resolve": ["::1", "::2"], "connect": ["::2", "::1"], "spoken": TLS, "peer_certificate": b"certificate",
+        "_offered": ("PLAIN",), "asked": [],
+    }  # fmt: skip
+
+    def stand_in(name: str) -> Callable[..., Any]:
+        async def answered(*given: Any) -> Any:
+            answers["asked"].append((name, *(one for one in given if isinstance(one, str | int | list))))
+            return answers[name]
+
+        return answered
+
+    for name in ("resolve", "connect", "spoken", "peer_certificate", "_offered"):
+        monkeypatch.setattr(listening, name, stand_in(name))
+    judged = lambda data, *_: answers["asked"].append(("judge", data))  # noqa: E731
+    monkeypatch.setattr(listening, "judge_certificate", judged)
+    return answers
+
+
 TLS_SETTINGS = ClientSettings(tls=ssl.create_default_context())
+
+
+async def test_an_address_that_works_is_asked_what_it_speaks(
+    findings: Findings, seen: dict[str, Any]
+) -> None:
+    assert await look_at(HERE, TLS_SETTINGS, findings) == Seen(TLS, ("PLAIN",))
+    assert [call for call in seen["asked"] if call[0] != "_offered"] == [
+        ("resolve",), ("connect", ["::1", "::2"]), ("spoken", "::2", 9093),
+        ("peer_certificate", "::2", 9093, "broker.test"), ("judge", b"certificate"),
+    ]  # fmt: skip
+    assert brief(findings) == [("protocol", OK, "Kafka over TLS, as the settings ask")]
 
 
 # --- logins --------------------------------------------------------------------------------------------------------
@@ -158,21 +193,23 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A connection that answers so; an error is raised when it is opened."""
 
     async def ask(request: Any, *, version_max: int) -> Any:
-        made.asked.append((type(request).__name__, version_max))
-        return made.answer
+        created.asked.append((type(request).__name__, version_max))
+        return created.answer
 
-    made = SimpleNamespace(versions={17: (0, 1)}, ask=ask, asked=[], answer=None, error=None, settings=None)
+    created = SimpleNamespace(
+        versions={17: (0, 1)}, ask=ask, asked=[], answer=None, error=None, settings=None
+    )
 
     @asynccontextmanager
     async def opened(endpoint: Endpoint, settings: ClientSettings) -> AsyncIterator[Any]:
-        made.settings = settings
+        created.settings = settings
         assert endpoint == HERE
-        if made.error is not None:
-            raise made.error
-        yield made
+        if created.error is not None:
+            raise created.error
+        yield created
 
     monkeypatch.setattr(listening, "open_connection", opened)
-    return made
+    return created
 
 
 @pytest.mark.parametrize(
@@ -204,19 +241,6 @@ async def test_a_listener_offers_the_mechanism_of_the_settings_or_not(
     assert connection.asked == [("SaslHandshakeRequest", 1)]
 
 
-@pytest.mark.parametrize("sasl", [None, ANN])
-async def test_a_listener_may_want_no_login(
-    findings: Findings, connection: SimpleNamespace, sasl: SaslCredentials | None
-) -> None:
-    connection.answer = SimpleNamespace(error_code=34, mechanisms=["PLAIN"])
-    assert await _offered(HERE, ClientSettings(sasl=sasl), findings) is None
-    text = "the listener wants no login, and the settings have one"
-    assert brief(findings) == ([] if sasl is None else [("login", PROBLEM, text)])
-    connection.versions = {18: (0, 1)}
-    assert await _offered(HERE, ClientSettings(sasl=sasl), findings) is None
-    assert len(connection.asked) == 1, "a broker without SaslHandshake is not asked"
-
-
 @pytest.mark.parametrize(("settings", "check"), [(ClientSettings(), "protocol"), (TLS_SETTINGS, "TLS")])
 async def test_a_listener_that_does_not_speak_with_us_is_a_problem(
     findings: Findings, connection: SimpleNamespace, settings: ClientSettings, check: str
@@ -224,6 +248,27 @@ async def test_a_listener_that_does_not_speak_with_us_is_a_problem(
     connection.error = ClientError("no")
     assert await _offered(HERE, settings, findings) is None
     assert brief(findings) == [(check, PROBLEM, "no")]
+
+
+@pytest.mark.parametrize(
+    ("sasl", "finding"),
+    [
+        (ANN, ("login", OK, "logged in with SCRAM-SHA-512")),
+        (None, ("login", SKIPPED, "the listener wants none")),
+    ],
+)
+async def test_a_login_is_tried_with_the_settings(
+    findings: Findings,
+    connection: SimpleNamespace,
+    sasl: SaslCredentials | None,
+    finding: tuple[str, str, str],
+) -> None:
+    settings = ClientSettings(sasl=sasl)
+    result: Any = await try_login(HERE, settings, findings)
+    assert result is connection
+    assert connection.settings is settings
+    assert connection.asked == [("MetadataRequest", 12)]
+    assert brief(findings) == [finding]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import click
 import pytest
 import trio
 
@@ -19,7 +19,6 @@ from barnabas.commands.produce import (
     _reading,
     _records,
     _send_all,
-    _show_progress,
 )
 from barnabas.commands.records_in import Parsed, Reading, json_record, line_record
 
@@ -34,26 +33,9 @@ OPTIONS: dict[str, Any] = {
 # --- reading -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("values", "options", "said"),
-    [
-        (("x",), {"files": ("f",)}, "give values, or files"),
-        ((), {"key": "k", "key_separator": ":"}, "--key and --key-separator: a record has one key"),
-        ((), {"input_json": True, "whole": True}, "--input-json says itself what key and value are"),
-        ((), {"input_json": True, "key_separator": ":"}, "--input-json says itself what key and value are"),
-        ((), {"key_separator": ""}, "a delimiter is not empty"),
-    ],
-)
-def test_options_that_do_not_go_together_are_told(
-    values: tuple[str, ...], options: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(click.UsageError, match=said):
-        _reading(values, {**OPTIONS, **options})
-
-
 async def read(values: tuple[str, ...] = (), **options: Any) -> list[Parsed]:
-    given = {**OPTIONS, **options}
-    records = _records(values, _reading(values, given), given)
+    arguments = {**OPTIONS, **options}
+    records = _records(values, _reading(values, arguments), arguments)
     async with contextlib.aclosing(records):
         return [one async for one in records]
 
@@ -68,6 +50,22 @@ async def test_files_are_read_in_turn_with_their_last_lines(tmp_path: Path) -> N
     assert [one.value for one in await read(("x", "", "y\n"))] == [b"x", b"", b"y\n"]
     with pytest.raises(CommandError, match=r"gone: No such file or directory$"):
         await read(files=(str(tmp_path / "gone"),))
+
+
+@pytest.mark.parametrize("files", [(), ("-",)])
+async def test_without_files_standard_input_is_read_and_left_open(files: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    kept = os.dup(0)
+    try:
+        os.dup2(reader, 0)
+        os.write(writer, b"one\ntwo\n")
+        os.close(writer)
+        assert [one.value for one in await read(files=files)] == [b"one", b"two"]
+        assert os.read(0, 1) == b""
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+        os.close(reader)
 
 
 async def test_a_line_that_is_no_record_is_numbered() -> None:
@@ -134,8 +132,8 @@ class StandIn:
 
 async def send(producer: StandIn, records: list[Parsed], **options: Any) -> Sent:
     async def given() -> AsyncGenerator[Parsed, None]:
-        for one in records:
-            yield one
+        for record in records:
+            yield record
 
     sent = Sent(trio.current_time())
     target: Any = producer
@@ -144,20 +142,39 @@ async def send(producer: StandIn, records: list[Parsed], **options: Any) -> Sent
     return sent
 
 
+async def test_what_was_sent_is_counted() -> None:
+    producer = StandIn()
+    records = [Parsed(b"abc", b"k"), Parsed(None, None), Parsed(b"", b"kkkk"), Parsed(b"de", None)]
+    sent = await send(producer, records)
+    assert (sent.records, sent.bytes, sent.partitions) == (4, 10, {0, 1, 2})
+    assert sent.first is not None
+    assert sent.last is not None
+    assert (sent.first.result().offset, sent.last.result().offset) == (0, 3)
+    assert producer.calls == [0, 1, 2, 3, "flush"]
+    nothing = await send(StandIn(), [])
+    assert (nothing.records, nothing.bytes, nothing.first, nothing.last) == (0, 0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "calls"),
+    [
+        (0, 2, []),
+        (1, 2, ["begin", 0, "commit"]),
+        (2, 2, ["begin", 0, 1, "commit"]),
+        (3, 2, ["begin", 0, 1, "commit", "begin", 2, "commit"]),
+        (2, 1, ["begin", 0, "commit", "begin", 1, "commit"]),
+    ],
+)
+async def test_a_transaction_has_so_many_records_and_none_is_empty(
+    count: int, size: int, calls: list[Any]
+) -> None:
+    producer = StandIn("id")
+    await send(producer, [Parsed(b"v")] * count, transaction_size=size)
+    assert producer.calls == calls
+
+
 async def test_records_are_sent_at_a_rate(autojump_clock: object) -> None:
     producer = StandIn()
     began = trio.current_time()
     await send(producer, [Parsed(b"v")] * 4, rate=2.0)
     assert [at - began for at, _ in producer.sent] == [0, 0.5, 1, 1.5]
-
-
-# --- progress ------------------------------------------------------------------------------------------------------
-
-
-async def test_progress_overwrites_itself_and_is_erased_at_the_end(
-    capsys: pytest.CaptureFixture[str], autojump_clock: object
-) -> None:
-    with trio.move_on_after(1.2):
-        await _show_progress(Sent(0.0))
-    line = "\r0 records, 0 bytes, 0 a second\x1b[K"
-    assert capsys.readouterr() == ("", line * 3 + "\r\x1b[K")

@@ -44,8 +44,8 @@ def run(broker: KafkaBroker, capfdbinary: pytest.CaptureFixture[bytes], monkeypa
     def run(*arguments: str) -> tuple[int, bytes, str]:
         capfdbinary.readouterr()
         code = main(arguments)
-        said = capfdbinary.readouterr()
-        return code, said.out, re.sub(r"(?m)^%\d\|.*rdkafka.*\n", "", said.err.decode())
+        output = capfdbinary.readouterr()
+        return code, output.out, re.sub(r"(?m)^%\d\|.*rdkafka.*\n", "", output.err.decode())
 
     return run
 
@@ -58,11 +58,11 @@ def topic(broker: KafkaBroker, request: pytest.FixtureRequest) -> str:
 
 
 def test_values_are_sent_and_printed(run: Run, topic: str) -> None:
-    code, said, _ = run(
+    code, output, _ = run(
         "produce", topic, "one", "two", "-p", "1", "-k", "key", "-H", "a=b", "-H", "c", "--json"
     )
     assert code == 0
-    row = json.loads(said)["produced"]
+    row = json.loads(output)["produced"]
     assert (row["records"], row["bytes"], row["partitions"], row["first"], row["last"]) == (
         2,
         12,
@@ -97,9 +97,9 @@ def test_json_goes_round(run: Run, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "json"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert run("produce", topic, "-f", str(file), "--input-json", "-p", "0")[0] == 0
-    said = [json.loads(line) for line in run("consume", topic, "--json")[1].splitlines()]
+    output = [json.loads(line) for line in run("consume", topic, "--json")[1].splitlines()]
     where = {"topic": topic, "partition": 0}
-    assert said == [{**where, "offset": offset, **line} for offset, line in enumerate(lines)]
+    assert output == [{**where, "offset": offset, **line} for offset, line in enumerate(lines)]
 
 
 def test_where_to_begin_and_to_end(run: Run, topic: str) -> None:
@@ -203,7 +203,7 @@ def test_progress_is_shown_at_a_terminal_unless_it_is_quiet(
     ],
 )
 def test_what_is_wrong_is_one_line(run: Run, topic: str, arguments: tuple[str, ...], said: str) -> None:
-    code, out, error = run(*(one.format(topic=topic) for one in arguments))
+    code, out, error = run(*(argument.format(topic=topic) for argument in arguments))
     assert code in (1, 2)
     assert out == b""
     assert said in error.splitlines()[0]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from barnabas.client import ConsumedRecord
+from barnabas.client import ClientSettings, ConsumedRecord
+from barnabas.commands.connection import Connecting
 from barnabas.commands.errors import CommandError
 from barnabas.commands.produce import _encoded
 from barnabas.commands.records_in import Parsed
 from barnabas.commands.records_out import json_line
-from barnabas.commands.schemas import Decoding, Json
+from barnabas.commands.schemas import Decoding, Json, registry_of
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.decoding import DecodedText
 from barnabas.registry.errors import RegistryError, SchemaError
+from tests.support.certificates import signed
 from tests.support.registries import standin
 
 
@@ -39,11 +42,11 @@ class Takes:
 
 async def encoding(records: list[Parsed], key: Any, value: Any) -> list[Parsed]:
     async def given() -> Any:
-        for one in records:
-            yield one
+        for record in records:
+            yield record
 
     async with aclosing(given()) as source, aclosing(_encoded(source, (key, value))) as written:
-        return [one async for one in written]
+        return [record async for record in written]
 
 
 async def test_a_record_that_does_not_fit_its_schema_is_numbered() -> None:
@@ -116,3 +119,29 @@ async def test_a_registry_that_is_not_there_ends_the_reading() -> None:
     decoding._deserializer = SimpleNamespace(decode_many=decode_many)  # type: ignore[assignment]
     with pytest.raises(CommandError, match=r"^t partition 1 offset 9: http://r cannot be asked$"):
         await decoding.records([ConsumedRecord("t", 1, 9, 5, None, b"x")])
+
+
+# --- the registry --------------------------------------------------------------------------------------------------
+
+
+def at(url: str | None, typed: dict[str, str] | None = None, **properties: str) -> Any:
+    arguments = {name.replace("_", "."): text for name, text in properties.items()}
+    return registry_of(url, Connecting([], ClientSettings(), arguments, typed or {}))
+
+
+def test_registry_trusts_the_clients_authorities_by_default(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in "ab"]
+    for file in files:
+        file.write_text(signed({"CN": file.name}).pem)
+    ours, other = map(str, files)
+
+    def trusted(url: str, typed: dict[str, str] | None = None, **properties: str) -> list[str]:
+        tls = at(url, typed, **properties).tls
+        if tls is None:
+            return []
+        return [dict(part for (part,) in one["subject"])["commonName"] for one in tls.get_ca_certs()]
+
+    assert trusted("https://r:1", ssl_ca_location=ours) == ["a"]
+    assert trusted("https://r:1", ssl_ca_location=ours, schema_registry_ssl_ca_location=other) == ["b"]
+    assert trusted("https://r:1", {"schema.registry.ssl.ca.location": other}, ssl_ca_location=ours) == ["b"]
+    assert trusted("http://r:1", ssl_ca_location=ours) == []

@@ -63,8 +63,8 @@ def run(broker: KafkaBroker, registry: str, capfd: pytest.CaptureFixture[str], m
     def run(*arguments: str) -> tuple[int, str, str]:
         capfd.readouterr()
         code = main(arguments)
-        said = capfd.readouterr()
-        return code, said.out, said.err
+        output = capfd.readouterr()
+        return code, output.out, output.err
 
     return run
 
@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_told_with_its_place(broker: KafkaBroker, run: Run,
             ["--value-schema", "1", "--registry", "nowhere"],
             "--registry: 'nowhere' is not the address of a registry",
         ),
-        (["--value-schema", "1", "--registry", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be asked"),
+        (["--value-schema", "1", "--registry", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be reached"),
     ],
 )
 def test_a_schema_that_cannot_be_had_is_one_line(
@@ -180,22 +180,26 @@ def test_profile_login_goes_only_to_the_profiles_registry(
     profile.touch(0o600)
     profile.write_text(PROFILE.format(ca=tmp_path / "ca.pem"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    found: list[RegistryAt | None] = []
+    result: list[RegistryAt | None] = []
 
     @click.command()
     @registry_option
     @connection_options
     def command(registry: str | None, **options: Any) -> None:
-        found.append(registry_of(registry, connecting_of(options)))
+        result.append(registry_of(registry, connecting_of(options)))
 
-    given = [one.format(file=tmp_path / "other") for one in arguments]
-    command.main(["--profile", "a", *given], standalone_mode=False)
-    (one,) = found
-    assert one is not None
-    assert (one.url, one.user, one.password) == (url, user, {"ann": "x", "bob": "y"}.get(user, ""))
-    assert (one.tls is not None) == (url.startswith("https://a:8081") and not (arguments and user == "")), (
-        "whom to trust"
+    values = [argument.format(file=tmp_path / "other") for argument in arguments]
+    command.main(["--profile", "a", *values], standalone_mode=False)
+    (argument,) = result
+    assert argument is not None
+    assert (argument.url, argument.user, argument.password) == (
+        url,
+        user,
+        {"ann": "x", "bob": "y"}.get(user, ""),
     )
+    assert (argument.tls is not None) == (
+        url.startswith("https://a:8081") and not (arguments and user == "")
+    ), "whom to trust"
 
 
 def test_an_address_with_a_password_makes_a_profile_a_secret(

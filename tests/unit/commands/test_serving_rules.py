@@ -10,23 +10,8 @@ import pytest
 import trio
 
 from barnabas.cli import main
-from barnabas.client import ClientSettings, Endpoint
-from barnabas.client.settings import SaslCredentials
 from barnabas.commands import registry
-from barnabas.commands.connection import Connecting
-from barnabas.commands.serving import of_user
 from tests.support.certificates import written as certificates_in
-
-
-def test_registry_user_logs_in_with_own_name_and_password() -> None:
-    settings = ClientSettings(
-        client_id="x", request_timeout_ms=5, sasl=SaslCredentials("PLAIN", "admin", "secret")
-    )
-    made = of_user(Connecting([Endpoint("h", 1)], settings, {}), "SCRAM-SHA-256")("ann", "pw")
-    assert made == ClientSettings(
-        client_id="x", request_timeout_ms=5, sasl=SaslCredentials("SCRAM-SHA-256", "ann", "pw")
-    )
-
 
 # --- the registry --------------------------------------------------------------------------------------------------
 

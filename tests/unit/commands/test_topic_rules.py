@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from barnabas.client import ResponseError
+from barnabas.client import ClientError, ResponseError
 from barnabas.client.admin import (
     BrokerInfo,
     ClusterInfo,
+    ConfigEntry,
     ListedGroup,
     NewTopic,
     OffsetAt,
@@ -75,19 +75,6 @@ def test_internal_topics_are_listed_only_by_name_or_on_request(
     assert [one["name"] for one in rows] == shown
 
 
-def test_partitions_are_described_beside_failing_topics(topics: StandIn) -> None:
-    out = json.loads(topics("topics", "describe", "a", "c", "--json", code=1)[0])
-    assert [one["name"] for one in out["topics"]] == ["a", "c"]
-    assert values(out["partitions"]) == [
-        ("a", 0, -1, 5, [0], [0], [8], None), ("a", 1, 0, 6, [0, 1], [1], [8], None),
-        ("a", 2, 1, 7, [0, 1, 2], [2], [8], None),
-    ]  # fmt: skip
-    out = json.loads(topics("topics", "describe", "-r", "_.*", "b", "--json")[0])
-    assert [one["name"] for one in out["topics"]] == ["_own", "b"]
-    _, err = topics("topics", "describe", "-r", "x", "y.*", code=1)
-    assert "no topic matches x, y.*;" in err
-
-
 @pytest.mark.parametrize(
     ("options", "new"),
     [
@@ -103,8 +90,24 @@ def test_what_is_not_said_of_a_new_topic_is_the_brokers_to_say(
     cluster.answers["create_topics"] = {"a": None, "b": None}
     rows = cluster.rows("topics", "topics", "create", "a", "b", *options)
     assert values(rows) == [("a", "created", None), ("b", "created", None)]
-    made = [NewTopic("a", *new), NewTopic("b", *new)]
-    assert cluster.asked == [("create_topics", made, {"only_check": False})]
+    created = [NewTopic("a", *new), NewTopic("b", *new)]
+    assert cluster.asked == [("create_topics", created, {"only_check": False})]
+
+
+def test_a_topic_that_exists_is_forgiven_alone(cluster: StandIn) -> None:
+    exists = ResponseError(36, "creating", "it does")
+    cluster.answers["create_topics"] = {"a": exists, "b": REFUSED, "c": None}
+    create = ("topics", "create", "a", "b", "c", "--dry-run")
+    assert values(cluster.rows("topics", *create, code=1)) == [
+        ("a", "failed", "TOPIC_ALREADY_EXISTS: it does"), ("b", "failed", REFUSED_TEXT),
+        ("c", "would be created", None),
+    ]  # fmt: skip
+    assert values(cluster.rows("topics", *create, "--if-not-exists", code=1)) == [
+        ("a", "exists", None), ("b", "failed", REFUSED_TEXT), ("c", "would be created", None),
+    ]  # fmt: skip
+    assert [call[1] for call in cluster.asked_for("create_topics")] == [{"only_check": True}] * 2
+    for name in ("-p", "--replicas"):
+        assert "0 is not in the range x>=1" in cluster("topics", "create", "a", name, "0", code=2)[1]
 
 
 @pytest.mark.parametrize(
@@ -115,17 +118,30 @@ def test_a_pattern_changes_and_deletes_no_internal_topics(
     topics: StandIn, arguments: list[str], meant: list[str]
 ) -> None:
     topics.answers["create_partitions"] = lambda counts, **_: {
-        one: REFUSED if one == "a" else None for one in counts
+        entry: REFUSED if entry == "a" else None for entry in counts
     }
-    topics.answers["delete_topics"] = lambda names: {one: REFUSED if one == "a" else None for one in names}
+    topics.answers["delete_topics"] = lambda names: {
+        entry: REFUSED if entry == "a" else None for entry in names
+    }
     code = int("a" in meant)
     topics("topics", "alter", *arguments, "-p", "4", code=code)
     assert topics.asked_for("create_partitions") == [[dict.fromkeys(meant, 4), {"only_check": False}]]
     rows = topics.rows("topics", "topics", "delete", *arguments, "--yes", code=code)
     assert topics.asked_for("delete_topics") == [[meant]]
-    assert [one["name"] for one in rows if one["outcome"] == "deleted"] == [
+    assert [entry["name"] for entry in rows if entry["outcome"] == "deleted"] == [
         name for name in meant if name != "a"
     ]
+
+
+def test_what_is_deleted_is_told_to_who_has_to_agree(
+    topics: StandIn, at_terminal: Callable[[str], None]
+) -> None:
+    at_terminal("n\n")
+    _, err = topics("topics", "delete", "-r", "[ab]", code=1)
+    assert err.startswith("delete a, b with all records?")
+    at_terminal("n\n")
+    assert topics("topics", "delete", "x", "y", code=1)[1].startswith("delete x, y with all records?")
+    assert topics.asked_for("delete_topics") == []
 
 
 # --- offsets -------------------------------------------------------------------------------------------------------
@@ -137,14 +153,14 @@ def ends(topics: StandIn) -> StandIn:
 
     def offsets(times: dict[tuple[str, int], int], **_: object) -> dict[tuple[str, int], Any]:
         return {
-            one: OffsetAt(
-                {EARLIEST: 10 + one[1], LATEST: 20 + 2 * one[1], MAX_TIMESTAMP: 19}.get(
-                    time, -1 if time > 5000 else one[1]
+            entry: OffsetAt(
+                {EARLIEST: 10 + entry[1], LATEST: 20 + 2 * entry[1], MAX_TIMESTAMP: 19}.get(
+                    time, -1 if time > 5000 else entry[1]
                 ),
                 time,
                 0,
             )
-            for one, time in times.items()
+            for entry, time in times.items()
         }  # fmt: skip
 
     topics.answers["offsets"] = offsets
@@ -155,10 +171,10 @@ def ends(topics: StandIn) -> StandIn:
 def test_partition_without_one_of_its_offsets_is_an_error(ends: StandIn, which: int) -> None:
     told = ends.answers["offsets"]
     ends.answers["offsets"] = lambda times, **_: {
-        one: REFUSED if (one, times[one]) == (("a", 1), which) else at for one, at in told(times).items()
+        row: REFUSED if (row, times[row]) == (("a", 1), which) else at for row, at in told(times).items()
     }
     rows = ends.rows("offsets", "topics", "offsets", "a", "--at", "5000", code=1)
-    assert [one["error"] for one in rows] == [None, REFUSED_TEXT, None]
+    assert [row["error"] for row in rows] == [None, REFUSED_TEXT, None]
     assert values(rows)[1] == ("a", 1, None, None, None, None, REFUSED_TEXT)
 
 
@@ -176,7 +192,7 @@ def test_records_are_cut_off_before_an_offset_of_each_partition(
     ends: StandIn, arguments: list[str], cuts: dict[int, int]
 ) -> None:
     ends.answers["delete_records"] = lambda before: {
-        one: REFUSED if one[1] == 2 else cut for one, cut in before.items()
+        entry: REFUSED if entry[1] == 2 else cut for entry, cut in before.items()
     }
     rows = ends.rows("partitions", "topics", "trim", *arguments, "--yes", code=int(2 in cuts))
     assert values(rows) == [
@@ -204,7 +220,7 @@ def test_what_is_cut_off_is_told_and_named(
     told = ends.answers["offsets"]
     for which in (LATEST, 5000):
         ends.answers["offsets"] = lambda times, which=which: {
-            one: REFUSED if times[one] == which else at for one, at in told(times).items()
+            entry: REFUSED if times[entry] == which else at for entry, at in told(times).items()
         }
         assert REFUSED_TEXT in ends("topics", "trim", "a:0", "--before", "@5000", "--yes", code=1)[1]
     assert ends.asked_for("delete_records") == []
@@ -246,10 +262,35 @@ def test_resources_appear_once_and_default_means_all_brokers(
     assert list(changes) == [Resource(kind, name) for name in names]
 
 
-def test_pattern_without_match_is_an_error_but_empty_kind_is_not(
-    resources: StandIn,
-) -> None:
-    _, err = resources("configs", "describe", "group", "-r", "x", "y", code=1)
-    assert err == "barnabas configs describe: no group matches x, y\n"
-    resources.answers["list_groups"] = {}, {}
-    assert resources("configs", "describe", "group")[0] == "no configs\n"
+ENTRIES = [
+    ConfigEntry(
+        "p", "1", "topic", False, False, "what p does",
+        (("p", "1", "topic"), ("q", "2", "broker"), ("q", "3", "default")),
+    ),
+    ConfigEntry("r", "0", "default", False, True, "", ()),
+    ConfigEntry("s", None, "broker", True, False, "", (("s", None, "broker"),)),
+]  # fmt: skip
+
+
+def test_a_setting_is_shown_with_what_would_count_without_it(resources: StandIn) -> None:
+    resources.answers["describe_configs"] = {Resource("topic", "a"): ENTRIES}
+    first, second, third = resources.rows("configs", "configs", "describe", "topic", "a", "--all", "--docs")
+    assert first == {
+        "kind": "topic", "name": "a", "key": "p", "value": "1", "source": "topic", "is_sensitive": False,
+        "is_read_only": False, "documentation": "what p does", "error": None,
+        "synonyms": [
+            {"key": "q", "value": "2", "source": "broker"}, {"key": "q", "value": "3", "source": "default"},
+        ],
+    }  # fmt: skip
+    assert (second["is_read_only"], second["synonyms"], second["documentation"]) == (True, [], None)
+    assert (third["is_sensitive"], third["value"], third["synonyms"]) == (True, None, [])
+    ((_, named),) = resources.asked_for("describe_configs")
+    assert named == {"names": None, "documentation": True}
+    assert "DOCUMENTATION" in resources("configs", "describe", "topic", "a", "--docs")[0]
+    assert "DOCUMENTATION" not in resources("configs", "describe", "topic", "a")[0]
+    assert "SYNONYMS" not in resources("configs", "describe", "topic", "a", "--all")[0]
+
+
+def test_topics_that_do_not_tell_are_resources_as_well(resources: StandIn) -> None:
+    resources.answers["topics"] = {"a": ClientError("away"), "_own": topic("_own", is_internal=True)}
+    assert values(resources.rows("resources", "configs", "list", "topic")) == [("topic", "a")]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +43,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: NOW_MS / 1000)
 
 
+def test_transactions_are_filtered_by_the_brokers_that_tell_them(cluster: StandIn) -> None:
+    result = [ListedTransaction("t", 8, "Ongoing", 2), ListedTransaction("u", 9, "Empty", 1)]
+    cluster.answers["list_transactions"] = result, {3: REFUSED}
+    rows = cluster.rows("transactions", "transactions", "list", code=1)
+    assert [tuple(one.values()) for one in rows] == [
+        ("t", 2, 8, "Ongoing", None), ("u", 1, 9, "Empty", None), (None, 3, None, None, REFUSED_TEXT),
+    ]  # fmt: skip
+    arguments = "--state Ongoing --state Empty --producer-id 8 --producer-id 0 --running-for 0s --pattern a.*"
+    cluster("transactions", "list", *arguments.split(), code=1)
+    assert cluster.asked_for("list_transactions") == [
+        [{"states": (), "producer_ids": (), "running_for_ms": -1, "pattern": None}],
+        [{"states": ("Ongoing", "Empty"), "producer_ids": (8, 0), "running_for_ms": 0, "pattern": "a.*"}],
+    ]
+
+
 @pytest.mark.parametrize(("started", "shown"), [(0, 0), (5, 5), (-1, None)])
 def test_transaction_is_described_with_its_start_if_open(
     cluster: StandIn, started: int, shown: int | None
@@ -56,6 +71,22 @@ def test_transaction_is_described_with_its_start_if_open(
     assert cluster.asked == [("describe_transactions", ("t", "u"))]
 
 
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [
+        (["a"], [("a", 0), ("a", 1)]),
+        (["a:1"], [("a", 1)]),
+        (["b", "a:0"], [("a", 0), ("b", 0), ("b", 1)]),
+    ],
+)
+def test_producers_are_those_of_the_partitions_that_are_named(
+    cluster: StandIn, named: list[str], meant: list[tuple[str, int]]
+) -> None:
+    cluster.answers |= {"topics": {"a": topic("a", 0, 1), "b": topic("b", 0, 1)}, "producers": {}}
+    assert cluster("transactions", "producers", *named)[0] == "no producers\n"
+    assert cluster.asked == [("topics", {one.partition(":")[0] for one in named}), ("producers", meant)]
+
+
 def test_producers_have_first_offset_of_open_transaction(cluster: StandIn) -> None:
     states = [ProducerState(8, 1, 41, 1000, 6, 0), ProducerState(9, 2, 42, 2000, -1, -1)]
     cluster.answers |= {"topics": {"a": topic("a", 0, 1)}, "producers": {("a", 0): states, ("a", 1): REFUSED}}
@@ -67,38 +98,19 @@ def test_producers_have_first_offset_of_open_transaction(cluster: StandIn) -> No
     ]
 
 
+def test_partitions_that_there_are_not_are_named(cluster: StandIn) -> None:
+    cluster.answers["topics"] = {"a": topic("a", 0), "b": topic("b", 0)}
+    _, err = cluster("transactions", "producers", "a:0", "a:7", "b:2", "b", code=1)
+    assert err == "barnabas transactions producers: there is no partition a:7, b:2\n"
+    cluster.answers["topics"] = {"a": topic("a", 0), "b": REFUSED}
+    assert REFUSED_TEXT in cluster("transactions", "producers", "a", "b", code=1)[1]
+
+
 # --- aborting ------------------------------------------------------------------------------------------------------
 
 OPEN, OTHER, SETTLED = (
     ProducerState(8, 1, 41, 1000, 6, 30), ProducerState(9, 2, 42, 2000, 6, 50), ProducerState(7, 1, 40, 500, 6, -1),
 )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("options", "state"),
-    [
-        (["--producer-id", "8"], OPEN),
-        (["--producer-id", "9"], OTHER),
-        (["--start-offset", "30"], OPEN),
-        (["--start-offset", "50"], OTHER),
-        (["--producer-id", "50"], None),
-        (["--start-offset", "8"], None),
-        (["--producer-id", "7"], None),
-        (["--start-offset", "-1"], None),
-    ],
-)
-def test_the_open_transaction_that_was_named_is_aborted(
-    cluster: StandIn, options: list[str], state: ProducerState | None
-) -> None:
-    cluster.answers |= {"producers": {("a", 3): [SETTLED, OPEN, OTHER]}, "abort_transaction": None}
-    abort = ("transactions", "abort", "a:3", *options, "--yes")
-    if state is None:
-        assert "no such transaction is open in a:3" in cluster(*abort, code=1)[1]
-    else:
-        (row,) = cluster.rows("transactions", *abort)
-        assert row == {"topic": "a", "partition": 3, "producer_id": state.producer_id, "outcome": "aborted"}
-    aborted = [] if state is None else [[("a", 3), state]]
-    assert cluster.asked_for("abort_transaction") == aborted
 
 
 def test_an_abort_that_starts_at_offset_0_is_one(cluster: StandIn) -> None:
@@ -108,14 +120,51 @@ def test_an_abort_that_starts_at_offset_0_is_one(cluster: StandIn) -> None:
     assert cluster.asked_for("abort_transaction") == [[("a", 0), first]]
 
 
+def test_what_is_aborted_is_told_to_who_has_to_agree(
+    cluster: StandIn, at_terminal: Callable[[str], None]
+) -> None:
+    cluster.answers["producers"] = {("a", 3): [OPEN]}
+    at_terminal("n\n")
+    _, err = cluster("transactions", "abort", "a:3", "--producer-id", "8", code=1)
+    assert err.startswith("abort the transaction of producer 8 in a:3, from offset 30 on?")
+    cluster.answers["producers"] = {("a", 3): REFUSED}
+    assert REFUSED_TEXT in cluster("transactions", "abort", "a:3", "--producer-id", "8", "--yes", code=1)[1]
+    assert cluster.asked_for("abort_transaction") == []
+
+
 # --- those that hang -----------------------------------------------------------------------------------------------
 
 
 def hanging(cluster: StandIn, *arguments: str, code: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = cluster.rows(
+    result: list[dict[str, Any]] = cluster.rows(
         "hanging", "transactions", "find-hanging", *arguments, code=code
     )
-    return found
+    return result
+
+
+@pytest.mark.parametrize(
+    ("state", "options", "hangs"),
+    [
+        (ProducerState(8, 1, 0, LIMIT_MS - 1, 0, 0), [], True),
+        (ProducerState(8, 1, 0, LIMIT_MS, 0, 0), [], False),
+        (ProducerState(8, 1, 0, LIMIT_MS - 1, 0, -1), [], False),
+        (ProducerState(8, 1, 0, LIMIT_MS - 1, 0, 0), ["--max-timeout", "16m"], False),
+        (ProducerState(8, 1, 0, LIMIT_MS - MINUTE_MS - 1, 0, 5), ["--max-timeout", "16m"], True),
+        (ProducerState(8, 1, 0, LIMIT_MS, 0, 7), ["--max-timeout", "14m"], True),
+    ],
+)
+@pytest.mark.usefixtures("clock")
+def test_open_transaction_hangs_after_max_timeout_and_grace(
+    cluster: StandIn, state: ProducerState, options: list[str], hangs: bool
+) -> None:
+    cluster.answers |= {
+        "topics": {"a": topic("a", 4)}, "producers": {("a", 4): [state]}, "list_transactions": ([], {}),
+        "describe_transactions": {},
+    }  # fmt: skip
+    rows = hanging(cluster, *options, code=int(hangs))
+    row = ("a", 4, 8, 1, state.transaction_offset, state.last_at_ms, None, None)
+    assert [tuple(one.values()) for one in rows] == ([row] if hangs else [])
+    assert len(cluster.asked_for("list_transactions")) == int(hangs), "coordinators are asked only of those"
 
 
 KNOWN = TransactionInfo("t", 8, 1, "Ongoing", 60_000, 0, 2, (("a", 4),))
@@ -172,8 +221,3 @@ def test_failing_partitions_and_coordinators_are_reported(cluster: StandIn) -> N
     cluster.answers["list_transactions"] = [ListedTransaction("t", 8, "Ongoing", 2)], {}
     cluster.answers["describe_transactions"] = {"t": ClientError("nobody knows")}
     assert "nobody knows" in cluster("transactions", "find-hanging", code=1)[1]
-
-
-def test_json_of_nothing_that_hangs_is_an_empty_list(cluster: StandIn) -> None:
-    cluster.answers |= {"topics": {}, "producers": {}}
-    assert json.loads(cluster("transactions", "find-hanging", "--json")[0]) == {"hanging": []}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,12 +17,55 @@ from barnabas.client import (
     ResponseError,
     UnsupportedVersionError,
 )
-from barnabas.commands.errors import CommandError, explain
+from barnabas.commands.errors import CommandError, advised, explain, name_of
 from barnabas.commands.output import Output, Table, cell, date_text
-from barnabas.commands.parsing import unescaped
+from barnabas.commands.parsing import duration_ms, key_value, moment_ms, topic_partition, unescaped
 from barnabas.commands.session import confirm
+from barnabas.commands.tokens import principal
 
 # --- reading -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        (key_value, "a=b", ("a", "b")),
+        (key_value, " a = b=c ", ("a", "b=c")),
+        (key_value, "a=", ("a", "")),
+        (topic_partition, "a", ("a", None)),
+        (topic_partition, "a:0", ("a", 0)),
+        (topic_partition, "a:12", ("a", 12)),
+        (topic_partition, "a:b:1", ("a:b", 1)),
+        (duration_ms, "100ms", 100),
+        (duration_ms, "90s", 90_000),
+        (duration_ms, "5m", 300_000),
+        (duration_ms, "2h", 7_200_000),
+        (duration_ms, "7d", 604_800_000),
+        (duration_ms, "1.5s", 1500),
+        (duration_ms, "1.001s", 1001),
+        (duration_ms, "0s", 0),
+        (moment_ms, "0", 0),
+        (moment_ms, "1700000000123", 1_700_000_000_123),
+        (moment_ms, "1970-01-01T00:00:01.5", 1500),
+        (moment_ms, "1970-01-01T02:00:00+02:00", 0),
+        (moment_ms, "1970-01-02", 86_400_000),
+        (principal, "User:ann", ("User", "ann")),
+        (principal, "User:a:b", ("User", "a:b")),
+    ],
+)
+def test_a_value_is_read(read: Callable[[str], Any], text: str, value: Any) -> None:
+    assert read(text) == value
+
+
+def test_a_time_is_read_as_it_is_shown_to_the_millisecond() -> None:
+    for time_ms in range(1_000, 2_000):
+        assert moment_ms(date_text(time_ms)) == time_ms
+
+
+def test_a_time_ago_is_counted_from_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_000_000.5)
+    assert moment_ms("-2h") == 1_000_000_500 - 7_200_000
+    assert moment_ms("-1ms") == 1_000_000_499
 
 
 @pytest.mark.parametrize(
@@ -84,15 +129,29 @@ def test_numbers_stand_to_the_right_times_and_texts_to_the_left(capsys: pytest.C
     assert capsys.readouterr() == ("", "")
 
 
+def test_facts_are_one_per_line_with_errors_if_any(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    facts = Table("facts", {"a": "", "longest_name": "", "error": ""}, is_single=True)
+    output = Output(as_json=False)
+    output.show(facts, [{"a": 1}])
+    assert output.finish() == 0
+    output.show(facts, [{"a": 1, "error": "E"}])
+    assert capsys.readouterr().out.splitlines() == [
+        "A             1", "LONGEST-NAME  -", "", "A             1", "LONGEST-NAME  -", "ERROR         E",
+    ]  # fmt: skip
+    assert output.finish() == 1
+
+
 # --- errors --------------------------------------------------------------------------------------------------------
 
 
 def lost(text: str, *raised_from: BaseException) -> ConnectionLostError:
     error = ConnectionLostError(text)
     last: BaseException = error
-    for one in raised_from:
-        last.__cause__ = one
-        last = one
+    for entry in raised_from:
+        last.__cause__ = entry
+        last = entry
     return error
 
 
@@ -155,6 +214,17 @@ def test_an_error_is_explained_with_what_helps(error: Exception, text: str) -> N
     assert explain(error) == text
 
 
+def test_first_advice_for_an_error_is_shown() -> None:
+    assert advised("A_CODE: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND") == (
+        "A_CODE: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; stop its members first"
+    )
+    assert advised("none") == "none"
+    assert name_of(ResponseError(68, "asking")) == "NON_EMPTY_GROUP"
+    assert name_of(ResponseError(68, "asking", "two of them")) == "NON_EMPTY_GROUP: two of them"
+    assert name_of(ResponseError(9999, "asking")) == "error 9999"
+    assert name_of(ClientError("away")) == "away"
+
+
 # --- questions and names -------------------------------------------------------------------------------------------
 
 
@@ -170,6 +240,6 @@ def test_what_destroys_is_done_only_with_consent(
             confirm("delete all", yes=False)
     at_terminal("y\n")
     confirm("delete all", yes=False)
-    said = capsys.readouterr()
-    assert "delete all?" in said.err
-    assert "delete all" not in said.out
+    output = capsys.readouterr()
+    assert "delete all?" in output.err
+    assert "delete all" not in output.out

@@ -11,14 +11,17 @@ import pytest
 from barnabas.client import ClientError, Endpoint, ResponseError
 from barnabas.client.admin import (
     ClusterInfo,
+    ConfigEntry,
+    OffsetAt,
     PartitionInfo,
+    Resource,
     TopicInfo,
 )
 from barnabas.commands import wellness
 from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
 from barnabas.commands.wellness import (
     KAFKA_4_NEEDS,
-    NAMES_SHOWN,
+    SKEW_MS,
     check_clock,
     check_controller,
     check_local_files,
@@ -73,10 +76,10 @@ def test_broker_lacking_one_needed_version_is_too_old(
             del versions[lacking]
     connection: Any = SimpleNamespace(peer=Endpoint("h", 1), versions=versions)
     check_versions(connection, findings)
-    (found,) = findings.all
-    assert (found.check, found.subject) == ("versions", "h:1")
-    assert found.status == (OK if lacking is None else PROBLEM)
-    assert ("Apache Kafka 4 clients need 2.1 or later" in found.text) == (lacking is not None)
+    (result,) = findings.all
+    assert (result.check, result.subject) == ("versions", "h:1")
+    assert result.status == (OK if lacking is None else PROBLEM)
+    assert ("Apache Kafka 4 clients need 2.1 or later" in result.text) == (lacking is not None)
 
 
 @pytest.mark.parametrize(
@@ -109,12 +112,26 @@ def topic(name: str, *partitions: tuple[int, int]) -> TopicInfo:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("count", "dots"), [(NAMES_SHOWN, False), (NAMES_SHOWN + 1, True)])
-async def test_only_some_names_are_shown(findings: Findings, count: int, dots: bool) -> None:
-    admin: Any = StandIn(topics={"a": topic("a", *[(-1, 3)] * count)}, describe_configs={})
+def limit(value: str | None) -> list[ConfigEntry]:
+    return [ConfigEntry("min.insync.replicas", value, "topic", False, False, "", ())]
+
+
+async def test_partitions_that_are_well_are_counted_with_their_topics(findings: Findings) -> None:
+    admin: Any = StandIn(
+        topics={"a": topic("a", (1, 3), (0, 3)), "b": topic("b", (2, 3))}, describe_configs={}
+    )
     await check_partitions(admin, findings)
-    shown = ", ".join(f"a-{number}" for number in range(NAMES_SHOWN))
-    assert findings.all[0].subject == shown + (", ..." if dots else "")
+    assert brief(findings) == [("partitions", "2 topics", OK, "all 3 have a leader and all replicas in sync")]
+
+
+@pytest.mark.parametrize(("in_sync", "is_short"), [(2, False), (1, True)])
+async def test_as_many_replicas_in_sync_as_the_minimum_are_enough(
+    findings: Findings, in_sync: int, is_short: bool
+) -> None:
+    configs = {Resource("topic", "a"): limit("2")}
+    admin: Any = StandIn(topics={"a": topic("a", (1, in_sync))}, describe_configs=configs)
+    await check_partitions(admin, findings)
+    assert ("fewer" in findings.all[0].text) == is_short
 
 
 # --- clocks --------------------------------------------------------------------------------------------------------
@@ -123,6 +140,50 @@ async def test_only_some_names_are_shown(findings: Findings, count: int, dots: b
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: NOW_MS / 1000)
+
+
+TOPICS = {"a": topic("a", (1, 3), (1, 3)), "__own": topic("__own", (1, 3)), "c": topic("c", (1, 3))}
+
+
+@pytest.mark.usefixtures("clock")
+async def test_records_from_the_future_are_told_by_the_furthest(findings: Findings) -> None:
+    newest = {
+        ("a", 0): OffsetAt(0, NOW_MS + SKEW_MS + 1000, 0), ("a", 1): OffsetAt(5, NOW_MS + 3_600_000, 0),
+        ("c", 0): OffsetAt(5, NOW_MS, 0),
+    }  # fmt: skip
+    admin: Any = StandIn(topics=TOPICS, offsets=newest)
+    await check_clock(admin, findings, writes=False)
+    assert brief(findings) == [
+        (
+            "clock",
+            "a-0, a-1",
+            PROBLEM,
+            "the newest records of 2 partitions are from the future, by 3600 s at most",
+        )
+    ]
+    assert [call for call in admin.asked if call[0] == "offsets"] == [
+        ("offsets", {("a", 0): -3, ("a", 1): -3, ("c", 0): -3})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("newest", "finding"),
+    [
+        (OffsetAt(0, NOW_MS + SKEW_MS, 0), ("1 partition", OK, "no record is from the future")),
+        (OffsetAt(0, NOW_MS + SKEW_MS + 1, 0), ("c-0", PROBLEM, "the newest records of 1 partition")),
+        (OffsetAt(-1, NOW_MS + SKEW_MS + 1, 0), ("records", SKIPPED, "there are no records to compare with")),
+        (REFUSED, ("records", SKIPPED, "there are no records to compare with")),
+    ],
+)
+@pytest.mark.usefixtures("clock")
+async def test_a_difference_of_clocks_is_one_from_so_many_seconds_on(
+    findings: Findings, newest: Any, finding: tuple[str, str, str]
+) -> None:
+    admin: Any = StandIn(topics={"c": TOPICS["c"]}, offsets={("c", 0): newest})
+    await check_clock(admin, findings, writes=False)
+    (result,) = findings.all
+    assert (result.subject, result.status) == finding[:2]
+    assert result.text.startswith(finding[2])
 
 
 def broker(stamped_ms: int | Exception, **more: Any) -> Any:
@@ -146,12 +207,12 @@ def broker(stamped_ms: int | Exception, **more: Any) -> Any:
         assert error_of(response) == 3
         return response
 
-    made = StandIn(**{
+    created = StandIn(**{
         "topics": {}, "create_topics": lambda new: {new[0].name: None}, "delete_topics": lambda names: dict.fromkeys(names),
         **more,
     })  # fmt: skip
-    made.client = SimpleNamespace(ask_leader=ask_leader)  # type: ignore[attr-defined]
-    return made
+    created.client = SimpleNamespace(ask_leader=ask_leader)  # type: ignore[attr-defined]
+    return created
 
 
 async def test_clock_check_is_skipped_without_its_topic(findings: Findings) -> None:

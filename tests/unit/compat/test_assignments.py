@@ -72,9 +72,9 @@ def _description(**members: set[int]) -> dict[str, Any]:
 
 
 def _accepted(theirs: Any, ours: Any) -> bool:
-    found = differences_of("described", theirs, ours)
-    assert found
-    return all(map(other_members, found))
+    result = differences_of("described", theirs, ours)
+    assert result
+    return all(map(other_members, result))
 
 
 def test_a_description_is_judged_as_a_whole() -> None:
@@ -89,11 +89,11 @@ def _beats(*steps: tuple[str, set[int] | None]) -> dict[str, Any]:
     """Heartbeats of members one after the other, and what they are given."""
     answers: dict[str, Any] = {}
     for number, (name, numbers) in enumerate(steps):
-        given = (
+        arguments = (
             None if numbers is None else {"TopicPartitions": [{"TopicId": T, "Partitions": sorted(numbers)}]}
         )
         answers[f"step {number}"] = {
-            "ErrorCode": 0, "MemberId": f"id-of-{name}", "MemberEpoch": number + 1, "Assignment": given,
+            "ErrorCode": 0, "MemberId": f"id-of-{name}", "MemberEpoch": number + 1, "Assignment": arguments,
         }  # fmt: skip
     return answers
 
@@ -102,7 +102,9 @@ def _last_accepted(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
     last = list(theirs)[-1]
     pair = theirs[last], ours[last]
     (path, *values), *_ = [
-        (one.path, one.theirs, one.ours) for one in differences_of("beat", *pair) if "Assignment" in one.path
+        (entry.path, entry.theirs, entry.ours)
+        for entry in differences_of("beat", *pair)
+        if "Assignment" in entry.path
     ]
     return other_members(Difference("beat", path, *values, whole=pair, answers=(theirs, ours), step=last))
 
@@ -134,8 +136,8 @@ def test_early_share_assignment_equals_the_final_one() -> None:
 def test_members_of_a_share_group_share_the_same_partitions() -> None:
     def is_accepted(**members: set[int]) -> bool:
         theirs, ours = _description(anna={0, 2}, bert={1}), _description(**members)
-        found = differences_of("described", theirs, ours)
-        return all(map(shared_by_others, found))
+        result = differences_of("described", theirs, ours)
+        return all(map(shared_by_others, result))
 
     assert is_accepted(anna={2}, bert={0, 1})
     assert not is_accepted(anna={2}, bert={1})

@@ -78,13 +78,13 @@ def test_a_broker_says_and_keeps_nothing_before_a_login():
     assert result.inputs >= 1_000
 
 
-@pytest.mark.parametrize("name", [one.name for one in pure.PURE])
+@pytest.mark.parametrize("name", [entry.name for entry in pure.PURE])
 def test_functions_that_take_the_bytes_of_strangers(name):
-    (target,) = (one for one in pure.TARGETS if one.name == name)
+    (target,) = (entry for entry in pure.TARGETS if entry.name == name)
     run_round, close = target.open()
     count = examples(20 if name == "recovery" else 300)
     assert [*run_round(drawing(), count).findings, *close()] == []
-    (chosen,) = (one for one in pure.PURE if one.name == name)
+    (chosen,) = (entry for entry in pure.PURE if entry.name == name)
     for data in pure.corpus_of(name):
         chosen.check(data)
 

@@ -56,8 +56,8 @@ def with_notes(*of_sides):
     ],
 )
 def test_the_first_unknown_difference_is_told_after_the_known(theirs, ours, covered, unknown):
-    known, first = compared("kind", 7, with_notes(theirs, ours), KNOWN)
-    assert len(known) == covered
+    expected, first = compared("kind", 7, with_notes(theirs, ours), KNOWN)
+    assert len(expected) == covered
     assert (None if first is None else str(first)) == unknown
 
 

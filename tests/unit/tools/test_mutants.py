@@ -38,9 +38,9 @@ del left
 def changes(body: str, head: str = "def f(self, now_ms, start_ms, a, b):") -> set[tuple[str, str]]:
     """Return the slips of a function with this body: each with the line that comes out."""
     text = head + "\n" + "".join(f"    {line}\n" for line in body.splitlines())
-    found = mutants(Source(PATH, text))
-    assert all(mutant.applied(text) != text for mutant in found)
-    return {(mutant.slip, mutant.after) for mutant in found if mutant.compiles(text)}
+    result = mutants(Source(PATH, text))
+    assert all(mutant.applied(text) != text for mutant in result)
+    return {(mutant.slip, mutant.after) for mutant in result if mutant.compiles(text)}
 
 
 @pytest.mark.parametrize(
@@ -118,19 +118,19 @@ def test_text_beside_change_stays_after_multibyte_letters():
 
 def test_a_mutant_is_the_same_while_its_function_is():
     text = "def f(a):\n    return a < 1\n"
-    [one, *_] = mutants(Source(PATH, text))
+    [entry, *_] = mutants(Source(PATH, text))
     [moved, *_] = mutants(Source(PATH, "X = 1\n\n\n" + text))
     [changed, *_] = mutants(Source(PATH, text.replace("1", "2")))
-    assert one.id == moved.id != changed.id
+    assert entry.id == moved.id != changed.id
 
 
 def test_sample_follows_seed_and_has_slips_of_each_kind():
     path = "server/barnabas/coordinators/transactions/shard.py"
-    found = mutants(Source(path, (ROOT / path).read_text()))
-    one, same, other = (sampled(found, 20, seed) for seed in ("1", "1", "2"))
-    assert one == same != other
-    assert len(one) == 20
-    assert {mutant.slip for mutant in one} == {mutant.slip for mutant in found}
+    result = mutants(Source(path, (ROOT / path).read_text()))
+    entry, same, other = (sampled(result, 20, seed) for seed in ("1", "1", "2"))
+    assert entry == same != other
+    assert len(entry) == 20
+    assert {mutant.slip for mutant in entry} == {mutant.slip for mutant in result}
 
 
 @pytest.fixture
@@ -203,10 +203,10 @@ def test_tests_run_the_line_or_any_line_of_a_changed_function(kept, one):
 )
 def test_packages_of_broker_and_pipeline_are_found_by_name(name, path, package):
     assert str(place_of(name)) == path
-    found = [source.path for source in sources([name])]
-    assert found
-    assert all(each.startswith(path) for each in found)
-    assert {report.package_of(each) for each in found} == {package}
+    result = [source.path for source in sources([name])]
+    assert result
+    assert all(each.startswith(path) for each in result)
+    assert {report.package_of(each) for each in result} == {package}
 
 
 def test_the_whole_broker_is_looked_at_where_nothing_is_named():
@@ -239,8 +239,8 @@ def test_bugs_planted_by_hand_are_where_their_text_says():
 
 def test_equivalent_mutants_would_be_planted_otherwise():
     for entry in equivalents():
-        found = mutants(Source(entry.path, (ROOT / entry.path).read_text()))
-        assert any(is_in([entry], mutant) for mutant in found), entry
+        result = mutants(Source(entry.path, (ROOT / entry.path).read_text()))
+        assert any(is_in([entry], mutant) for mutant in result), entry
 
 
 def test_equivalent_mutants_are_named_by_function_and_lines(one):

@@ -26,14 +26,14 @@ def test_what_is_equal_has_no_differences(tmp_path):
 
 
 def test_the_member_of_a_wheel_that_differs_is_named(tmp_path):
-    found = differences(release(tmp_path / "one", "a"), release(tmp_path / "two", "b"))
-    assert found == ["small-1-py3-none-any.whl: small/other.py"]
+    result = differences(release(tmp_path / "one", "a"), release(tmp_path / "two", "b"))
+    assert result == ["small-1-py3-none-any.whl: small/other.py"]
 
 
 def test_a_file_that_was_made_once_is_named(tmp_path):
-    one, two = release(tmp_path / "one", "a"), release(tmp_path / "two", "a")
+    entry, two = release(tmp_path / "one", "a"), release(tmp_path / "two", "a")
     (two / "small-1.tar.gz").unlink()
-    assert differences(one, two) == ["small-1.tar.gz is there once"]
+    assert differences(entry, two) == ["small-1.tar.gz is there once"]
 
 
 def test_the_sums_are_those_of_sha256sum(tmp_path):
@@ -65,8 +65,8 @@ def test_each_version_of_python_is_found_once(tmp_path, monkeypatch):
     (tmp_path / "e/bin").mkdir(parents=True)
     (tmp_path / "e/bin/python3").write_text("#!/bin/sh\nexit 127\n")
     (tmp_path / "e/bin/python3").chmod(0o755)
-    found = pythons.found(["no-such-python"])
-    assert [(one.tag, one.version) for one in found] == [("cp312", "3.12.1"), ("cp314", "3.14.0")]
+    result = pythons.found(["no-such-python"])
+    assert [(one.tag, one.version) for one in result] == [("cp312", "3.12.1"), ("cp314", "3.14.0")]
 
 
 def test_records_pass_a_broker_in_written_order(kafka_broker):

@@ -57,6 +57,8 @@ class Replicas:
         self._replicated: dict[tuple[str, int], Replica] = {}  # those of them that other brokers have too
         self._image: ClusterImage | None = None
         self._told_new: set[tuple[str, int]] = set()
+        self.on_log_replaced: Callable[[str, int], None] = lambda _topic, _index: None
+        """Called when the log of a partition is in another log dir."""
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(tuple(self._replicas.values()))
@@ -427,6 +429,7 @@ class Replicas:
         replica = self._replicas.get((partition_log.topic, partition_log.partition))
         if replica is not None:
             replica.replace_log(partition_log)
+        self.on_log_replaced(partition_log.topic, partition_log.partition)
 
     def lose(self, logs: Iterable[PartitionLog]) -> None:
         """Take replicas on a failed disk offline: they answer KAFKA_STORAGE_ERROR from now on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from barnabas.cluster.metadata import topic_decisions
@@ -25,7 +25,7 @@ from barnabas.cluster.metadata.image import (
 from barnabas.config import client_metrics, tables, without_effect
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.cluster import is_on_zookeeper
 from barnabas.config.listeners import concerns_security
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import LIST, Setting, SettingError
@@ -37,6 +37,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
+    from barnabas.cluster.kraft.forwarding import Forwarder
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.listeners import ListenerSecurity
     from barnabas.serving.context import RequestContext
@@ -102,6 +103,8 @@ class ConfigServices:
     budget: LoopBudget
     broker_id: int
     security: ListenerSecurity
+    forwarder: Forwarder | None
+    """Where a KRaft quorum keeps the settings, its active controller alters what is not refused here."""
 
 
 class ConfigAlteration:
@@ -118,15 +121,18 @@ class ConfigAlteration:
         self._replace_all = replace_all
         self._validate_only = validate_only
 
-    async def apply(self, resources: Sequence[Any], new_answer: Callable[[], A]) -> list[A]:
+    async def apply(self, request: Any, new_answer: Callable[[], A]) -> list[A]:
         """Alter all resources in one change, and answer each; one that is refused does not keep the others back.
 
         Raises StorageError.
         """
-        changes = await self._wanted_changes(resources)
+        changes = await self._wanted_changes(request.resources)
         await self._check(changes)
         await self._check_security(changes)
-        await self._change(changes)
+        if self._services.forwarder is not None:
+            await self._forward(self._services.forwarder, changes, request)
+        else:
+            await self._change(changes)
         answers = []
         for change in changes:
             answer = new_answer()
@@ -251,6 +257,23 @@ class ConfigAlteration:
                 _log_unknown(self._context, change, self._services.config)
             await self._services.budget.checkpoint()
 
+    async def _forward(self, forwarder: Forwarder, changes: Sequence[ResourceChange], request: Any) -> None:
+        """Have the controller alter all that is not refused and no logger; notes what it refuses."""
+        accepted = {
+            change.key: change
+            for change in changes
+            if change.refused is None and change.resource_type != BROKER_LOGGER
+        }
+        resources = [one for one in request.resources if (one.resource_type, one.resource_name) in accepted]
+        if not resources:
+            return
+        response = await forwarder.forward(self._context, replace(request, resources=resources))
+        for answer in response.responses:
+            change = accepted.get((answer.resource_type, answer.resource_name))
+            if change is not None and answer.error_code:
+                change.refused = RequestError(answer.error_code, answer.error_message or "")
+            await self._services.budget.checkpoint()
+
     def _changed(self, image: ClusterImage, change: ResourceChange) -> ConfigChanged:
         resource_type, name = change.key
         before = image.settings_of(resource_type, name)
@@ -338,7 +361,7 @@ def _check_settings(
 def _known(name: str, config: BrokerConfig) -> Setting[Any] | None:
     """Return the row of a broker's setting; None for a name that is no setting, or none any more."""
     row = tables.find(name)
-    return None if row is None or tables.is_gone(row, in_cluster=is_clustered(config)) else row
+    return None if row is None or tables.is_gone(row, in_cluster=is_on_zookeeper(config)) else row
 
 
 def _log_unknown(context: RequestContext, change: ResourceChange, config: BrokerConfig) -> None:

@@ -166,6 +166,16 @@ class Committed:
         return self.context.delivery  # type: ignore[return-value]
 
 
+async def test_where_no_rule_applies_nothing_is_done():
+    run = Committed("Fetch -> error=6")
+    request = produce(EVERYTHING)
+    assert told(await run(request)) == {"t": {0: 0, 1: 0}, "u": {0: 0, 1: 0}, "v": {1: 0}}
+    assert run.asked == [request]
+    assert run.delivery is None
+    with pytest.raises(RequestError):
+        await run(request, error=ErrorCode.INVALID_REQUEST)
+
+
 async def test_an_error_of_some_topics_leaves_the_others_to_be_done():
     run = Committed("Produce topic=t partition=1 -> error=6")
     assert told(await run(produce(EVERYTHING))) == {"t": {0: 0, 1: 6}, "u": {0: 0, 1: 0}, "v": {1: 0}}
@@ -235,6 +245,27 @@ async def test_what_ends_ends_before_or_after_the_request_is_done(do, is_done, e
     assert (run.delivery.end if run.delivery is not None else None) == end
 
 
+async def test_an_answer_is_delivered_as_all_rules_say():
+    run = Committed(
+        "Produce -> delay_ms=100 delay_us_per_byte=5 cut=reset bytes=9",
+        "Produce -> twice swap correlation_id=wrong garbage=body",
+    )
+    await run(produce({"t": [0]}))
+    result = run.delivery
+    assert (result.delay_s, result.cut, result.cut_bytes, result.end) == (pytest.approx(0.1), "reset", 9, "")
+    assert result.seconds_per_byte == pytest.approx(5e-6)
+    assert (result.is_twice, result.is_kept, result.has_wrong_id, result.garbage) == (
+        True,
+        True,
+        True,
+        "body",
+    )
+    assert result.chance is not None
+    plain = Committed("Produce -> delay_ms=1")
+    await plain(produce({"t": [0]}))
+    assert plain.delivery == Delivery(delay_s=0.001)
+
+
 # --- delivery -------------------------------------------------------------------------------------------------------
 
 
@@ -275,15 +306,6 @@ async def test_an_answer_is_sent_whole_in_part_twice_or_not(delivery, sent, goes
     transport = Transport()
     assert await deliver(delivery, transport, [*CHUNKS]) is goes_on
     assert transport.sent == sent
-
-
-async def test_an_answer_is_late_by_its_delay_and_its_bytes(autojump_clock):
-    begun = trio.current_time()
-    assert await deliver(Delivery(delay_s=1, seconds_per_byte=0.5), Transport(), [*CHUNKS])
-    assert trio.current_time() - begun == pytest.approx(1 + 0.5 * len(WHOLE))
-    transport = Transport()
-    assert await deliver(Delivery(is_twice=True), transport, []) is True
-    assert transport.sent == []
 
 
 def test_an_answer_is_spoiled_in_its_correlation_id_or_its_bytes():

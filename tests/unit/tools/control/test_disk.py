@@ -13,7 +13,7 @@ import pytest
 from barnabas.tools.control import copying
 from barnabas.tools.control.disk import FaultyDisk
 from barnabas.tools.faults.engine import Faults
-from barnabas.tools.faults.events import DISK_READ, DISK_SYNC, DISK_WRITE
+from barnabas.tools.faults.events import DISK_READ
 
 PATH = "/data/my-topic-7/00000000000000000000.log"
 
@@ -56,52 +56,6 @@ class Striking(FaultyDisk):
         super().strike(event, path)
 
 
-CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str | None]] = [
-    ("replace", (PATH, b"x"), {"sync": True}, DISK_WRITE),
-    ("set_modified", (PATH, 5), {}, None),
-    ("make_dirs", (PATH,), {}, DISK_WRITE),
-    ("rename", (PATH, "/b"), {}, None),
-    ("remove", (PATH,), {}, None),
-    ("remove_tree", (PATH,), {}, None),
-    ("sync_dir", (PATH,), {}, DISK_SYNC),
-]
-FILE_CALLS: list[tuple[str, tuple[Any, ...], str | None]] = [
-    ("write", (b"x", 3), DISK_WRITE),
-    ("truncate", (4,), None),
-    ("allocate", (5,), DISK_WRITE),
-    ("sync", (), DISK_SYNC),
-]
-
-
-@pytest.mark.parametrize(("name", "arguments", "more", "event"), CALLS)
-def test_disk_change_follows_rules_and_stops_after_death(
-    name: str, arguments: Any, more: Any, event: str | None
-) -> None:
-    below = Disk()
-    disk = Striking(below)
-    getattr(disk, name)(*arguments, **more)
-    assert below.done == [(name, *arguments, *more.values())]
-    assert disk.struck == ([(event, PATH)] if event else [])
-    disk.die()
-    getattr(disk, name)(*arguments, **more)
-    assert (len(below.done), len(disk.struck)) == (1, bool(event))
-
-
-@pytest.mark.parametrize(("name", "arguments", "event"), FILE_CALLS)
-def test_file_change_follows_rules_and_stops_after_death(
-    name: str, arguments: Any, event: str | None
-) -> None:
-    below = Disk()
-    disk = Striking(below)
-    file = disk.open(PATH)
-    getattr(file, name)(*arguments)
-    assert below.done == [("open", PATH, False), (f"file {name}", *arguments)]
-    assert disk.struck == ([(event, PATH)] if event else [])
-    disk.die()
-    getattr(file, name)(*arguments)
-    assert (len(below.done), len(disk.struck)) == (2, bool(event))
-
-
 def test_reading_goes_on_after_death_and_new_files_are_none() -> None:
     below = Disk()
     disk = Striking(below)
@@ -123,40 +77,6 @@ def test_reading_goes_on_after_death_and_new_files_are_none() -> None:
         "size done",
         "is_at done",
     )
-
-
-@pytest.mark.parametrize(
-    ("path", "is_hit"),
-    [
-        (PATH, True),
-        ("/data/my-topic-7", True),
-        ("/my-topic-7/x.log", True),
-        ("/data/my-topic-8/x.log", False),
-        ("/data/topic-7/x.log", False),
-        ("/data/my-topic-7/a/b", False),
-        ("/data/checkpoint", False),
-    ],
-)
-def test_rules_are_about_the_partition_that_a_path_is_in(path: str, is_hit: bool) -> None:
-    slept: list[float] = []
-    faults = Faults()
-    disk = FaultyDisk(Disk(), faults, clock_ms=lambda: 0.0, sleep=slept.append)  # type: ignore[arg-type]
-    disk.strike(DISK_WRITE, path)
-    faults.add(
-        {
-            "on": {"event": "disk.write", "topic": "my-topic", "partition": 7},
-            "do": {"errno": "ENOSPC", "delay_ms": 1500},
-        }
-    )
-    disk.strike(DISK_READ, path)
-    assert slept == []
-    if is_hit:
-        with pytest.raises(OSError, match="No space left") as caught:
-            disk.strike(DISK_WRITE, path)
-        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, path)
-    else:
-        disk.strike(DISK_WRITE, path)
-    assert slept == [1.5] * is_hit
 
 
 # --- copies ---------------------------------------------------------------------------------------------------------

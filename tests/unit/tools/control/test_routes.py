@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -11,21 +13,25 @@ from barnabas import __version__
 from barnabas.tools.control.host import NotRunningError
 from barnabas.tools.control.openapi import document
 from barnabas.tools.control.routes import router
-from tests.support.control_api import Api, connected
+from tests.support.control_api import Api, connected, host_in
 
 # --- topics, records, groups ----------------------------------------------------------------------------------------
 
 
 async def test_topics_are_made_shown_and_deleted(api: Api) -> None:
-    made = await api.do(
+    created = await api.do(
         "POST", "topics/t", {"partitions": 2, "settings": {"retention.ms": "5"}, "records": ["a"]}
     )
-    assert (made["name"], len(made["partitions"]), made["settings"]) == ("t", 2, {"retention.ms": "5"})
+    assert (created["name"], len(created["partitions"]), created["settings"]) == (
+        "t",
+        2,
+        {"retention.ms": "5"},
+    )
     assert await api.do("POST", "topics/plain")
-    assert await api.get("topics/t") == made
-    assert [one["name"] for one in (await api.get("topics"))["topics"]] == ["plain", "t"]
+    assert await api.get("topics/t") == created
+    assert [entry["name"] for entry in (await api.get("topics"))["topics"]] == ["plain", "t"]
     await api.do("PUT", "groups/g/offsets", {"t": {"0": 1}})
-    names = [one["name"] for one in (await api.get("topics", internal="true"))["topics"]]
+    names = [entry["name"] for entry in (await api.get("topics", internal="true"))["topics"]]
     assert names == ["__consumer_offsets", "plain", "t"]
     assert await api.refused("POST", "topics/t") == (409, "topic t exists")
     assert await api.refused("GET", "topics/none") == (404, "there is no topic none")
@@ -36,15 +42,67 @@ async def test_topics_are_made_shown_and_deleted(api: Api) -> None:
     assert (await api.refused("GET", "topics", internal="yes")) == (
         400, "internal: true or false expected, and there is 'yes'",
     )  # fmt: skip
-    assert [one["name"] for one in (await api.get("topics", internal="false"))["topics"]] == ["t"]
+    assert [entry["name"] for entry in (await api.get("topics", internal="false"))["topics"]] == ["t"]
+
+
+async def test_records_are_appended_and_shown_from_any_place_on(api: Api) -> None:
+    await api.do("POST", "topics/t", {"partitions": 2})
+    requested = [
+        {"value": "a", "partition": 1},
+        {"value": "b", "partition": 0},
+        {"value": "c", "partition": 1},
+    ]
+    assert await api.do("POST", "topics/t/records", {"records": requested}) == {
+        "records": [
+            {"partition": 1, "offset": 0},
+            {"partition": 0, "offset": 0},
+            {"partition": 1, "offset": 1},
+        ]
+    }
+
+    async def values(**query: Any) -> list[Any]:
+        return [one["value"] for one in (await api.get("topics/t/records", **query))["records"]]
+
+    assert await values() == ["b", "a", "c"]
+    assert await values(partition=1) == ["a", "c"]
+    assert await values(partition=1, offset=1) == ["c"]
+    assert await values(offset=1) == ["c"]
+    assert await values(limit=2) == ["b", "a"]
+    assert await values(limit=0) == []
+    assert await values(committed="false") == ["b", "a", "c"]
+    assert await api.refused("GET", "topics/none/records") == (404, "there is no topic none")
+    assert await api.refused("GET", "topics/t/records", partition=2) == (404, "topic t has no partition 2")
+    for name, text in (
+        ("limit", "100001"),
+        ("limit", "-1"),
+        ("offset", "-1"),
+        ("offset", "x"),
+        ("partition", "-1"),
+    ):
+        status, words = await api.refused("GET", "topics/t/records", **{name: text})
+        high = 100_000 if name == "limit" else 1 << 62
+        assert (status, words) == (
+            400,
+            f"{name}: a whole number from 0 to {high} expected, and there is {text!r}",
+        )
+    assert await values(limit=100_000, offset=0) == ["b", "a", "c"]
+    assert await api.refused("POST", "topics/none/records", {"records": ["a"]}) == (
+        404,
+        "there is no topic none",
+    )
+    assert (await api.refused("POST", "topics/t/records", {"records": "a"}))[0] == 400
+    assert (await api.refused("POST", "topics/t/records"))[1] == "a JSON object is expected as the body"
+    assert (await api.refused("GET", "topics/t/records", nonsense=1))[1].startswith(
+        "there is no parameter nonsense; there are: partition, offset, limit, committed"
+    )
 
 
 async def test_groups_have_offsets_and_are_deleted(api: Api) -> None:
     assert await api.get("groups") == {"groups": []}
     await api.do("POST", "seeds", {"topics": {"t": {"partitions": 1, "records": ["a", "b", "c"]}}})
-    found = await api.do("PUT", "groups/g/offsets", {"t": {"0": 1}})
-    assert found["offsets"] == [{"topic": "t", "partition": 0, "offset": 1, "lag": 2}]
-    assert await api.get("groups/g") == found
+    result = await api.do("PUT", "groups/g/offsets", {"t": {"0": 1}})
+    assert result["offsets"] == [{"topic": "t", "partition": 0, "offset": 1, "lag": 2}]
+    assert await api.get("groups/g") == result
     assert [one["group"] for one in (await api.get("groups"))["groups"]] == ["g"]
     assert await api.refused("GET", "groups/h") == (404, "there is no group h")
     assert (await api.refused("PUT", "groups/g/offsets", {"none": {"0": "latest"}}))[0] == 400
@@ -169,13 +227,45 @@ async def test_what_is_not_there_is_said(api: Api) -> None:
     assert await api.refused("GET", "topics/%ED%A0%80") == (404, "there is no topic \ufffd\ufffd\ufffd")
 
 
+async def test_broker_is_prepared_once_and_announced(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    async def prepare(broker: Any) -> None:
+        told.append("prepared")
+
+    host = host_in(tmp_path, prepare=prepare)
+    host.attached = lambda _: told.append("attached")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(host.run)
+        port = int(host.bootstrap.rpartition(":")[2])
+        between: list[bool] = []
+
+        def look() -> None:
+            with socket.socket() as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                one.bind(("127.0.0.1", port))  # nobody listens meanwhile
+                between.append(host.broker is None)
+
+        first = host.broker
+        assert await host.restart(look) is not first
+        host.restart_soon()
+        host.restart_soon(look)  # one is under way already
+        assert host.starts == 2
+        while host.starts == 2:
+            await trio.sleep(0.001)
+        host.stop()
+    assert told == ["attached", "prepared", "attached", "attached"]
+    assert (between, host.has_failed, host.broker) == ([True], False, None)
+    host.restart_soon(look)  # it was stopped: nothing is done
+
+
 def test_document_has_every_route_with_parameters_and_body() -> None:
-    found = document()
-    assert {(method, path) for path, of in found["paths"].items() for method in of} == {
+    described = document()
+    assert {(method, path) for path, of in described["paths"].items() for method in of} == {
         (one.method.lower(), one.path) for one in router().routes
     }
     for route in router().routes:
-        operation = found["paths"][route.path][route.method.lower()]
+        operation = described["paths"][route.path][route.method.lower()]
         assert (operation["operationId"], operation["summary"]) == (route.handler.__name__, route.summary)
         parameters = [(one["name"], one["in"]) for one in operation.get("parameters", ())]
         in_path = [(part[1:-1], "path") for part in route.path.split("/") if part.startswith("{")]

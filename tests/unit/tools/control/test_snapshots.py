@@ -123,8 +123,8 @@ def test_files_are_copied_where_they_cannot_be_shared(
     monkeypatch.setattr(os, "link", refuse)
     copying.copy_log_dir(str(source), str(tmp_path / "copied"))
     for name, links in (("linked", 2), ("copied", 1)):
-        found = files(tmp_path / name)
-        assert sorted(found) == sorted(set(files(source)) - {names.LOCK})
-        assert found[f"t-0/{names.file_name(7, names.LOG)}"].st_nlink == 1
-        assert found[f"t-0/{names.file_name(0, names.LOG)}"].st_nlink == links
+        result = files(tmp_path / name)
+        assert sorted(result) == sorted(set(files(source)) - {names.LOCK})
+        assert result[f"t-0/{names.file_name(7, names.LOG)}"].st_nlink == 1
+        assert result[f"t-0/{names.file_name(0, names.LOG)}"].st_nlink == links
         assert (tmp_path / name / "t-0" / names.file_name(0, names.LOG)).read_bytes() == b"closed"

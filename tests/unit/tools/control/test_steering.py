@@ -16,8 +16,8 @@ from tests.support.control_api import Api, connected
 async def test_recorded_requests_are_found_waited_for_and_forgotten(api: Api) -> None:
     for client_id in ("one", "two", "three"):
         await (await connected(api, client_id)).aclose()
-    found = await api.get("requests")
-    assert (found["last_id"], [each["client_id"] for each in found["requests"]]) == (
+    result = await api.get("requests")
+    assert (result["last_id"], [each["client_id"] for each in result["requests"]]) == (
         3,
         ["one", "two", "three"],
     )
@@ -56,9 +56,14 @@ async def test_recorded_requests_are_found_waited_for_and_forgotten(api: Api) ->
 
 
 async def test_faults_are_added_changed_counted_and_removed(api: Api) -> None:
-    made = await api.do("POST", "faults", {"name": "f", "short": "Metadata -> error=INVALID_REQUEST"})
-    assert (made["name"], made["on"], made["hits"], made["enabled"]) == ("f", {"api": "Metadata"}, 0, True)
-    assert await api.get("faults/f") == made
+    created = await api.do("POST", "faults", {"name": "f", "short": "Metadata -> error=INVALID_REQUEST"})
+    assert (created["name"], created["on"], created["hits"], created["enabled"]) == (
+        "f",
+        {"api": "Metadata"},
+        0,
+        True,
+    )
+    assert await api.get("faults/f") == created
     await (await connected(api)).aclose()
     assert (await api.get("faults/f"))["hits"] == 1
     assert (await api.do("PATCH", "faults/f", {"enabled": False}))["enabled"] is False
@@ -67,8 +72,8 @@ async def test_faults_are_added_changed_counted_and_removed(api: Api) -> None:
     for body in ({"enabled": 1}, {"enabled": True, "name": "g"}, {}):
         status, words = await api.refused("PATCH", "faults/f", body)
         assert (status, words.startswith("enabled expected")) == (400, True)
-    found = await api.do("POST", "faults/reset", {"seed": 7})
-    assert (found["seed"], found["faults"][0]["hits"]) == (7, 0)
+    result = await api.do("POST", "faults/reset", {"seed": 7})
+    assert (result["seed"], result["faults"][0]["hits"]) == (7, 0)
     assert (await api.do("POST", "faults/reset"))["seed"] == 7
     for seed in ("x", True, 1.5):
         assert await api.refused("POST", "faults/reset", {"seed": seed}) == (
@@ -149,14 +154,14 @@ async def test_clients_outlive_clock_jumps_only_on_request(api: Api) -> None:
         assert broker is not None
         (connection,) = broker.connections
         connection.info.login = login = SimpleNamespace(expires_ms=7000)  # type: ignore[assignment]
-        put_off: list[Any] = []
-        broker.services.group_coordinator.put_off = lambda kinds, ms: put_off.append((sorted(kinds), ms))  # type: ignore[method-assign]
+        postponed: list[Any] = []
+        broker.services.group_coordinator.postpone = lambda kinds, ms: postponed.append((sorted(kinds), ms))  # type: ignore[method-assign]
         before = connection.last_active
         await api.do("POST", "clock/advance", {"ms": 1500})
-        assert (connection.last_active, login.expires_ms, put_off) == (before, 7000, [])
+        assert (connection.last_active, login.expires_ms, postponed) == (before, 7000, [])
         await api.do("POST", "clock/advance", {"ms": 2500, "keep_clients": True})
         assert (connection.last_active, login.expires_ms) == (before + 2.5, 9500)
-        assert put_off == [(["join", "rejoin", "resync", "revocation", "session", "sync"], 2500)]
+        assert postponed == [(["join", "rejoin", "resync", "revocation", "session", "sync"], 2500)]
         login.expires_ms = None
         await api.do("POST", "clock/advance", {"ms": 1, "keep_clients": True})
         assert login.expires_ms is None

@@ -66,9 +66,9 @@ async def test_records_are_counted_on_from_where_they_were():
         (0, 3, True),
         (1, 2, True),
     ]
-    one = Looks(PARTITIONS, counts={0: [5], 1: [5]})
-    assert await wait_for_records(one, "t", 5, partition=1, committed=False) == {"topic": "t", "records": 5}
-    assert one.counted == [(1, 0, False)]
+    entry = Looks(PARTITIONS, counts={0: [5], 1: [5]})
+    assert await wait_for_records(entry, "t", 5, partition=1, committed=False) == {"topic": "t", "records": 5}
+    assert entry.counted == [(1, 0, False)]
     assert (await wait_for_records(Looks(None), "t", 0))["records"] == 0
     with pytest.raises(NotYetError, match="there is no topic t after 20 ms"):
         await wait_for_records(Looks(None), "t", 1, timeout_ms=20)

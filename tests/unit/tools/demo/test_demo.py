@@ -148,8 +148,8 @@ def test_settings_name_the_user_the_password_and_the_files(tmp_path: Path) -> No
         "bootstrap.servers": "h:1", "security.protocol": "SSL", "ssl.ca.location": str(demo.authority),
         "ssl.certificate.location": pem, "ssl.key.location": pem,
     }  # fmt: skip
-    found = properties(clients.java_with_certificate(demo, "bob", "h:1"))
-    assert (found["ssl.keystore.location"], found["ssl.truststore.location"]) == (pem, str(demo.authority))
+    result = properties(clients.java_with_certificate(demo, "bob", "h:1"))
+    assert (result["ssl.keystore.location"], result["ssl.truststore.location"]) == (pem, str(demo.authority))
     of_java = properties(clients.java(demo, "bob", "h:1"))
     asked: dict[str, str] = {}
 

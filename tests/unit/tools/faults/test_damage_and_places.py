@@ -43,9 +43,9 @@ def test_only_the_named_part_of_the_first_batch_is_damaged():
         ("count", range(57, 61)), ("count-negative", range(57, 61)), ("count-huge", range(57, 61)),
         ("compression", range(21, 23)), ("payload", range(61, end)),
     ):  # fmt: skip
-        found = changed(how) - checksum
-        assert found, how
-        assert found <= set(part), how
+        result = changed(how) - checksum
+        assert result, how
+        assert result <= set(part), how
         damaged = batches.damaged(SIMPLE + SECOND, how, Chance(5))
         assert int.from_bytes(damaged[17:21], "big") == crc32c(damaged[21:end]), how
     assert batches.damaged(SIMPLE + SECOND, "truncate", Chance(5)) == SIMPLE[: end // 2]

@@ -2,68 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import errno
 
 import pytest
 
-from barnabas.tools.faults import matching, short
-from barnabas.tools.faults.engine import Faults
+from barnabas.tools.faults import actions, matching
 from barnabas.tools.faults.errors import FaultError
-from barnabas.tools.faults.matching import Subject
 
-FITS: dict[str, Any] = {
-    "api_key": 8,
-    "api_version": 5,
-    "client_id": "app-1",
-    "principal": "User:alice",
-    "listener": "INSIDE",
-    "connection_id": 7,
-}
-
-
-def subject(
-    *topics: tuple[str, int | None], groups: tuple[str, ...] = (), event: str = "request", **more: Any
-) -> Subject:
-    return Subject(event, **{"now_ms": 0.0, **FITS, **more}, topics=lambda: topics, groups=lambda: groups)
+DAY_MS = 24 * 3600 * 1000
 
 
 # --- what a rule applies to -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("condition", "value", "other"),
-    [
-        ({"api": "OffsetCommit"}, {}, {"api_key": 9}),
-        ({"api": 8}, {}, {"api_key": 9}),
-        ({"api": "8"}, {}, {"api_key": 9}),
-        ({"api": ["fetch", "OFFSETCOMMIT"]}, {"api_key": 1}, {"api_key": 0}),
-        ({"api": "Fetch, OffsetCommit"}, {"api_key": 8}, {"api_key": 0}),
-        ({"version": 5}, {}, {"api_version": 6}),
-        ({"version": "3-5"}, {}, {"api_version": 2}),
-        ({"version": "5-"}, {"api_version": 99}, {"api_version": 4}),
-        ({"version": "-5"}, {"api_version": 0}, {"api_version": 6}),
-        ({"version": [1, "4-5"]}, {"api_version": 1}, {"api_version": 3}),
-        ({"client_id": "app-1"}, {}, {"client_id": "app-10"}),
-        ({"client_id": "app-?"}, {}, {"client_id": "app-"}),
-        ({"client_id": "app-?"}, {}, {"client_id": "app-12"}),
-        ({"client_id": "*-1"}, {}, {"client_id": "app-2"}),
-        ({"client_id": "a.p*"}, {"client_id": "a.p"}, {}),
-        ({"client_id": ["x", "app-*"]}, {"client_id": "x"}, {"client_id": "y"}),
-        ({"client_id": "*"}, {"client_id": None}, None),
-        ({"client_id": "a*"}, {"client_id": "a\nb"}, {"client_id": None}),
-        ({"principal": "User:a*"}, {}, {"principal": "User:bob"}),
-        ({"listener": "INSIDE"}, {}, {"listener": "OUTSIDE"}),
-        ({"connection": 7}, {}, {"connection_id": 8}),
-        ({"connection": "6,7"}, {}, {"connection_id": 8}),
-        ({"connection": 0}, {"connection_id": 0}, {}),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_each_condition_decides_by_itself(condition, value, other):
-    match = matching.parse(condition)
-    assert match.fits(subject(**value))
-    assert other is None or not match.fits(subject(**other))
-    assert not match.fits(subject(event="connect", **value))
 
 
 @pytest.mark.parametrize(
@@ -80,20 +29,70 @@ def test_what_no_condition_can_be_is_refused(condition):
         matching.parse(condition)
 
 
-# --- all rules ------------------------------------------------------------------------------------------------------
-
-
-def test_a_set_that_does_not_fit_adds_nothing():
-    faults = Faults()
-    faults.add({"name": "moved-leader.Fetch", "do": {"twice": True}})
-    with pytest.raises(FaultError, match="already"):
-        faults.use("moved-leader")
-    assert [*faults.rules] == ["moved-leader.Fetch"]
+# --- what is done ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "line", ["connect Fetch -> hang", "Fetch color=red -> twice", "-> twice -> twice", ""]
+    ("do", "event", "expected"),
+    [
+        ({"delay_ms": 0}, "request", {"delay_ms": (0, 0)}),
+        ({"delay_ms": DAY_MS}, "connect", {"delay_ms": (DAY_MS, DAY_MS)}),
+        ({"delay_ms": "1..2.5"}, "disk.sync", {"delay_ms": (1, 2.5)}),
+        ({"delay_ms": "3"}, "request", {"delay_ms": (3, 3)}),
+        ({"throttle_ms": DAY_MS}, "request", {"throttle_ms": DAY_MS}),
+        ({"throttle_ms": "0"}, "request", {"throttle_ms": 0}),
+        ({"cut": "close", "bytes": 2**31}, "request", {"cut": "close", "bytes": 2**31}),
+        ({"close": True}, "request", {"close": "before"}),
+        ({"reset": "after"}, "request", {"reset": "after"}),
+        ({"twice": "true"}, "request", {"twice": True}),
+        ({"refuse": True}, "connect", {"refuse": True}),
+        ({"errno": "enospc"}, "disk.write", {"errno": errno.ENOSPC}),
+        ({"error": "not_leader_or_follower"}, "request", {"error": 6}),
+        ({"error": -1}, "request", {"error": -1}),
+        ({"error": " 6 "}, "request", {"error": 6}),
+        (
+            {"error": 2**15 - 1, "error_after": -(2**15)},
+            "request",
+            {"error": 2**15 - 1, "error_after": -(2**15)},
+        ),
+    ],
+    ids=str,
 )
-def test_lines_that_say_too_much_are_refused(line):
+def test_actions_are_read(do, event, expected):
+    assert actions.parse(do, event) == expected
+
+
+@pytest.mark.parametrize(
+    ("do", "event"),
+    [
+        ({"delay_ms": DAY_MS + 1}, "request"),
+        ({"delay_ms": -1}, "request"),
+        ({"delay_ms": "1..2..3"}, "request"),
+        ({"delay_ms": "2..1"}, "request"),
+        ({"delay_ms": True}, "request"),
+        ({"delay_ms": None}, "request"),
+        ({"throttle_ms": DAY_MS + 1}, "request"),
+        ({"throttle_ms": 1.5}, "request"),
+        ({"bytes": 5}, "request"),
+        ({"cut": "close", "bytes": 2**31 + 1}, "request"),
+        ({"drop": True}, "request"),
+        ({"twice": False}, "request"),
+        ({"twice": 1.5}, "request"),
+        ({"refuse": True}, "request"),
+        ({"hang": True}, "disk.read"),
+        ({"errno": "EIO"}, "connect"),
+        ({"errno": "errorcode"}, "disk.read"),
+        ({"error": 2**15}, "request"),
+        ({"error": -(2**15) - 1}, "request"),
+        ({"error": True}, "request"),
+        ({"at": 5, "error": 6}, "request"),
+        ({"set": {}}, "request"),
+        ({"set": "throttle_time_ms"}, "request"),
+        ([], "request"),
+        ({}, "request"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_done_is_refused(do, event):
     with pytest.raises(FaultError):
-        short.parse(line)
+        actions.parse(do, event)

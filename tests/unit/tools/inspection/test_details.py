@@ -10,15 +10,54 @@ import pytest
 
 from barnabas.records.building import encode_batch
 from barnabas.records.compression import Codec
-from barnabas.records.control import encode_end_marker
 from barnabas.records.record import Record
 from barnabas.tools.inspection import sasl
+from barnabas.tools.inspection.frames import (
+    looks_like_request,
+)
 from barnabas.tools.inspection.messages import UnreadRecords, as_json
 from barnabas.tools.inspection.plain_records import bytes_of, plain, plain_headers
 from barnabas.tools.inspection.records import RecordsView, count
 from barnabas.wire.generated.fetch import FetchResponse
-from barnabas.wire.generated.metadata import MetadataResponse
+from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
+from barnabas.wire.headers import encode_request
 from barnabas.wire.regions import FileRegion
+
+KEY, VERSION, NUMBER = 3, 8, 77
+
+
+def asked(key: int = KEY, version: int = VERSION, message: Any = None) -> bytes:
+    result = MetadataRequest() if message is None else message
+    return b"".join(bytes(one) for one in encode_request(key, version, NUMBER, "app", result))[4:]  # type: ignore[arg-type]
+
+
+# --- frames ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("frame", "size", "is_so"),
+    [
+        (asked(), None, True),
+        (asked()[:10], None, False),  # a client id of three bytes that are not there
+        (asked()[:10], 13, True),
+        (asked()[:10], 12, False),
+        (asked()[:8] + b"\xff\xff", 10, True),
+        (asked()[:8] + b"\xff\xfe", 10, False),
+        (b"\x75\x30" + asked()[2:], None, False),
+        (b"\0\3\xff\xff" + asked()[4:], None, False),
+        (b"\0\3\0\x15" + asked()[4:], None, True),
+        (b"\0\3\0\x16" + asked()[4:], None, False),
+        (b"\0\7\0\0\0\0\0\1", None, True),  # ControlledShutdown v0 has no client id
+        (b"\0\7\0\1\0\0\0\1", None, False),
+        (b"\0\3\0\0\0\0\0\1", None, False),
+        (b"\0\7\0\0\0\0\0\1", 9, True),
+        (b"\0\7\0\0\0\0\0", None, False),
+        (asked(), 7, False),
+    ],
+)
+def test_what_can_be_the_header_of_a_request(frame: bytes, size: int | None, is_so: bool) -> None:
+    assert looks_like_request(frame, len(frame) if size is None else size) is is_so
+
 
 # --- messages -------------------------------------------------------------------------------------------------------
 
@@ -33,9 +72,9 @@ def test_values_are_shown_by_their_kind() -> None:
         0,
         False,
     )
-    one = shown["topics"][0]
-    assert (one["name"], one["topic_id"]) == ("x" * 1000, "aWlpaWlpaWlpaWlpaWlpaQ")
-    assert one["unknown_tagged_fields"] == {"5": {"bytes": 3}}
+    entry = shown["topics"][0]
+    assert (entry["name"], entry["topic_id"]) == ("x" * 1000, "aWlpaWlpaWlpaWlpaWlpaQ")
+    assert entry["unknown_tagged_fields"] == {"5": {"bytes": 3}}
     for records, size in (
         (b"abc", 3),
         (memoryview(b"abcd"), 4),
@@ -91,31 +130,26 @@ def test_the_header_of_a_batch_is_shown_with_what_applies_to_it() -> None:
     ) == ("gzip", 0, 3, 4)
 
 
-def test_headers_and_markers_of_transactions_are_shown() -> None:
-    record = Record(0, 5, None, None, [("h", b"1"), ("h", None)])
-    (shown,) = RecordsView()(encode_batch([record]))
-    assert shown["records"] == [
-        {
-            "offset": 0,
-            "timestamp": 5,
-            "key": None,
-            "value": None,
-            "headers": [{"key": "h", "value": "1"}, {"key": "h", "value": None}],
-        }
-    ]
-    for is_commit, name in ((True, "COMMIT"), (False, "ABORT")):
-        marker = encode_end_marker(
-            commit=is_commit, producer_id=5, producer_epoch=1, coordinator_epoch=2, timestamp_ms=9
-        )
-        (shown,) = RecordsView()(bytes(marker))
-        assert (shown["control"], shown["transactional"], shown["producer_id"]) == (True, True, 5)
-        assert shown["records"] == [{"offset": 0, "timestamp": 9, "control": name}]
+def test_records_are_shown_up_to_a_number_and_bytes_up_to_a_size() -> None:
+    data = batch(b"0", b"1", b"2") + batch(b"3", base=3) + batch(b"4", base=4)
+
+    def values(records_max: int) -> Any:
+        result = RecordsView(records_max, 5)(data)
+        return [[one["value"] for one in each["records"]] if "records" in each else each for each in result]
+
+    rest, last = len(batch(b"3") + batch(b"4")), len(batch(b"4"))
+    assert values(9) == values(5) == [["0", "1", "2"], ["3"], ["4"]]
+    assert values(4) == [["0", "1", "2"], ["3"], {"not_shown": f"{last} bytes: 4 records are shown"}]
+    assert values(3) == [["0", "1", "2"], {"not_shown": f"{rest} bytes: 3 records are shown"}]
+    assert values(2) == [["0", "1"], {"not_shown": f"{rest} bytes: 2 records are shown"}]
+    assert RecordsView(9, 5)(batch(b"123456"))[0]["records"][0]["value"] == "12345... (6 bytes)"
+    assert RecordsView(9, 5)(batch(b"12345"))[0]["records"][0]["value"] == "12345"
 
 
 def test_batches_are_counted_without_looking_into_them() -> None:
     data = batch(b"0", b"1") + batch(b"2", base=2, codec=Codec.LZ4)
-    found = count(data)
-    assert (found.batches, found.records, found.size, found.codecs) == (2, 3, len(data), {0, 3})
+    result = count(data)
+    assert (result.batches, result.records, result.size, result.codecs) == (2, 3, len(data), {0, 3})
     broken = count(data + b"\0" * 70)
     assert (broken.batches, broken.records, broken.size) == (2, 3, len(data) + 70)
     assert (count(None).size, count(None).batches) == (0, 0)
@@ -182,5 +216,5 @@ def signed(claims: Any) -> str:
 def test_a_token_says_who_logs_in_and_keeps_its_secrets(
     mechanism: str, token: bytes, from_client: bool, shown: Any
 ) -> None:
-    found = sasl.describe(mechanism, token, from_client=from_client)
-    assert found == {"mechanism": mechanism, "bytes": len(token), **shown}
+    result = sasl.describe(mechanism, token, from_client=from_client)
+    assert result == {"mechanism": mechanism, "bytes": len(token), **shown}

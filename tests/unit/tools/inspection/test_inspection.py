@@ -114,8 +114,8 @@ def test_records_of_every_compression_are_shown(codec: Codec) -> None:
     assert batch["records"][0]["headers"] == [{"key": "h", "value": "x"}]
     assert batch["records"][1]["value"] == {"hex": "fffe"}
     assert RecordsView(as_hex=True)(data)[0]["records"][0]["key"] == {"hex": b"k0".hex()}
-    found = count(bytes(data) * 2)
-    assert (found.batches, found.records) == (2, 4)
+    result = count(bytes(data) * 2)
+    assert (result.batches, result.records) == (2, 4)
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -83,7 +83,7 @@ class FakeZooKeeper:
 @pytest.fixture
 def switched(monkeypatch):
     """The servers whose features were switched on."""
-    found: list[str] = []
+    result: list[str] = []
     FakeChild.made = []
     monkeypatch.setattr(FakeChild, "in_time", True)
     monkeypatch.setattr(FakeChild, "code_at_end", 0)
@@ -91,17 +91,19 @@ def switched(monkeypatch):
     monkeypatch.setattr(workers, "OwnZooKeeper", FakeZooKeeper)
 
     async def switch_on(servers: str) -> str:
-        found.append(servers)
-        return "they are too old" if len(found) > 1 else ""
+        result.append(servers)
+        return "they are too old" if len(result) > 1 else ""
 
     monkeypatch.setattr(features, "switch_on", switch_on)
-    return found
+    return result
 
 
 def workers_in(directory: Path, count: int = 2, **settings: str) -> Workers:
-    given = {"listeners": "PLAINTEXT://h:9092,CONTROL://h:9094", **settings}
-    given.setdefault("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT")
-    return Workers(BrokerConfig({"log.dirs": f"{directory}/a,{directory}/b", **given}), given, count, "info")
+    arguments = {"listeners": "PLAINTEXT://h:9092,CONTROL://h:9094", **settings}
+    arguments.setdefault("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT")
+    return Workers(
+        BrokerConfig({"log.dirs": f"{directory}/a,{directory}/b", **arguments}), arguments, count, "info"
+    )
 
 
 def settings_of(directory: Path, number: int) -> dict[str, str]:
@@ -203,6 +205,6 @@ def test_a_mistake_is_told_and_fails(tmp_path, switched, monkeypatch, capsys):
         raise ChildError("worker 1 does not start")
 
     monkeypatch.setattr(Workers, "run", run)
-    given = {"log.dirs": str(tmp_path)}
-    assert workers.run(BrokerConfig(given), given, 1, "info") == FAILED
+    arguments = {"log.dirs": str(tmp_path)}
+    assert workers.run(BrokerConfig(arguments), arguments, 1, "info") == FAILED
     assert capsys.readouterr().err == "barnabas: worker 1 does not start\n"

@@ -2,7 +2,10 @@
 
 import pytest
 
+from barnabas.log.disk import OsDisk
 from barnabas.log.format import names
+from barnabas.tools.logtool.logdirs import verify_log_dir
+from barnabas.tools.logtool.verify import Severity
 from tests.support.logs import Broker, append, batch
 
 BROKEN = b"0\n7\n"
@@ -20,26 +23,6 @@ def two(directory):
     return directory / "two"
 
 
-def paths(rows):
-    return [row["path"].rpartition("/")[2] for row in rows if "path" in row]
-
-
-def test_repair_of_some_partitions_keeps_files_of_the_log_dir(tool, two):
-    checkpoint = two / names.LOG_START_CHECKPOINT
-    for arguments, partitions in ((("--only", "a"), ["a-0", "a-1"]), (("--only", "a-1"), ["a-1"])):
-        assert paths(tool("repair", *arguments, two)) == partitions
-        assert checkpoint.read_bytes() == BROKEN
-    assert paths(tool("repair", two / "b-0")) == ["b-0"]
-    assert checkpoint.read_bytes() == BROKEN
-    for options, is_there in ((["--dry-run"], True), ([], False)):
-        rows = tool("repair", *options, two)
-        assert paths(rows) == [checkpoint.name, "a-0", "a-1", "b-0"]
-        assert (rows[0]["kind"], rows[0]["text"]) == ("remove", "it is damaged; a broker builds it again")
-        assert [row["kind"] for row in rows[1:]] == ["sound"] * 3
-        assert checkpoint.exists() is is_there
-    assert tool.code == 0
-
-
 def test_check_of_some_partitions_skips_files_of_the_log_dir(tool, two):
     for arguments, partitions, errors in ((("--only", "a"), 2, 0), (("--only", "b-0"), 1, 0), ((), 3, 1)):
         row = tool("verify", *arguments, two)[-1]
@@ -49,8 +32,20 @@ def test_check_of_some_partitions_skips_files_of_the_log_dir(tool, two):
     assert "is a file; name the directory of its partition" in tool.err
 
 
-def test_figures_are_of_the_partitions_that_are_named(tool, two):
-    assert [row["name"] for row in tool("stats", two)] == ["a-0", "a-1", "b-0"]
-    assert [row["name"] for row in tool("stats", "--only", "a", two)] == ["a-0", "a-1"]
-    assert ["distinct_keys" in row for row in tool("stats", "--deep", two / "b-0")] == [True]
-    assert tool.code == 0
+def test_checkpoints_are_told_by_what_they_say_of_each_log(tmp_path):
+    result = []
+    (tmp_path / names.LOG_START_CHECKPOINT).write_bytes(b"0\n3\nt 0 5\nt 1 6\nu 0 1\n")
+    (tmp_path / names.HIGH_WATERMARK_CHECKPOINT).write_bytes(b"0\n2\nt 0 5\nt 1 6\n")
+    verify_log_dir(OsDisk(), str(tmp_path), {("t", 0): 5, ("t", 1): 5}, result.append)
+    assert [(one.severity, one.path.rpartition("/")[2], one.text) for one in result] == [
+        (Severity.NOTE, "meta.properties", "is missing: no broker has used the dir yet, or it is a copy"),
+        (Severity.ERROR, names.LOG_START_CHECKPOINT, "says 6 for t-1, which ends at 5"),
+        (Severity.NOTE, names.LOG_START_CHECKPOINT, "speaks of u-0, which is not here"),
+        (Severity.WARNING, names.HIGH_WATERMARK_CHECKPOINT, "says 6 for t-1, which ends at 5"),
+    ]
+    result.clear()
+    (tmp_path / "meta.properties").write_bytes(b"version=x")
+    verify_log_dir(OsDisk(), str(tmp_path), {("t", 0): 5, ("t", 1): 6, ("u", 0): 1}, result.append)
+    assert [(one.severity, one.path.rpartition("/")[2]) for one in result] == [
+        (Severity.ERROR, "meta.properties")
+    ]

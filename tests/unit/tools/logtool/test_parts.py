@@ -13,6 +13,7 @@ from barnabas.log.disk import OsDisk
 from barnabas.log.format import txn_index
 from barnabas.tools.logtool.dump import Dumper, describe_batch, padding
 from barnabas.tools.logtool.overlay import Change, OverlayDisk, OverlayFile
+from barnabas.tools.logtool.stats import LogStats
 from barnabas.tools.logtool.verify import Finding, SegmentMap, Verifier
 
 HEADER = {
@@ -45,6 +46,27 @@ def test_a_batch_is_a_row_with_each_of_its_fields() -> None:
     assert describe_batch(0, header(codec=5))["codec"] == 5
 
 
+def test_figures_of_a_log_are_sums_and_ends_of_its_batches() -> None:
+    stats = LogStats(segments=2, log_bytes=900, other_bytes=80)
+    assert "batch_bytes_mean" not in stats.row("t-0")
+    stats.add(header())
+    stats.add(
+        header(codec=0, size=101, producer_id=-1, is_transactional=False, base_timestamp=40, max_timestamp=60)
+    )
+    stats.add(header(
+        magic=1, codec=9, size=400, base_offset=20, next_offset=30, records_count=-1, producer_id=0, is_control=True,
+        base_timestamp=-1, max_timestamp=90,
+    ))  # fmt: skip
+    stats.add(header(producer_id=23, size=10, max_timestamp=-1, base_timestamp=1))
+    assert stats.row("t-0") == {
+        "kind": "stats", "name": "t-0", "segments": 2, "log_bytes": 900, "other_bytes": 80, "first_offset": 11,
+        "end_offset": 14, "batches": 4, "records": 9, "records_per_batch": 2.25, "batch_bytes_mean": 711 // 4,
+        "batch_bytes_max": 400, "min_timestamp": 40, "max_timestamp": 90,
+        "codecs": {"9": 1, "lz4": 2, "none": 1}, "codec_bytes": {"9": 400, "lz4": 210, "none": 101},
+        "magics": {1: 1, 2: 3}, "producers": 2, "transactional_batches": 3, "control_batches": 1,
+    }  # fmt: skip
+
+
 # --- rows of files --------------------------------------------------------------------------------------------------
 
 
@@ -57,12 +79,12 @@ def test_entries_of_indexes_are_shown_from_one_offset_to_another(tmp_path: Path)
     offsets.write_bytes(struct.pack(">iiiiii", 1, 70, 5, 300, 9, 500) + bytes(16))
     times.write_bytes(struct.pack(">qiqiqi", 1000, 1, 2000, 5, 3000, 9) + bytes(24))
     by_offset = [
-        {"kind": "offset_index_entry", "offset": 100 + one, "position": at}
-        for one, at in ((1, 70), (5, 300), (9, 500))
+        {"kind": "offset_index_entry", "offset": 100 + entry, "position": at}
+        for entry, at in ((1, 70), (5, 300), (9, 500))
     ]
     by_time = [
-        {"kind": "time_index_entry", "timestamp": at, "offset": 100 + one}
-        for one, at in ((1, 1000), (5, 2000), (9, 3000))
+        {"kind": "time_index_entry", "timestamp": at, "offset": 100 + entry}
+        for entry, at in ((1, 1000), (5, 2000), (9, 3000))
     ]
     for path, expected in ((offsets, by_offset), (times, by_time)):
         assert rows(path) == expected
@@ -97,9 +119,9 @@ class Checked:
             ))  # fmt: skip
 
     def texts(self) -> list[tuple[str, int]]:
-        found = [(one.text, one.position) for one in self.found]
+        result = [(entry.text, entry.position) for entry in self.found]
         self.found.clear()
-        return found
+        return result
 
     def index(self, *entries: tuple[int, int]) -> list[tuple[str, int]]:
         path = self.directory / f"{100:020}.index"
@@ -137,6 +159,31 @@ def test_each_entry_of_a_time_index_is_checked_against_its_batch(tmp_path: Path)
     assert checked.times((1150, 15)) == []
 
 
+def test_aborted_transactions_are_checked_against_the_log(tmp_path: Path) -> None:
+    checked = Checked(tmp_path)
+    entry = txn_index.AbortedTransaction
+    expected = entry(7, 101, 112, 100)
+    assert checked.transactions(entry(7, 90, 112, 80)) == [], "it may have begun before"
+    checked.segment.aborted = [expected]
+    assert checked.transactions(expected) == []
+    assert checked.transactions(expected._replace(first_offset=90)) == []
+    assert checked.transactions() == ["the transaction that was aborted at offset 112 is missing"]
+    right = "should be the aborted transaction of producer 7, 101 to 112"
+    assert checked.transactions(expected._replace(producer_id=8)) == [
+        f"the aborted transaction of producer 8, 101 to 112 {right}"
+    ]
+    assert checked.transactions(expected._replace(first_offset=102)) == [
+        f"the aborted transaction of producer 7, 102 to 112 {right}"
+    ]
+    after = entry(9, 103, 115, 100)
+    assert checked.transactions(expected, after) == [
+        "the aborted transaction of producer 9, 103 to 115 ends after the segment"
+    ]
+    assert checked.transactions(expected, after._replace(last_offset=114)) == []
+    checked.segment.is_whole = False
+    assert checked.transactions(expected, after) == []
+
+
 # --- a disk that pretends -------------------------------------------------------------------------------------------
 
 
@@ -158,10 +205,10 @@ def test_what_ends_as_it_was_is_no_change(tmp_path: Path) -> None:
     assert overlay.changes()[1:] == [Change("write", f"{tmp_path}/new", data=b"")]
     assert overlay.open(path).is_at(path)
     assert OverlayFile(None).size() == 0
-    found = [
+    result = [
         Change("rename", "x", "d/y"),
         Change("cut", "x", size=5),
         Change("remove", "x"),
         Change("write", "x"),
     ]
-    assert [one.describe() for one in found] == ["rename to y", "cut to 5 bytes", "remove", "write"]
+    assert [one.describe() for one in result] == ["rename to y", "cut to 5 bytes", "remove", "write"]

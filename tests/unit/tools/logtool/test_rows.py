@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.records.building import encode_batch
+from barnabas.records.record import Record
 from barnabas.tools.logtool.rows import to_text
 from barnabas.tools.logtool.stats import LogStats
 
@@ -50,7 +52,7 @@ def test_batches_are_counted_and_summed_up():
     stats = LogStats()
     assert stats.row("t-0")["batches"] == 0
     assert "records_per_batch" not in stats.row("t-0")
-    for one in (
+    for entry in (
         header(base_offset=5, next_offset=7),
         header(codec=1, size=301, producer_id=0, is_transactional=True, base_timestamp=5, max_timestamp=7),
         header(
@@ -67,7 +69,7 @@ def test_batches_are_counted_and_summed_up():
         ),
         header(codec=0, size=50, base_timestamp=1, max_timestamp=15, has_delete_horizon=True, next_offset=12),
     ):
-        stats.add(one)
+        stats.add(entry)
     row = stats.row("t-0")
     assert (row["batches"], row["records"], row["records_per_batch"]) == (5, 7, 1.4)
     assert (row["batch_bytes_mean"], row["batch_bytes_max"]) == (651 // 5, 301)
@@ -79,3 +81,14 @@ def test_batches_are_counted_and_summed_up():
     assert (row["transactional_batches"], row["control_batches"]) == (2, 1)
     assert "distinct_keys" not in row
     assert "problems" not in row
+
+
+def test_records_are_counted_by_their_keys_and_values():
+    stats = LogStats(is_deep=True)
+    records = [(b"a", b"12"), (b"a", None), (None, b"345"), (b"bc", b"")]
+    data = encode_batch([Record(n, 1, key, value) for n, (key, value) in enumerate(records)])
+    stats.open(header(), bytes(data))
+    stats.open(header(is_control=True), bytes(data))
+    row = stats.row("t-0")
+    assert (row["distinct_keys"], row["null_keys"], row["tombstones"]) == (2, 1, 1)
+    assert (row["key_bytes"], row["value_bytes"]) == (4, 5)

@@ -2,7 +2,7 @@
 
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
-from barnabas.tools.logtool.progress import Progress
+from barnabas.tools.logtool.progress import Progress, render
 from tests.support.logs import NOW_MS, Broker, append
 
 
@@ -46,6 +46,15 @@ class Terminal:
 
     def flush(self) -> None:
         pass
+
+
+def test_the_bar_tells_share_speed_and_rest():
+    assert render(0, 10_000_000, 0) == "[..............................]   0% of 10.0 MB, 0 MB/s"
+    assert (
+        render(5_000_000, 10_000_000, 2)
+        == "[###############...............]  50% of 10.0 MB, 2 MB/s, 2 s left"
+    )
+    assert render(10_000_000, 10_000_000, 2).startswith("[##############################] 100%")
 
 
 def test_the_bar_is_drawn_on_terminals_and_wiped_away(monkeypatch):

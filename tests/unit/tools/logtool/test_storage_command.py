@@ -26,10 +26,10 @@ async def test_users_of_a_formatted_dir_are_there_at_the_first_start(tmp_path, c
     more = "-S", "SCRAM-SHA-512=[name=bob,iterations=8192,password=hunter3]"
     assert await run_in_thread(*options, *more) == 0
     assert await run_in_thread("info", "--data", logs) == 0
-    said = capsys.readouterr()
-    assert f"node 1 of cluster {cluster_id}" in said.out
-    assert "user alice: SCRAM-SHA-256 (4096 iterations)" in said.out
-    assert "hunter" not in said.out + said.err
+    output = capsys.readouterr()
+    assert f"node 1 of cluster {cluster_id}" in output.out
+    assert "user alice: SCRAM-SHA-256 (4096 iterations)" in output.out
+    assert "hunter" not in output.out + output.err
     async with broker_to_ask(tmp_path) as asked:
         image = asked.services.metadata.image
         assert image.cluster_id == cluster_id
@@ -70,7 +70,7 @@ def test_a_dir_is_formatted_once(tmp_path, capsys):
 )
 def test_wrong_credential_is_explained_without_its_password(tmp_path, capsys, text):
     assert storage("format", "--data", tmp_path, "--add-scram", text) == 2
-    said = capsys.readouterr()
-    assert said.err.startswith("barnabas storage: --add-scram: ")
-    assert "hunter2" not in said.out + said.err
+    output = capsys.readouterr()
+    assert output.err.startswith("barnabas storage: --add-scram: ")
+    assert "hunter2" not in output.out + output.err
     assert not (tmp_path / "meta.properties").exists()

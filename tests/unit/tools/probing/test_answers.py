@@ -22,6 +22,10 @@ from barnabas.tools.probing.honoured import (
     ask_all,
     ask_for_cluster,
 )
+from barnabas.tools.probing.limits import Limits
+from barnabas.tools.probing.probe import Feature, Report
+from barnabas.tools.probing.quirks import Quirk
+from barnabas.tools.probing.release import Guess
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.generated.produce import ProduceRequest
 from tests.unit.tools.tap.test_session import response
@@ -54,10 +58,10 @@ class Target:
     def _wire(self) -> Any:
         def answered(message: Any, version: int) -> Any:
             self.asked.append((message, version))
-            found = self.answers(message, version) if callable(self.answers) else self.answers
-            if isinstance(found, Exception):
-                raise found
-            return found
+            result = self.answers(message, version) if callable(self.answers) else self.answers
+            if isinstance(result, Exception):
+                raise result
+            return result
 
         async def ask(message: Any, version: int) -> Any:
             return answered(message, version)
@@ -81,11 +85,21 @@ class Target:
 async def look(
     name: str, answers: Any, *, versions: Any = None, names: Names = EVERYWHERE, **more: Any
 ) -> tuple[str, bool | None]:
-    one = next(each for each in quirks.LOOKS if each.name == name)
-    return await one.find(Target(answers, **more), VERSIONS if versions is None else versions, names)  # type: ignore[arg-type]
+    entry = next(each for each in quirks.LOOKS if each.name == name)
+    return await entry.find(Target(answers, **more), VERSIONS if versions is None else versions, names)  # type: ignore[arg-type]
 
 
 # --- looks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["an unknown API", "an unknown version of another API", "a request that is cut short"]
+)
+async def test_what_is_no_request_closes_the_connection(name: str) -> None:
+    assert await look(name, ClosedByBrokerError("x")) == ("connection closed", True)
+    assert await look(name, of()) == ("answered", False)
+    with pytest.raises(SilentError):
+        await look(name, SilentError("x"))
 
 
 async def test_bytes_that_are_too_many_are_no_matter() -> None:
@@ -109,26 +123,14 @@ async def test_correlation_ids_of_any_sign_are_asked() -> None:
     assert asked == [0, -1, -(2**31), 2**31 - 1]
 
 
-@pytest.mark.parametrize(
-    ("code", "name", "is_so"),
-    [(42, "INVALID_REQUEST", True), (0, "NONE", False), (35, "UNSUPPORTED_VERSION", False)],
-)
-async def test_a_wrong_name_of_software_is_refused(code: int, name: str, is_so: bool) -> None:
-    assert await look("a wrong name of the client's software", of(error_code=code)) == (name, is_so)
-    assert await look("a wrong name of the client's software", of(), versions={18: (0, 2)}) == (
-        "no version with a name",
-        None,
-    )
-
-
 async def test_topics_null_and_empty() -> None:
     def answers(message: Any, version: int) -> Any:
-        return of(topics=[1, 2] if message.topics is None else found)
+        return of(topics=[1, 2] if message.topics is None else result)
 
-    found: list[int] = []
+    result: list[int] = []
     name = "topics null and empty"
     assert await look(name, answers) == ("an empty list: 0 topics, null: 2", True)
-    found = [1]
+    result = [1]
     assert await look(name, answers) == ("an empty list: 1 topics, null: 2", False)
     assert await look(name, answers, versions={3: (0, 0)}) == ("Metadata v0 only", None)
     for version, is_allowed in ((3, True), (4, False)):
@@ -189,8 +191,14 @@ def heartbeat(*codes: int) -> Any:
 async def test_each_answer_has_its_verdict(
     answer: Any, status: Status, errors: tuple[int, ...], reason: str
 ) -> None:
-    (one,) = await ask_all(Target(answer), {8: (7, 7)}, EVERYWHERE)  # type: ignore[arg-type]
-    assert (one.key, one.version, one.status, one.errors, one.reason) == (8, 7, status, errors, reason)
+    (entry,) = await ask_all(Target(answer), {8: (7, 7)}, EVERYWHERE)  # type: ignore[arg-type]
+    assert (entry.key, entry.version, entry.status, entry.errors, entry.reason) == (
+        8,
+        7,
+        status,
+        errors,
+        reason,
+    )
 
 
 async def test_cluster_is_asked_for_in_newest_decodable_version() -> None:
@@ -225,6 +233,35 @@ async def test_a_request_that_wants_no_answer_is_not_waited_for() -> None:
 # --- the report -----------------------------------------------------------------------------------------------------
 
 
+def test_a_report_as_json_has_each_of_its_parts() -> None:
+    verdicts = [
+        Verdict(3, 1, Status.HONOURED, "", (5, 6)), Verdict(3, 2, Status.CLOSED, "why"), Verdict(9999, 0, Status.NOT_TRIED),
+    ]  # fmt: skip
+    report = Report(
+        "h:1", "cluster", 11, 12, ["11: h:1"], Guess(("4.0", "4.1"), (3, 9999)), {9999: (0, 0), 3: (1, 2)}, verdicts,
+        [Feature("f", (1, 2), None)], Limits({"a": "b"}, "problem"), [Quirk("q", "seen", None, "rule")], [], [],
+    )  # fmt: skip
+    assert report.served() == {3: (1, 1), 9999: (0, 0)}
+    shown = report.as_json()
+    assert shown == {
+        "address": "h:1", "cluster_id": "cluster", "node_id": 11, "controller_id": 12, "brokers": ["11: h:1"],
+        "release": {"names": ["4.0", "4.1"], "exact": False, "differing": ["Metadata", "API 9999"]},
+        "apis": [
+            {"key": 3, "name": "Metadata", "advertised": [1, 2], "versions": [
+                {"version": 1, "status": "honoured", "reason": "", "errors": [5, 6]},
+                {"version": 2, "status": "connection closed", "reason": "why", "errors": []},
+            ]},
+            {"key": 9999, "name": "API 9999", "advertised": [0, 0], "versions": [
+                {"version": 0, "status": "not tried", "reason": "", "errors": []},
+            ]},
+        ],
+        "features": [{"name": "f", "supported": (1, 2), "finalized": None}],
+        "limits": {"settings": {"a": "b"}, "problem": "problem"},
+        "quirks": [{"name": "q", "seen": "seen", "as_kafka": None, "rule": "rule"}],
+        "timings": [], "clients": [], "written": [],
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("nodes", "port", "node_id"),
     [(((5, 1), (7, 2)), 2, 7), (((5, 1), (7, 2)), 9, 5), (((5, 1), (7, 1)), 1, 5), ((), 1, 0)],
@@ -232,7 +269,7 @@ async def test_a_request_that_wants_no_answer_is_not_waited_for() -> None:
 async def test_the_broker_that_answers_is_found_by_its_address(
     monkeypatch: pytest.MonkeyPatch, nodes: Any, port: int, node_id: int
 ) -> None:
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     verdicts = [
         Verdict(68, 0, Status.UNSUPPORTED),
         Verdict(76, 0, Status.HONOURED),
@@ -248,19 +285,19 @@ async def test_the_broker_that_answers_is_found_by_its_address(
         return {3: (0, 1)}, of(supported_features=[], finalized_features=[])
 
     async def with_names(target: Any, versions: Any, names: Names) -> Any:
-        given["names"] = names
+        arguments["names"] = names
         return verdicts
 
     async def nothing(*_: Any) -> Any:
         return []
 
     async def limits(target: Any, versions: Any, number: int) -> Any:
-        given["limits_of"] = number
+        arguments["limits_of"] = number
         raise SilentError("no answer")
 
     for name, stand_in in (
         ("ask_for_cluster", cluster), ("learn_versions", versions), ("ask_all", with_names), ("look_at_all", nothing),
-        ("measure_all", nothing), ("read_limits", limits), ("needs_of_all", lambda *a: given.update(needs=a) or []),
+        ("measure_all", nothing), ("read_limits", limits), ("needs_of_all", lambda *a: arguments.update(needs=a) or []),
     ):  # fmt: skip
         monkeypatch.setattr(probing, name, stand_in)
 
@@ -273,17 +310,17 @@ async def test_the_broker_that_answers_is_found_by_its_address(
         def __str__(self) -> str:
             return f"h:{self.port}"
 
-    found = await probing.probe(of(endpoint=Endpoint()))  # type: ignore[arg-type]
-    assert (found.node_id, found.controller_id, found.cluster_id, found.address) == (
+    result = await probing.probe(of(endpoint=Endpoint()))  # type: ignore[arg-type]
+    assert (result.node_id, result.controller_id, result.cluster_id, result.address) == (
         node_id,
         3,
         "c",
         f"h:{port}",
     )
-    assert found.brokers == [f"{one}: h:{number}" for one, number in sorted(nodes)]
-    assert (given["names"].node_id, given["limits_of"]) == (node_id, node_id)
-    assert (given["names"].has_offsets_topic, given["names"].has_transactions_topic, given["names"].has_shares_topic) == (
-        True, False, False,
-    )  # fmt: skip
-    assert given["needs"][2] == {68}
-    assert (found.limits.problem, found.written) == ("DescribeConfigs: no answer", [])
+    assert result.brokers == [f"{one}: h:{number}" for one, number in sorted(nodes)]
+    assert (arguments["names"].node_id, arguments["limits_of"]) == (node_id, node_id)
+    names = arguments["names"]
+    topics = (names.has_offsets_topic, names.has_transactions_topic, names.has_shares_topic)
+    assert topics == (True, False, False)
+    assert arguments["needs"][2] == {68}
+    assert (result.limits.problem, result.written) == ("DescribeConfigs: no answer", [])

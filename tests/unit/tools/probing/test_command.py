@@ -41,20 +41,20 @@ def report(**more: Any) -> Report:
 
 
 def run(outcome: Any, *arguments: str) -> tuple[int, Any]:
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
 
     async def probe(target: Any, *, writes: bool) -> Report:
-        given.update(target=target, writes=writes)
+        values.update(target=target, writes=writes)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome  # type: ignore[no-any-return]
 
-    return command.main(arguments, examine=probe), SimpleNamespace(**given)
+    return command.main(arguments, examine=probe), SimpleNamespace(**values)
 
 
 def test_a_report_is_printed_as_text_or_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    code, given = run(report(), "h:1", "--timeout", "3")
-    assert (code, given.writes, str(given.target.endpoint), given.target.timeout_s) == (
+    code, arguments = run(report(), "h:1", "--timeout", "3")
+    assert (code, arguments.writes, str(arguments.target.endpoint), arguments.target.timeout_s) == (
         DONE,
         False,
         "h:1",
@@ -62,8 +62,8 @@ def test_a_report_is_printed_as_text_or_as_json(capsys: pytest.CaptureFixture[st
     )
     out, err = capsys.readouterr()
     assert (out.splitlines(), err) == (list(lines_of(report())), "")
-    code, given = run(report(), "h:1", "--json", "--write")
-    assert (code, given.writes) == (DONE, True)
+    code, arguments = run(report(), "h:1", "--json", "--write")
+    assert (code, arguments.writes) == (DONE, True)
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(report().as_json()))
 
 
@@ -96,10 +96,10 @@ def test_what_went_wrong_is_one_line_with_a_code_of_its_own(
 def test_settings_of_options_go_before_those_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("# a comment\n! another\n\n client.id = of-file \nsecurity.protocol=plaintext\n")
-    _, given = run(report(), "h:1", "--client-config", str(path))
-    assert given.target.settings.client_id == "of-file"
-    _, given = run(report(), "h:1", "--client-config", str(path), "--property", "client.id=of=option")
-    assert given.target.settings.client_id == "of=option"
+    _, arguments = run(report(), "h:1", "--client-config", str(path))
+    assert arguments.target.settings.client_id == "of-file"
+    _, arguments = run(report(), "h:1", "--client-config", str(path), "--property", "client.id=of=option")
+    assert arguments.target.settings.client_id == "of=option"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "3601", "x", "nan"])

@@ -60,5 +60,5 @@ def test_a_request_names_nothing_but_what_there_is_not(key: int) -> None:
     versions = range(info.request_min_version, info.max_stable_version + 1)
     for version in versions:
         data = registry.request_codec(key).encode_bytes(BY_KEY[key].request(names, version), version)
-        found = "".join(letter for letter, word in words.items() if word in data)
-        assert found == (CHANGING[key][version] if key in CHANGING else usual), version
+        result = "".join(letter for letter, word in words.items() if word in data)
+        assert result == (CHANGING[key][version] if key in CHANGING else usual), version

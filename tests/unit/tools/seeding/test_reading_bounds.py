@@ -16,13 +16,19 @@ ACL = {"principal": "User:a", "operation": "READ", **TOPIC}
 
 
 def topic(value: Any) -> SeedTopic:
-    [found] = read_seeds({"topics": {"t": value}}).topics
-    return found
+    [result] = read_seeds({"topics": {"t": value}}).topics
+    return result
 
 
 def record(value: Any) -> SeedRecord:
-    [found] = read_records([value])
-    return found
+    [result] = read_records([value])
+    return result
+
+
+def refused(value: Any) -> str:
+    with pytest.raises(SeedError) as caught:
+        read_seeds(value)
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +62,46 @@ def test_times_are_milliseconds_or_dates_in_utc_by_default(value, ms):
     assert record({"timestamp": value}).timestamp_ms == ms
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"principal": None}, "the principal is missing"),
+        ({"operation": None}, "the operation is missing"),
+        ({"topic": None}, "an ACL names one resource"),
+        ({"group": "g"}, "an ACL names one resource"),
+        ({"principal": "a"}, "as in User:a"),
+        ({"principal": ""}, "text expected"),
+        ({"pattern": "any"}, "is not one of LITERAL, PREFIXED"),
+        ({"permission": "maybe"}, "is not one of DENY, ALLOW"),
+        ({"host": 5}, "text expected"),
+        ({"color": "red"}, "there is no such field"),
+    ],
+    ids=str,
+)
+def test_an_acl_that_lacks_something_or_has_too_much_is_refused(change, reason):
+    fields = {name: value for name, value in {**ACL, **change}.items() if value is not None}
+    assert reason in refused({"acls": [fields]})
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"user": "u"}, "a quota is missing"),
+        ({"producer_byte_rate": 5}, "the quotas' user, client or address is missing"),
+        ({"user": "u", "producer_byte_rate": True}, "a number expected"),
+        ({"user": "u", "producer_byte_rate": float("inf")}, "a number expected"),
+        ({"user": "u", "producer_byte_rate": float("nan")}, "a number expected"),
+        ({"user": "u", "producer_byte_rate": "5"}, "a number expected"),
+        ({"user": "u", "ip": "10.0.0.1", "producer_byte_rate": 5}, "quotas[0]"),
+        ({"user": "u", "connection_creation_rate": 5}, "there is no such quota"),
+        ({"user": "", "producer_byte_rate": 5}, "text expected"),
+    ],
+    ids=str,
+)
+def test_a_quota_that_nobody_could_obey_is_refused(said, reason):
+    assert reason in refused({"quotas": [said]})
+
+
 PARTS = {
     "topics": {"t": 1},
     "groups": {"g": {"t": {0: 1}}},
@@ -67,16 +113,16 @@ PARTS = {
 
 @pytest.mark.parametrize("part", PARTS)
 def test_each_part_is_something_by_itself_and_is_joined(part):
-    one = read_seeds({part: PARTS[part]})
-    assert one
+    entry = read_seeds({part: PARTS[part]})
+    assert entry
     assert not read_seeds({part: None})
     others = read_seeds({name: value for name, value in PARTS.items() if name != part})
     both = read_seeds(PARTS)
-    assert one + others == others + one == both
-    assert Seeds() + one == one
+    assert entry + others == others + entry == both
+    assert Seeds() + entry == entry
     if part == "topics":
         with pytest.raises(SeedError, match="topic t is described twice"):
-            one + both
+            entry + both
         return
     name = "offsets" if part == "groups" else part
-    assert len(getattr(one + both, name)) == 2
+    assert len(getattr(entry + both, name)) == 2

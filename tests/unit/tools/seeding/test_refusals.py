@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from barnabas.tools.seeding.files import seeds_of_file
 from barnabas.tools.seeding.looking import Looking, NotThereError
 from barnabas.tools.seeding.planting import Planting, error_name
 from barnabas.tools.seeding.reading import read_seeds
@@ -116,8 +118,8 @@ async def test_what_cannot_be_read_is_told():
     assert {version for _, version in local.names()} == {11}
     for start, offset in ((0, 2), (2, 2), (3, 3)):
         await Looking(local).count("t", 0, start)
-        wanted = local.asked[-1][2].topics[0].partitions[0]
-        assert (wanted.fetch_offset, wanted.partition) == (offset, 0)
+        requested = local.asked[-1][2].topics[0].partitions[0]
+        assert (requested.fetch_offset, requested.partition) == (offset, 0)
     for committed, level in ((True, 1), (False, 0)):
         await Looking(local).count("t", 0, committed=committed)
         assert local.asked[-1][2].isolation_level == level
@@ -212,6 +214,42 @@ async def test_the_first_refusal_ends_it_with_its_reason(kind, message):
         ("CreateTopics", 5), ("Produce", 8), ("FindCoordinator", 2), ("OffsetFetch", 7), ("OffsetCommit", 8),
         ("AlterUserScramCredentials", 0), ("AlterClientQuotas", 1),
     ]  # fmt: skip
+
+
+LINES = {
+    "CreateTopics": (2, "topics.t"), "Produce": (6, "topics.t.records[1]"), "FindCoordinator": (8, "groups.g.t.0"),
+    "OffsetFetch": (8, "groups.g.t.0"), "OffsetCommit": (8, "groups.g.t.0"), "AlterUserScramCredentials": (10, "users.u"),
+    "AlterClientQuotas": (12, "quotas[0]"),
+}  # fmt: skip
+FILE = """topics:
+  t:
+    partitions: 1
+    records:
+      - {key: a, value: taken}
+      - only a value
+groups:
+  g: {t: {0: 3}}
+users:
+  u: {password: p}
+quotas:
+  - {user: u, producer_byte_rate: 5}
+"""
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+async def test_a_refusal_of_a_file_names_line_and_place(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "seeds.yaml"
+    file.write_text(FILE)
+    answer, told = refusing(CODE)[kind]
+    if kind == "Produce":
+        (part,) = answer.responses[0].partition_responses
+        part.record_errors = [of(batch_index=1)]
+    local = Local(**{**ANSWERS, kind: answer})
+    local.services.metadata.image.topics["t"].partitions.pop()
+    with pytest.raises(SeedError) as caught:
+        await Planting(local).plant(seeds_of_file(file))
+    line, place = LINES[kind]
+    assert str(caught.value).startswith(f"{file}:{line}: {place}: {told.partition('.*')[0]}")
 
 
 def name_in(text: str, message: str | None) -> bool:

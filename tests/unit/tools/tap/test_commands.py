@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import trio.testing
 
 from barnabas.ending import DONE, FAILED, USAGE_ERROR
 from barnabas.tools.tap import command
-from barnabas.tools.tap.command import filter_of
+from barnabas.tools.tap.command import Views, filter_of, options_of
 from barnabas.tools.tap.tls import TlsFiles, TlsOptionError, client_context, generated, server_context
+from barnabas.wire.generated.metadata import MetadataRequest
 from tests.unit.tools.tap.test_captures import CONVERSATION, written
+from tests.unit.tools.tap.test_session import metadata, request, response
 
 
 def tap(*arguments: object) -> int:
@@ -58,9 +61,9 @@ def test_json_goes_to_a_file_or_alone_to_standard_output(
     assert out.count("->") == 4
     assert out.splitlines()[6].startswith("app")
     assert tap("--read", capture, "--json", "-", "--summary") == DONE
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["type"] for one in found] == [*kinds, "client", "client"]
-    assert [one["client_id"] for one in found[-2:]] == ["app", "other"]
+    result = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["type"] for one in result] == [*kinds, "client", "client"]
+    assert [one["client_id"] for one in result[-2:]] == ["app", "other"]
     assert tap("--read", capture, "--json", "-") == DONE
     assert "client" not in [json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()]
 
@@ -101,8 +104,8 @@ def test_unreadable_or_unwritable_file_fails_with_reason(
         capture.write_bytes(written(*CONVERSATION * 50))
         assert tap("--read", capture, "--json", "/dev/full") == FAILED
         out, err = capsys.readouterr()
-        said = "barnabas tap: nothing more is written to /dev/full: [Errno 28] No space left on device"
-        assert (out.count("->"), err.splitlines()[0]) == (150, said)
+        output = "barnabas tap: nothing more is written to /dev/full: [Errno 28] No space left on device"
+        assert (out.count("->"), err.splitlines()[0]) == (150, output)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +139,11 @@ def test_tls_options_make_contexts(tmp_path: Path, capsys: pytest.CaptureFixture
 
     directory = str(tmp_path / "tls")
     authority, certificate, key = (f"{directory}/{name}" for name in ("ca.crt", "tap.crt", "tap.key"))
-    made = settings("--tls", "--tls-directory", directory)
+    created = settings("--tls", "--tls-directory", directory)
     assert f"clients trust its certificate by {authority}" in capsys.readouterr().err
-    assert (made.client_tls.verify_mode.name, made.broker_tls) == ("CERT_NONE", None)
-    given = settings("--certificate", certificate, "--key", key)
-    assert (given.client_tls is not None, given.broker_tls) == (True, None)
+    assert (created.client_tls.verify_mode.name, created.broker_tls) == ("CERT_NONE", None)
+    values = settings("--certificate", certificate, "--key", key)
+    assert (values.client_tls is not None, values.broker_tls) == (True, None)
     assert capsys.readouterr().err == ""
     asking = settings("--client-ca", authority, "--certificate", certificate, "--key", key)
     assert asking.client_tls.verify_mode.name == "CERT_REQUIRED"
@@ -149,9 +152,12 @@ def test_tls_options_make_contexts(tmp_path: Path, capsys: pytest.CaptureFixture
         ("--broker-ca", authority),
         ("--broker-certificate", certificate, "--broker-key", key),
     ):
-        found = settings(*arguments)
-        assert found.client_tls is None
-        assert (found.broker_tls.check_hostname, found.broker_tls.verify_mode.name) == (True, "CERT_REQUIRED")
+        result = settings(*arguments)
+        assert result.client_tls is None
+        assert (result.broker_tls.check_hostname, result.broker_tls.verify_mode.name) == (
+            True,
+            "CERT_REQUIRED",
+        )
     assert not settings("--broker-tls", "--broker-any-name").broker_tls.check_hostname
     trusting = client_context(TlsFiles(authority=authority))
     assert len(trusting.get_ca_certs()) == 1
@@ -164,7 +170,94 @@ def test_tls_options_make_contexts(tmp_path: Path, capsys: pytest.CaptureFixture
         generated(tmp_path / "file" / "x", ())
 
 
+def test_only_the_terminal_is_written_unless_files_are_named(tmp_path: Path) -> None:
+    for arguments, alone, reads in (
+        ((), True, False),
+        (("--summary",), False, False),
+        (("--errors",), False, False),
+        (("--json", str(tmp_path / "x")), False, False),
+        (("--records",), True, True),
+    ):
+        options = options_of(arguments)
+        with ExitStack() as files:
+            views = Views(options, filter_of(options), files, is_live=True)
+            assert views.only_terminal is (views.terminal if alone else None)
+            assert views.terminal is not None
+            assert views.reads_records is reads
+            assert [name for name, _ in views.writers] == [
+                *(
+                    ["standard output"]
+                    if "--json" not in arguments
+                    else [str(tmp_path / "x"), "standard output"]
+                )
+            ]
+    options = options_of(["--lines", "0"])
+    with ExitStack() as files:
+        assert Views(options, filter_of(options), files, is_live=True).terminal._lines_per_second is None  # type: ignore[union-attr]
+
+
 # --- the proxy ------------------------------------------------------------------------------------------------------
+
+
+async def test_proxy_serves_until_a_signal_and_writes_its_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def answer(stream: trio.SocketStream) -> None:
+        async for _ in stream:
+            await stream.send_all(response(3, 12, 1, metadata()))
+
+    path, events = tmp_path / "b.pcapng", tmp_path / "events"
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(
+            lambda task_status: trio.serve_tcp(answer, 0, host="127.0.0.1", task_status=task_status)
+        )
+        broker = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        arguments = [
+            broker,
+            "--listen",
+            "127.0.0.1:0",
+            "--json",
+            str(events),
+            "--pcap",
+            str(path),
+            "--summary",
+        ]
+        options = command.parser().parse_args(arguments)
+        codes: list[int] = []
+
+        async def serve() -> None:
+            codes.append(await command._serve(options, command._proxy_settings(options), filter_of(options)))
+
+        nursery.start_soon(serve)
+        output = ""
+        with trio.fail_after(30):
+            while "is ready" not in output:
+                await trio.sleep(0.001)
+                output += capsys.readouterr().err
+        host, _, port = output.split("is ready: ")[1].split()[0].rpartition(":")
+        assert output.endswith(f"for {broker}\n")
+        async with await trio.open_tcp_stream(host, int(port)) as stream:
+            await stream.send_all(request(3, 12, 1, MetadataRequest()))
+            assert len(await stream.receive_some()) > 8
+        with trio.fail_after(30):
+            while '"closed"' not in events.read_text():
+                await trio.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGTERM)
+            while not codes:
+                await trio.sleep(0.001)
+        nursery.cancel_scope.cancel()
+    out, err = capsys.readouterr()
+    assert (codes, err) == ([DONE], "")
+    assert [json.loads(line)["type"] for line in events.read_text().splitlines()] == [
+        "opened",
+        "exchange",
+        "closed",
+    ]
+    assert ("Metadata v12" in out, "  1 request on 1 connection" in out) == (True, True)
+    assert tap("--read", path, "--json", "-") == DONE
+    again = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["type"] for one in again] == ["opened", "exchange", "closed"]
+    assert again[2]["reason"] == "closed"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no such file")
@@ -185,23 +278,23 @@ async def test_output_that_cannot_be_written_makes_the_exit_code_tell(
             codes.append(await command._serve(options, settings, filter_of(options)))
 
         nursery.start_soon(serve)
-        said = ""
+        output = ""
         with trio.fail_after(30):
-            while "is ready" not in said:
+            while "is ready" not in output:
                 await trio.sleep(0.001)
-                said += capsys.readouterr().err
-            port = int(said.split("is ready: ")[1].split()[0].rpartition(":")[2])
+                output += capsys.readouterr().err
+            port = int(output.split("is ready: ")[1].split()[0].rpartition(":")[2])
             async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
                 await stream.receive_some()
-            said = ""
-            while "nothing more is written" not in said:
+            output = ""
+            while "nothing more is written" not in output:
                 await trio.sleep(0.001)
-                said += capsys.readouterr().err
+                output += capsys.readouterr().err
             os.kill(os.getpid(), signal.SIGTERM)
             while not codes:
                 await trio.sleep(0.001)
     assert codes == [FAILED]
-    assert "barnabas tap: nothing more is written to /dev/full: [Errno 28]" in said
+    assert "barnabas tap: nothing more is written to /dev/full: [Errno 28]" in output
 
 
 def test_a_port_that_is_taken_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:

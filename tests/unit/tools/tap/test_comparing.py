@@ -14,15 +14,26 @@ from barnabas.tools.tap.substitution import Substitutes
 from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.wire.generated.init_producer_id import InitProducerIdResponse
+from barnabas.wire.generated.metadata import MetadataResponse
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
 # --- substitutes ----------------------------------------------------------------------------------------------------
 
 
+def topics_of(*named: tuple[str, bytes, int]) -> MetadataResponse:
+    part, topic = MetadataResponse.MetadataResponsePartition, MetadataResponse.MetadataResponseTopic
+    return MetadataResponse(
+        topics=[
+            topic(name=name, topic_id=entry, partitions=[part(partition_index=0, leader_epoch=epoch)])
+            for name, entry, epoch in named
+        ]
+    )
+
+
 def test_record_batches_get_live_producer_ids() -> None:
-    found = Substitutes()
+    result = Substitutes()
     for recorded, live in (((7, 2), (70, 4)), ((8, 2), (80, 6))):
-        found.learn(1, "", InitProducerIdResponse(0, 0, *recorded), InitProducerIdResponse(0, 0, *live))
+        result.learn(1, "", InitProducerIdResponse(0, 0, *recorded), InitProducerIdResponse(0, 0, *live))
     batches = [
         encode_batch([Record(0, 0, None, b"v")], producer_id=producer, producer_epoch=epoch, base_sequence=0)
         for producer, epoch in ((7, 2), (8, 2), (7, 3), (9, 2))
@@ -30,7 +41,7 @@ def test_record_batches_get_live_producer_ids() -> None:
     plain = encode_batch([Record(0, 0, None, b"v")])
     data = b"".join([*batches, plain])
     part = ProduceRequest.PartitionProduceData(0, memoryview(data))
-    found.apply(
+    result.apply(
         1, "", ProduceRequest(topic_data=[ProduceRequest.TopicProduceData("t", partition_data=[part])])
     )
     sent, at, producers = bytes(part.records or b""), 0, []
@@ -43,15 +54,25 @@ def test_record_batches_get_live_producer_ids() -> None:
     assert sent[-len(plain) :] == plain
     for broken in (b"\0" * 80, data[:-3]):
         part.records = memoryview(broken)
-        found.apply(
+        result.apply(
             1, "", ProduceRequest(topic_data=[ProduceRequest.TopicProduceData("t", partition_data=[part])])
         )
         assert len(bytes(part.records)) == len(broken)
     part.records = None
-    found.apply(
+    result.apply(
         1, "", ProduceRequest(topic_data=[ProduceRequest.TopicProduceData("t", partition_data=[part])])
     )
     assert part.records is None
+
+
+# --- pairs ----------------------------------------------------------------------------------------------------------
+
+
+def named(*names: str) -> list[Any]:
+    return [
+        MetadataResponse.MetadataResponseTopic(name=name, topic_id=bytes([number]) * 16)
+        for number, name in enumerate(names)
+    ]
 
 
 # --- differences ----------------------------------------------------------------------------------------------------
@@ -93,9 +114,27 @@ def test_differences_name_place_and_both_values() -> None:
     )
 
 
+def test_bytes_are_shown_by_size_and_ids_as_text() -> None:
+    def answer(assignment: bytes) -> Any:
+        from barnabas.wire.generated.sync_group import SyncGroupResponse
+
+        return SyncGroupResponse(assignment=assignment)
+
+    assert found(answer(b"\1\2"), answer(memoryview(b"\1\2"))) == []  # type: ignore[arg-type]
+    assert found(answer(b"\1\2"), answer(b"\3" * 40)) == [
+        ("assignment", "2 bytes 0102", f"40 bytes {'03' * 32}")
+    ]
+    entry = topics_of(("a", b"i" * 16, 1))
+    assert found(entry, topics_of(("a", bytes(16), 1)))[0] == (
+        "topics[a].topic_id",
+        "aWlpaWlpaWlpaWlpaWlpaQ",
+        "AAAAAAAAAAAAAAAAAAAAAA",
+    )
+
+
 def fetched(*batches: bytes) -> FetchResponse:
-    one = FetchResponse.PartitionData(2, records=b"".join(batches) if batches else None)
-    return FetchResponse(responses=[FetchResponse.FetchableTopicResponse("t", partitions=[one])])
+    entry = FetchResponse.PartitionData(2, records=b"".join(batches) if batches else None)
+    return FetchResponse(responses=[FetchResponse.FetchableTopicResponse("t", partitions=[entry])])
 
 
 def record(offset: int, value: bytes | None = b"v", key: bytes | None = None, headers: Any = ()) -> bytes:

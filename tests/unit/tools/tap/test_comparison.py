@@ -39,6 +39,26 @@ def test_another_cluster_is_no_difference() -> None:
     assert _found(_metadata(1, 2, 3), _metadata(11, 12)) == []
 
 
+@pytest.mark.parametrize(
+    ("field", "partition"),
+    [
+        ("leader_id", {"leader_id": -1}),
+        ("leader_id", {"leader_id": 13}),
+        ("leader_id", {"leader_id": 11, "replica_nodes": [12, 13], "isr_nodes": [12, 13]}),
+        ("replica_nodes", {"replica_nodes": [11, 11]}),
+        ("replica_nodes", {"replica_nodes": [12], "isr_nodes": [12]}),
+        ("replica_nodes", {"replica_nodes": [11, 14], "isr_nodes": [11, 14]}),
+        ("isr_nodes", {"isr_nodes": [11]}),
+        ("isr_nodes", {"isr_nodes": []}),
+        ("isr_nodes", {"isr_nodes": [11, 12, 13]}),
+        ("offline_replicas", {"offline_replicas": [12]}),
+    ],
+)
+def test_a_partition_that_is_worse_off_is_a_difference(field: str, partition: dict[str, Any]) -> None:
+    live = _metadata(11, 12, 13, **{"replica_nodes": [11, 12], "isr_nodes": [11, 12]} | partition)
+    assert field in _found(_metadata(1, 2), live)
+
+
 def test_a_partition_that_was_worse_off_may_be_better() -> None:
     recorded = _metadata(1, 2, isr_nodes=[1], offline_replicas=[2])
     assert _found(recorded, _metadata(11, 12)) == []
@@ -63,12 +83,12 @@ def test_a_broker_has_an_id_and_an_address(change: str) -> None:
     assert "brokers" in _found(_metadata(1, 2), live)
 
 
-def test_a_controller_is_one_of_the_brokers() -> None:
-    live = _metadata(11)
-    live.controller_id = 12
-    assert _found(_metadata(1), live) == ["controller_id"]
-    live.controller_id = -1
-    assert _found(_metadata(1), live) == ["controller_id"]
+def test_who_was_not_throttled_is_not_throttled_now() -> None:
+    def answer(throttle_ms: int) -> ProduceResponse:
+        return ProduceResponse([], throttle_ms)
+
+    assert _found(answer(5), answer(0)) == _found(answer(5), answer(700)) == []
+    assert _found(answer(0), answer(5)) == _found(answer(5), answer(-1)) == ["throttle_time_ms"]
 
 
 def test_the_host_of_an_acl_is_compared() -> None:

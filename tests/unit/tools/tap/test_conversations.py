@@ -36,13 +36,33 @@ def ask(session: Session, *numbers: int, at: float = 0.0) -> None:
 
 
 def answer(session: Session, *numbers: int, at: float = 0.0) -> bytes:
-    found = b""
+    result = b""
     for number in numbers:
-        found += b"".join(map(bytes, session.from_broker(response(METADATA, 12, number, metadata()), at)))
-    return found
+        result += b"".join(map(bytes, session.from_broker(response(METADATA, 12, number, metadata()), at)))
+    return result
 
 
 # --- requests and their answers -------------------------------------------------------------------------------------
+
+
+def test_requests_before_one_that_is_answered_stay_unanswered() -> None:
+    seen = Seen()
+    session = session_of(seen)
+    ask(session, 1, 2, 3, at=1.0)
+    assert not session.is_answered
+    answer(session, 3, at=2.0)
+    assert [(one.number, one.request.correlation_id, one.unanswered, one.answered_at) for one in seen.exchanges] == [
+        (1, 1, "the broker answered a later request", None), (2, 2, "the broker answered a later request", None),
+        (3, 3, "", 2.0),
+    ]  # fmt: skip
+    assert session.is_answered
+    assert [one.sent_at for one in seen.exchanges] == [1.0] * 3
+    ask(session, 4, 5)
+    large = MetadataResponse(
+        brokers=[MetadataResponse.MetadataResponseBroker(n, "broker", 1) for n in range(500)]
+    )
+    session.from_broker(response(METADATA, 12, 5, large), 2.0)
+    assert seen.exchanges[-1].response.message == large  # type: ignore[union-attr]
 
 
 def test_so_many_requests_wait_for_answers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,6 +97,38 @@ def test_large_produce_is_answered_unless_acks_is_0(version: int) -> None:
     assert not session.is_answered, "only Produce has acks"
 
 
+def test_what_is_not_decoded_keeps_the_beginning_of_its_bytes() -> None:
+    seen = Seen()
+    session = session_of(seen, memory=0)
+    part = ProduceRequest.PartitionProduceData(0, b"x" * 70_000)
+    asked = request(
+        PRODUCE,
+        9,
+        1,
+        ProduceRequest(acks=1, topic_data=[ProduceRequest.TopicProduceData("t", partition_data=[part])]),
+    )
+    session.from_client(asked, 0.0)
+    answered = response(METADATA, 12, 1, metadata()) + b""
+    session.from_broker((80_000).to_bytes(4, "big") + answered[4:].ljust(80_000, b"x"), 1.0)
+    (entry,) = seen.exchanges
+    assert entry.request.problem == f"not decoded: only 4096 of {len(asked) - 4} bytes are kept"
+    assert entry.request_bytes == asked[4:260]
+    assert entry.response is not None
+    assert (entry.response.problem, entry.response.size, entry.response.correlation_id) == (
+        "not decoded: only 4096 of 80000 bytes are kept", 80_000, 1,
+    )  # fmt: skip
+    assert entry.response_bytes == (answered[4:].ljust(256, b"x"))[:256]
+    assert (entry.request.size, entry.request.api, entry.request.client_id) == (
+        len(asked) - 4,
+        "Produce",
+        "app",
+    )
+    decoded = session_of(seen)
+    ask(decoded, 1)
+    answer(decoded, 1)
+    assert (seen.exchanges[1].request_bytes, seen.exchanges[1].response_bytes) == (None, None)
+
+
 # --- logins ---------------------------------------------------------------------------------------------------------
 
 
@@ -97,11 +149,11 @@ def test_a_login_in_requests_has_user_mechanism_and_tokens() -> None:
         assert session.connection.user == "ann"
         session.from_broker(response(36, 2, 2, SaslAuthenticateResponse(code, None, answer_token)), 0.0)
         assert session.connection.mechanism == (None if code else mechanism)
-        one = seen.exchanges[1]
-        assert one.token is not None
-        assert (one.token["mechanism"], one.token["user"]) == (mechanism, "ann")
-        assert (one.answer_token or {}).get("server_signature") == ("***" if answer_token else None)
-        assert not one.is_bare_token
+        entry = seen.exchanges[1]
+        assert entry.token is not None
+        assert (entry.token["mechanism"], entry.token["user"]) == (mechanism, "ann")
+        assert (entry.answer_token or {}).get("server_signature") == ("***" if answer_token else None)
+        assert not entry.is_bare_token
 
 
 def test_bare_tokens_follow_successful_handshake_of_version_0() -> None:
@@ -112,9 +164,9 @@ def test_bare_tokens_follow_successful_handshake_of_version_0() -> None:
         token = b"\0ann\0secret"
         session.from_client(len(token).to_bytes(4, "big") + token, 0.0)
         session.close(1.0, "closed")
-        (one,) = seen.exchanges[1:]
-        assert one.is_bare_token is is_bare
-        assert one.request.api == ("SASL token" if is_bare else "?") or not is_bare
+        (entry,) = seen.exchanges[1:]
+        assert entry.is_bare_token is is_bare
+        assert entry.request.api == ("SASL token" if is_bare else "?") or not is_bare
         assert session.connection.user == ("ann" if is_bare else None)
 
 
@@ -150,23 +202,45 @@ def named(*topics: tuple[bytes, str | None]) -> MetadataResponse:
 def test_names_of_topics_are_learned_from_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchanges, "TOPIC_IDS_MAX", 2)
     names = TopicNames()
-    one, two, three = b"1" * 16, b"2" * 16, b"3" * 16
-    names.learn(named((bytes(16), "zero"), (three, ""), (three, None), (one, "a")))
+    entry, two, three = b"1" * 16, b"2" * 16, b"3" * 16
+    names.learn(named((bytes(16), "zero"), (three, ""), (three, None), (entry, "a")))
     names.learn(object())
     names.learn(SimpleNamespace(topics=None))
-    assert [names.name_of(each) for each in (bytes(16), one, three)] == [None, "a", None]
+    assert [names.name_of(each) for each in (bytes(16), entry, three)] == [None, "a", None]
     names.learn(named((two, "b"), (three, "c")))
-    assert [names.name_of(each) for each in (one, two, three)] == ["a", "b", None]
+    assert [names.name_of(each) for each in (entry, two, three)] == ["a", "b", None]
     exchange = Exchange(Connection(1, "a:1", "b:2"), 1, read_request(b""), 0.0, names)
     assert (exchange.name_of(two), exchange.name_of(three)) == ("b", "MzMzMzMzMzMzMzMzMzMzMw")
     assert topics_of(None, names.name_of) == {}
     session = session_of(Seen())
     session.from_client(request(METADATA, 12, 1, MetadataRequest()), 0.0)
-    session.from_broker(response(METADATA, 12, 1, named((one, "learned"))), 0.0)
-    assert session.names.name_of(one) == "learned"
+    session.from_broker(response(METADATA, 12, 1, named((entry, "learned"))), 0.0)
+    assert session.names.name_of(entry) == "learned"
 
 
 # --- what is kept, and addresses ------------------------------------------------------------------------------------
+
+
+def test_a_keeper_gets_every_frame_with_its_side_size_and_time() -> None:
+    kept: list[tuple[Any, ...]] = []
+
+    def keep(exchange: Exchange, frame: Any, size: int, *, from_client: bool, at: float) -> None:
+        kept.append((exchange.number, len(frame), size, from_client, at))
+
+    session = session_of(Seen(), keeper=keep, memory=0)
+    ask(session, 1, at=1.0)
+    answer(session, 1, at=2.0)
+    large = request(
+        METADATA, 12, 2, MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t" * 30_000)] * 3)
+    )
+    session.from_client(large, 3.0)
+    asked, answered = (
+        len(request(METADATA, 12, 1, MetadataRequest())) - 4,
+        len(response(METADATA, 12, 1, metadata())) - 4,
+    )
+    assert kept == [
+        (1, asked, asked, True, 1.0), (1, answered, answered, False, 2.0), (2, 4096, len(large) - 4, True, 3.0),
+    ]  # fmt: skip
 
 
 def test_the_end_of_a_large_answer_is_filled_to_its_size() -> None:
@@ -187,8 +261,8 @@ def test_the_end_of_a_large_answer_is_filled_to_its_size() -> None:
         fits = length == 300 or len(end_of(host)) <= size - 2
         assert is_kept is fits
         decoded = registry.response_codec(1).decode_whole(bytes(11 - 1) + b"\1" + end, 17, 0)
-        found = [(one.host, one.port) for one in decoded.node_endpoints]
-        assert found == ([(host, 9093)] if fits else [])
+        result = [(node_endpoint.host, node_endpoint.port) for node_endpoint in decoded.node_endpoints]
+        assert result == ([(host, 9093)] if fits else [])
         assert {*(decoded.unknown_tagged_fields or {})} <= {*FILLING_TAGS}
     assert changed_end(17, size, message, lambda *_: None) == (None, True)
     assert changed_end(17, 2, message, lambda *_: ("x", 1)) == (None, False)
@@ -239,15 +313,15 @@ def test_secrets_are_overwritten_in_all_kept_frames() -> None:
     assert [one.value for one in hidden.message.resources[0].configs] == ["*" * 7, "12345", None]
     asked = request(38, 3, 7, CreateDelegationTokenRequest())[4:]
     answered = response(38, 3, 7, CreateDelegationTokenResponse(token_id="id", hmac=b"secret"))[4:]
-    found = bytes(masked(exchange_of(asked), answered, from_client=False))
-    assert (len(found), b"secret" in found, b"******" in found, b"id" in found) == (
+    result = bytes(masked(exchange_of(asked), answered, from_client=False))
+    assert (len(result), b"secret" in result, b"******" in result, b"id" in result) == (
         len(answered),
         False,
         True,
         True,
     )
     for broken in (answered[:-3], b"\0\0\0\7"):
-        found = bytes(masked(exchange_of(asked), broken, from_client=False))
+        result = bytes(masked(exchange_of(asked), broken, from_client=False))
         assert (
-            found == broken[:5] + b"*" * (len(broken) - 5) if len(broken) > 5 else len(found) >= len(broken)
+            result == broken[:5] + b"*" * (len(broken) - 5) if len(broken) > 5 else len(result) >= len(broken)
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.tools.tap.cutting import (
+    BEGINNING_BYTES,
     UNCOUNTED_BYTES,
     Budget,
     Cutter,
@@ -68,6 +69,23 @@ def content(kind: bytes, size: int) -> bytes:
     return kind + bytes(n % 251 for n in range(size - 1))
 
 
+def test_what_nobody_looks_at_may_pass_unseen() -> None:
+    cut = Cut()
+    assert cut.cutter.unread == 0
+    passing = framed(content(b"P", BEGINNING_BYTES + 100))
+    cut.feed(passing[: 4 + BEGINNING_BYTES - 1])
+    assert cut.cutter.unread == 0
+    cut.feed(passing[4 + BEGINNING_BYTES - 1 : 4 + BEGINNING_BYTES])
+    assert cut.cutter.unread == 100
+    cut.cutter.passed(60)
+    assert (cut.cutter.unread, cut.cutter.is_inside, cut.owner.given) == (40, True, [])
+    cut.cutter.passed(40)
+    assert (cut.cutter.unread, cut.cutter.is_inside) == (0, False)
+    assert cut.owner.given == [(passing[4 : 4 + BEGINNING_BYTES], BEGINNING_BYTES + 100)]
+    cut.feed(framed(content(b"K", 9000))[:8000])
+    assert cut.cutter.unread == 0, "it is kept"
+
+
 # --- gaps -----------------------------------------------------------------------------------------------------------
 
 
@@ -103,11 +121,11 @@ def fetch(*sizes: int, with_node: bool = True) -> bytes:
 
 
 def fed(cut: Cut, data: bytes, step: int) -> bytes:
-    found = b""
+    result = b""
     while data:
-        found += cut.feed(data[:step])
+        result += cut.feed(data[:step])
         data = data[step:]
-    return found
+    return result
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000, 1 << 20])

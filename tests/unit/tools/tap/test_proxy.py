@@ -130,15 +130,15 @@ def test_forwarded_bytes_are_unchanged_and_memory_is_released() -> None:
             size = rng.choice((0, 1, 3, 4, 5, 100, 70_000, 150_000))
             data += size.to_bytes(4, "big") + rng.randbytes(size)
         data += rng.choice((b"", b"\0", b"\0\0\0\x09ab", (2_000_000).to_bytes(4, "big") + b"other protocol"))
-        found = b""
+        result = b""
         at = 0
         while at < len(data):
             size = rng.choice((1, 5, 1000, 50_000, 200_000))
-            found += b"".join(map(bytes, cutter.feed(data[at : at + size])))
+            result += b"".join(map(bytes, cutter.feed(data[at : at + size])))
             cutter.sent()
             at += size
-        found += cutter.rest()
-        assert found == data
+        result += cutter.rest()
+        assert result == data
         assert budget.used == 0
 
 
@@ -165,7 +165,7 @@ def test_large_frame_is_handed_over_after_sending() -> None:
     owner = Keeping()
     cutter = Cutter(owner, Budget(1 << 20), defers=True)
     frames = [b"small answer", bytes(100_000), b"another", bytes(200_000)]
-    small, large, other, larger = (len(one).to_bytes(4, "big") + one for one in frames)
+    small, large, other, larger = (len(frame).to_bytes(4, "big") + frame for frame in frames)
     assert b"".join(map(bytes, cutter.feed(small + large))) == small + large
     assert owner.frames == frames[:1]
     cutter.sent()

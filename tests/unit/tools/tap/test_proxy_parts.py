@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -74,11 +75,11 @@ async def answering(stream: trio.SocketStream) -> None:
 
 
 async def received(stream: Any) -> bytes:
-    found = b""
+    result = b""
     with trio.fail_after(30):
         while part := await stream.receive_some():
-            found += bytes(part)
-    return found
+            result += bytes(part)
+    return result
 
 
 # --- ends -----------------------------------------------------------------------------------------------------------
@@ -122,30 +123,33 @@ async def test_closing_broker_ends_connection_after_its_bytes() -> None:
     assert [one.unanswered for one in told.exchanges] == ["", "the broker closed"]
 
 
-# --- TLS ------------------------------------------------------------------------------------------------------------
-
-
-async def test_tls_on_both_sides_passes_answers_after_the_clients_end(tmp_path: Path) -> None:
-    files = generated(tmp_path, ("localhost",))
-    server = server_context(files, None)
-    trusting = client_context(TlsFiles(authority=files.authority))
+@pytest.mark.parametrize("who", ["client", "broker"])
+async def test_a_side_that_breaks_is_named(who: str) -> None:
+    reset = b"\1\0\0\0\0\0\0\0"
+    asked = trio.Event()
 
     async def broker(stream: trio.SocketStream) -> None:
-        secured = trio.SSLStream(stream, server, server_side=True, https_compatible=True)
-        assert await secured.receive_some() == ASKED
-        await secured.send_all(ANSWERED)
-        assert await received(secured) == b""
+        await stream.receive_some()
+        asked.set()
+        if who == "broker":
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            await stream.aclose()
+        else:
+            await trio.sleep_forever()
 
     told = Told()
-    async with tapped(broker, told, client_tls=server, broker_tls=trusting) as (_, port):
-        stream = trio.SSLStream(
-            await connect(port), trusting, server_hostname="localhost", https_compatible=True
-        )
+    async with tapped(broker, told) as (_, port):
+        stream = await connect(port)
         await stream.send_all(ASKED)
-        assert await stream.receive_some() == ANSWERED
-        await stream.aclose()
-        assert await told.end() == "the client closed"
-    assert [one.tls for one in told.connections] == ["TLS to the client and the broker"]
+        if who == "client":
+            await asked.wait()
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            await stream.aclose()
+        assert await told.end() == f"the {who}'s side broke: Connection reset by peer"
+        await trio.aclose_forcefully(stream)
+
+
+# --- TLS ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_handshake_that_fails_is_told_with_its_side(tmp_path: Path) -> None:
@@ -214,18 +218,49 @@ def proxy_of(host: str = "127.0.0.1", port: int = 0, advertised: str = "") -> Pr
     return Proxy(ProxySettings((), host, port, advertised), Told())
 
 
+@asynccontextmanager
+async def listening(proxy: Proxy) -> AsyncIterator[Proxy]:
+    """A proxy that listens for brokers as it hears of them."""
+    async with trio.open_nursery() as nursery:
+        proxy._nursery = nursery
+        yield proxy
+        await trio.testing.wait_all_tasks_blocked()  # whoever listens closes its sockets when it is cancelled
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_has_one_port_under_each_of_its_local_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with listening(proxy_of()) as proxy:
+        entry = proxy._listen(("localhost", 9092))
+        assert (
+            proxy._listen(("127.0.0.1", 9092))
+            == proxy._listen(("::1", 9092))
+            == proxy._listen(("localhost", 9092))
+            == entry
+        )
+        assert proxy._listen(("localhost", 9093)) != entry
+        assert proxy._listen(("other", 9092)) not in (entry, None)
+        assert len(proxy.ports) == 3
+        proxy.ports.clear()
+        assert len(proxy.ports) == 3, "it is a copy"
+        monkeypatch.setattr(proxies, "LISTENERS_MAX", 4)
+        assert proxy._listen(("other", 2)) is not None
+        assert proxy._listen(("other", 3)) is None
+        assert proxy._listen(("other", 2)) == proxy.ports["other", 2]
+        assert proxy._address_for("l", "other", 3) is None
+
+
 async def test_unchangeable_addresses_in_large_response_are_noted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tests.unit.tools.tap.test_rendering import exchange
 
-    one = exchange(1, None, FetchResponse())
+    entry = exchange(1, None, FetchResponse())
     for end, is_complete, words in (
         (b"end", True, None), (None, True, None), (b"end", False, "are left out of"), (None, False, "are not changed in"),
     ):  # fmt: skip
         proxy = proxy_of()
         monkeypatch.setattr(proxies.addresses, "changed_end", lambda *_, end=end, so=is_complete: (end, so))
-        assert proxy._rewrite_end("l", one, 5) is end
+        assert proxy._rewrite_end("l", entry, 5) is end
         text = f"addresses of leaders {words} a large Fetch answer: those of the tap are longer"
         assert proxy._observer.notes == ([text] if words else [])  # type: ignore[attr-defined]
 

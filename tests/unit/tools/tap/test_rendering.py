@@ -37,11 +37,11 @@ def exchange(key: int, message: Any = None, answer: Any = None, **more: Any) -> 
         3, "10.0.0.1:1000", "10.0.0.2:9092", 5.0, "of-connection", "lib 1.2", user="User:u"
     )
     request = Request(70, key, "Api", 4, 17, "app", message)
-    found = Exchange(connection, 9, request, AT, TopicNames(), **more)
+    result = Exchange(connection, 9, request, AT, TopicNames(), **more)
     if answer is not None:
-        found.response = Response(80, 17, answer)
-        found.answered_at = AT + 0.0123
-    return found
+        result.response = Response(80, 17, answer)
+        result.answered_at = AT + 0.0123
+    return result
 
 
 def batches(*counts: int, codec: int = Codec.NONE) -> bytes:
@@ -169,8 +169,8 @@ def brokers(*ids: int) -> MetadataResponse:
 
 
 def found(*nodes: tuple[int, str, int]) -> FindCoordinatorResponse:
-    one = FindCoordinatorResponse.Coordinator
-    return FindCoordinatorResponse(coordinators=[one("k", *node) for node in nodes])
+    entry = FindCoordinatorResponse.Coordinator
+    return FindCoordinatorResponse(coordinators=[entry("k", *node) for node in nodes])
 
 
 @pytest.mark.parametrize(
@@ -208,32 +208,31 @@ def test_an_answer_is_told_by_what_came_of_it(key: int, answer: Any, words: str)
     assert rendering.describe_answer(exchange(key, HeartbeatRequest("g"), answer)) == words
 
 
-def test_what_is_not_decoded_is_told_with_its_first_bytes() -> None:
-    data = bytes(range(40))
-    one = exchange(3, None, object(), request_bytes=data, response_bytes=data[::-1])
-    one.request.problem = "no header"
-    assert one.response is not None
-    one.response.message, one.response.problem = None, "cut"
-    assert rendering.describe_request(one) == f"(no header; 70 B: {data[:32].hex(' ')}...)"
-    assert rendering.describe_answer(one) == f"(cut; 80 B: {data[::-1][:32].hex(' ')}...)"
-    one.request_bytes = one.response_bytes = None
-    assert rendering.describe_request(one) == "(no header; 70 B: ...)"
-    assert rendering.describe_answer(one) == "(cut; 80 B: ...)"
+def test_login_shows_tokens_and_missing_response_its_reason() -> None:
+    token = {"mechanism": "PLAIN", "bytes": 14, "user": "ann", "extensions": {"a": "b"}, "iterations": 5}
+    entry = exchange(36, None, token=token)
+    assert rendering.describe_request(entry) == "mechanism=PLAIN user=ann iterations=5"
+    entry.unanswered = "the broker closed"
+    assert rendering.describe_answer(entry) == "no answer (the broker closed)"
+    bare = exchange(-1, None, object(), is_bare_token=True, answer_token={"mechanism": "X", "bytes": 3})
+    assert rendering.describe_answer(bare) == "mechanism=X"
+    bare.answer_token = None
+    assert rendering.describe_answer(bare) == ""
 
 
 def test_line_has_time_client_api_request_response_and_latency(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    one = exchange(12, HeartbeatRequest("g", 8, "m"), HeartbeatResponse())
-    assert rendering.line(one) == "22:13:20.250 #3.9 app Api v4 group=g generation=8 member=m -> ok 12.3 ms"
-    one.request.client_id, one.request.version = None, -1
-    assert rendering.line(one).startswith("22:13:20.250 #3.9 of-connection Api group=g")
-    one.connection.client_id = None
-    one.request.version = 0
-    assert rendering.line(one).startswith("22:13:20.250 #3.9 10.0.0.1:1000 Api v0 group=g")
+    entry = exchange(12, HeartbeatRequest("g", 8, "m"), HeartbeatResponse())
+    assert rendering.line(entry) == "22:13:20.250 #3.9 app Api v4 group=g generation=8 member=m -> ok 12.3 ms"
+    entry.request.client_id, entry.request.version = None, -1
+    assert rendering.line(entry).startswith("22:13:20.250 #3.9 of-connection Api group=g")
+    entry.connection.client_id = None
+    entry.request.version = 0
+    assert rendering.line(entry).startswith("22:13:20.250 #3.9 10.0.0.1:1000 Api v0 group=g")
     silent = exchange(18, ApiVersionsRequest(), unanswered="acks=0")
     assert rendering.line(silent) == "22:13:20.250 #3.9 app Api v4 -> no answer (acks=0)"
-    connection = one.connection
+    connection = entry.connection
     assert rendering.opened(connection, AT) == "22:13:20.250 #3 10.0.0.1:1000 connects to 10.0.0.2:9092"
     connection.tls = "TLS to the client"
     assert rendering.opened(connection, AT).endswith(" connects to 10.0.0.2:9092 (TLS to the client)")
@@ -249,8 +248,8 @@ def test_line_has_time_client_api_request_response_and_latency(monkeypatch: pyte
 
 
 def test_an_exchange_as_json_has_everything_that_is_known() -> None:
-    one = exchange(COMMIT, OffsetCommitRequest("g"), committed(0, 16))
-    shown = rendering.exchange_as_json(one)
+    entry = exchange(COMMIT, OffsetCommitRequest("g"), committed(0, 16))
+    shown = rendering.exchange_as_json(entry)
     assert (shown.pop("request")["group_id"], shown.pop("response")["topics"][0]["name"]) == ("g", "t")
     assert shown == {
         "type": "exchange", "at": "2023-11-14T22:13:20.250000Z", "connection": 3, "number": 9,
@@ -261,8 +260,8 @@ def test_an_exchange_as_json_has_everything_that_is_known() -> None:
 
 
 def test_json_has_problems_tokens_and_topics_if_any() -> None:
-    one = exchange(3, asked_for("t"), unanswered="why")
-    shown = rendering.exchange_as_json(one)
+    entry = exchange(3, asked_for("t"), unanswered="why")
+    shown = rendering.exchange_as_json(entry)
     assert shown["topics"] == {"t": []}
     assert (shown["unanswered"], shown["latency_ms"], "response" in shown) == ("why", None, False)
     assert not {"request_problem", "request_hex", "sasl", "sasl_answer"} & shown.keys()
@@ -276,3 +275,13 @@ def test_json_has_problems_tokens_and_topics_if_any() -> None:
     assert (shown["response"], shown["response_problem"], shown["response_hex"]) == (None, "no answer", "02")
     assert (shown["sasl"], shown["sasl_answer"]) == ({"a": 1}, {"b": 2})
     assert "topics" not in shown
+
+
+def test_an_event_of_a_connection_says_whose_it_is() -> None:
+    connection = exchange(3).connection
+    assert rendering.connection_as_json("noted", connection, AT, text="odd") == {
+        "type": "noted", "at": "2023-11-14T22:13:20.250000Z", "connection": 3, "client": "10.0.0.1:1000",
+        "broker": "10.0.0.2:9092", "client_id": "of-connection", "software": "lib 1.2", "text": "odd",
+    }  # fmt: skip
+    connection.software = ""
+    assert rendering.connection_as_json("closed", connection, AT)["software"] is None

@@ -77,11 +77,11 @@ def test_what_differs_is_named_and_what_may_differ_is_not() -> None:
     topic, part = ProduceResponse.TopicProduceResponse, ProduceResponse.PartitionProduceResponse
     recorded = ProduceResponse([topic("t", partition_responses=[part(0, 0, 5, log_append_time_ms=1)])], 50)
     live = ProduceResponse([topic("t", partition_responses=[part(0, 6, 9, log_append_time_ms=2)])], 100)
-    found = differences(recorded, live, Substitutes(), 1, "")
-    assert [str(one.path).rpartition(".")[2] for one in found] == ["error_code", "base_offset"]
-    assert found[0].recorded == "NONE"
-    assert found[0].live == "NOT_LEADER_OR_FOLLOWER"
-    assert found[0].path == "responses[t].partition_responses[0].error_code"
+    result = differences(recorded, live, Substitutes(), 1, "")
+    assert [str(one.path).rpartition(".")[2] for one in result] == ["error_code", "base_offset"]
+    assert result[0].recorded == "NONE"
+    assert result[0].live == "NOT_LEADER_OR_FOLLOWER"
+    assert result[0].path == "responses[t].partition_responses[0].error_code"
     assert len(differences(recorded, live, Substitutes(), 1, "", allowed=["offsets"])) == 1
 
 

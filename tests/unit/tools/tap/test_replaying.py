@@ -206,9 +206,9 @@ def test_live_brokers_replace_recorded_ones_in_id_order(nodes, live, chosen, ids
     capture.add(1.0, 2.0, answer=answer_of(*nodes))
     capture.add(1.0, 2.0, of=2)
     brokers = {number: Endpoint("live", port) for number, port in live.items()}
-    found = standins(capture.read(), brokers)
-    assert [found.endpoints[f"10.0.0.9:{port}"].port for port in (9091, 9092)] == chosen
-    assert found.nodes == ids
+    result = standins(capture.read(), brokers)
+    assert [result.endpoints[f"10.0.0.9:{port}"].port for port in (9091, 9092)] == chosen
+    assert result.nodes == ids
 
 
 async def test_brokers_are_those_that_the_first_that_answers_names():

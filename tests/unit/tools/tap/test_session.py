@@ -48,9 +48,13 @@ def response(key: int, version: int, correlation_id: int, message: Any) -> bytes
 def session_of(seen: Seen, *, rewrites: bool = False, memory: int = 1 << 20, keeper: Any = None) -> Session:
     def rewrite(exchange: Exchange, frame: Any) -> bytes | None:
         assert exchange.response is not None
-        one = exchange.request
+        entry = exchange.request
         return changed(
-            one.api_key, one.version, frame, exchange.response.message, lambda _host, port: ("tap", port + 1)
+            entry.api_key,
+            entry.version,
+            frame,
+            exchange.response.message,
+            lambda _host, port: ("tap", port + 1),
         )
 
     return Session(
@@ -65,13 +69,13 @@ def metadata(port: int = 9092) -> MetadataResponse:
 
 
 def pieces(data: bytes, rng: random.Random) -> list[bytes]:
-    found = []
+    result = []
     at = 0
     while at < len(data):
         size = rng.choice((1, 2, 3, 7, 20, 1000))
-        found.append(data[at : at + size])
+        result.append(data[at : at + size])
         at += size
-    return found
+    return result
 
 
 def test_answers_are_matched_and_forwarded_however_they_are_cut() -> None:
@@ -83,19 +87,19 @@ def test_answers_are_matched_and_forwarded_however_they_are_cut() -> None:
         session = session_of(seen, rewrites=True)
         asked = request(18, 3, 1, ApiVersionsRequest("lib", "1.0")) + request(3, 12, 2, MetadataRequest())
         asked += request(18, 3, 3, ApiVersionsRequest())
-        for one in pieces(asked, rng):
-            session.from_client(one, 1.0)
+        for entry in pieces(asked, rng):
+            session.from_client(entry, 1.0)
         versions = response(18, 3, 1, ApiVersionsResponse())
         answers = versions + response(3, 12, 2, metadata()) + response(18, 3, 3, ApiVersionsResponse())
         forwarded = b"".join(
-            bytes(chunk) for one in pieces(answers, rng) for chunk in session.from_broker(one, 2.0)
+            bytes(chunk) for entry in pieces(answers, rng) for chunk in session.from_broker(entry, 2.0)
         )
         moved = MetadataResponse(brokers=[MetadataResponse.MetadataResponseBroker(1, "tap", 9093)])
         assert forwarded == versions + response(3, 12, 2, moved) + response(18, 3, 3, ApiVersionsResponse())
-        assert [one.request.api for one in seen.exchanges] == ["ApiVersions", "Metadata", "ApiVersions"]
+        assert [entry.request.api for entry in seen.exchanges] == ["ApiVersions", "Metadata", "ApiVersions"]
         assert seen.exchanges[1].response is not None
         assert seen.exchanges[1].response.message.brokers[0].host == "broker", "what the broker said is shown"
-        assert [one.latency_ms for one in seen.exchanges] == [1000.0] * 3
+        assert [entry.latency_ms for entry in seen.exchanges] == [1000.0] * 3
         assert session.connection.software == "lib 1.0"
         assert not seen.notes
 
@@ -168,40 +172,3 @@ def test_held_bytes_are_sent_when_broker_ends_mid_frame() -> None:
     answer = response(3, 12, 2, metadata())[:20]
     assert session.from_broker(answer, 0) == []
     assert session.rest() == answer
-
-
-def test_damaged_bytes_pass_as_they_are_and_nothing_is_raised() -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    asked = b"".join(
-        (
-            request(18, 3, 1, ApiVersionsRequest("lib", "1.0")),
-            request(17, 0, 2, SaslHandshakeRequest("PLAIN")),
-            request(3, 12, 3, MetadataRequest()),
-            request(0, 9, 4, ProduceRequest(acks=1)),
-        )
-    )
-    answers = b"".join(
-        (
-            response(18, 3, 1, ApiVersionsResponse()),
-            response(17, 0, 2, SaslHandshakeResponse(mechanisms=["PLAIN"])),
-            response(3, 12, 3, metadata()),
-        )
-    )
-    for _ in range(1000):
-        sides = []
-        for data in (asked, answers):
-            broken = bytearray(data)
-            for _ in range(rng.randrange(4)):
-                broken[rng.randrange(len(broken))] = rng.choice((0, 1, 255, rng.randrange(256)))
-            sides.append(bytes(broken[: rng.randrange(len(broken))] if rng.random() < 0.3 else broken))
-        session = session_of(Seen())
-        forwarded = b""
-        for one in pieces(sides[0], rng):
-            session.from_client(one, 0)
-        for one in pieces(sides[1], rng):
-            forwarded += b"".join(map(bytes, session.from_broker(one, 0)))
-        forwarded += session.rest()
-        session.close(1, "the client closed")
-        assert forwarded == sides[1]

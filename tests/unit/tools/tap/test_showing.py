@@ -10,13 +10,14 @@ import pytest
 from barnabas.tools.inspection.errors import FoundError
 from barnabas.tools.inspection.frames import Request, Response
 from barnabas.tools.tap.exchange import Connection, Exchange, TopicNames
-from barnabas.tools.tap.filters import Filter
+from barnabas.tools.tap.filters import Filter, has_failed
 from barnabas.tools.tap.observers import (
     Several,
     Terminal,
     left_out_as_json,
     left_out_as_text,
 )
+from barnabas.wire.generated.heartbeat import HeartbeatResponse
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 
 
@@ -27,12 +28,12 @@ def exchange(
     message = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics])
     request = Request(9, 3, api, 12, 7, client_id, message)
     connection = of or Connection(1, "10.0.0.1:1000", "10.0.0.2:9092", client_id="of-connection")
-    found = Exchange(connection, 2, request, at, TopicNames())
+    result = Exchange(connection, 2, request, at, TopicNames())
     if took_s is not None:
-        found.response, found.answered_at = Response(9, 7, MetadataResponse()), at + took_s
+        result.response, result.answered_at = Response(9, 7, MetadataResponse()), at + took_s
     if code:
-        found.refuse([FoundError(code, "error_code", "")])
-    return found
+        result.refuse([FoundError(code, "error_code", "")])
+    return result
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,23 @@ def test_an_exchange_passes_where_all_conditions_are_met(
     assert Filter().takes(left)
 
 
+def test_what_has_failed() -> None:
+    assert not has_failed(exchange())
+    assert has_failed(exchange(code=1))
+    for reason, failed in (("", False), ("acks=0", False), ("the broker closed", True)):
+        silent = exchange(took_s=None)
+        silent.unanswered = reason
+        assert has_failed(silent) is failed
+    for name in ("request", "response"):
+        odd = exchange()
+        getattr(odd, name).problem = "cut"
+        assert has_failed(odd)
+    coded = exchange()
+    assert coded.response is not None
+    coded.response.message = HeartbeatResponse(error_code=27)
+    assert has_failed(coded)
+
+
 # --- the terminal ---------------------------------------------------------------------------------------------------
 
 
@@ -73,51 +91,41 @@ class Shown:
         self.terminal = Terminal(self.lines.append, filter_ or Filter(), **more)
 
     def kinds(self) -> list[str]:
-        found = []
+        result = []
         for line in self.lines:
             if line.startswith("..."):
-                found.append(line)
+                result.append(line)
             else:
-                found.append(next(word for word in ("connects", "closed", "!", "->", line) if word in line))
+                result.append(next(word for word in ("connects", "closed", "!", "->", line) if word in line))
         self.lines.clear()
-        return found
+        return result
 
 
 CONNECTION = Connection(4, "10.0.0.1:1000", "10.0.0.2:9092")
 
 
-def test_with_a_filter_connections_are_not_shown_and_notes_are() -> None:
-    shown = Shown(Filter(("Fetch",)))
-    shown.terminal.opened(CONNECTION, 5.0)
-    shown.terminal.exchanged(exchange())
-    shown.terminal.exchanged(exchange("Fetch"))
-    shown.terminal.noted(CONNECTION, 5.0, "odd")
-    shown.terminal.closed(CONNECTION, 5.0, "closed")
-    assert shown.kinds() == ["->", "!"]
-
-
 def test_fields_are_shown_where_they_or_records_are_asked_for() -> None:
     def lines(**more: Any) -> list[str]:
         shown = Shown(**more)
-        one = exchange("Metadata", "ä\x1b")
-        one.token, one.request_bytes, one.response_bytes = {"user": "ann"}, b"\1\2", b"\3"
-        shown.terminal.exchanged(one)
+        entry = exchange("Metadata", "ä\x1b")
+        entry.token, entry.request_bytes, entry.response_bytes = {"user": "ann"}, b"\1\2", b"\3"
+        shown.terminal.exchanged(entry)
         return shown.lines[1:]
 
     assert lines() == []
     for more in ({"is_verbose": True}, {"view": lambda _: "records"}):
-        found = lines(**more)
-        assert [line.split(" ")[4] for line in found] == [
+        result = lines(**more)
+        assert [line.split(" ")[4] for line in result] == [
             "request",
             "response",
             "sasl",
             "request_hex",
             "response_hex",
         ]
-        assert all(line.startswith("    ") for line in found)
-        assert "ä\\\\u001b" in found[0] or "ä\\u001b" in found[0]
-        assert found[2:] == ['    sasl {"user": "ann"}', "    request_hex 0102", "    response_hex 03"]
-        assert json.loads(found[1].removeprefix("    response "))["brokers"] == []
+        assert all(line.startswith("    ") for line in result)
+        assert "ä\\\\u001b" in result[0] or "ä\\u001b" in result[0]
+        assert result[2:] == ['    sasl {"user": "ann"}', "    request_hex 0102", "    response_hex 03"]
+        assert json.loads(result[1].removeprefix("    response "))["brokers"] == []
     shown = Shown(is_verbose=True)
     shown.terminal.exchanged(exchange("Metadata", *("t" * 100 for _ in range(50))))
     assert not shown.lines[1].endswith("..."), "fields are shown whole"
@@ -149,13 +157,13 @@ class Recorder:
 
 
 def told(several: Several) -> list[tuple[Any, ...]]:
-    one = exchange()
+    entry = exchange()
     several.opened(CONNECTION, 1.0)
-    several.exchanged(one)
+    several.exchanged(entry)
     several.noted(CONNECTION, 2.0, "odd", b"x")
     several.closed(CONNECTION, 3.0, "why")
     return [
-        ("opened", CONNECTION, 1.0), ("exchanged", one), ("noted", CONNECTION, 2.0, "odd", b"x"),
+        ("opened", CONNECTION, 1.0), ("exchanged", entry), ("noted", CONNECTION, 2.0, "odd", b"x"),
         ("closed", CONNECTION, 3.0, "why"),
     ]  # fmt: skip
 

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
+import struct
 
 import pytest
 
-from barnabas.tools.tap.rendering import _produced
-from barnabas.wire.generated.produce import ProduceResponse
+from barnabas.tools.tap.capture_reading import CaptureError, _interface
+from barnabas.tools.tap.masking import FILLER
+from barnabas.tools.tap.recording import _has_overwritten
+from barnabas.wire.generated.alter_user_scram_credentials import AlterUserScramCredentialsRequest as Scram
 
 
-def produced(*parts: tuple[int, int]) -> Any:
-    made = [
-        ProduceResponse.PartitionProduceResponse(n, code, offset) for n, (code, offset) in enumerate(parts)
-    ]
-    return ProduceResponse(responses=[ProduceResponse.TopicProduceResponse("t", partition_responses=made)])
+def option(order: str, code: int, value: bytes) -> bytes:
+    return struct.pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_an_interface_says_how_its_times_are_counted(order: str) -> None:
+    head = struct.pack(order + "HHI", 1, 0, 65_535)
+    assert _interface(order, head) == (1, 65_535, 1_000_000, 0)
+    options = (
+        option(order, 2, b"eth0")
+        + option(order, 9, b"\x09")
+        + option(order, 14, struct.pack(order + "q", -5))
+    )
+    assert _interface(order, head + options) == (1, 65_535, 1_000_000_000, -5)
+    assert _interface(order, head + option(order, 9, b"\x8a")) == (1, 65_535, 1024, 0)
+    ended = option(order, 0, b"") + option(order, 9, b"\x09")
+    assert _interface(order, head + ended) == (1, 65_535, 1_000_000, 0)
+    with pytest.raises(CaptureError, match="cut short"):
+        _interface(order, head[:-1])
 
 
 @pytest.mark.parametrize(
-    ("parts", "words"),
+    ("salt", "password", "is_overwritten"),
     [
-        ((), []),
-        (((0, 7),), ["offset 7"]),
-        (((0, 7), (0, 9)), ["2 partitions"]),
-        (((6, -1), (0, 9)), ["offset 9"]),
-        (((6, -1),), []),
+        (FILLER * 16, b"p", True),
+        (b"s", FILLER * 64, True),
+        (b"s", b"p", False),
+        (b"*s", b"p*", False),
+        (b"", b"", False),
     ],
 )
-def test_an_append_is_told_by_its_offset_or_its_partitions(parts: tuple[Any, ...], words: list[str]) -> None:
-    assert _produced(produced(*parts)) == words
+def test_secrets_that_were_overwritten_are_known_by_their_filler(
+    salt: bytes, password: bytes, is_overwritten: bool
+) -> None:
+    upsertion = Scram.ScramCredentialUpsertion("ann", 1, 4096, salt, password)
+    plain = Scram.ScramCredentialUpsertion("****", 1, 4096, b"s", b"p")
+    assert _has_overwritten(Scram(upsertions=[plain, upsertion])) is is_overwritten

@@ -6,10 +6,8 @@ import io
 import struct
 from typing import Any
 
-import pytest
-
-from barnabas.tools.tap import reassembly
-from barnabas.tools.tap.capture_writing import ACK, FIN, SYN, packet
+from barnabas.tools.tap.capture_reading import CaptureReader, Packet
+from barnabas.tools.tap.capture_writing import ACK, FIN, SYN, CaptureWriter, packet
 from barnabas.tools.tap.captured import Captured, Report
 from barnabas.tools.tap.exchange import Connection
 from barnabas.tools.tap.reassembly import Reassembly
@@ -24,28 +22,23 @@ IP4 = (b"\x0a\0\0\1", 40_000), (b"\x0a\0\0\2", 9092)
 
 def feed(stream: Reassembly, *segments: tuple[int, bytes], missing: int = 0) -> list[Any]:
     """Feed segments; what was given, gaps as numbers."""
-    found: list[Any] = []
+    result: list[Any] = []
     for sequence, payload in segments:
-        found += [piece.gap or piece.data for piece in stream.feed(1.0, sequence, payload, missing)]
-    return found
+        result += [piece.gap or piece.data for piece in stream.feed(1.0, sequence, payload, missing)]
+    return result
 
 
-def test_early_segments_wait_up_to_a_number_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reassembly, "WAITING_SEGMENTS_MAX", 3)
-    monkeypatch.setattr(reassembly, "WAITING_BYTES_MAX", 10)
+def test_the_end_of_a_payload_that_was_cut_off_is_a_gap() -> None:
     stream = Reassembly()
     stream.begin(9)
-    assert feed(stream, (20, b"a"), (30, b"b"), (40, b"c")) == []
-    assert feed(stream, (50, b"d")) == [10, b"a"], "one too many"
-    assert feed(stream, (21, b"." * 9)) == [b"." * 9, b"b"]
-    assert feed(stream, (60, b"12345678")) == []
-    assert feed(stream, (70, b"9")) == [9, b"c"], "eleven bytes are too many"
-    longer = Reassembly()
-    longer.begin(9)
-    assert feed(longer, (12, b"ab"), (12, b"a"), (12, b"abcd"), (12, b"wxyz")) == []
-    assert (longer.early, longer.repeated_bytes) == (4, 7)
-    assert feed(longer, (10, b"__")) == [b"__", b"abcd"], "the longest of those at one place"
-    assert feed(longer, (20, b"1234567"), (30, b"890")) == [], "the room was given back"
+    assert feed(stream, (10, b"ab"), missing=3) == [b"ab", 3]
+    assert feed(stream, (15, b"c")) == [b"c"]
+    assert feed(stream, (15, b"cd")) == [b"d"], "half of it was there"
+    assert stream.repeated_bytes == 1
+    assert feed(stream, (17, b""), missing=2) == [2]
+    assert feed(stream, (17, b""), missing=2) == []
+    assert feed(stream, (17, b"xy"), missing=2) == [2], "the rest of it"
+    assert (stream.repeated_bytes, stream.early) == (3, 0)
 
 
 # --- connections ----------------------------------------------------------------------------------------------------
@@ -95,8 +88,8 @@ def read(*conversations: Conversation, ports: tuple[int, ...] = ()) -> tuple[Wat
     seen_ = Watching()
     captured = Captured(seen_, ports=ports)
     data = b"\xd4\xc3\xb2\xa1" + struct.pack("<HHiIII", 2, 4, 0, 0, 65535, 101)
-    for number, one in enumerate(one for found in conversations for one in found.packets):
-        data += struct.pack("<IIII", 50 + number, 0, len(one), len(one)) + one
+    for number, entry in enumerate(entry for result in conversations for entry in result.packets):
+        data += struct.pack("<IIII", 50 + number, 0, len(entry), len(entry)) + entry
     return seen_, captured.read(io.BytesIO(data))
 
 
@@ -106,25 +99,42 @@ def answered(seen_: Seen) -> list[int]:
 
 def test_without_syn_port_or_request_tells_the_client() -> None:
     for ports in ((9092,), (1, 9092)):
-        found, _ = read(Conversation().add(1, b"rest").asked(5), ports=ports)
-        assert found.opens == [("10.0.0.1:40000", "10.0.0.2:9092", 50.0)]
-        assert answered(found) == [5]
-        assert found.notes == ["the capture begins in the middle of this connection"]
-    found, report = read(Conversation().add(1, b"rest").asked(5))
-    assert found.opens == [("10.0.0.1:40000", "10.0.0.2:9092", 51.0)]
+        result, _ = read(Conversation().add(1, b"rest").asked(5), ports=ports)
+        assert result.opens == [("10.0.0.1:40000", "10.0.0.2:9092", 50.0)]
+        assert answered(result) == [5]
+        assert result.notes == ["the capture begins in the middle of this connection"]
+    result, report = read(Conversation().add(1, b"rest").asked(5))
+    assert result.opens == [("10.0.0.1:40000", "10.0.0.2:9092", 51.0)]
     assert report.other_segments == 1
-    found, report = read(Conversation().add(1, b"rest").asked(5), ports=(9093,))
-    assert (found.opens, report.other_segments) == ([], 3)
+    result, report = read(Conversation().add(1, b"rest").asked(5), ports=(9093,))
+    assert (result.opens, report.other_segments) == ([], 3)
 
 
-def test_connection_without_first_request_is_another_protocol() -> None:
-    for first in (b"GET / HTTP/1.1\r\n\r\n", PIECES["ask"][:11], b"\0\0\0\7" + PIECES["ask"][4:]):
-        found, report = read(Conversation().opened().add(0, first).add(1, b"answer"))
-        assert (found.opens, report.connections, report.other_segments) == ([], 0, 3)
-    found, report = read(Conversation().opened().add(1, PIECES["ask"]))
-    assert (found.opens, report.other_segments) == ([], 2), "a broker does not ask"
-    found, _ = read(Conversation().opened().add(0, b"GET / HTTP/1.1\r\n\r\n"), ports=(9092,))
-    assert len(found.opens) == 1
+def test_side_without_captured_syn_is_found_later() -> None:
+    conversation = Conversation().add(0, flags=SYN).add(1, flags=SYN | ACK, is_lost=True)
+    conversation.add(0, PIECES["ask"]).add(1, b"junk").add(1, PIECES["answer"])
+    result, report = read(conversation)
+    assert (answered(result), report.lost_bytes) == ([1], 4)
+    conversation = Conversation().add(0, flags=SYN, is_lost=True).add(1, flags=SYN | ACK)
+    conversation.add(0, b"junk").add(0, PIECES["ask"]).add(1, PIECES["answer"])
+    result, report = read(conversation, ports=(9092,))
+    assert result.opens[0][:2] == ("10.0.0.1:40000", "10.0.0.2:9092")
+    assert (answered(result), report.lost_bytes) == ([1], 4)
+
+
+def test_lost_packet_is_reported_once_for_its_side() -> None:
+    for side, name in ((0, "client"), (1, "broker")):
+        conversation = Conversation().opened().asked(1)
+        conversation.add(0, request(3, 12, 2, MetadataRequest()), is_lost=side == 0)
+        conversation.add(1, response(3, 12, 2, metadata()), is_lost=side == 1)
+        conversation.asked(3).asked(4)
+        result, report = read(conversation)
+        lost = len(request(3, 12, 2, MetadataRequest()) if side == 0 else response(3, 12, 2, metadata()))
+        assert [note for note in result.notes if "missing" in note] == [
+            f"{lost} bytes of the {name} are missing in the capture"
+        ]
+        assert (answered(result), report.missing_bytes) == ([1, 3, 4], lost)
+        assert report.lost_bytes == (len(response(3, 12, 2, metadata())) if side == 0 else 0)
 
 
 def test_a_report_says_what_there_is_to_say() -> None:
@@ -146,5 +156,40 @@ def test_a_report_says_what_there_is_to_say() -> None:
         "4 bytes are missing: packets were not captured, or cut off (capture with -s 0)",
         "7 bytes lie before the first frame that could be found", "x",
     ]  # fmt: skip
-    for one in (Report(repeated_bytes=1), Report(early_segments=1)):
-        assert len(list(one.lines())) == 2
+    for entry in (Report(repeated_bytes=1), Report(early_segments=1)):
+        assert len(list(entry.lines())) == 2
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def comments(data: bytes) -> list[tuple[bytes, str]]:
+    """The payload and the comment of each packet that has one."""
+    result, at = [], 0
+    while at < len(data):
+        kind, size = struct.unpack_from("<II", data, at)
+        if kind == 6:
+            kept = struct.unpack_from("<I", data, at + 20)[0]
+            option = at + 28 + kept + -kept % 4
+            if option < at + size - 4:
+                code, length = struct.unpack_from("<HH", data, option)
+                assert code == 1
+                result.append(
+                    (data[at + 28 : at + 28 + kept], data[option + 4 : option + 4 + length].decode())
+                )
+        assert data[at + size - 4 : at + size] == data[at + 4 : at + 8]
+        at += size
+    return result
+
+
+def test_a_comment_is_cut_and_a_time_before_1970_is_that() -> None:
+    file = io.BytesIO()
+    writer = CaptureWriter(file, "app")
+    writer.packet(b"abcde", -5.0, "x" * 500)
+    writer.packet(b"f", 5000.0000015)
+    assert comments(file.getvalue()) == [(b"abcde", "x" * 400)]
+    file.seek(0)
+    assert list(CaptureReader(file).packets()) == [
+        Packet(0.0, 101, b"abcde", 5),
+        Packet(5000.000002, 101, b"f", 1),
+    ]

@@ -19,7 +19,7 @@ from barnabas.tools.zkserver.jute import (
     encode_vector,
 )
 from barnabas.tools.zkserver.requests import Op, encode_acl
-from barnabas.tools.zkserver.tree import EventType, NodeDeleted
+from barnabas.tools.zkserver.tree import EventType, NodeDeleted, SessionBegun, SessionEnded
 from tests.support.zookeeper_wire import create, multi, path_and_version, read, set_data
 
 NOW_MS = 1_700_000_000_000
@@ -54,16 +54,16 @@ class Asker:
 
     def told(self) -> list[tuple[int, str]]:
         """Return the notifications for this session."""
-        found = []
+        result = []
         for session_id, frame in self.core.messages:
             if session_id == self.id:
                 reader = Reader(frame)
                 assert (reader.int32(), reader.int64(), reader.int32()) == (-1, -1, 0)
                 event, state, path = reader.int32(), reader.int32(), reader.string()
                 assert state == 3
-                found.append((event, path))
-        self.core.messages = [one for one in self.core.messages if one[0] != self.id]
-        return found
+                result.append((event, path))
+        self.core.messages = [message for message in self.core.messages if message[0] != self.id]
+        return result
 
     def data(self, path: str) -> bytes:
         return self.does(Op.GET_DATA, read(path)).buffer()
@@ -86,6 +86,28 @@ def set_acl(path: str, acl: tuple[Acl, ...], version: int = -1) -> bytes:
 # --- sessions ---------------------------------------------------------------------------------------------------
 
 
+def test_session_gets_an_allowed_timeout_and_own_number(client):
+    core = client.core
+    requested = (0, 99, 100, 101, 999, 1000, 1001, 10**9)
+    assert [core.begin_session(transaction, b"", NOW_MS, 0).timeout_ms for transaction in requested] == [
+        100,
+        100,
+        100,
+        101,
+        999,
+        1000,
+        1000,
+        1000,
+    ]
+    begun = [transaction.changes[0] for transaction in core.transactions]
+    assert [transaction.zxid for transaction in core.transactions] == list(range(1, 10))
+    assert all(isinstance(transaction, SessionBegun) for transaction in begun)
+    ids = [transaction.session_id for transaction in begun]
+    assert ids == list(range(ids[0], ids[0] + 9))
+    assert ids[0] == (NOW_MS << 16) & 0x00FF_FFFF_FFFF_FFFF
+    assert core.last_session_id == ids[-1]
+
+
 def test_a_session_is_resumed_with_its_password_only(client):
     core = client.core
     assert core.resume_session(client.id, 300, b"p" * 16, 50) is client.peer.session
@@ -98,6 +120,30 @@ def test_a_session_is_resumed_with_its_password_only(client):
     assert core.sessions.expired(1050) == [client.id]
     assert core.resume_session(client.id, 300, b"q" * 16, 50) is None
     assert core.resume_session(client.id + 1, 300, b"p" * 16, 50) is None
+
+
+def test_session_ends_with_ephemeral_znodes_and_watches(client):
+    other = Asker(client.core)
+    for path, flags in (("/e", 1), ("/p", 0), ("/e2", 1)):
+        client.does(Op.CREATE, create(path, flags=flags))
+    other.does(Op.CREATE, create("/o", flags=1))
+    client.does(Op.EXISTS, read("/p", watch=True))
+    other.does(Op.EXISTS, read("/e", watch=True))
+    other.does(Op.GET_CHILDREN, read("/", watch=True))
+    before = client.core.zxid
+    client.core.transactions.clear()
+    client.does(Op.CLOSE_SESSION)
+    assert client.peer.is_closed
+    assert client.paths() == ["/o", "/p"]
+    (transaction,) = client.core.transactions
+    assert (transaction.zxid, transaction.now_ms, client.core.zxid) == (before + 1, NOW_MS, before + 1)
+    assert set(transaction.changes[:-1]) == {NodeDeleted("/e"), NodeDeleted("/e2")}
+    assert transaction.changes[-1] == SessionEnded(client.id)
+    assert other.told() == [(DELETED, "/e"), (CHILDREN, "/")]
+    other.does(Op.SET_DATA, set_data("/p", b""))
+    assert client.told() == []
+    client.core.end_session(client.id, NOW_MS)
+    assert client.core.zxid == before + 2
 
 
 def test_a_journal_is_replayed(client):

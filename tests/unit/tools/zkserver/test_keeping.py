@@ -14,10 +14,10 @@ from barnabas.tools.zkserver.jute import (
     encode_int,
     encode_long,
 )
+from barnabas.tools.zkserver.sessions import Sessions
 from barnabas.tools.zkserver.storage import (
     Storage,
     StorageError,
-    decode_snapshot,
     decode_transaction,
     encode_snapshot,
     encode_transaction,
@@ -30,8 +30,8 @@ from barnabas.tools.zkserver.tree import (
     NodeDeleted,
     SessionBegun,
     SessionEnded,
-    Znode,
 )
+from tests.support.effort import drawing
 
 ACL = (Acl(5, Identity("sasl", "ann")), Acl(31, Identity("world", "anyone")))
 CHANGES = (
@@ -54,35 +54,10 @@ def test_a_transaction_is_read_as_it_was_written() -> None:
         decode_transaction(encode_long(5) + encode_long(6) + encode_int(1) + encode_int(7))
 
 
-def test_a_snapshot_has_every_field_of_znodes_and_sessions() -> None:
-    one = core()
-    one.zxid, one.last_session_id = 41, 43
-    for number, timeout_ms in ((7, 300), (9, 500)):
-        one.sessions.begin(number, timeout_ms, bytes([number]) * 16, 0)
-    node = Znode(b"data", ACL, 11, 12, 13, 14, 15, Kind.TTL, 0, 16, 17, 18, 19)
-    one.tree.put("/a", node)
-    one.tree.put("/a/e", Znode(None, OPEN, 21, 22, 23, 24, 25, Kind.EPHEMERAL, 9, 0, 27, 28, 29))
-    other = core()
-    decode_snapshot(encode_snapshot(one), other, 1000)
-    assert (other.zxid, other.last_session_id) == (41, 43)
-    assert other.tree.nodes == one.tree.nodes
-    assert other.tree.nodes["/a"].children == {"e"}
-    assert other.tree.of_session[9] == {"/a/e"}
-    assert [(each.session_id, each.timeout_ms, each.password, each.ends_ms) for each in other.sessions] == [
-        (7, 300, b"\7" * 16, 1300), (9, 500, b"\x09" * 16, 1500),
-    ]  # fmt: skip
-    assert other.sessions.expired(1299) == []
-    assert other.sessions.expired(1300) == [7]
-    broken = bytearray(encode_snapshot(one))
-    broken[-1] ^= 1
-    with pytest.raises(ValueError, match="the checksum or the format"):
-        decode_snapshot(bytes(broken), core(), 0)
-
-
 def opened(directory: Path) -> tuple[Storage, Core]:
-    found, state = Storage(directory), core()
-    found.open(state, 0)
-    return found, state
+    result, state = Storage(directory), core()
+    result.open(state, 0)
+    return result, state
 
 
 def files(directory: Path) -> list[str]:
@@ -157,6 +132,46 @@ def test_a_snapshot_takes_the_place_of_what_is_older(tmp_path: Path, monkeypatch
         opened(tmp_path)
 
 
+# --- sessions -------------------------------------------------------------------------------------------------------
+
+
+def test_sessions_end_in_time_whatever_comes_between() -> None:
+    """Random events, beside a dictionary of when each session ends."""
+    rng = drawing()
+    for _ in range(100):
+        sessions, ends, timeouts = Sessions(), dict[int, int](), dict[int, int]()
+        now = 0
+        for _ in range(30):
+            now += rng.randrange(40)
+            number = rng.randrange(4)
+            what = rng.choice(("begin", "heard", "timeout", "end", "all", "look", "look"))
+            session = sessions.get(number)
+            assert (session is not None) is (number in ends)
+            if what == "begin" and session is None:
+                timeouts[number] = rng.randrange(1, 100)
+                sessions.begin(number, timeouts[number], b"p", now)
+                ends[number] = now + timeouts[number]
+            elif what == "heard" and session is not None:
+                sessions.heard(session, now)
+                ends[number] = now + timeouts[number]
+            elif what == "timeout" and session is not None:
+                timeouts[number] = rng.randrange(1, 100)
+                sessions.set_timeout(session, timeouts[number], now)
+                ends[number] = now + timeouts[number]
+            elif what == "end":
+                sessions.end(number)
+                ends.pop(number, None)
+            elif what == "all":
+                sessions.wait_for_all(now)
+                ends = {entry: now + timeouts[entry] for entry in ends}
+            over = sessions.expired(now)
+            assert sorted(over) == sorted(entry for entry, end in ends.items() if end <= now)
+            for entry in over:
+                sessions.end(entry)
+                del ends[entry]
+            assert (len(sessions), {each.session_id: each.ends_ms for each in sessions}) == (len(ends), ends)
+
+
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +185,15 @@ def test_other_addresses_are_refused(text: str, capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit):
         command.main(["--listen", text])
     assert f"{text}: HOST:PORT expected" in capsys.readouterr().err
+
+
+def test_znodes_are_kept_where_it_is_said_or_in_the_users_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/u")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    assert command._directory(None) == Path("/home/u/.local/state/barnabas-zookeeper")
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert command._directory(None) == Path("/state/barnabas-zookeeper")
+    assert command._directory("x") == Path("x").absolute()
 
 
 def test_users_come_from_a_jaas_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
