@@ -114,7 +114,7 @@ findings:  ## what surprised us in other software, shown without ours, from thei
 gallery: $(VENV)/.ready-test $(WITH_CODE)  ## bugs of released clients, each shown from a clean start (ARGS="kafkajs-cut-answer", ARGS=--list)
 	$(CODE) $(BIN)/python -m compat.gallery $(if $(ARGS),$(ARGS),all)
 
-compat-cluster: $(VENV)/.ready-test $(WITH_CODE)  ## clusters of Apache Kafka 3.9 and ours on one ZooKeeper, in every role (needs a JDK)
+compat-cluster: $(VENV)/.ready-test $(WITH_CODE)  ## clusters of Apache Kafka and ours, in every role: 3.9 on one ZooKeeper, or 4 (ARGS="quorum --mixes ours") (needs a JDK)
 	$(CODE) $(BIN)/python -m compat.cluster $(ARGS)
 
 cluster-demo: $(VENV)/.ready-test $(WITH_CODE)  ## three brokers under load, one killed, nothing lost, told step by step

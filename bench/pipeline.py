@@ -36,7 +36,7 @@ def _fill(bootstrap: str, count: int) -> int:
     while len(events) < count:
         events += events[: count - len(events)]
     produce.create_topics(bootstrap, [TOPIC], PARTITIONS, {"retention.ms": "-1"})
-    produce.send(bootstrap, events, config={"batch.num.messages": 500})
+    produce.send(bootstrap, events, config={"batch.num.messages": "500"})
     return sum(len(event.value) + len(event.key) for event in events)
 
 

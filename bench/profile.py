@@ -1,7 +1,7 @@
 """`python -m bench.profile produce|fetch|latency|SCENARIO`: where a broker's time goes under one kind of load.
 
-SCENARIO is a name that `python -m bench --list` prints, of a scenario with one broker for all rounds; they are repeated for the
-seconds asked for.
+SCENARIO is a name that `python -m bench --list` prints, of a scenario with one broker for all rounds; they are repeated for
+the seconds asked for.
 
 The rule: the broker runs as it always does; py-spy looks at it from outside. Where py-spy may not (no ptrace),
 `--cprofile` runs it under cProfile, which skews its shares towards small functions.

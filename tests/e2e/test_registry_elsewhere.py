@@ -59,7 +59,7 @@ def test_consume_by_a_profile_and_by_properties(elsewhere: Elsewhere, profile: P
         (["-X", "schema.registry.ssl.ca.location={ca}", "-X", "schema.registry.bearer.auth.token=x"],
          "{url} refused the login"),
         (["-X", "schema.registry.ssl.ca.location=/nowhere"], "schema.registry.ssl.ca.location '/nowhere'"),
-        (["-X", "schema.registry.ca=x"], "schema.registry.ca is no setting"),
+        (["-X", "schema.registry.ca=x"], "schema.registry.ca is not a setting"),
     ],
 )  # fmt: skip
 def test_consume_says_why_it_is_not_answered(

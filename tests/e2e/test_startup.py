@@ -40,7 +40,7 @@ NOT_AT_START = (
     "barnabas.coordinators.groups.shard",
     "barnabas.tools.localcluster",
     "barnabas.log.config",
-    "barnabas.log.loading",
+    "barnabas.log.recovery.loading",
     "barnabas.log.partition_log",
     "barnabas.network.kerberos",
     "barnabas.network.tls",

@@ -17,7 +17,7 @@ from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import Array, Decimal, Field, Map, Record
 from barnabas_pipeline.formats.avro import AvroDecoder, fields_of_text
 from barnabas_pipeline.formats.base import EXTRA
-from barnabas_pipeline.formats.connect import ConnectJsonDecoder, draft
+from barnabas_pipeline.formats.connect import ConnectJsonDecoder, draft, type_of
 from barnabas_pipeline.formats.json import JsonDecoder
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
 
@@ -183,6 +183,16 @@ def test_decimals_that_are_bytes_lose_no_digit(data: bytes | None, expected: str
     text = "x" if data is None else b64encode(data).decode()
     (found,) = verdict(JsonDecoder(schema), [json.dumps({"d": text}).encode()])
     assert (found if isinstance(found, str) else str(found["d"])) == expected
+
+
+@pytest.mark.parametrize(
+    ("parameters", "decimal"), [({"scale": "3", "connect.decimal.precision": "2"}, (3, 3)), ({}, (38, 0))]
+)
+def test_decimal_of_connect_holds_all_digits_of_its_scale(
+    parameters: dict[str, str], decimal: tuple[int, int]
+) -> None:
+    schema = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
+    assert type_of(schema) == Decimal(*decimal, is_bytes=True)
 
 
 AVRO: dict[str, Any] = {

@@ -253,6 +253,13 @@ def test_inexact_timestamp_is_kept_in_extra() -> None:
     assert json.loads(row[EXTRA]) == {"s": "1970-01-01T00:00:01.001234567Z"}
 
 
+@pytest.mark.parametrize("nanos", [-1000, 1_000_000_000])
+def test_timestamp_with_invalid_nanoseconds_is_read_alike(nanos: int) -> None:
+    value = made(message_class(PROTO3), {"s": {"seconds": 1, "nanos": nanos}}).SerializeToString()
+    decoder = decoder_of(PROTO3)
+    assert verdict(decoder, [value]) == verdict(careful(decoder), [value])
+
+
 def test_recursive_messages_and_struct_become_json_text() -> None:
     text = """syntax = "proto3"; package t; import "google/protobuf/struct.proto";
     message All { string name = 1; All child = 2; repeated All children = 3; google.protobuf.Struct held = 4; }"""

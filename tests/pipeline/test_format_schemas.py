@@ -246,6 +246,12 @@ LOGICAL = [
         Decimal(4, 2),
         Number("0.00"),
     ),
+    (
+        {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 2},
+        b"\x05",
+        Decimal(2, 2),
+        Number("0.05"),
+    ),
 ]
 
 

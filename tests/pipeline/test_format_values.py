@@ -18,7 +18,7 @@ from barnabas_pipeline.formats.avro_columns import has_fast_way
 from barnabas_pipeline.formats.avro_plan import Plan, plan_of
 from barnabas_pipeline.formats.avro_values import Reader
 from barnabas_pipeline.formats.base import RefusedError
-from barnabas_pipeline.formats.framing import unframed, view_of
+from barnabas_pipeline.formats.framing import NO_FRAME, frames_of, unframed, view_of
 from barnabas_pipeline.formats.json import JsonDecoder
 from barnabas_pipeline.formats.json_values import Checker, parse_object
 from barnabas_pipeline.formats.protobuf import ProtobufWriter
@@ -255,6 +255,12 @@ def test_sliced_array_is_viewed_at_its_offset() -> None:
     ]  # fmt: skip
     assert unframed(values.take(pa.array([1, 4])).slice(1)).to_pylist() == [b"d"]
     assert view_of(values.slice(2, 0)).start.tolist() == []
+
+
+def test_frame_has_a_zero_and_the_four_bytes_of_an_id() -> None:
+    values = pa.array([b"\0\0\0\1\2data", b"", b"\0\0\0\1", b"\1\0\0\0\1", b"\0\xff\0\0\3", b"\0\0\0\0\0"])
+    assert frames_of(values).tolist() == [258, NO_FRAME, NO_FRAME, NO_FRAME, 0xFF000003, 0]
+    assert frames_of(values.slice(4)).tolist() == [0xFF000003, 0]
 
 
 def test_invalid_frame_or_schema_id_is_refused_with_a_reason() -> None:

@@ -9,16 +9,16 @@ import random as randoms
 import trio
 
 from barnabas.client import ClientSettings
-from barnabas.cluster.kraft.durable_log import DurableLog, LogSettings
+from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.joining import observing
-from barnabas.cluster.kraft.quorum_settings import QuorumSettings
+from barnabas.config.quorum import LogSettings, QuorumSettings
 from barnabas.log.format.properties import MetaProperties
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.world import run_world
 from tests.support.simulated_quorum import ADDRESSES, CLUSTER, SimulatedQuorum, Unreliable
 
 DIR = "/data"
-CALM_SECONDS_MAX = 120
+CALM_SECONDS_MAX = 30
 LOG = LogSettings(
     segment_bytes=3_000,
     retention_bytes=12_000,
@@ -88,14 +88,16 @@ def formatted_disk():
     return disk
 
 
-def check_directory(disk, quorum, now_ms, *, is_whole):
-    """Compare what is on a disk with the committed log: whatever is below the high watermark, and the image of it."""
+def check_directory(disk, quorum, now_ms, *, observer, is_whole):
+    """Compare what is on a disk with the committed log and, if it has ended in order, with what the observer believed."""
     stored = DurableLog(disk.fork(), DIR, LOG)
     state = stored.open(now_ms)
     if stored.loaded is not None:
         expected = quorum.images[stored.loaded.end_offset - 1]
         if stored.loaded.image != expected._replace(position=stored.loaded.image.position):
             raise WalkError(f"another image in the snapshot at {stored.loaded.end_offset}")
+    if observer is not None and is_other(observer.leadership, state.controls[-1][1]):
+        raise WalkError("other voters than in the log")
     offset = stored.log.log_start_offset
     log = b""
     while offset < state.end_offset:
@@ -105,6 +107,12 @@ def check_directory(disk, quorum, now_ms, *, is_whole):
     committed = [batch for batch in quorum.committed if batch.base_offset >= stored.log.log_start_offset]
     if is_whole and log != b"".join(batch.data for batch in committed):
         raise WalkError("another log than what is committed")
+
+
+def is_other(leadership, other):
+    """Say whether kraft.version differs, or the voters that are in the log with it."""
+    is_other_level = leadership.kraft_version != other.kraft_version
+    return is_other_level or bool(leadership.kraft_version and leadership.voters != other.voters)
 
 
 async def walk(world, *, lives):
@@ -126,6 +134,7 @@ async def walk(world, *, lives):
                 return PowerCutError("cut") if left_operations[0] < 0 else None
 
             disk.fault = fault
+        ended = None
         try:
             async with observing(settings, environment, ClientSettings(), controllers=way) as follower:
                 follower.subscribe(folding)
@@ -141,16 +150,16 @@ async def walk(world, *, lives):
                     while quorum.committed_end < quorum.leader.end_offset:
                         quorum.replicate()
                     await _become_equal(follower, quorum)
-        except PowerCutError:
-            pass
+            ended = follower.observer
         except Exception as error:  # of the disk, as it was when the power was cut
             if not _is_of_the_cut(error):
                 raise
         disk.fault = None
         now_ms = environment.wall_clock_ms()
+        check_directory(disk, quorum, now_ms, observer=ended, is_whole=is_last)
         if not is_last and random.random() < 0.8:
             disk = disk.crash(random)
-        check_directory(disk, quorum, now_ms, is_whole=is_last)
+            check_directory(disk, quorum, now_ms, observer=None, is_whole=False)
 
 
 def _is_of_the_cut(error):
@@ -173,8 +182,7 @@ async def _become_equal(follower, quorum):
         )
     if follower.fault:
         raise WalkError(follower.fault)
-    mine, theirs = follower.observer.leadership, quorum.pending.leadership
-    if (mine.voters, mine.kraft_version) != (theirs.voters, theirs.kraft_version):
+    if is_other(follower.observer.leadership, quorum.pending.leadership):
         raise WalkError("other voters")
 
 

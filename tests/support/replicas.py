@@ -16,7 +16,7 @@ from barnabas.cluster.metadata.image import (
 )
 from barnabas.cluster.replicas.context import ReplicaContext
 from barnabas.cluster.replicas.epoch_ends import diverging_epoch
-from barnabas.cluster.replicas.following import Fetched, FetchPosition
+from barnabas.cluster.replicas.following import Fetched, FetchPosition, FollowerLog
 from barnabas.cluster.replicas.manager import Replicas
 from barnabas.cluster.replicas.replica import ACKS_ALL, Replica
 from barnabas.cluster.replication.leader import IsrChange
@@ -149,6 +149,21 @@ class Node:
         read = log.read(asked.fetch_offset, max_bytes=max_bytes, upper_offset=log.log_end_offset)
         leader.follower_fetched(replica_id, asked.fetch_offset, log_start_offset=asked.log_start_offset)
         return Fetched(read.to_bytes(), high_watermark, start)
+
+
+def fetch_once(follower: FollowerLog, broker_id: int, leader: Node, max_bytes: int = 1 << 20) -> bool:
+    """Let a follower fetch once; whether there was an answer that it could use."""
+    asked = follower.position
+    try:
+        answer = leader.answer(broker_id, asked, max_bytes)
+    except RequestError as error:
+        if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            return False
+        log = leader.replica.log
+        return follower.out_of_range(
+            leader_start_offset=log.log_start_offset, leader_end_offset=log.log_end_offset
+        )
+    return follower.fetched(asked, answer)
 
 
 async def leader(info: PartitionInfo = LED, **settings: Any) -> Node:

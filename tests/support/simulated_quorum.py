@@ -205,7 +205,7 @@ class SimulatedQuorum:
         if self.is_dynamic and self.epoch < 3:
             level = kraft_version_record.KRaftVersionRecord(kraft_version=1)
             controls.append((ControlType.KRAFT_VERSION, kraft_version_record.CODEC.encode_bytes(level, 0)))
-        if self.is_dynamic and self.random.random() < 0.5:
+        if self.is_dynamic and self.random.random() < 0.25:
             controls.append((ControlType.KRAFT_VOTERS, self._voters()))
         self._write([(encode_key(kind), value) for kind, value in controls], control=True)
         if self.pending.in_transaction:  # a new controller aborts what it finds open

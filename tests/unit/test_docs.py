@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import reflow
+
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = ROOT / "server" / "barnabas"
 DECISIONS = ROOT / "docs" / "decisions"
@@ -164,7 +166,28 @@ def test_a_decision_is_a_page_that_opens_with_what_was_decided(path: Path) -> No
     bold = re.findall(r"^\*\*(.+?)\.\*\*", path.read_text(), re.M)
     assert bold in (["Decision", "Why", "Considered"], ["Decision", "Why"])
     assert len(lines) <= 60
-    assert max(len(line) for line in lines if not line.startswith("|")) <= 170
+
+
+def test_paragraphs_of_pages_are_filled() -> None:
+    wide = [named(page) for page in reflow.pages() if reflow.reflowed(page.read_text()) != page.read_text()]
+    assert wide == [], f"lines are wider than {reflow.WIDTH}: python -m tools.reflow"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{'a ' * 40}\nb\n", f"{'a ' * 40}\nb\n"),
+        (f"{'a ' * 70}b c\nd\n", f"{'a ' * 69}a\nb c d\n"),
+        (f"- {'a ' * 70}b\n- c\n", f"- {'a ' * 68}a\n  a b\n- c\n"),
+        (f"{'a ' * 69}`b c`\n", f"{'a ' * 68}a\n`b c`\n"),
+        (f"{'a ' * 70}- b\n", f"{'a ' * 69}a -\nb\n"),
+        (f"| {'a ' * 90}|\n", f"| {'a ' * 90}|\n"),
+        (f"    {'a ' * 90}\n", f"    {'a ' * 90}\n"),
+        (f"```\n{'a ' * 90}\n```\n", f"```\n{'a ' * 90}\n```\n"),
+    ],
+)
+def test_wide_paragraphs_are_filled_and_the_rest_stays(text: str, expected: str) -> None:
+    assert reflow.reflowed(text) == expected
 
 
 def test_site_navigation_has_each_documentation_page() -> None:
@@ -309,7 +332,8 @@ def exists(name: str, page: Path) -> bool:
     if re.fullmatch(r"[\w-]+\.(py|md|toml|yaml)", name):
         return _is_path(name, page) or _is_somewhere(name)
     if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", name):
-        return name in quoted() or _is_dotted(name.split("."))
+        parts = name.split(".")
+        return name in quoted() or _is_in(page.parent, parts) or _is_dotted(parts)
     if re.fullmatch(r"[a-z]+(_[a-z]+)+|([A-Z][a-z]+){2,}", name):
         return name in words()
     return True

@@ -24,7 +24,7 @@ OF_TYPES = frozenset({"_replace", "_asdict", "_fields", "_make", "_field_default
 """Names of the standard library that begin with an underscore, and are public: those of a NamedTuple."""
 RULES = ("vague", "nobody", "long tests")
 COSTS = ("private", "patched", "thousand lines")
-"""What ties tests to the code below them, and what they weigh: counted in tests alone."""
+"""Ties of tests to the code below them, and their weight: counted in tests alone."""
 LINES_MAX = 2
 """Lines of a comprehension in which a variable may be called `one`."""
 TEST_CHARACTERS_MAX = 60

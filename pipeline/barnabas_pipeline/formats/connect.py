@@ -92,7 +92,7 @@ class _Heads:
             return None
         for head in self._known:
             if value.startswith(head) and value.endswith(b"}"):
-                return value[len(head) : -1]  # judged by whoever reads it: an object, and nothing behind it
+                return value[len(head) : -1]  # its reader judges it: an object, and nothing behind it
         payload = payload_of(value, bytes_max)
         head = value[: -1 - len(payload)]
         if len(self._known) < HEADS_MAX and value == head + payload + b"}" and head.endswith(b'"payload":'):

@@ -50,7 +50,7 @@ class AuditReport:
     files_checked: int = 0
     files_of_others: int = 0  # that another engine has written, or deleted rows of
     rows_compared: int = 0  # rows and dead letters whose offsets were held against the log
-    rows_decoded: int = 0  # those of them whose values were, too
+    rows_decoded: int = 0  # of these, the ones of which the values were compared too
     rows_gone_from_log: int = 0
     lag: int = 0
     sealed: list[str] = field(default_factory=list)

@@ -107,7 +107,7 @@ class CurrentRows:
                 self._note()
                 return True
             except ConflictError:
-                continue  # somebody else has committed: what is left is less now
+                continue  # another run has committed: fewer offsets remain
         raise IncompleteError(f"table {self.table.place.name}: others were faster")
 
     def _note(self) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from barnabas_pipeline.data_types import Document
 
 COMMITS_KEPT = 10
-"""Commits whose files are kept, for runs that still read or extend them."""
+"""Number of commits of which the files are kept, for runs that still read or extend them."""
 PART = "part"
 SCHEMES = {LOCAL, "hdfs", *conditional.SCHEMES}
 """Stores that can put an object if there is none."""
@@ -211,7 +211,7 @@ class Results:
             try:
                 return store.put_if_absent(self.io, location, data) or store.read(self.io, location) == data
             except FileNotFoundError:
-                return False  # another's, who has committed many since
+                return False  # of another run, which has committed many since
             except Exception as error:
                 tries += 1
                 if not is_foreign(error) or tries == TRIES_MAX:

@@ -216,7 +216,7 @@ class CurrentTable:
             transaction = begin(self.existing, named, add, remove, keep_snapshots, conflict)
         try:
             transaction.commit_transaction()
-        except Exception as error:  # refused, or nobody knows: an answer may be lost
+        except Exception as error:  # refused, or unknown: the answer may be lost
             if not iceberg.is_foreign(error):
                 raise
             if self.refresh().path != entry.path:
@@ -239,7 +239,7 @@ class CurrentTable:
                     kept |= {*(self._read(summary[PATH], summary[SHA256]).gone or {}).values()}
             old = [one.location for one in listed if one.location not in kept and one.modified <= before]
             for location in old:
-                with suppress(FileNotFoundError):  # somebody else was faster
+                with suppress(FileNotFoundError):  # removed by another run
                     self.iceberg.io.delete(location)
         return len(old)
 

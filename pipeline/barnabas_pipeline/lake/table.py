@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from barnabas_pipeline.lake.pyiceberg_internals import CachingTransaction
 
 LEDGER = "ledger"
-TRIES_MAX = 6  # of a commit while nobody else makes progress either
+TRIES_MAX = 6  # of a commit while no other run makes progress either
 WAIT_SECONDS = 0.05  # before the second try; twice as long before each other
 READ_AHEAD_MIN = 32
 READ_AHEAD_THREADS = 16
@@ -180,7 +180,7 @@ class Table:
         """Read many entries at once, by path, whether they count or not. Missing ones are reported when needed."""
         with iceberg.explained():
             listed = store.listing(self._opened.io, f"{self._opened.location()}/{LEDGER}")
-            first = f"{after + 1:020d}-"  # by name, so that whatever somebody else has put there is no error
+            first = f"{after + 1:020d}-"  # by name, so that files of others there are no error
             paths = [one.location for one in listed if one.location.rpartition("/")[2] > first]
             with ThreadPoolExecutor(READ_AHEAD_THREADS) as pool:
                 return dict(
@@ -242,7 +242,7 @@ class Table:
             try:
                 self._put(named, change, keep_snapshots)
                 return
-            except Exception as error:  # refused, or nobody knows: an answer may be lost
+            except Exception as error:  # refused, or unknown: the answer may be lost
                 if not iceberg.is_foreign(error):
                     raise
                 failure = error

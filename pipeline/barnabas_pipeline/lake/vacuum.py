@@ -39,7 +39,7 @@ def vacuum(root: Place | str, *, age_seconds: float) -> int:
     orphans = find_orphans(Table(root), age_seconds)
     with explained():
         for location in orphans:
-            with suppress(FileNotFoundError):  # somebody else was faster
+            with suppress(FileNotFoundError):  # removed by another run
                 table.io.delete(location)
     return len(orphans)
 

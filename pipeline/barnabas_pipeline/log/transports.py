@@ -55,7 +55,7 @@ class Logs(AbstractContextManager["Logs"]):
             if (client := self._client(options)) is not None:
                 names.setdefault(client, set()).add(options.topic)
         for client, mine in names.items():
-            with suppress(ClientError):  # whoever reads them is told
+            with suppress(ClientError):  # the reader of the topic gets the error
                 _ask_for_metadata(client, sorted(mine))
 
     def open(self, options: LogOptions, topic_id: str) -> Log:

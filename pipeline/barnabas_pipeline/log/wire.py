@@ -72,7 +72,7 @@ def _in_order(order: Order, part: FetchResponse.PartitionData) -> Iterator[RawBa
             if order.is_done:
                 return
     except RecordsError as error:
-        # What cannot be a batch: nobody can tell where the next one begins, so the range ends in it.
+        # What cannot be a batch does not tell where the next one begins, so the range ends in it.
         span = CorruptSpan(
             order.next_offset, order.offset_range.end, "crc", error.message, bytes(data[: 1 << 20])
         )

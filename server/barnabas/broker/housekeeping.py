@@ -36,9 +36,9 @@ REMOVE_INTERVAL_SECONDS = 5.0
 FLUSH_INTERVAL_SECONDS = 1.0
 PRESENCE_INTERVAL_SECONDS = 1.0
 """Longest time until a removed log dir is noticed; a single partition's directory: at the next checkpoints."""
-LOOKED_AT_ONCE = 500
+LOOKED_PER_TURN = 500
 """So many logs are looked at before others may run, where there is nothing to do for them."""
-SEGMENTS_AT_ONCE = 8
+SEGMENTS_PER_TURN = 8
 """So many segments are renamed, with four files each, before others may run: on ext4 that takes some 10 ms."""
 
 
@@ -109,7 +109,7 @@ class Housekeeping:
                 continue
             partition_log.producers.expire(self._now_ms())
             try:
-                while partition_log.apply_retention(self._now_ms(), SEGMENTS_AT_ONCE) == SEGMENTS_AT_ONCE:
+                while partition_log.apply_retention(self._now_ms(), SEGMENTS_PER_TURN) == SEGMENTS_PER_TURN:
                     await self._budget.checkpoint()
             except StorageError as error:
                 self._failures.failed(error)
@@ -126,7 +126,7 @@ class Housekeeping:
         """Force the logs with a flush that is due to the medium, one after the other."""
         for number, partition_log in enumerate(self._logs, 1):
             if partition_log.is_flushed:  # as most of very many logs are, each second
-                if number % LOOKED_AT_ONCE == 0:
+                if number % LOOKED_PER_TURN == 0:
                     await self._budget.checkpoint()
                 continue
             try:

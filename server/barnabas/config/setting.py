@@ -171,7 +171,11 @@ class Setting(Generic[T]):
     @property
     def acts_in_cluster(self) -> bool:
         """True if a broker in a cluster acts on the setting, and one that is alone does not."""
-        return self.effect in ("cluster", "zookeeper")
+        return self.effect in ("cluster", "zookeeper", "quorum")
+
+    def acts_with(self, keeper: str) -> bool:
+        """Say whether a broker in a cluster acts on the setting; `keeper` of the metadata is "zookeeper" or "quorum"."""
+        return self.effect in ("cluster", keeper)
 
     @property
     def sensitive(self) -> bool:

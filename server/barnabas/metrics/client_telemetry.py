@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXPIRE_INTERVAL_SECONDS = 10.0
-POINTS_AT_ONCE = 200
+POINTS_PER_TURN = 200
 """Number of points of a push that are added between two looks at the loop's budget."""
 
 UNKNOWN_SOFTWARE = "unknown"
@@ -118,8 +118,8 @@ class Telemetry:
             lifetime_ms=instance.lifetime_ms,
         )
         is_first = client.pushes == 1
-        for start in range(0, len(pushed.points), POINTS_AT_ONCE):
-            self.pushed.add(client, pushed.points[start : start + POINTS_AT_ONCE])
+        for start in range(0, len(pushed.points), POINTS_PER_TURN):
+            self.pushed.add(client, pushed.points[start : start + POINTS_PER_TURN])
             await self._budget.checkpoint()
         if is_first:
             log.info(

@@ -16,7 +16,7 @@ import trio
 
 from barnabas.system.readiness import READABLE, new_readable_set
 
-WOKEN_AT_ONCE: Final = 32
+WOKEN_PER_TURN: Final = 32
 """Most sockets that wake up in one turn: a millisecond or two to serve, if each has a small request."""
 TURN_SECONDS: Final = 0.002
 """If the turn before took longer, fewer wake up than in it, down to four; more, if it took three quarters of it."""
@@ -91,7 +91,7 @@ class WaitSet:
 
     async def _watch(self) -> None:
         """Serve or wake some in each turn, as long as anybody waits."""
-        at_once, are_more, began = WOKEN_AT_ONCE, False, 0.0
+        at_once, are_more, began = WOKEN_PER_TURN, False, 0.0
         try:
             while self._waiting:
                 if are_more:
@@ -122,7 +122,7 @@ def _next_count(count: int, turn_seconds: float) -> int:
     if turn_seconds > TURN_SECONDS:
         return count * 3 // 4 + 1
     if turn_seconds < TURN_SECONDS * 3 / 4:
-        return min(count * 5 // 4 + 1, WOKEN_AT_ONCE)
+        return min(count * 5 // 4 + 1, WOKEN_PER_TURN)
     return count
 
 

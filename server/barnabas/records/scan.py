@@ -41,7 +41,7 @@ _CONTINUED: Final = bytes(range(0x80, 0x100))
 _FAR: Final = 1 << 61  # most timestamps are nearer; compiled code compares larger numbers as objects
 _RUNS_MAX: Final = 64
 _RUN_EFFORT: Final = 256  # what a look for a run counts for, in records
-_HEADERS_AT_ONCE: Final = 16  # a record with more headers is not finished in one go
+_HEADERS_PER_TURN: Final = 16  # a record with more headers is not finished in one go
 _DELTAS_MAX: Final = 1_024  # different timestamps that are kept before only the ends of their range are
 _SIZE_BYTES_MAX: Final = 5  # of a record's length
 COPIED_BYTES_MAX: Final = 32 << 10
@@ -302,7 +302,7 @@ class Scanner:
                 pos += size >> 1
             if body[pos]:
                 headers, pos = read_header_count(body, pos, end)
-                if headers > _HEADERS_AT_ONCE:
+                if headers > _HEADERS_PER_TURN:
                     self.headers_left, self.record_end = headers, base + end
                     break
                 pos = skip_headers(body, pos, end, headers)

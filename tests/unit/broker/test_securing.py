@@ -47,16 +47,13 @@ class Case:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.listeners: list[Any] = [
             SimpleNamespace(
-                name=name,
-                security_protocol=protocol,
+                name=name, security_protocol=protocol,
                 channel=SimpleNamespace(is_open=is_open, tls=f"tls-{name}"),
             )
             for name, protocol, is_open in (
-                ("A", "PLAINTEXT", True),
-                ("B", "SSL", False),
-                ("C", "SSL", False),
+                ("A", "PLAINTEXT", True), ("B", "SSL", False), ("C", "SSL", False),
             )
-        ]
+        ]  # fmt: skip
         self.made: list[Any] = []
         self.refused: set[str] = set()
         parts: Any = SimpleNamespace(environment=SimpleNamespace(threads=AtOnce()))

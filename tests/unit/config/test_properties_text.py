@@ -11,18 +11,10 @@ from tests.support.whole_steps import parse_properties
 @pytest.mark.parametrize(
     "value",
     [
-        "",
-        "plain",
-        " begins and ends ",
-        "a=b:c",
-        "#no comment",
-        "!no comment",
-        "back\\slash\\",
-        "two\nlines\r\n",
-        "\ttab\f",
-        "ä 🦉 \u2028",
+        "", "plain", " begins and ends ", "a=b:c", "#no comment", "!no comment", "back\\slash\\",
+        "two\nlines\r\n", "\ttab\f", "ä 🦉 \u2028",
     ],
-)
+)  # fmt: skip
 def test_what_is_written_is_read(value):
     properties = {"name": value, "listener.name.x:y z=1": value, "#key": "1", "last": "2"}
     assert parse_properties(format_properties(properties)) == properties

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from barnabas.errors import StorageError
-from barnabas.log import moving
 from barnabas.log.format import names
 from barnabas.log.moving import Move
 from barnabas.log.partition_log import PartitionLog
@@ -85,11 +84,14 @@ def test_what_is_there_is_not_copied_again(log: PartitionLog, move: Move) -> Non
 
 @pytest.mark.parametrize("chunk_bytes", [1, 50, 1 << 20])
 def test_files_are_copied_in_pieces_and_told_one_after_the_other(
-    log: PartitionLog, move: Move, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+    log: PartitionLog, move: Move, chunk_bytes: int
 ) -> None:
-    monkeypatch.setattr(moving, "CHUNK_BYTES", chunk_bytes)
     plan, told = move.plan(), []
-    move.run(plan, lambda count: told.append((count, move.copied_end_offset, move.size_bytes)))
+    move.run(
+        plan,
+        lambda count: told.append((count, move.copied_end_offset, move.size_bytes)),
+        chunk_bytes=chunk_bytes,
+    )
     sizes = [one.end for one in plan]
     assert [count for count, _, _ in told] == [
         min(chunk_bytes, size - at) for size in sizes for at in range(0, size, chunk_bytes)

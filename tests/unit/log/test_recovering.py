@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import StorageError
-from barnabas.log import recovering
 from barnabas.log.format import names
+from barnabas.log.recovery import parallel
 from tests.support.faults import FaultyDisk
 from tests.support.logs import Broker, append, batch, read_all
 
@@ -67,7 +67,7 @@ def test_files_opened_by_threads_count_against_the_pool(crashed):
 
 
 def test_it_is_told_how_far_it_is(crashed, monkeypatch, caplog):
-    monkeypatch.setattr(recovering, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(parallel, "TELL_SECONDS", 0.0)
     crashed.recovery_threads = 2
     crashed.start()
     assert f"{LOGS} of {LOGS} logs" in caplog.text

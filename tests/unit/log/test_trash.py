@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from barnabas.errors import StorageError
-from barnabas.log.trash import Trash
+from barnabas.log.removal.pending import Trash
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all
 

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.metrics import of_broker
 from barnabas.metrics.families import Families
-from barnabas.metrics.of_broker import Sources, broker_families
+from barnabas.metrics.of_broker import MetricsParts, broker_families
 from barnabas.security.authorizer import AllowEverything
 from barnabas.serving.meter import RequestMeter
 from barnabas.serving.quotas.connections import Throttling
@@ -55,7 +55,7 @@ class Instances:
         return 11
 
 
-def sources_of(asked: Asked, **more: Any) -> Sources:
+def sources_of(asked: Asked, **more: Any) -> MetricsParts:
     services = asked.services
     known = {
         "broker_id": 1,
@@ -73,7 +73,7 @@ def sources_of(asked: Asked, **more: Any) -> Sources:
         "log_limit": asked.log_limit,
         "memory": asked.broker.memory,
     }
-    return Sources(**{**known, **more})
+    return MetricsParts(**{**known, **more})
 
 
 async def shown(asked: Asked, meter: RequestMeter | None = None, **more: Any) -> dict[Any, float]:

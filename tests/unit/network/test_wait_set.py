@@ -10,7 +10,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from barnabas.network.sockets import PlainTransport
-from barnabas.network.wait_set import TURN_SECONDS, WOKEN_AT_ONCE, WaitSet, WaitSets
+from barnabas.network.wait_set import TURN_SECONDS, WOKEN_PER_TURN, WaitSet, WaitSets
 
 COUNT = 300
 
@@ -55,7 +55,7 @@ async def test_a_crowd_wakes_up_some_at_a_time(connections):
             theirs.send(b"x")
     trio.lowlevel.remove_instrument(turns)
     assert len(woken) == COUNT
-    assert max(Counter(woken).values()) <= WOKEN_AT_ONCE
+    assert max(Counter(woken).values()) <= WOKEN_PER_TURN
 
 
 async def test_first_come_first_served_and_nobody_twice(connections):
@@ -77,7 +77,7 @@ async def test_first_come_first_served_and_nobody_twice(connections):
             await wait_all_tasks_blocked()
     for served in (order[:COUNT], order[COUNT : 2 * COUNT], order[2 * COUNT :]):
         assert sorted(served) == list(range(COUNT))
-        batches = [served[at : at + WOKEN_AT_ONCE] for at in range(0, COUNT, WOKEN_AT_ONCE)]
+        batches = [served[at : at + WOKEN_PER_TURN] for at in range(0, COUNT, WOKEN_PER_TURN)]
         assert all(max(one) < min(after) for one, after in pairwise(batches))
 
 
@@ -123,9 +123,9 @@ async def test_fewer_wake_up_after_turns_that_took_too_long_and_more_again_after
     counts = list(woken.values())
     assert sum(counts) == COUNT
     least = min(counts)
-    assert counts[0] == WOKEN_AT_ONCE
+    assert counts[0] == WOKEN_PER_TURN
     assert least == 4
-    assert max(counts[counts.index(least) :]) == WOKEN_AT_ONCE
+    assert max(counts[counts.index(least) :]) == WOKEN_PER_TURN
 
 
 async def test_active_connections_of_a_crowd_and_inactive_ones_wait_apart():

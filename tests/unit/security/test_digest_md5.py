@@ -10,11 +10,8 @@ PROOF = b"rspauth=ea40f60335c427b5527b84dbabcdfffd"
 
 def begun(**changed):
     options = {
-        "username": "chris",
-        "password": "secret",
-        "uri": "imap/elwood.innosoft.com",
-        "nonce": "OA6MHXh6VqTrRk",
-    }
+        "username": "chris", "password": "secret", "uri": "imap/elwood.innosoft.com", "nonce": "OA6MHXh6VqTrRk",
+    }  # fmt: skip
     options |= changed
     messages = digest_md5(options.pop("username"), options.pop("password"), **options)
     assert next(messages) == b""

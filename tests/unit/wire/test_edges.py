@@ -10,7 +10,7 @@ import pytest
 from barnabas.wire import primitives, registry
 from barnabas.wire.codec import decode_prefix, decode_versioned, encode_versioned, record_type_id
 from barnabas.wire.errors import DecodeError, EncodeError, TooManyEntriesError, UnknownVersionError
-from barnabas.wire.extent import entries_of, has_arrays, has_more_entries
+from barnabas.wire.extent import entries_of, has_more_entries
 from barnabas.wire.framing import (
     api_key_of,
 )
@@ -189,5 +189,3 @@ def test_entries_are_counted_wherever_they_are() -> None:
     assert entries_of(HeartbeatResponse()) == 0
     assert not has_more_entries(HeartbeatResponse(), 0)
     assert not has_more_entries(MetadataRequest(topics=None), 0)
-    assert (has_arrays(MetadataResponse), has_arrays(HeartbeatResponse)) == (True, False)
-    assert (has_arrays(FetchRequest.ReplicaState), has_arrays(FetchRequest)) == (False, True)

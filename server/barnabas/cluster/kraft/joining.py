@@ -11,13 +11,14 @@ from contextlib import asynccontextmanager
 import trio
 
 from barnabas.client import ClientSettings, Endpoint
+from barnabas.client.background import background
 from barnabas.cluster.kraft.contacts import Contacts
 from barnabas.cluster.kraft.controllers import ControllerConnections
 from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.follower import Controllers, MetadataFollower
 from barnabas.cluster.kraft.observer import Identity, Observer
-from barnabas.cluster.kraft.quorum_settings import QuorumSettings
 from barnabas.cluster.kraft.state import MetadataLogError
+from barnabas.config.quorum import QuorumSettings
 from barnabas.environment import Environment
 from barnabas.log.disk import Disk
 from barnabas.log.format import CorruptFileError
@@ -63,7 +64,8 @@ async def observing(
     """Open the directory and follow the quorum within the block; `client` has the security of the controllers' listener.
 
     The log dir must be locked by the caller. `controllers` replaces the connections in simulations. Raises
-    MetadataLogError, StorageError, OSError, also out of the block, which is cancelled then.
+    MetadataLogError, StorageError and OSError, also while the block runs, which is cancelled then; what the block raises
+    leaves it as it is.
     """
     identity = identity_of(environment.disk, settings)
     stored_log = DurableLog(environment.disk, settings.log_dir, settings.log)
@@ -98,7 +100,7 @@ async def observing(
             threads=environment.threads,
         )
         failures: list[Exception] = []
-        async with trio.open_nursery() as nursery:
+        async with background() as nursery:
 
             async def follow() -> None:
                 try:
@@ -110,7 +112,6 @@ async def observing(
             nursery.start_soon(connections.run)
             nursery.start_soon(follow)
             yield follower
-            nursery.cancel_scope.cancel()
         if failures:
             raise failures[0]
     finally:

@@ -11,8 +11,8 @@ A row is plain data: (name, type, default, allowed, importance, changes, effect,
                 "internal" is at a restart only, and not shown unless it is set
     effect      "" when the broker acts on it, else the key of the reason in WITHOUT_EFFECT; "!" before it where safety
                 or durability may rely on it, so that a value other than the default stops the start.
-                `cluster` and `zookeeper` (the latter for what Kafka 4 no longer has) are acted upon by a broker with
-                zookeeper.connect
+                `zookeeper` (for what Kafka 4 no longer has) is acted upon by a broker with zookeeper.connect, `quorum`
+                by one with process.roles=broker, `cluster` by both
 
 Names, types, defaults and bounds are those of Apache Kafka 4.3; a default that differs is named in
 docs/decisions/0030-defaults.md.
@@ -40,7 +40,7 @@ TABLES = (
 """Those that every start needs come first."""
 
 WITHOUT_EFFECT = {
-    "cluster": "it is about a cluster, and without zookeeper.connect a broker is alone",
+    "cluster": "it is about a cluster, and without process.roles=broker or zookeeper.connect a broker is alone",
     "fixed": "what it would change is fixed here",
     "jvm": "there is no Java virtual machine to load it into",
     "kerberos": "the Kerberos library renews tickets after half of their life",
@@ -49,6 +49,7 @@ WITHOUT_EFFECT = {
     "metrics": "no such metrics are kept",
     "oauth": "tokens are asked for with a client id and secret, or read from a file, when they are needed",
     "purgatory": "a request that waits is forgotten as soon as it is answered",
+    "quorum": "it is about a KRaft quorum of controllers, and without process.roles=broker there is none",
     "quotas": "the rate of moves between log directories is limited without samples",
     "removed": "Kafka 4 has no such setting",
     "sasl": "what a login to other brokers takes, and when it is renewed, is fixed here",

@@ -18,7 +18,7 @@ from barnabas.metrics.telemetry.subscriptions import Attributes
 _SERIES_BYTES = 300  # of the objects that hold one series, besides its texts
 _LABEL_BYTES = 100
 _STEP_BYTES = 100
-_EVICTED_AT_ONCE = 8
+_EVICTED_SHARE = 8
 """A client that has too much loses this part of its series, an eighth, at a time: each is looked for from the first."""
 
 SeriesKey = tuple[str, str, Labels]
@@ -136,7 +136,7 @@ class PushedMetrics:
         self.series_count += series
 
     def _evict_series(self, client: ClientMetrics) -> None:
-        count = len(client.series) // _EVICTED_AT_ONCE + 1
+        count = len(client.series) // _EVICTED_SHARE + 1
         for key in list(islice(client.series, count)):
             self._grow(client, -1, -_series_bytes(key, client.series.pop(key)))
         self.evicted_series += count

@@ -11,7 +11,7 @@ from enum import Enum
 from barnabas.log.disk import Disk, file_names
 from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
-from barnabas.log.recovery import Inventory, take_inventory
+from barnabas.log.recovery.plan import Inventory, take_inventory
 
 CHECKPOINTS = (
     names.RECOVERY_POINT_CHECKPOINT,

@@ -14,8 +14,8 @@ from barnabas.log.config import UNBOUNDED, LogConfig
 from barnabas.log.damage import put_back, undecided
 from barnabas.log.disk import Disk
 from barnabas.log.format import names
-from barnabas.log.loading import LoadedLog, Loader
 from barnabas.log.openfiles import OpenFiles
+from barnabas.log.recovery.loading import LoadedLog, Loader
 from barnabas.tools.logtool.overlay import Change, OverlayDisk
 from barnabas.tools.logtool.places import PartitionPlace
 from barnabas.tools.logtool.verify import Finding, Severity, Verifier

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from barnabas.cluster.controller import brokers, reassignment
 from barnabas.cluster.controller.state import Assignment, Broker
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.generated.stop_replica import StopReplicaRequest
-from tests.support.controller_steps import LED, Shell, T, cluster
+from barnabas.wire.generated.update_metadata import UpdateMetadataRequest
+from tests.support.controller_steps import LED, Shell, T, cluster, endpoint
 
 # --- brokers ------------------------------------------------------------------------------------------------------
 
@@ -31,6 +35,35 @@ def test_lost_replicas_are_led_by_others() -> None:
     shell.run(brokers.replicas_answered(core, one, {T: fine}))
     assert core.state.offline_dirs == {1: set()}
     assert len(shell.steps) == count
+
+
+@pytest.mark.parametrize(
+    ("epoch", "is_away", "is_here"),
+    [(None, True, False), (201, True, True), (101, False, True), (100, False, True)],
+)
+def test_a_broker_that_has_gone_or_comes_back_has_been_away(
+    epoch: int | None, is_away: bool, is_here: bool
+) -> None:
+    core = cluster()
+    state = core.state
+    state.offline_dirs = {1: {("t", 7)}}
+    state.shutting_down = {1}
+    registered = dict(state.brokers)
+    del registered[1]
+    if epoch is not None:
+        registered[1] = Broker(1, epoch, (endpoint(1),))
+    shell = Shell(core)
+    shell.run(brokers.changed(core, registered))
+    now = state.states[T]
+    assert (now.leader, now.isr, now.leader_epoch) == ((2, (2,), 6) if is_away else (1, (1, 2), 5))
+    assert (1 in state.brokers) is is_here
+    assert state.offline_dirs == ({} if is_away else {1: {("t", 7)}})
+    assert state.shutting_down == (set() if is_away else {1})
+    living = [1, 2, 3, 4] if is_here else [2, 3, 4]
+    assert set(shell.receivers(UpdateMetadataRequest)) == (set(living) if is_away else set())
+    if is_away and is_here:
+        assert state.brokers[1].epoch == 201
+        assert 1 in shell.receivers(LeaderAndIsrRequest)  # it is told what it follows
 
 
 def test_reassignment_continues_while_a_target_is_out_of_sync() -> None:

@@ -11,16 +11,19 @@ from barnabas.cluster.controller.state import (
     Assignment,
     Broker,
     ControllerState,
+    Deletion,
     Endpoint,
     PartitionState,
 )
 from barnabas.cluster.controller.steps import Outgoing, Send
 from barnabas.cluster.metadata.protocol_version import ProtocolVersion
 from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.generated.update_metadata import UpdateMetadataRequest
 
 ID, NO_ID = b"t" * 16, bytes(16)
 T0, T1, OLD = ("t", 0), ("t", 1), ("old", 0)
 Lead = LeaderAndIsrRequest
+Metadata = UpdateMetadataRequest
 
 
 def cluster() -> ControllerState:
@@ -114,6 +117,78 @@ def test_leaders_and_isrs_are_sent_in_full(protocol: str) -> None:
         version = 1 if protocol == "1.0" else 0
         expected = [(version, {"ungrouped_partition_states": every, "live_leaders": [LIVE_ONE]})]
     assert found == [Outgoing(2, 102, version, lead_request(**fields)) for version, fields in expected]
+
+
+def metadata_states(*, is_going: bool) -> dict[tuple[str, int], Any]:
+    def state(**fields: Any) -> Any:
+        return Metadata.UpdateMetadataPartitionState(**fields)
+
+    leader = {"leader": -2, "leader_epoch": 0, "zk_version": 0} if is_going else {}
+    return {
+        T0: state(
+            topic_name="t", partition_index=0, controller_epoch=6, isr=[1, 2], replicas=[1, 2, 3],
+            offline_replicas=[2], **{"leader": 1, "leader_epoch": 5, "zk_version": 9} | leader,
+        ),
+        T1: state(
+            topic_name="t", partition_index=1, controller_epoch=4, isr=[3], replicas=[3, 1], offline_replicas=[3],
+            **{"leader": 3, "leader_epoch": 8, "zk_version": 2} | leader,
+        ),
+        OLD: state(
+            topic_name="old", partition_index=0, controller_epoch=7, isr=[2], replicas=[2], offline_replicas=[2],
+            leader=-1, leader_epoch=3, zk_version=1,
+        ),
+    }  # fmt: skip
+
+
+def live(version: int) -> list[Any]:
+    def at(broker: int, listener: str, port: int) -> Any:
+        protocol = {"SSL": 1, "PLAINTEXT": 0}[listener]
+        host = f"{listener[0].lower()}{broker}"
+        return Metadata.UpdateMetadataEndpoint(
+            port=port, host=host, listener=listener, security_protocol=protocol
+        )
+
+    def plain(broker: int, rack: str | None, host: str, port: int) -> Any:
+        return Metadata.UpdateMetadataBroker(id=broker, rack=rack, v0_host=host, v0_port=port)
+
+    if version == 0:
+        return [
+            plain(1, "r1", "p1", 91),
+            Metadata.UpdateMetadataBroker(id=2, rack=None),
+            plain(3, None, "p3", 93),
+        ]
+    return [
+        Metadata.UpdateMetadataBroker(id=1, rack="r1", endpoints=[at(1, "SSL", 81), at(1, "PLAINTEXT", 91)]),
+        Metadata.UpdateMetadataBroker(id=2, rack=None, endpoints=[at(2, "SSL", 82)]),
+        Metadata.UpdateMetadataBroker(id=3, rack=None, endpoints=[at(3, "PLAINTEXT", 93)]),
+    ]  # fmt: skip
+
+
+def fill_metadata(batch: Batch) -> None:
+    batch.update_metadata([3, 2, 9], [T0, OLD])
+    batch.update_metadata([], [T1, ("gone", 0), T0])
+
+
+@pytest.mark.parametrize("is_going", [False, True])
+@pytest.mark.parametrize(
+    ("protocol", "version"), [("3.9", 8), ("2.2", 5), ("2.1", 4), ("0.9.0", 1), ("0.8.2", 0)]
+)
+def test_metadata_are_sent_in_full(protocol: str, version: int, is_going: bool) -> None:
+    known = cluster()
+    known.deletions["t"] = Deletion(begun=is_going)
+    state = metadata_states(is_going=is_going)
+    topics = [
+        Metadata.UpdateMetadataTopicState("t", ID, [state[T0], state[T1]]),
+        Metadata.UpdateMetadataTopicState("old", NO_ID, [state[OLD]]),
+    ]
+    assert sent(protocol, known, fill_metadata) == [
+        Outgoing(broker, epoch, version, UpdateMetadataRequest(
+            controller_id=1, controller_epoch=7, broker_epoch=epoch,
+            ungrouped_partition_states=[state[T0], state[OLD], state[T1]] if version < 5 else [],
+            topic_states=topics if version >= 5 else [], live_brokers=live(version),
+        ))
+        for broker, epoch in ((2, 102), (3, 103))
+    ]  # fmt: skip
 
 
 def test_partitions_without_a_state_are_not_sent() -> None:

@@ -47,7 +47,7 @@ async def shell() -> Shell:
 def per_write(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """So many states are written, and so many znodes read, by one request."""
     monkeypatch.setattr(written_by, "STATES_PER_WRITE", request.param)
-    monkeypatch.setattr(written_by, "READS_AT_ONCE", request.param)
+    monkeypatch.setattr(written_by, "READS_PER_BATCH", request.param)
     return int(request.param)
 
 

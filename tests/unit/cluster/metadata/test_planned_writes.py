@@ -14,17 +14,22 @@ from barnabas.cluster.metadata.changes import (
 from barnabas.cluster.metadata.image import (
     TOPIC,
     Change,
+    ClusterImage,
     TopicInfo,
 )
 from barnabas.cluster.zookeeper import znodes
-from barnabas.cluster.zookeeper.session import Create
+from barnabas.cluster.zookeeper.session import Create, Operation, SetData
 from barnabas.cluster.zookeeper.writes import ConflictError, Truth, resource_of
 from barnabas.cluster.zookeeper.znodes import ProducerIdBlock
 from tests.support.planned_writes import (
+    CONFIG_PATH,
     DELETE_PATH,
     EMPTY,
+    ID,
+    NONE,
     OTHER_ID,
     TOPIC_PATH,
+    config,
     found,
     info,
     kept,
@@ -37,6 +42,22 @@ from tests.support.planned_writes import (
 # --- topics -------------------------------------------------------------------------------------------------------
 
 NEW = topic(info(1, 2), info(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ({}, [Create(CONFIG_PATH, NONE), Create(TOPIC_PATH, kept((1, 2), (2, 1)))]),
+        ({"config": b"x"}, [SetData(CONFIG_PATH, NONE, 4), Create(TOPIC_PATH, kept((1, 2), (2, 1)))]),
+        ({"topic": kept((1, 2), (2, 1))}, []),
+        ({"topic": kept((9, 9), id=ID)}, [SetData(TOPIC_PATH, kept((1, 2), (2, 1)), 4)]),
+        ({"topic": kept((1, 2), (2, 1)), "delete": b""}, []),
+    ],
+)  # fmt: skip
+def test_a_topic_is_made_unless_it_is_there(there: dict[str, bytes], expected: list[Operation]) -> None:
+    plan = planned([TopicCreated(NEW)], found(**there))
+    assert operations(plan) == expected
+    assert plan.notifications == []
 
 
 KNOWN = EMPTY.apply([TopicCreated(topic(info(1, 2)))])
@@ -93,6 +114,26 @@ def test_new_topic_deleted_at_once_is_queued_for_deletion() -> None:
 # --- settings -----------------------------------------------------------------------------------------------------
 
 SETTINGS = EMPTY.apply([ConfigChanged(TOPIC, "t", (("a", "1"),))])
+
+
+@pytest.mark.parametrize(
+    ("there", "image", "expected"),
+    [
+        (None, EMPTY, [Create(CONFIG_PATH, config(b="2"))]),
+        (config(), EMPTY, [SetData(CONFIG_PATH, config(b="2"), 4)]),
+        (config(a="1"), SETTINGS, [SetData(CONFIG_PATH, config(b="2"), 4)]),
+        (config(b="2"), SETTINGS, []),
+        (config(b="2"), EMPTY, []),
+        (b"{", EMPTY, [SetData(CONFIG_PATH, config(b="2"), 4)]),
+    ],
+)
+def test_settings_are_replaced(there: bytes | None, image: ClusterImage, expected: list[Operation]) -> None:
+    znode = found(**({"config": there} if there is not None else {}))
+    plan = planned(
+        [ConfigChanged(TOPIC, "t", (("a", "9"),)), ConfigChanged(TOPIC, "t", (("b", "2"),))], znode, image
+    )
+    assert operations(plan) == expected
+    assert plan.notifications == ["topics/t"]
 
 
 def test_what_is_no_entity_of_ours_is_none() -> None:

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.changes import (
     BrokerRegistered,
     ConfigChanged,
@@ -370,7 +370,7 @@ async def in_weather(seed):
             name = f"t{round_number}"
 
             def decide(image, name=name, round_number=round_number):
-                controller.check_topic_name(name)
+                topic_decisions.check_topic_name(name)
                 if name in image.topics:
                     raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS)
                 return [topic(name, 2, b"%d %d" % (number, round_number))]

@@ -22,6 +22,12 @@ T_ID, U_ID = b"t" * 16, b"u" * 16
 ALONE = PartitionInfo(1, (1, 2, 3), (1,), 5, 7)
 PartitionData = AlterPartitionResponse.PartitionData
 TopicData = AlterPartitionResponse.TopicData
+NOT_DONE = {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED}
+WAITED_FOR = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST, ErrorCode.NEW_LEADER_ELECTED,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}  # fmt: skip
 
 
 class Noted:
@@ -97,6 +103,60 @@ async def within(world: World, act: Any, **named: Any) -> World:
         await act()
         nursery.cancel_scope.cancel()
     return world
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+async def test_each_proposal_meets_its_own_answer(version: int, autojump_clock: Any) -> None:
+    world = World(version)
+    by_id = version >= 2
+
+    def topic(name: str, topic_id: bytes, *partitions: Any) -> Any:
+        # The other one of name and id is misleading: it is not what tells topics apart in this version.
+        names = {"topic_name": "u" if by_id else name, "topic_id": topic_id if by_id else U_ID}
+        return TopicData(partitions=list(partitions), **names)
+
+    async def act() -> None:
+        world.answers = [AlterPartitionResponse(topics=[
+            topic("u", U_ID, done(70, 1, 3)),
+            topic("unknown", b"x" * 16, done(99, 1)),
+            topic("t", T_ID, done(81, 2, 1, index=1), done(80, 1, index=0), done(99, 1, index=5)),
+        ])]  # fmt: skip
+        world.propose("t-0", 1, 2)
+        world.propose("u-0", 3, 1)
+        world.propose("t-1", 3, 2, 1)
+        await trio.sleep(1)
+
+    await within(world, act)
+    assert sorted(world.settled) == [("t-0", 80, [1]), ("t-1", 81, [2, 1]), ("u-0", 70, [1, 3])]
+    [(_, sent, request)] = world.asked
+    assert sent == version
+    assert (request.broker_id, request.broker_epoch) == (1, 11)
+    assert [(one.topic_name, one.topic_id) for one in request.topics] == [("t", T_ID), ("u", U_ID)]
+    assert world.names() == [("t", 0), ("t", 1), ("u", 0)]
+    isrs = [
+        [each.broker_id for each in one.new_isr_with_epochs] if version >= 3 else one.new_isr
+        for topic in request.topics
+        for one in topic.partitions
+    ]
+    assert isrs == [[1, 2], [1, 2, 3], [1, 3]]
+
+
+@pytest.mark.parametrize("code", [int(code) for code in ErrorCode if code])
+async def test_each_error_is_sent_again_taken_back_or_waited_for(code: int, autojump_clock: Any) -> None:
+    world = World()
+
+    async def act() -> None:
+        refused = PartitionData(0, code)
+        world.answers = [AlterPartitionResponse(topics=[TopicData(topic_id=T_ID, partitions=[refused])])]
+        world.propose("t-0", 1, 2)
+        await trio.sleep(1)
+
+    await within(world, act)
+    is_sent_again = code not in NOT_DONE | WAITED_FOR
+    assert len(world.asked) == 1 + is_sent_again
+    assert world.settled == ([("t-0", None, None)] if code in NOT_DONE else [])
+    if is_sent_again:
+        assert world.asked[1][0] - world.asked[0][0] == alter_partition.RETRY_SECONDS
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])

@@ -11,7 +11,55 @@ import trio.testing
 
 from barnabas.cluster.replicas.fetcher import LOOK_AT_ALL_SECONDS
 from barnabas.cluster.replicas.followed import Followed
-from tests.support.fetching import BACKOFF_S, PARTITIONS, Follower, Leader
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from tests.support.fetching import BACKOFF_S, ME, PARTITIONS, Follower, Leader
+
+
+@pytest.mark.parametrize("version", [*range(4, 18)])
+async def test_each_version_of_fetch_replicates(autojump_clock: trio.testing.MockClock, version: int) -> None:
+    leader = Leader(version)
+    follower = Follower(leader)
+    leader.append(0, b"a", b"b")
+    await follower.follow()
+    async with follower.fetching():
+        await follower.until(lambda: follower.has(leader))
+        leader.append(1, b"c")
+        await follower.until(lambda: follower.has(leader))
+        assert follower.of(0).log.high_watermark == 2
+    request = leader.asked[0]
+    if version < 15:
+        assert (request.replica_id, request.replica_state.replica_id) == (ME, -1)
+    else:
+        state = request.replica_state
+        assert (request.replica_id, state.replica_id, state.replica_epoch) == (-1, ME, 22)
+    want = request.topics[0].partitions[0]
+    assert (want.current_leader_epoch, want.last_fetched_epoch) == (5, -1)
+
+
+PASSING = [
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "code",
+    [*PASSING, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CORRUPT_MESSAGE, 999],
+)
+async def test_an_error_holds_up_its_partition_alone(
+    autojump_clock: trio.testing.MockClock, code: int
+) -> None:
+    leader = Leader()
+    follower = Follower(leader)
+    leader.errors = {1: code}
+    for index in range(PARTITIONS):
+        leader.append(index, b"x")
+    await follower.follow()
+    async with follower.fetching():
+        assert await follower.until(lambda: follower.has(leader, 0, 2)) < 0.01
+        took_s = await follower.until(lambda: follower.has(leader))
+        assert took_s < 0.1 if code in PASSING else BACKOFF_S - 0.05 < took_s < BACKOFF_S + 0.05
 
 
 async def test_damaged_records_are_fetched_again_from_the_same_offset(
@@ -24,6 +72,28 @@ async def test_damaged_records_are_fetched_again_from_the_same_offset(
     async with follower.fetching():
         assert await follower.until(lambda: follower.has(leader)) >= BACKOFF_S - 0.01
     assert follower.storage_errors == []
+
+
+@pytest.mark.parametrize("version", [9, 11, 12, 17])
+@pytest.mark.parametrize("end", [1, 2])
+async def test_what_the_leader_does_not_have_is_cut_off_first(
+    autojump_clock: trio.testing.MockClock, version: int, end: int
+) -> None:
+    leader = Leader(version)
+    follower = Follower(leader)
+    leader.append(0, b"a", b"b", b"c")
+    await follower.follow()
+    async with follower.fetching():
+        await follower.until(lambda: follower.has(leader))
+    leader.epoch = 6
+    del leader.logs[0][end:]
+    leader.append(0, b"other", b"others", b"more")
+    leader.answer_epochs = {index: (5, end if index == 0 else 0) for index in range(PARTITIONS)}
+    await follower.follow(6, is_first=False)
+    async with follower.fetching():
+        await follower.until(lambda: follower.has(leader))
+    kinds = [type(one) for one in leader.asked]
+    assert (OffsetForLeaderEpochRequest in kinds) is (version < 12)
 
 
 async def test_leader_without_epochs_is_followed_from_watermark(

@@ -57,6 +57,33 @@ async def restarted(node: Node, *changes: Change) -> None:
 # --- what requests meet -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("info", "role", "leads", "is_here"),
+    [
+        (LED, Role.LEADER, 0, 0),
+        (FOLLOWED, Role.FOLLOWER, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0),
+        (ELSEWHERE, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+async def test_each_role_has_its_errors(info: PartitionInfo, role: Role, leads: int, is_here: int) -> None:
+    node = Node(1)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(node.replicas.leader, "t", 0) == unknown  # before anything is known
+    assert node.replicas.current_leader("t", 0) == (-1, -1)
+    await node.create(info)
+    replicas = node.replicas
+    assert replicas.role("t", 0) is role
+    assert (code_of(replicas.leader, "t", 0), code_of(replicas.local, "t", 0)) == (leads, is_here)
+    for key in (("t", 1), ("u", 0)):
+        assert (code_of(replicas.leader, *key), code_of(replicas.local, *key)) == (unknown, unknown)
+        assert replicas.role(*key) is Role.NONE
+        assert replicas.current_leader(*key) == (-1, -1)
+    assert replicas.current_leader("t", 0) == (info.leader, 5)
+    assert (replicas.find("t", 0) is not None) is (not is_here)
+    assert len(replicas) == len(list(replicas)) == (0 if is_here else 1)
+    assert not replicas.is_offline("t", 0, info)
+
+
 @pytest.mark.parametrize("info", [LED, FOLLOWED])
 async def test_a_replica_whose_disk_has_failed_is_offline(info: PartitionInfo) -> None:
     node = Node(1)
@@ -87,6 +114,26 @@ async def test_a_log_is_that_of_a_replica_as_long_as_it_is_served() -> None:
 
 
 # --- following the metadata ---------------------------------------------------------------------------------------
+
+
+async def test_fetching_begins_and_ends_with_the_role() -> None:
+    node = Node(1)
+    await node.create(FOLLOWED)
+    replica = node.replica
+    assert node.fetched == [("start", replica)]
+    await node.change(FOLLOWED._replace(isr=(2,), partition_epoch=8))
+    assert len(node.fetched) == 1
+    await node.change(newer(FOLLOWED))
+    assert node.fetched[1:] == [("stop", replica), ("start", replica)]
+    await node.change(newer(newer(LED)))
+    assert node.fetched[3:] == [("stop", replica)]
+    assert (replica.role, replica.leader_epoch) == (Role.LEADER, 7)
+    await node.change(newer(newer(newer(FOLLOWED))))
+    assert node.fetched[4:] == [("start", replica)]
+    assert (replica.role, replica.leader_epoch, replica.leader_id) == (Role.FOLLOWER, 8, 2)
+    await node.change(newer(newer(newer(newer(ELSEWHERE)))))
+    assert node.fetched[-1] == ("stop", replica)
+    assert replica.is_offline
 
 
 async def test_metadata_that_are_older_than_what_is_known_are_left_out(
@@ -134,6 +181,20 @@ async def test_deleted_topic_deletes_its_logs_on_a_single_broker(
     if is_member:
         assert await node.replicas.delete_logs([("t", 0), ("t", 1)], NOW_MS, TOPIC_ID) == {}
         assert node.logs.get("t", 0) is node.logs.get("t", 1) is None
+
+
+@pytest.mark.parametrize("is_member", [False, True])
+async def test_removed_replica_keeps_its_log_until_it_is_deleted(
+    is_member: bool,
+) -> None:
+    node = Node(1, is_member=is_member)
+    for index in (0, 1):
+        node.replicas.begin_empty("t", index)
+    await node.apply([topic(LED, LED)])
+    await node.change(newer(ELSEWHERE))
+    assert node.replicas.find("t", 0) is None
+    assert [node.logs.get("t", index) is not None for index in (0, 1)] == [is_member, True]
+    assert node.replicas.role("t", 1) is Role.LEADER
 
 
 async def test_a_topic_with_another_id_begins_anew() -> None:

@@ -14,6 +14,7 @@ from barnabas.cluster.metadata.image import PartitionInfo, TopicInfo
 from barnabas.cluster.replicas.failures import LogDirFailures
 from barnabas.cluster.replicas.flushing import FULL_RETRY_SECONDS, Flusher
 from barnabas.cluster.replicas.moving import LogMover
+from barnabas.cluster.replicas.throttling import ReplicationThrottle
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import OsThreads, real_environment
 from barnabas.errors import RequestError, StorageError
@@ -172,3 +173,49 @@ async def test_sync_on_a_full_disk_is_retried_later(autojump_clock: Any) -> None
         await node.replica.wait_committed(end)
         assert 0 < trio.current_time() - begun <= FULL_RETRY_SECONDS
         nursery.cancel_scope.cancel()
+
+
+# --- quotas of replication ----------------------------------------------------------------------------------------
+
+
+class Followed:
+    """A replica as a throttle sees it."""
+
+    def __init__(self, index: int, names: tuple[str, ...], topic: str = "t") -> None:
+        self.topic = topic
+        self.index = index
+        self.log = self
+        self.config = names
+
+
+def throttle(rate_max: int | None, clock: list[int]) -> ReplicationThrottle:
+    return ReplicationThrottle(
+        1, lambda config: config, lambda: rate_max, samples=11, sample_ms=1_000, clock_ms=lambda: clock[0]  # type: ignore[return-value, arg-type]
+    )  # fmt: skip
+
+
+NAMES = ("0:1", "1:2")
+
+
+@pytest.mark.parametrize(
+    ("index", "names", "size", "rate_max", "is_held"),
+    [
+        (0, NAMES, 1_001, 1_000, True),
+        (0, NAMES, 1_000, 1_000, False),
+        (0, NAMES, 1_001, None, False),
+        (1, NAMES, 9_999, 1_000, False),
+        (7, ("*",), 1_001, 1_000, True),
+        (0, (), 9_999, 1_000, False),
+    ],
+)
+def test_a_throttled_replica_waits_once_there_was_too_much(
+    index: int, names: tuple[str, ...], size: int, rate_max: int | None, is_held: bool
+) -> None:
+    clock = [0]
+    quota = throttle(rate_max, clock)
+    replica: Any = Followed(index, names)
+    assert not quota.holds(replica)
+    quota.used(replica, size)
+    assert quota.holds(replica) is is_held
+    clock[0] = 60_000
+    assert not quota.holds(replica)

@@ -6,13 +6,11 @@ from itertools import chain
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.config.features import RecordVersions
 from barnabas.coordinators.groups.group import Committer
-from barnabas.coordinators.groups.member import Joining, Member, Members, State
+from barnabas.coordinators.groups.member import Joining, State
 from barnabas.coordinators.groups.settings import TOGETHER_MS, GroupSettings
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.statemachine.decision import Decision
@@ -27,7 +25,6 @@ from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupRespon
 from tests.support.refusals import code_of
 
 NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
-NAMES = ("range", "uniform", "sticky")
 
 NO_TOPICS = SimpleNamespace(image=ClusterImage(""))
 
@@ -329,8 +326,13 @@ def test_errors_of_members() -> None:
     assert code_of(h.group.heartbeat, "a", None, 1, 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
     assert code_of(h.group.heartbeat, "nobody", None, 2, 0, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
     assert code_of(h.group.leave, "nobody", None, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
+    for field in ("protocol_type", "protocol_name"):
+        request = SyncGroupRequest(group_id="g", generation_id=2, member_id="a", **{field: "other"})
+        assert code_of(h.group.sync, request, 1, 0, Decision()) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     h.join("c", now=1)
     assert code_of(h.sync, "a", 2) == ErrorCode.REBALANCE_IN_PROGRESS
+    h.join("given", id_required=True)
+    assert code_of(h.join, "", "given", group_instance_id="s") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_who_may_commit() -> None:
@@ -379,41 +381,6 @@ def test_subscribed_topics_are_cached_until_a_member_changes() -> None:
 
 
 # --- counting ---------------------------------------------------------------------------------------------------
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["put", "drop", "drop all", "wait"]),
-            st.sampled_from("abc"),
-            st.lists(st.sampled_from(NAMES), min_size=1, max_size=3),
-        ),
-        max_size=40,
-    )
-)
-def test_what_is_counted_of_members_is_what_they_are(steps: list[tuple[str, str, list[str]]]) -> None:
-    members = Members()
-    for step, member_id, names in steps:
-        protocols = [(name, b"") for name in names]
-        if step == "put":
-            members.put(Member(member_id, None, "", "", 1, len(names), protocols))
-        elif step == "drop all":
-            members.drop([member for member in members.values() if member.id not in members.joining])
-        elif member_id in members:
-            if step == "drop":
-                member = members[member_id]
-                assert members.take(member_id) is member
-            else:
-                members.joining[member_id] = 1
-        assert members.joining.keys() <= members.keys()
-        assert members.longest_rebalance_ms == max(
-            (member.rebalance_timeout_ms for member in members.values()), default=0
-        )
-        if members and any(members.shares([name]) for name in NAMES):
-            assert members.shares([members.choose_protocol()])
-        for name in NAMES:
-            has_protocol = [name in dict(member.protocols) for member in members.values()]
-            assert members.shares([name]) == all(has_protocol)
 
 
 def test_emptied_group_waits_for_members_like_a_new_one() -> None:

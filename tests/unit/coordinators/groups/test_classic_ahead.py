@@ -13,9 +13,6 @@ from .test_classic_times import protocols, stable
 OTHER = protocols("range", metadata=b"other")
 
 
-# --- small things ---------------------------------------------------------------------------------------------------
-
-
 class Watched(Harness):
     """Notes of each event whether it says that it changes the group ahead of its records."""
 

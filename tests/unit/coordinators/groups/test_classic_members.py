@@ -136,6 +136,10 @@ def test_classic_heartbeat_is_checked_as_a_members(args, code):
 )
 def test_sync_behind_the_group_rebalances_unless_revoking(epoch, state, is_behind):
     world = World(member("a", classic=True, epoch=epoch, state=state, assigned=slots(1)))
+    for field in ("protocol_type", "protocol_name"):
+        request = SyncGroupRequest(group_id="g", generation_id=epoch, member_id="a", **{field: "other"})
+        code = code_of(classic_members.sync, world.group(), request, 78, world.context())
+        assert code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     request = SyncGroupRequest(group_id="g", generation_id=epoch, member_id="a")
     context = world.context()
     classic_members.sync(world.group(), request, 78, context)

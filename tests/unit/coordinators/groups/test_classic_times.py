@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from barnabas.coordinators.groups.classic import ClassicGroup
-from barnabas.coordinators.groups.member import State
+from barnabas.coordinators.groups.member import MANY_MEMBERS, Member, State
 from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
@@ -175,3 +177,20 @@ def test_restored_group_above_the_size_limit_rebalances():
         group = ClassicGroup.restored("g", GroupSettings(size_max=size_max), value)
         group.watch_sessions(0, Decision())
         assert group.state is state
+
+
+@pytest.mark.parametrize("count", [MANY_MEMBERS - 1, MANY_MEMBERS])
+def test_late_syncs_remove_sessions_and_instance_ids(count):
+    h = Harness()
+    members = [Member(f"m{n}", f"s{n}", "", "", 9, 9, [("range", b"")]) for n in range(count)]
+    h.join("in time")
+    for member in members:
+        h.group.members.put(member)
+        h.group.static_ids[f"s{member.id[1:]}"] = member.id
+        h.timers[session(member.id)] = 9
+    h.group.leader, h.group.state, h.group.synced = "m0", State.COMPLETING_REBALANCE, {"in time"}
+    h.expire("sync", "g", now=50_000)
+    assert list(h.group.members) == ["in time"]
+    assert (h.group.static_ids, h.group.leader) == ({}, "in time")
+    assert h.group.state is State.PREPARING_REBALANCE
+    assert {key for key in h.timers if key[0] == "session"} == {session("in time")}

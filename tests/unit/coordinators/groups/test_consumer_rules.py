@@ -13,6 +13,7 @@ from barnabas.coordinators.groups.consumer.member import ClassicProtocols, Consu
 from barnabas.coordinators.groups.consumer.membership import Heartbeat
 from barnabas.coordinators.groups.consumer.regex import Resolved
 from barnabas.coordinators.groups.epoch_member import MemberState, changed
+from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.member import Member as ClassicMember
 from barnabas.coordinators.groups.migration import can_upgrade
 from barnabas.coordinators.groups.settings import GroupSettings, MigrationPolicy
@@ -241,3 +242,28 @@ def test_a_member_that_says_again_what_is_known_writes_nothing():
     )
     assert coordinator.journal == before
     assert coordinator.group().epoch == group.epoch == epoch
+
+
+@pytest.mark.parametrize(
+    ("member_id", "generation", "transactional", "code"),
+    [
+        ("", -1, True, 0),
+        ("", -1, False, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", 5, True, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("a", 5, False, 0),
+        ("a", -1, True, ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 6, True, ErrorCode.STALE_MEMBER_EPOCH),
+        ("nobody", 5, False, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("c", 5, False, 0),
+        ("c", 4, False, ErrorCode.ILLEGAL_GENERATION),
+    ],
+)
+def test_commit_needs_a_member_in_its_epoch_or_generation(member_id, generation, transactional, code):
+    world = World(member("a", epoch=5), member("c", epoch=5, classic=True))
+    committer = Committer(
+        member_id, generation, transactional=transactional, topic_partitions=[("t", 1)], api_version=10
+    )
+    if code:
+        assert code_of(world.shard.check_commit, "g", committer, 0, Decision()) == code
+    else:
+        world.shard.check_commit("g", committer, 0, Decision())

@@ -14,7 +14,6 @@ from barnabas.coordinators.groups.streams import membership as streams
 from barnabas.coordinators.groups.streams.topology import Shape
 from barnabas.coordinators.statemachine.decision import Decision, slices
 from tests.support.consumers import Client, Coordinator, converge
-from tests.support.streams import Member, Streams
 
 from .test_share import Coordinator as ShareCoordinator
 from .test_share import T
@@ -204,41 +203,3 @@ def test_large_share_group_computes_one_target_at_a_time(
     assert sorted(coordinator.has("a") + coordinator.has("b")) == [(T, 0), (T, 1)]
     assert group.epoch == group.assignment_epoch
     assert {member.epoch for member in group.members.values()} == {group.epoch}
-
-
-def test_large_streams_group_computes_one_target_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("barnabas.coordinators.groups.streams.membership.COMPUTED_ASIDE_FROM", 0)
-    coordinator = Streams()
-    asked: list[Any] = []
-
-    def perform(event: Any) -> Any:
-        out = Decision()
-        result = event(coordinator.shard, out)
-        coordinator._settle(out)
-        asked.extend(out.effects)
-        return result
-
-    monkeypatch.setattr(coordinator, "write", perform)
-    a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
-    a.beat()
-    count = len(asked)
-    group = coordinator.streams()
-    assert (a.told, group.assigning_epoch) == (set(), asked[-1].epoch)
-    b.beat()
-    a.beat()
-    assert len(asked) == count, "one at a time, whoever else comes"
-    for _ in range(8):
-        for needed in asked:
-            tasks = needed.compute()
-            perform(
-                lambda shard, out, needed=needed, tasks=tasks: shard.target_computed(needed, tasks, 0, out)
-            )
-        asked.clear()
-        assert group.assigning_epoch == 0
-        for member in (a, b):
-            member.beat()
-            member.settle()
-    assert len(a.active()) == len(b.active()) == 4
-    assert not asked

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import pytest
 
-from barnabas.coordinators.groups.consumer import regex
 from barnabas.coordinators.groups.consumer.regex import NAMES_PER_STEP, match_in_steps, matching
 from barnabas.errors import RequestError
 from tests.support.effort import drawing
@@ -49,13 +46,3 @@ def test_a_wrong_expression_is_refused_each_time():
     for _ in range(2):
         with pytest.raises(RequestError):
             matching("(", topics(["t"]))
-
-
-def test_only_so_many_expressions_are_remembered(monkeypatch):
-    monkeypatch.setattr(regex, "_matched", OrderedDict())
-    monkeypatch.setattr(regex, "_MATCHED_MAX", 3)
-    names = topics(f"n{number}" for number in range(10))
-    for number in range(10):
-        assert matching(f"n{number}", names) == {f"n{number}"}
-        assert len(regex._matched) == min(number + 1, 3)
-    assert "n9" in regex._matched, "the newest ones"

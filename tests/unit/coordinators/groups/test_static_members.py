@@ -126,13 +126,6 @@ def test_static_return_that_changes_the_protocol_rebalances(world):
 # --- a group that is not stable -----------------------------------------------------------------------------------
 
 
-def rebalanced(world: World) -> None:
-    """All members have joined again, and none has synced."""
-    for member_id in ("s-1", "t-1", "d-1"):
-        world.came("", member_id, protocols=protocols("range", metadata=b"2"))
-    assert (world.group.state, world.group.generation) == (State.COMPLETING_REBALANCE, 2)
-
-
 @pytest.mark.parametrize("leads", [True, False])
 def test_static_return_during_a_join_replaces_the_member(world, leads):
     name = "s" if leads else "t"
@@ -149,20 +142,3 @@ def test_static_return_during_a_join_replaces_the_member(world, leads):
     assert (answer.error_code, answer.generation_id) == (0, 2)
     assert answer.leader == world.group.leader == ("s-2" if leads else "s-1")
     assert bool(answer.members) is leads
-
-
-@pytest.mark.parametrize("has_synced", [True, False])
-def test_whether_it_has_its_part_is_known_of_who_comes_back(world, has_synced):
-    """A member that has not synced in time leaves, also under its new id."""
-    rebalanced(world)
-    world.sync("s-1", 2, **{"s-1": b"s", "t-1": b"t", "d-1": b"d"})
-    world.sync("d-1", 2)
-    if has_synced:
-        world.sync("t-1", 2)
-    assert world.group.state is State.STABLE
-    world.came("t-2", protocols=protocols("range", metadata=b"2"))
-    assert world.group.state is State.STABLE
-    world.expire("sync", "g", now=50_000)
-    assert sorted(world.group.members) == (["d-1", "s-1", "t-2"] if has_synced else ["d-1", "s-1"])
-    assert world.group.state is (State.STABLE if has_synced else State.PREPARING_REBALANCE)
-    assert world.group.synced <= set(world.group.members)

@@ -8,16 +8,11 @@ import pytest
 
 from barnabas.cluster.metadata.changes import TopicCreated
 from barnabas.cluster.metadata.image import ClusterImage, PartitionInfo, TopicInfo
-from barnabas.coordinators.groups.streams import answers
 from barnabas.coordinators.groups.streams.assignor import Worker, assign_tasks
-from barnabas.coordinators.groups.streams.member import StreamsMember
-from barnabas.coordinators.groups.streams.requests import check_heartbeat, topology_value
+from barnabas.coordinators.groups.streams.requests import topology_value
 from barnabas.coordinators.groups.streams.tasks import ACTIVE
-from barnabas.coordinators.groups.streams.topology import Configured, Shape, Status, configure
-from barnabas.wire.generated.errors import ErrorCode
+from barnabas.coordinators.groups.streams.topology import Configured, Shape, configure
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest as Request
-from tests.support.refusals import code_of
-from tests.support.streams import JOINING, Streams, topology
 
 ONE = PartitionInfo(1, (1,), (1,))
 
@@ -62,72 +57,6 @@ def test_sizes_are_passed_on_from_writer_to_writer():
         **{"in": 4},
     )  # fmt: skip
     assert {name: shape.tasks for name, shape in configured.shapes.items()} == {"0": 4, "1": 4, "2": 4}
-
-
-# --- requests -----------------------------------------------------------------------------------------------------
-
-
-def request(epoch: int = 0, **fields: Any) -> Request:
-    joining = JOINING if epoch == 0 else {}
-    return Request(**{"group_id": "g", "member_id": "a", "member_epoch": epoch, **joining, **fields})
-
-
-TASKS = [Request.TaskIds(subtopology_id="0", partitions=[1])]
-TAGS = [Request.KeyValue(key="k", value=value) for value in "ab"]
-
-
-@pytest.mark.parametrize(
-    ("bad", "code"),
-    [
-        *((request(**{name: " "}), ErrorCode.INVALID_REQUEST) for name in ("member_id", "group_id", "rack_id")),
-        (request(-3), ErrorCode.INVALID_REQUEST),
-        (request(-2), ErrorCode.INVALID_REQUEST),
-        (request(1, topology=topology()), ErrorCode.INVALID_REQUEST),
-        (request(-1, topology=topology()), ErrorCode.INVALID_REQUEST),
-        (request(standby_tasks=TASKS), ErrorCode.INVALID_REQUEST),
-        (request(warmup_tasks=None), ErrorCode.INVALID_REQUEST),
-        (request(client_tags=TAGS), ErrorCode.INVALID_REQUEST),
-        (request(3, active_tasks=TASKS), ErrorCode.INVALID_REQUEST),
-        (request(3, active_tasks=[], standby_tasks=[]), ErrorCode.INVALID_REQUEST),
-        (request(3, warmup_tasks=TASKS, active_tasks=[], standby_tasks=[]), ErrorCode.INVALID_REQUEST),
-        (request(topology=topology(subtopology_id="1")), ErrorCode.STREAMS_INVALID_TOPOLOGY),
-        (request(topology=topology(source_topics=["bad name"])), ErrorCode.STREAMS_INVALID_TOPOLOGY),
-        (request(topology=topology(repartition_sink_topics=["bad name"])), ErrorCode.STREAMS_INVALID_TOPOLOGY),
-        *(
-            (request(topology=topology(copartition_groups=[Request.CopartitionGroup(**group)])),
-             ErrorCode.INVALID_REQUEST)
-            for group in ({"source_topics": [-1]}, {"source_topics": [1]}, {"repartition_source_topics": [0]})
-        ),
-    ],
-)  # fmt: skip
-def test_what_makes_no_sense_is_refused(bad, code):
-    assert code_of(check_heartbeat, bad) == code
-
-
-# --- answers ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("topology_epoch", "delayed_by", "problem", "shutdown_by", "codes"),
-    [
-        (1, "", None, None, []),
-        (0, "", None, None, [Status.STALE_TOPOLOGY]),
-        (1, "interval", None, None, [Status.ASSIGNMENT_DELAYED]),
-        (1, "", (Status.MISSING_SOURCE_TOPICS, "none"), None, [Status.MISSING_SOURCE_TOPICS]),
-        (1, "", None, "b", [Status.SHUTDOWN_APPLICATION]),
-    ],
-)
-def test_each_thing_that_is_unusual_is_told_by_itself(
-    topology_epoch, delayed_by, problem, shutdown_by, codes
-):
-    coordinator = Streams()
-    group = coordinator.shard.new_streams_group("g")
-    group.shutdown_by = shutdown_by
-    told = answers.status(
-        group, StreamsMember("a", topology_epoch=topology_epoch), topology_value(topology(1)),
-        Configured(problem=problem), delayed_by,
-    )  # fmt: skip
-    assert [one.status_code for one in told] == codes
 
 
 # --- the assignor -------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from barnabas.coordinators.groups.streams.topology import Status
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest as Request
 from tests.support.refusals import code_of
-from tests.support.streams import ALL, Member, Streams, converge
+from tests.support.streams import ALL, Member, Streams, converge, topology
 
 
 def test_internal_topics_are_made_and_then_the_tasks_are_given() -> None:
@@ -78,3 +78,25 @@ def test_source_topics_that_grow_need_internal_topics_that_do() -> None:
     a.beat()
     assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]
     assert coordinator.streams().state_name == "NotReady"
+
+
+def test_copartitioned_source_topics_need_equal_partition_counts() -> None:
+    coordinator = Streams()
+    coordinator.create("other", 3)
+    joined = topology(
+        source_topics=["in", "other"], copartition_groups=[Request.CopartitionGroup(source_topics=[0, 1])]
+    )
+    a = Member(coordinator, "a", topology=joined)
+    a.beat()
+    assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]
+    coordinator.grow("other", 1)
+    converge(a)
+    assert a.status == []
+
+
+def test_internal_topic_of_another_size_is_a_status() -> None:
+    coordinator = Streams()
+    coordinator.create("app-counts-changelog", 1)
+    a = Member(coordinator, "a")
+    a.beat()
+    assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]

@@ -148,35 +148,6 @@ async def test_an_answer_that_the_event_itself_gives_is_there_at_once(
         assert not runtime._shards.get(0).waiting  # type: ignore[union-attr]
 
 
-async def test_an_answer_may_be_awaited_instead_or_forgotten(autojump_clock: trio.testing.MockClock) -> None:
-    async with running(journal_of(SMALL)) as runtime:
-        told: list[str] = []
-        awaited, forgotten = await announced_in(runtime), await announced_in(runtime)
-        for later in (awaited, forgotten):
-            later.add_done_callback(lambda: told.append("told"))
-        forgotten.cancel()
-        seen: list[object] = []
-
-        async def wait() -> None:
-            seen.append(await awaited.wait())
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
-            await trio.testing.wait_all_tasks_blocked()
-            await runtime.write("id", answer)
-        assert (seen, told) == (["answered"], [])
-        assert not runtime._shards.get(0).waiting  # type: ignore[union-attr]
-
-
-async def test_the_end_of_a_shard_is_announced(autojump_clock: trio.testing.MockClock) -> None:
-    async with running(journal_of(SMALL)) as runtime:
-        later, told = await announced_in(runtime), []
-        later.add_done_callback(lambda: told.append(later.result()))
-        runtime.unload()
-        await trio.testing.wait_all_tasks_blocked()
-        assert told == [ErrorCode.NOT_COORDINATOR]
-
-
 async def test_an_event_that_raises_leaves_nobody_waiting(autojump_clock: trio.testing.MockClock) -> None:
     def event(_: Counter, out: Decision, number: int) -> None:
         raise REFUSAL

@@ -340,3 +340,25 @@ async def test_shard_moving_during_a_long_record_is_loaded_again(
         await trio.sleep(10)
         assert (await runtime.read("id", lambda machine: machine)).keys == [b"long"]
         nursery.cancel_scope.cancel()
+
+
+async def test_failed_replay_of_a_long_record_is_repeated_later(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    class Failing(Counter):
+        def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:
+            if trio.current_time() < 100:
+                raise ValueError("cannot be")
+            super().replay(key, value, loading=loading)
+
+    journal = MemoryJournal([(b"long", bytes(SLICE_RECORDS * BYTES_PER_RECORD * 2))])
+    runtime = Runtime(journal, Failing, lambda: 0, threads=SlowThreads())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runtime.run)
+        await trio.sleep(0.5)
+        with pytest.raises(RequestError) as caught:
+            await runtime._shards.when_active(0)
+        assert caught.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await trio.sleep(100)
+        assert (await runtime._shards.when_active(0)).machine.keys == [b"long"]
+        nursery.cancel_scope.cancel()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
 
 from barnabas.coordinators.runtime.runtime import Runtime
 from barnabas.coordinators.runtime.shards import SLICE_RECORDS
-from barnabas.coordinators.statemachine.decision import Decision
-from barnabas.errors import RequestError, StorageError
+from barnabas.coordinators.statemachine.decision import Decision, Entry
+from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.journals import MemoryJournal
 
@@ -188,3 +188,36 @@ async def test_what_shards_need_is_prepared_once() -> None:
         await runtime.load_all()
         runtime.unload()
     assert len(prepared) == 1
+
+
+async def test_records_that_cannot_be_read_are_logged_and_skipped(autojump_clock, caplog):
+    class Marked(MemoryJournal):
+        def read(self, partition: int) -> Iterator[Entry]:
+            yield Entry([], 7, True, offsets=[40])
+            yield from super().read(partition)
+
+    class Picky(Counter):
+        def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:
+            if key == b"1":
+                raise PeerError("what is this")
+            super().replay(key, value, loading=loading)
+
+    runtime = Runtime(Marked([(b"0", b""), (b"1", b""), (b"2", b"")]), Picky, lambda: 0)
+    assert (await runtime.read("id", lambda machine: machine)).keys == [b"0", b"2"]
+    for place in ("offset 40, which changes nothing", "offset 1, which changes nothing"):
+        assert f"{place}: no coordinator can have written it" in caplog.text
+
+
+@pytest.mark.parametrize("count", [SMALL, LARGE])
+async def test_failed_replay_is_repeated_by_a_later_request(count, autojump_clock):
+    journal = journal_of(count)
+    journal.failure = ValueError("cannot be")
+    async with running(journal) as runtime:
+        await trio.sleep(1)
+        refused = await code_of(runtime)
+        assert refused in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        journal.failure = None
+        with suppress(RequestError):
+            await runtime.read("id", lambda machine: machine)
+        await trio.sleep(1)
+        assert await runtime.read("id", lambda machine: len(machine.keys)) == count

@@ -57,13 +57,6 @@ def world() -> World:
     return World()
 
 
-@pytest.mark.parametrize("steps", [(20, 50, 30), (50, 20, 40), (50, 20, 20), (30, 60, 10), (50, 40, 60, 30)])
-def test_a_timer_is_due_when_it_was_last_set_to(world, steps):
-    for after_ms in steps:
-        world.set("a", after_ms)
-    assert world.times(100) == [(steps[-1], "a")]
-
-
 def test_postponed_timer_has_one_heap_entry(world):
     for after_ms in (20, 20, 20, 50, 50, 30):
         world.set("a", after_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.share.membership import Heartbeat
 from barnabas.coordinators.share.groups import ShareGroups
-from barnabas.coordinators.statemachine.decision import Decision
+from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -206,3 +207,13 @@ async def test_offsets_are_alterable_without_members(world):
     with pytest.raises(RequestError) as refused:
         await world.groups.check_alterable("c")
     assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_heartbeat_is_large_by_its_topics_and_its_member(more):
+    world = World()
+    sizes = {"event_size": lambda *_, says_more: EVENT_SIZE_MAX - 10, "share_state_size": lambda _: 0}
+    world.size_of = SimpleNamespace(**sizes)
+    request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["t"])
+    await world.groups.heartbeat(Heartbeat(request, "client", "/host"), 10 + more)
+    assert world.sizes == [bool(more), False, False]

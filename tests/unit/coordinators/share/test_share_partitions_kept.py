@@ -126,3 +126,17 @@ async def test_coordinator_errors_are_translated_for_clients(code, seen, closes)
     assert shared.closed is closes
     world.partitions.unload()
     assert await code_of(world.partitions.load(KEY)) == seen
+
+
+async def test_end_of_a_session_releases_acquired_records():
+    world = World()
+    loaded = await world.acquired()
+    results = await world.partitions.release("g", "m", [(T, 0), (b"u" * 16, 1)])
+    assert results[T, 0] is None
+    assert results[b"u" * 16, 1].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert loaded.records.acquire(AcquireRequest("n", 10), [(50, 59)], 0) == [(50, 59, 2)]
+    world.partitions.forget_group("g")
+    assert loaded.closed
+    with pytest.raises(RequestError) as refused:
+        await world.accept()
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

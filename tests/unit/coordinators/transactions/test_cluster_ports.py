@@ -101,21 +101,6 @@ async def test_failure_reaches_all_items_of_its_request_alone(autojump_clock) ->
         await batches.ask(THREE, "a")
 
 
-async def test_who_goes_away_keeps_nobody_from_an_answer(autojump_clock) -> None:
-    may_answer = trio.Event()
-
-    async def send(broker_id, items):
-        await may_answer.wait()
-        return items
-
-    async with running(BrokerBatches(send, lambda item: item)) as batches, trio.open_nursery() as nursery:
-        with trio.move_on_after(1):
-            await batches.ask(TWO, "a")
-        nursery.start_soon(batches.ask, TWO, "b")
-        await trio.testing.wait_all_tasks_blocked()
-        may_answer.set()
-
-
 async def test_items_above_the_limit_go_with_the_next_request(autojump_clock, monkeypatch) -> None:
     monkeypatch.setattr(broker_batches, "ITEMS_MAX", 3)
     sent: list[list[int]] = []
@@ -224,12 +209,6 @@ async def test_who_leads_is_looked_up_each_time(autojump_clock) -> None:
         await writer.write(("a", 0), PRODUCER, 5, True, 2)
         assert [broker_id for broker_id, _ in peers.asked] == [THREE]
         assert len(local.written) == 1
-
-
-@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NOT_ENOUGH_REPLICAS])
-async def test_what_a_leader_answers_is_told(code, autojump_clock) -> None:
-    async with markers_in(cluster(topic("a", TWO)), {("a", 0): code}) as (writer, _, _):
-        assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True, 2) == code
 
 
 async def test_marker_missing_in_the_response_is_an_unknown_error(autojump_clock) -> None:
@@ -440,19 +419,6 @@ async def test_without_a_block_the_client_is_asked_to_come_again(autojump_clock)
         peers.may_answer.set()
         got = [await ids.next() for _ in range(20)]
         assert got == [*range(100, 110), *range(200, 210)], "a block that goes back is refused"
-
-
-async def test_many_who_wait_get_different_ids(autojump_clock) -> None:
-    async with ids_from((0, 3, 0), (3, 3, 0), (6, 3, 0), (9, 3, 0)) as (ids, _):
-        got: list[int] = []
-
-        async def take():
-            got.append(await ids.next())
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(10):
-                nursery.start_soon(take)
-        assert sorted(got) == list(range(10))
 
 
 async def test_a_controller_that_is_too_old_is_done_without(autojump_clock) -> None:

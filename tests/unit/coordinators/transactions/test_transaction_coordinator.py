@@ -135,6 +135,19 @@ async def test_no_marker_is_written_before_the_end_is_certain(autojump_clock):
         assert world.markers.written == [(A, producer, 5, True)]
 
 
+async def test_uncommitted_end_is_resumed_by_the_next_shard(autojump_clock, caplog):
+    async with running() as world:
+        producer = await world.begun()
+        world.journal.commits = trio.Event()
+        codes = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)  # whichever wait ends first
+        assert await code_of(world.end(producer)) in codes
+        assert world.markers.attempts == []
+        world.journal.commits.set()
+        await trio.sleep(5)
+        assert world.markers.written == [(A, producer, 5, True)]
+        assert "effects in partition 0 are delayed until it is read again" in caplog.text
+
+
 async def test_end_in_local_partitions_is_answered_after_a_second(autojump_clock):
     async with running() as world:
         producer = await world.begun()

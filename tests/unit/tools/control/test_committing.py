@@ -10,7 +10,7 @@ import trio.testing
 
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import AllowEverything
-from barnabas.serving.context import RequestContext, Shared
+from barnabas.serving.context import ContextParts, RequestContext
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.memory import Memory
 from barnabas.tools.control import partial
@@ -24,7 +24,7 @@ from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsets
 from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 from barnabas.wire.regions import FileRegion
-from tests.support.broker import new_connection
+from tests.support.request_parts import new_connection
 
 PRODUCE, LIST_OFFSETS = 0, 2
 Parts = dict[str, list[int]]
@@ -157,7 +157,7 @@ class Committed:
                 return produced(asked_of(received) or {})
             return listed({topic.name: [0, 1] for topic in received.topics})
 
-        shared = Shared(Memory(), LogLimit(), AllowEverything())
+        shared = ContextParts(Memory(), LogLimit(), AllowEverything())
         self.context = RequestContext(shared, new_connection(), key, version, 1, "app", 0)
         return await self.committing.answer(self.context, request, handle)
 
@@ -334,7 +334,7 @@ async def test_an_answer_is_kept_back_until_the_next_one():
     transport = Transport()
 
     async def send(connection: int, chunks: list[bytes], *, is_kept: bool) -> bool:
-        shared = Shared(Memory(), LogLimit(), AllowEverything())
+        shared = ContextParts(Memory(), LogLimit(), AllowEverything())
         context = RequestContext(shared, new_connection(connection), PRODUCE, 9, 1, "app", 0)
         context.delivery = Delivery(is_kept=is_kept)
         return await run.committing.send(context, transport, chunks)

@@ -12,7 +12,6 @@ from errno import ENOENT
 from typing import NamedTuple
 
 from barnabas.log.config import LogConfig
-from barnabas.log.crash_recovery import CrashRecovery, FilesChangedError
 from barnabas.log.derived_files import DerivedFiles
 from barnabas.log.disk import Disk, file_names
 from barnabas.log.epoch_file import load_epochs, save_epochs
@@ -21,7 +20,7 @@ from barnabas.log.format import names
 from barnabas.log.logdir import LogGoneError
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.producers import ProducerState
-from barnabas.log.recovery import (
+from barnabas.log.recovery.plan import (
     Inventory,
     SegmentFiles,
     plan_leftovers,
@@ -29,6 +28,7 @@ from barnabas.log.recovery import (
     stray_snapshots,
     take_inventory,
 )
+from barnabas.log.recovery.repair import CrashRecovery, FilesChangedError
 from barnabas.log.replay import load_producers
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import ProducerSnapshots

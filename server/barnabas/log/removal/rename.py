@@ -14,7 +14,7 @@ from barnabas.errors import StorageError
 
 if TYPE_CHECKING:
     from barnabas.log.disk import Disk
-    from barnabas.log.trash import Trash
+    from barnabas.log.removal.pending import Trash
     from barnabas.log.workers import Workers
 
 log = logging.getLogger(__name__)

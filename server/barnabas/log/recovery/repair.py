@@ -28,7 +28,7 @@ from barnabas.log.epochs import LeaderEpochs
 from barnabas.log.format import names
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.producers import ProducerState
-from barnabas.log.recovery import first_to_check
+from barnabas.log.recovery.plan import first_to_check
 from barnabas.log.replay import load_producers, replay_batch
 from barnabas.log.scan import iter_checked, sound_header_at
 from barnabas.log.segment import Segment

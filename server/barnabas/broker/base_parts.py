@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from barnabas.serving.release import ReleaseProfile
 
 
-class Basis(NamedTuple):
+class BaseParts(NamedTuple):
     """Configuration, release, environment and opened storage of one broker; `background` runs its periodic work."""
 
     config: BrokerConfig

@@ -12,7 +12,7 @@ from errno import EEXIST, ENOTEMPTY
 from barnabas.errors import StorageError
 from barnabas.log.disk import Disk
 from barnabas.log.format.names import DirKind
-from barnabas.log.trash import Doomed, Trash
+from barnabas.log.removal.pending import Doomed, Trash
 
 TREES = (f"-{DirKind.DELETE.value}", f"-{DirKind.FUTURE.value}")
 
