@@ -108,7 +108,7 @@ def is_on_zookeeper(config: BrokerConfig) -> bool:
 
 
 def is_in_quorum(config: BrokerConfig) -> bool:
-    """Say whether the broker belongs to a cluster whose metadata a KRaft quorum keeps."""
+    """Say whether the broker belongs to the cluster of a KRaft quorum."""
     return keeper_of(config) is Keeper.QUORUM
 
 

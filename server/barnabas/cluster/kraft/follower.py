@@ -272,8 +272,7 @@ class MetadataFollower:
         loader, delta = self._loader, None
         if not loader.has_published:
             self._subscribers, self._new_subscribers = self._new_subscribers, []
-        for made in loader.take():
-            delta = made
+        for delta in loader.take():
             await trio.lowlevel.checkpoint()
         if delta is not None:
             await self._deliver(delta, self._subscribers)
