@@ -1,7 +1,7 @@
 """Kafka's settings of a node that observes a KRaft quorum, typed and checked. Pure.
 
 The rule: with controller.quorum.bootstrap.servers and controller.quorum.voters both, the servers are asked first, and the
-voters tell addresses of leaders; who votes is in the log or in the settings of the controllers.
+voters tell addresses of leaders; the voters themselves are in the log or in the settings of the controllers.
 """
 
 from __future__ import annotations

@@ -8,7 +8,9 @@ from barnabas.cluster.kraft.observer import Leader, first_records
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.log.disk import OsDisk
 from barnabas.records.building import encode_batch
+from barnabas.records.control import ControlType, encode_key
 from barnabas.records.record import Record
+from barnabas.wire.generated.data import voters_record
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchResponse
 from barnabas.wire.generated.fetch_snapshot import FetchSnapshotResponse
@@ -105,6 +107,21 @@ def test_records_that_diverge_are_cut_above_the_high_watermark():
     asked = observer.observer.request(max_wait_ms=0).topics[0].partitions[0]
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (END, EPOCH)
     assert observer.state.image == replayed().image
+
+
+def test_voters_count_where_they_stand_and_go_with_a_cut():
+    observer, leader = MemoryObserver(), SimulatedLeader(5)
+    run(observer, leader)
+    before = observer.observer.leadership
+    voters = voters_record.VotersRecord(voters=[voters_record.VotersRecord.Voter(7, bytes(16))])
+    record = Record(END, 1, encode_key(ControlType.KRAFT_VOTERS), voters_record.CODEC.encode_bytes(voters, 0))
+    data = bytes(encode_batch([record], control=True, leader_epoch=EPOCH))
+    observer.take(leader.response(leader.partition(records=data)))
+    assert [voter.id for voter in observer.observer.leadership.voters] == [7]
+    assert observer.state.leadership == before  # as it is not committed
+    diverging = FetchResponse.EpochEndOffset(EPOCH, END)
+    observer.take(leader.response(leader.partition(diverging_epoch=diverging)))
+    assert observer.observer.leadership == before
 
 
 def test_divergence_below_the_high_watermark_is_an_error():

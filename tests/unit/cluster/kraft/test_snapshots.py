@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.directory import read_snapshot
 from barnabas.cluster.kraft.image import EMPTY
-from barnabas.cluster.kraft.observer import SnapshotId
 from barnabas.cluster.kraft.snapshots import (
     SnapshotTimer,
     StoredSnapshot,
