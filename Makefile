@@ -39,7 +39,7 @@ LOCKED := $(shell command -v flock >/dev/null && echo flock $(VENV)/.lock)
 PIP := $(LOCKED) $(BIN)/python -m pip --disable-pip-version-check --quiet install
 REQUIRED := $(PIP) --require-hashes -r
 
-.PHONY: run setup wheel kerberos test as-macos test-clients test-browser test-pipeline pipeline-demo check bench growth compat gallery findings compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release first-minutes help
+.PHONY: run setup wheel kerberos test as-macos test-clients test-browser test-pipeline pipeline-demo check check-pipeline bench growth compat gallery findings compat-cluster cluster-demo faults compare conform handover oracle crash soak hostile fuzz simulate turns gen site lock clean nightly mutants release try-release first-minutes help
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -92,6 +92,9 @@ check: $(VENV)/.ready-check  ## lint, types, layering, generated code and docs u
 	$(BIN)/python -m codegen --check
 	$(BIN)/python -m tools.reference --check
 
+check-pipeline: $(VENV)/.ready-check $(VENV)/.ready-spark  ## types of the pipeline, with those of pyiceberg, pyspark and numpy
+	$(BIN)/mypy --config-file pipeline/mypy.ini
+
 gen: $(VENV)/.ready-test  ## generate the codecs from schemas/ and the reference from the tables
 	$(BIN)/python -m codegen
 	$(BIN)/python -m tools.reference
@@ -111,7 +114,7 @@ findings:  ## what surprised us in other software, shown without ours, from thei
 gallery: $(VENV)/.ready-test $(WITH_CODE)  ## bugs of released clients, each shown from a clean start (ARGS="kafkajs-cut-answer", ARGS=--list)
 	$(CODE) $(BIN)/python -m compat.gallery $(if $(ARGS),$(ARGS),all)
 
-compat-cluster: $(VENV)/.ready-test $(WITH_CODE)  ## clusters of Apache Kafka 3.9 and ours on one ZooKeeper, in every role (needs a JDK)
+compat-cluster: $(VENV)/.ready-test $(WITH_CODE)  ## clusters of Apache Kafka and ours, in every role: 3.9 on one ZooKeeper, or 4 (ARGS="quorum --mixes ours") (needs a JDK)
 	$(CODE) $(BIN)/python -m compat.cluster $(ARGS)
 
 cluster-demo: $(VENV)/.ready-test $(WITH_CODE)  ## three brokers under load, one killed, nothing lost, told step by step

@@ -81,7 +81,7 @@ class Arm:
     def fresh(self) -> Iterator[Running]:
         """Start a broker on an empty directory, and remove both at the end.
 
-        Returns when that is on the disk: a file system that frees gigabytes holds up whoever writes next for 100 ms.
+        Returns when that is on the disk: a file system that frees gigabytes holds up the next writer for 100 ms.
         """
         with self.on(data := self.new_data()) as running:
             yield running

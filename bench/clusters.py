@@ -172,7 +172,7 @@ class Cluster:
             if self.zookeeper:
                 self.zookeeper.start()
             with ThreadPoolExecutor() as pool:
-                list(pool.map(lambda one: self.peers[one].format(self._data(one)), BROKERS))
+                list(pool.map(lambda broker_id: self.peers[broker_id].format(self._data(broker_id)), BROKERS))
                 begun = time.monotonic()
                 self.brokers = dict(zip(BROKERS, pool.map(self._started, BROKERS), strict=True))
             self.wait(
@@ -203,7 +203,7 @@ class Cluster:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def close(self) -> None:
-        """End everything; nobody needs the data any more."""
+        """End everything; the data is not needed any more."""
         for running in self.brokers.values():
             running.process.kill()
             running.process.wait()
@@ -230,11 +230,11 @@ class Cluster:
 
     def in_sync(self, *topics: str) -> bool:
         """Say whether all partitions of these topics have three replicas in sync, as a broker says."""
-        found = self.admin.list_topics(timeout=10).topics
+        described = self.admin.list_topics(timeout=10).topics
         return all(
-            topic in found
-            and found[topic].partitions
-            and all(len(one.isrs) == 3 for one in found[topic].partitions.values())
+            topic in described
+            and described[topic].partitions
+            and all(len(one.isrs) == 3 for one in described[topic].partitions.values())
             for topic in topics
         )
 
@@ -316,11 +316,11 @@ def failover(cluster: Cluster, partitions: int) -> Values:
     watcher = AdminClient({"bootstrap.servers": others, "log_level": 0})
 
     def all_led() -> bool:
-        found = watcher.list_topics(timeout=10).topics
+        described = watcher.list_topics(timeout=10).topics
         return all(  # a broker may not have heard of all topics yet
-            topic in found
-            and found[topic].partitions
-            and all(one.leader not in (-1, victim) for one in found[topic].partitions.values())
+            topic in described
+            and described[topic].partitions
+            and all(one.leader not in (-1, victim) for one in described[topic].partitions.values())
             for topic in topics
         )
 
@@ -366,13 +366,13 @@ METRICS = {
 }
 
 
-def table(found: dict[str, list[Values]]) -> str:
+def table(results: dict[str, list[Values]]) -> str:
     """The medians, and those of the first kind divided by those of each other."""
-    kinds = list(found)
+    kinds = list(results)
     heads = ["metric", *kinds, *(f"{kinds[0]} / {other}" for other in kinds[1:])]
     lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
     for key, title in METRICS.items():
-        measured = {kind: [one[key] for one in found[kind] if key in one] for kind in kinds}
+        measured = {kind: [one[key] for one in results[kind] if key in one] for kind in kinds}
         medians = {kind: statistics.median(values) for kind, values in measured.items() if values}
         if not medians:
             continue
@@ -397,8 +397,8 @@ def earlier(path: Path) -> tuple[dict[str, list[Values]], dict[str, str]]:
     if not path.exists():
         return {}, {}
     try:
-        known = json.loads(path.read_text())
-        return dict(known["values"]), dict(known["kinds"])
+        results = json.loads(path.read_text())
+        return dict(results["values"]), dict(results["kinds"])
     except (ValueError, KeyError, TypeError) as error:
         raise BenchError(f"{path} has no values of an earlier run") from error
 
@@ -434,15 +434,15 @@ def main(argv: list[str] | None = None) -> int:
         if options.json:
             parser.error("--quick measures nothing that belongs to --json's values")
         options.mb, options.count, many = min(options.mb, 20), min(options.count, 200), MANY_PER_REQUEST
-    found: dict[str, list[Values]] = {}
+    results: dict[str, list[Values]] = {}
     described: dict[str, str] = {}
     if options.json:
         try:
-            found, described = earlier(options.json)
+            results, described = earlier(options.json)
         except BenchError as error:
             print(f"bench: {error}", file=sys.stderr)
             return 1
-    found = {kind: found.get(kind, []) for kind in (*KINDS, *kinds) if kind in kinds or kind in found}
+    results = {kind: results.get(kind, []) for kind in (*KINDS, *kinds) if kind in kinds or kind in results}
     directory = options.data.resolve() / f"clusters-{os.getpid()}"
     try:
         for number in range(options.rounds):
@@ -457,7 +457,7 @@ def main(argv: list[str] | None = None) -> int:
                         values |= ends(cluster, options.count)
                     if "failover" in options.parts:
                         values |= failover(cluster, many)
-                found[kind].append(values)
+                results[kind].append(values)
                 print(f"{kind}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
     except (BenchError, OSError, subprocess.SubprocessError) as error:
         print(f"bench: {error}", file=sys.stderr)
@@ -466,12 +466,12 @@ def main(argv: list[str] | None = None) -> int:
         shutil.rmtree(directory, ignore_errors=True)
         if options.json:
             options.json.write_text(
-                json.dumps({"machine": describe_machine(), "kinds": described, "values": found}, indent=1)
+                json.dumps({"machine": describe_machine(), "kinds": described, "values": results}, indent=1)
             )
     print(", ".join(f"{name} {value}" for name, value in describe_machine().items()))
     for kind, text in described.items():
         print(f"- {kind}: {text}")
-    print(f"\nMedians; how many rounds is in parentheses.\n\n{table(found)}")
+    print(f"\nMedians; how many rounds is in parentheses.\n\n{table(results)}")
     return 0
 
 

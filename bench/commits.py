@@ -31,19 +31,21 @@ def commit(table: Table, files: int, keep: int) -> None:
     table.prepare(schema)
     state, spec_id = table.state(), table.iceberg.metadata.default_spec_id
     start = state.ends.get(0, 0)
-    made = Entry(
+    entry = Entry(
         state.version + 1, "load", "c", "views", "id", state.digest, state.path, {}, schema.to_dict()
     )
     for partition in range(PARTITIONS):
         counts = (OFFSETS, 0, 0, 0, 0)
-        made.partitions[str(partition)] = PartitionCommit(start, start + OFFSETS, 0, start + OFFSETS, *counts)
+        entry.partitions[str(partition)] = PartitionCommit(
+            start, start + OFFSETS, 0, start + OFFSETS, *counts
+        )
     hour = HOUR + state.version // 20
     described = {"partition": (hour * 3_600_000,), "spec_id": spec_id}
-    made.add = [
+    entry.add = [
         DataFile(f"file:///none/{state.version}-{n}.parquet", OFFSETS, 50_000, "0" * 64, "id", n % PARTITIONS, [hour],
                  start, start + OFFSETS, iceberg=described) for n in range(files)
     ]  # fmt: skip
-    table.commit(made, keep_snapshots=keep)
+    table.commit(entry, keep_snapshots=keep)
 
 
 def timed(times: int, what: Callable[[], object]) -> str:

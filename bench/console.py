@@ -100,10 +100,10 @@ def _views(served: _Served, times: int) -> None:
         first_ms = served.ask(connection, path)[0]
         now = cpu_s(served.process.pid)
         first_cpu_ms, before = (now - before) * 1000, now
-        found = sorted(served.ask(connection, path)[0] for _ in range(times))
+        durations = sorted(served.ask(connection, path)[0] for _ in range(times))
         cpu_ms = (cpu_s(served.process.pid) - before) * 1000 / times
         print(
-            f"{name}: median {statistics.median(found):.1f} ms, most {found[-1]:.1f} ms, CPU {cpu_ms:.1f} ms; "
+            f"{name}: median {statistics.median(durations):.1f} ms, most {durations[-1]:.1f} ms, CPU {cpu_ms:.1f} ms; "
             f"the first look {first_ms:.0f} ms, CPU {first_cpu_ms:.0f} ms"
         )
 
@@ -111,15 +111,15 @@ def _views(served: _Served, times: int) -> None:
 def _quiet_ms(bootstrap: str, seconds: float) -> list[float]:
     """Return the ms of the acknowledgements of one record each 10 ms."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
-    found: list[float] = []
+    waits_ms: list[float] = []
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         begun = time.perf_counter()
         producer.produce("t-00001", b"quiet")
         producer.flush(10)
-        found.append((time.perf_counter() - begun) * 1000)
+        waits_ms.append((time.perf_counter() - begun) * 1000)
         time.sleep(0.01)
-    return found[20:]
+    return waits_ms[20:]
 
 
 def _tail(served: _Served, ends: threading.Event) -> None:
@@ -162,26 +162,26 @@ def _round(served: _Served, arm: str, seconds: float) -> tuple[float, float, flo
         thread.start()
         time.sleep(0.5)
     before, begun = cpu_s(served.process.pid), time.monotonic()
-    found = _quiet_ms(served.bootstrap, seconds)
+    waits_ms = _quiet_ms(served.bootstrap, seconds)
     cpu = (cpu_s(served.process.pid) - before) / (time.monotonic() - begun)
     ends.set()
     if thread is not None:
         thread.join()
-    parts = statistics.quantiles(found, n=100)
+    parts = statistics.quantiles(waits_ms, n=100)
     return parts[49], parts[98], cpu
 
 
 def _cost(served: _Served, rounds: int, seconds: float) -> None:
-    found: dict[str, list[tuple[float, float, float]]] = {arm: [] for arm in ("nothing", *OPEN)}
+    costs: dict[str, list[tuple[float, float, float]]] = {arm: [] for arm in ("nothing", *OPEN)}
     for _ in range(rounds):
-        for arm in random.sample(list(found), len(found)):
-            found[arm].append(_round(served, arm, seconds))
-    for arm, rows in found.items() if rounds else ():
+        for arm in random.sample(list(costs), len(costs)):
+            costs[arm].append(_round(served, arm, seconds))
+    for arm, rows in costs.items() if rounds else ():
         p50, p99, cpu = (statistics.median(column) for column in zip(*rows, strict=True))
         print(f"{arm} open: p50 {p50:.2f} ms, p99 {p99:.2f} ms, CPU {cpu:.3f} s a second ({rounds} rounds)")
         for number, name in ((0, "p50"), (1, "p99"), (2, "CPU")) if arm in OPEN else ():
             ratios = [
-                one[number] / without[number] for one, without in zip(rows, found["nothing"], strict=True)
+                pair[number] / without[number] for pair, without in zip(rows, costs["nothing"], strict=True)
             ]
             low, high = _middle(ratios)
             print(

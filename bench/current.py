@@ -81,14 +81,14 @@ def timed(work: Any) -> float:
     return time.process_time() - began
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.current", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--changes", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--buckets", type=int, default=16)
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     random = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as directory:
         place = Lake(directory).place("rows", partition_by="none")
@@ -117,8 +117,8 @@ def main(given: list[str]) -> int:
                 taken["ours"].append(timed(apply))
                 taken["upsert"].append(timed(lambda table=changed: other.upsert(table, join_cols=["id"])))
             times = ", ".join(
-                f"{one} {median(found):.2f} s ({min(found):.2f}-{max(found):.2f})"
-                for one, found in taken.items()
+                f"{duration} {median(durations):.2f} s ({min(durations):.2f}-{max(durations):.2f})"
+                for duration, durations in taken.items()
             )
             print(f"{options.changes} changes {name}: {times}")
         mine = catalog.load_table("barnabas.rows__current").scan().to_arrow().select(first.column_names)
@@ -129,7 +129,7 @@ def main(given: list[str]) -> int:
 
 
 def in_one_bucket(options: Any) -> Any:
-    """Ids whose bucket is the same."""
+    """Ids of the same bucket."""
     from pyiceberg.transforms import BucketTransform
     from pyiceberg.types import LongType
 

@@ -54,15 +54,17 @@ def _events(count: int, *, nested: bool) -> list[dict[str, Any]]:
     from barnabas_pipeline.simulate.model import Simulation, Site
 
     events = [
-        json.loads(one.value) for one in Simulation(Site(events=count // 2)).events() if one.kind == "views"
+        json.loads(view.value)
+        for view in Simulation(Site(events=count // 2)).events()
+        if view.kind == "views"
     ]
-    found = []
+    texts = []
     for n in range(count):
         event = {name: events[n % len(events)].get(name) for name in FIELDS}
         if nested:
             event["lines"] = [{"item": f"i{m}", "count": m} for m in range(n % 4)]
-        found.append(event)
-    return found
+        texts.append(event)
+    return texts
 
 
 def _encoders(*, nested: bool) -> dict[str, Callable[[dict[str, Any]], bytes]]:

@@ -39,8 +39,8 @@ def send(bootstrap: str, rate: int, seconds: int) -> None:
             sent = n + 1
         producer.poll(0)
         time.sleep(0.005)
-    left = producer.flush(60)
-    print(f"sent {sent - left:,} in {time.time() - began:.1f} s")
+    unsent = producer.flush(60)
+    print(f"sent {sent - unsent:,} in {time.time() - began:.1f} s")
 
 
 def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -> list[Any]:
@@ -75,13 +75,13 @@ def measure(bootstrap: str, work: Path, rate: int, seconds: int, trigger: str) -
         time.sleep(SETTLE_SECONDS)
     follower.stop()
     follower.wait()
-    found = []
+    ages = []
     for entry in table.entries(first):
         for file in entry.add:
             times = pq.read_table(local_path(file.path), columns=["ts"])["ts"].to_numpy()
-            found.append(seen[entry.version] - times[times >= began_ms])
+            ages.append(seen[entry.version] - times[times >= began_ms])
     spark.stop()
-    return found
+    return ages
 
 
 def catch_up(bootstrap: str, work: Path, portion: int, rounds: int, broker_pid: int) -> tuple[float, float]:
@@ -136,8 +136,8 @@ def main() -> None:
             cpu, wall = catch_up(broker.bootstrap, work, args.catch_up, args.rounds, broker.pid)
             print(f"a round of {args.catch_up:,} offsets: {cpu:.0f} ms of CPU, {wall:.0f} ms")
             return
-        found = measure(broker.bootstrap, work, args.rate, args.seconds, args.trigger)
-    every = np.concatenate(found)
+        ages = measure(broker.bootstrap, work, args.rate, args.seconds, args.trigger)
+    every = np.concatenate(ages)
     middle, late, last = np.percentile(every, [50, 99, 100])
     print(
         f"{len(every):,} rows: median {middle:.0f} ms, 99th percentile {late:.0f} ms, longest {last:.0f} ms"

@@ -138,8 +138,8 @@ def _connections(running: Running, count: int) -> Iterator[dict[str, Ask]]:
     running.create_topic(topic)
     with ExitStack() as stack:
         all_of_them = [stack.enter_context(Connection(running.bootstrap, 300)) for _ in range(count)]
-        for one in all_of_them:
-            one.hello()
+        for connection in all_of_them:
+            connection.hello()
         produced, fetched = produce_v7(topic, [0], _batch()), fetch_v11(topic, [0], 0, FETCH_BYTES_MAX)
 
         def produce(number: int) -> None:
@@ -174,8 +174,8 @@ def _groups(running: Running, count: int) -> Iterator[dict[str, Ask]]:
 
 
 GROWTHS = {
-    one.name: one
-    for one in (
+    growth_kind.name: growth_kind
+    for growth_kind in (
         Growth(
             "partitions", "partitions of the broker", "partitions", (1, 10, 100, 1_000, 10_000), _partitions
         ),
@@ -221,26 +221,26 @@ def measure(
     growth: Growth, peers: Sequence[Peer], sizes: Sequence[int], options: argparse.Namespace
 ) -> Values:
     """Measure one growth on all peers, size by size and in turns; the median of the rounds."""
-    found: dict[tuple[str, str, int], list[float]] = {}
+    times: dict[tuple[str, str, int], list[float]] = {}
     directory = options.data.resolve() / f"growth-{growth.name}"
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         running = {peer.label: _started(peer, directory, stack) for peer in peers}
         for size in sizes:
-            for label, one in running.items():
-                with growth.grown(one, size) as asks:
+            for label, running_peer in running.items():
+                with growth.grown(running_peer, size) as asks:
                     for name, ask in asks.items():
                         if size == sizes[0]:
-                            _cpu_us(one, ask, WARMUP_REQUESTS)
+                            _cpu_us(running_peer, ask, WARMUP_REQUESTS)
                         for _ in range(options.rounds):
-                            us = _cpu_us(one, ask, options.requests)
-                            found.setdefault((name, label, size), []).append(us)
-                        middle = median(found[name, label, size])
+                            us = _cpu_us(running_peer, ask, options.requests)
+                            times.setdefault((name, label, size), []).append(us)
+                        middle = median(times[name, label, size])
                         print(
                             f"{growth.name} {size:>7,}  {label:10} {name:28} {middle:10,.1f} us", flush=True
                         )
     values: Values = {}
-    for (name, label, size), rounds in found.items():
+    for (name, label, size), rounds in times.items():
         values.setdefault(name, {}).setdefault(label, {})[size] = round(median(rounds), 1)
     return values
 
@@ -298,26 +298,26 @@ def main(argv: list[str] | None = None) -> int:
             growth = GROWTHS[name]
             sizes = [size for size in growth.sizes if options.max is None or size <= options.max]
             _allow_files(FILES_SPARE + (max(sizes) if growth.has_file_each else 0))
-            found = measure(growth, [parse_peer(one) for one in options.peers.split(",")], sizes, options)
+            results = measure(growth, [parse_peer(text) for text in options.peers.split(",")], sizes, options)
             if options.out is not None:
-                _write(name, found, options.out)
+                _write(name, results, options.out)
     except (BenchError, WireError, OSError, struct.error, subprocess.TimeoutExpired) as error:
         print(f"bench.growth: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _write(name: str, found: Values, out: Path) -> None:
+def _write(name: str, results: Values, out: Path) -> None:
     """Plot one growth, and put its values in the place of those before; the others' stay."""
     out.mkdir(parents=True, exist_ok=True)
-    known = out / "growth.json"
-    kept = json.loads(known.read_text()) if known.exists() else {}
-    kept[name] = {"machine": describe_machine(), "us": found}
+    history = out / "growth.json"
+    kept = json.loads(history.read_text()) if history.exists() else {}
+    kept[name] = {"machine": describe_machine(), "us": results}
     growth = GROWTHS[name]
     plots.plot(
-        out / f"growth-{name}.svg", f"Broker CPU per request over the {growth.title}", growth.unit, found
+        out / f"growth-{name}.svg", f"Broker CPU per request over the {growth.title}", growth.unit, results
     )
-    known.write_text(json.dumps(kept, indent=1) + "\n")
+    history.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

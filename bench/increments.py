@@ -30,8 +30,14 @@ def day_of(events: list[Event], number: int) -> list[Event]:
     """Return a day's events on another day."""
     shift = number * DAY_MS
     return [
-        Event(one.ts + shift, one.delivered + shift, one.kind, one.key, one.fields | {"ts": one.ts + shift})
-        for one in events
+        Event(
+            timestamp.ts + shift,
+            timestamp.delivered + shift,
+            timestamp.kind,
+            timestamp.key,
+            timestamp.fields | {"ts": timestamp.ts + shift},
+        )
+        for timestamp in events
     ]
 
 
@@ -50,20 +56,20 @@ def measure(spark: Any, simulation: Simulation, days: int, rounds: int, names: l
     jobs = [job for job in jobs if job.name in names]
     steps = [Derived(job, lake=str(lake), root=str(work / f"out{days}")) for job in jobs]
     whole: dict[str, float] = {}
-    for one in steps:
+    for step in steps:
         began = cpu_seconds()
-        one.update(spark)
-        whole[one.job.name] = cpu_seconds() - began
+        step.update(spark)
+        whole[step.job.name] = cpu_seconds() - began
     took: dict[str, list[float]] = {job.name: [] for job in jobs}
     last: dict[str, Any] = {}
     size = len(events) // 20
     for number in range(rounds + 1):
         append(lake, day_of(events[number * size : (number + 1) * size], days))
-        for one in steps:
+        for step in steps:
             began = cpu_seconds()
-            last[one.job.name] = one.update(spark)
+            last[step.job.name] = step.update(spark)
             if number:
-                took[one.job.name].append(cpu_seconds() - began)
+                took[step.job.name].append(cpu_seconds() - began)
     for name, seconds in took.items():
         done = last[name]
         print(f"{days:5} days  {name:9} {done.rows_read:7} rows, {done.partials_read:7} partials, {done.parts:3} parts  "

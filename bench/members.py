@@ -83,13 +83,13 @@ class ClassicMember:
             for number in range(count):
                 member = reader.string() or ""
                 reader.bytes()
-                given = (
+                assigned = (
                     struct.pack(">hi", 0, 1)
                     + _string(self.topic)
                     + struct.pack(">ii", 1, number)
                     + _bytes(b"")
                 )
-                parts += _string(member.encode()) + _bytes(given)
+                parts += _string(member.encode()) + _bytes(assigned)
         body = self._identity() + struct.pack(">i", count) + parts
         self._answered = self._synced
         return 0, request(SYNC_GROUP, 1, body)

@@ -29,13 +29,15 @@ def _fill(bootstrap: str, count: int) -> int:
 
     start_ms = int(time.time() * 1000) // 3_600_000 * 3_600_000 - 8 * 3_600_000
     events = [
-        one for one in Simulation(Site(events=count // 2, start_ms=start_ms)).events() if one.kind == TOPIC
+        event
+        for event in Simulation(Site(events=count // 2, start_ms=start_ms)).events()
+        if event.kind == TOPIC
     ]
     while len(events) < count:
         events += events[: count - len(events)]
     produce.create_topics(bootstrap, [TOPIC], PARTITIONS, {"retention.ms": "-1"})
-    produce.send(bootstrap, events, config={"batch.num.messages": 500})
-    return sum(len(one.value) + len(one.key) for one in events)
+    produce.send(bootstrap, events, config={"batch.num.messages": "500"})
+    return sum(len(event.value) + len(event.key) for event in events)
 
 
 def _arms(
@@ -103,13 +105,13 @@ def _made_source() -> type[Any]:
 
     class MadeReader(source.BatchReader):
         def read(self, partition: Any) -> Any:
-            left = len(partition.wanted)
-            blocks = super().read(partition)
+            rows_left = len(partition.offset_range)
+            blocks: Any = super().read(partition)
             block = next(blocks)
             blocks.close()
-            while left:
-                yield block.slice(0, left)
-                left -= min(left, block.num_rows)
+            while rows_left:
+                yield block.slice(0, rows_left)
+                rows_left -= min(rows_left, block.num_rows)
 
     class MadeSource(source.BarnabasSource):
         @classmethod

@@ -53,7 +53,7 @@ def settle_disk(data: Path, topic: str, timeout_s: float = 20) -> None:
 
 
 def back_memory(size: int) -> None:
-    """Make the host back `size` bytes of this machine's memory, just before somebody else will need them.
+    """Make the host back `size` bytes of this machine's memory, just before another process will need them.
 
     A virtual machine may give free memory back to its host, and pays some 10 us for each page that it touches
     again: then it is the host's page faults that are measured, at 0.3 GB/s.
@@ -65,12 +65,12 @@ def back_memory(size: int) -> None:
 
 
 def python_build() -> str:
-    """Say how this Python was built: with which optimisations, or whose it is where it does not say."""
+    """Say how this Python was built: with which optimisations, or its distributor where it does not say."""
     arguments = sysconfig.get_config_var("CONFIG_ARGS") or ""
     named = {"--enable-optimizations": "PGO", "--with-lto": "LTO"}
-    found = [name for argument, name in named.items() if argument in arguments]
-    if found:
-        return ", ".join(found)
+    options = [name for argument, name in named.items() if argument in arguments]
+    if options:
+        return ", ".join(options)
     return "the distribution's" if sys.base_prefix == "/usr" else "no PGO, no LTO"
 
 

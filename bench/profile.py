@@ -1,10 +1,10 @@
 """`python -m bench.profile produce|fetch|latency|SCENARIO`: where a broker's time goes under one kind of load.
 
-SCENARIO is a name that `python -m bench --list` prints, of one whose rounds share a broker; they are repeated for the
-seconds asked for.
+SCENARIO is a name that `python -m bench --list` prints, of a scenario with one broker for all rounds; they are repeated for
+the seconds asked for.
 
 The rule: the broker runs as it always does; py-spy looks at it from outside. Where py-spy may not (no ptrace),
-`--cprofile` runs it under cProfile, whose shares are skewed towards small functions.
+`--cprofile` runs it under cProfile, which skews its shares towards small functions.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class _ProfiledBarnabas(Barnabas):
 
 def _spy() -> str:
     """py-spy, from the PATH or installed into .tools."""
-    found = shutil.which("py-spy")
-    if found:
-        return found
+    program = shutil.which("py-spy")
+    if program:
+        return program
     spy = SPY_VENV / "bin" / "py-spy"
     if not spy.exists():
         print("installing py-spy", file=sys.stderr)

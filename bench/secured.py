@@ -27,18 +27,18 @@ class Secured:
     def settings(self) -> dict[str, str]:
         """Settings of the broker, but for the list of its listeners."""
         name = self.protocol.lower()
-        found = {
+        properties = {
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
             + ",".join(f"{one}:{one}" for one in PROTOCOLS)
         }
         if self.protocol.startswith("SASL"):
-            found |= {
+            properties |= {
                 "sasl.enabled.mechanisms": "PLAIN",
                 f"listener.name.{name}.plain.sasl.jaas.config": JAAS,
             }
         if self.protocol.endswith("SSL"):
-            found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.files.broker)}
-        return found
+            properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.files.broker)}
+        return properties
 
     def address(self, port: int) -> str:
         """The listener, as in `listeners`."""
@@ -47,9 +47,9 @@ class Secured:
     @property
     def client(self) -> dict[str, object]:
         """Settings of librdkafka."""
-        found: dict[str, object] = {"security.protocol": self.protocol}
+        properties: dict[str, object] = {"security.protocol": self.protocol}
         if self.protocol.endswith("SSL"):
-            found["ssl.ca.location"] = str(self.files.authority)
+            properties["ssl.ca.location"] = str(self.files.authority)
         if self.protocol.startswith("SASL"):
-            found |= {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
-        return found
+            properties |= {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
+        return properties

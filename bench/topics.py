@@ -53,7 +53,7 @@ def measure(
     spark = session.create("topics", master="local[2]", conf={"spark.driver.memory": "1g"})
     chosen = Topics(LogOptions("", bootstrap=bootstrap), Choice((), ("bench-.*",)), place_of, options_of)
     rounds = Rounds(spark, chosen, is_bounded=False)
-    found = []
+    measured = []
     for number in range(WARM_UP_ROUNDS + args.rounds):
         send(producer, topics, args.records)
         cpu, own = cpu_s(os.getpid()) - cpu_s(broker_pid), time.process_time()
@@ -61,14 +61,14 @@ def measure(
         assert len(done.commits) == len(topics), rounds.failures
         if number >= WARM_UP_ROUNDS:
             cpu = cpu_s(os.getpid()) - cpu_s(broker_pid) - cpu
-            found.append(
+            measured.append(
                 {"all": done.seconds, **done.steps, "CPU": cpu, "of the driver": time.process_time() - own}
             )
     idle = rounds.round()
-    found[-1]["of nothing new"] = idle.seconds
+    measured[-1]["of nothing new"] = idle.seconds
     rounds.close()
     spark.stop()
-    return found
+    return measured
 
 
 def main() -> None:
@@ -89,12 +89,12 @@ def main() -> None:
         running_broker(Path(directory) / "data") as broker,
     ):
         produce.create_topics(broker.bootstrap, topics, 1, {})
-        found = measure(broker.bootstrap, Path(directory) / "lake", topics, args, broker.pid)
+        rounds = measure(broker.bootstrap, Path(directory) / "lake", topics, args, broker.pid)
     print(
         f"{args.topics} topics with {args.records} new records each; seconds, median (span) of {args.rounds} rounds"
     )
-    for name in {name: None for one in found for name in one}:
-        values = [one[name] for one in found if name in one]
+    for name in {name: None for one in rounds for name in one}:
+        values = [one[name] for one in rounds if name in one]
         print(f"{name:14} {statistics.median(values):8.2f} ({min(values):.2f}-{max(values):.2f})")
 
 

@@ -5,6 +5,7 @@ The rule: independent of the broker's own codecs, and of the oldest versions tha
 
 from __future__ import annotations
 
+import builtins
 import socket
 import struct
 import time
@@ -185,7 +186,7 @@ class Reader:
                 return number
             shift += 7
 
-    def compact(self) -> bytes | None:
+    def compact(self) -> builtins.bytes | None:
         """A compact string, as bytes."""
         size = self.uvarint() - 1
         return None if size < 0 else self.raw(size)

@@ -90,14 +90,14 @@ def main() -> int:
     print(describe_machine())
     try:
         for load in LOADS:
-            found: dict[int, list[dict[str, float]]] = {count: [] for count in counts}
+            results: dict[int, list[dict[str, float]]] = {count: [] for count in counts}
             for _ in range(options.rounds):
                 for count in counts:
-                    found[count].append(_measure(count, load, options.bytes, options.data))
-            first = statistics.median(one["rate"] for one in found[counts[0]])
+                    results[count].append(_measure(count, load, options.bytes, options.data))
+            first = statistics.median(one["rate"] for one in results[counts[0]])
             for count in counts:
                 middle = {
-                    name: statistics.median(one[name] for one in found[count]) for name in found[count][0]
+                    name: statistics.median(one[name] for one in results[count]) for name in results[count][0]
                 }
                 print(
                     f"{load}: {count} worker(s): {middle['rate']:.0f} MB/s ({middle['rate'] / first:.2f}x), cores busy: "

@@ -160,9 +160,9 @@ def _check_together(messages: list[Message]) -> None:
                 )
             keys[key] = message
     for message in messages:
-        for one, other in _pairs(message):
+        for field, other in _pairs(message):
             if other not in names:
-                raise SchemaError(message.where, f"there is no {other} for this {one}")
+                raise SchemaError(message.where, f"there is no {other} for this {field}")
     _check_pairs(messages, names)
 
 

@@ -104,7 +104,8 @@ def differs(message: Message, field: Field, value: str) -> str:
         return f"({value} is None or {value})" if field.nullable else value
     if kind.is_struct:
         inside = [
-            differs(message, one, f"{value}.{one.attribute}") for one in message.structs[kind.name].fields
+            differs(message, tagged, f"{value}.{tagged.attribute}")
+            for tagged in message.structs[kind.name].fields
         ]
         null = [f"{value} is None"] if field.nullable else []
         return "(" + " or ".join([*null, *inside, f"{value}.unknown_tagged_fields"]) + ")"

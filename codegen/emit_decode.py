@@ -191,7 +191,7 @@ class _Decoder:
 
     def tags(self, tags: Tags, target: str, struct: str) -> None:
         out = self.out
-        if not tags.known:
+        if not tags.tagged:
             with out.indented("if n:"):
                 out.add(
                     f"{target}.unknown_tagged_fields, pos = "
@@ -201,7 +201,7 @@ class _Decoder:
             with out.indented("else:"):
                 out.add(f"{target}.unknown_tagged_fields = None")
             return
-        for tagged in tags.known:
+        for tagged in tags.tagged:
             self.default(tagged.field, target)
         out.add(f"{target}.unknown_tagged_fields = None")
         with out.indented("if n:"):
@@ -218,7 +218,7 @@ class _Decoder:
         outer, self.end = self.end, end
         with out.indented(f"for {tag}, pos, {end} in {entries}:"):
             word = "if"
-            for tagged in tags.known:
+            for tagged in tags.tagged:
                 with out.indented(f"{word} {tag} == {tagged.tag}:"):
                     self.steps(tagged.content, target, struct)
                     with out.indented(f"if pos != {end}:"):

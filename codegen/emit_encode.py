@@ -68,13 +68,13 @@ class _Encoder:
             with out.indented(f"if {differs(self.message, field, value)}:"):
                 emit()
             return
-        known = out.fresh("default")
-        self.defaults.append(known)
-        with out.indented(f"if {value} is not {known}:"):
+        default = out.fresh("default")
+        self.defaults.append(default)
+        with out.indented(f"if {value} is not {default}:"):
             with out.indented(f"if {differs(self.message, field, value)}:"):
                 emit()
             with out.indented("else:"):
-                out.add(f"{known} = {value}")
+                out.add(f"{default} = {value}")
 
     def steps(self, steps: tuple[Step, ...], source: str, struct: str) -> None:
         for step in steps:
@@ -205,7 +205,7 @@ class _Encoder:
         out = self.out
         unknown = out.fresh("u")
         out.add(f"{unknown} = {source}.unknown_tagged_fields")
-        if not tags.known:
+        if not tags.tagged:
             with out.indented(f"if {unknown}:"):
                 self.pack(fixed, values)
                 out.add(f"write_tags({self.chunks}, [], {unknown})")
@@ -216,20 +216,20 @@ class _Encoder:
                     out.add(f"{self.add}(UVARINT[0])")
             return
         self.pack(fixed, values)
-        found = out.fresh("tags")
-        out.add(f"{found}: list[tuple[int, bytes]] = []")
-        for tagged in tags.known:
+        variable = out.fresh("tags")
+        out.add(f"{variable}: list[tuple[int, bytes]] = []")
+        for tagged in tags.tagged:
             self.if_differs(
                 tagged.field,
                 f"{source}.{tagged.field.attribute}",
-                partial(self.tagged, tagged, source, struct, found),
+                partial(self.tagged, tagged, source, struct, variable),
             )
-        with out.indented(f"if {found} or {unknown}:"):
-            out.add(f"write_tags({self.chunks}, {found}, {unknown})")
+        with out.indented(f"if {variable} or {unknown}:"):
+            out.add(f"write_tags({self.chunks}, {variable}, {unknown})")
         with out.indented("else:"):
             out.add(f"{self.add}(UVARINT[0])")
 
-    def tagged(self, tagged: Tagged, source: str, struct: str, found: str) -> None:
+    def tagged(self, tagged: Tagged, source: str, struct: str, variable: str) -> None:
         """Encode one tagged field on its own, since its size comes before it."""
         content = tagged.content
         if tagged.field.has_default and tagged.field.default is None:
@@ -239,7 +239,7 @@ class _Encoder:
         self.out.add(f"{self.chunks}: list[Chunk] = []")
         self.out.add(f"{self.add} = {self.chunks}.append")
         self.steps(content, source, struct)
-        self.out.add(f"{found}.append(({tagged.tag}, join({self.chunks})))")
+        self.out.add(f"{variable}.append(({tagged.tag}, join({self.chunks})))")
         self.add, self.chunks = outer
 
 

@@ -80,13 +80,13 @@ def read_lock(lock: Path) -> dict[tuple[str, int], Layout]:
     """The recorded layouts by message and version; empty if there is no lock yet."""
     if not lock.exists():
         return {}
-    found = {}
+    layouts = {}
     for line in lock.read_text(encoding="utf-8").splitlines():
         if line.startswith("#") or not line:
             continue
         name, version, plain, *tags = line.split()
-        found[name, int(version)] = Layout(plain, frozenset(tags))
-    return found
+        layouts[name, int(version)] = Layout(plain, frozenset(tags))
+    return layouts
 
 
 def _current(messages: list[Message]) -> dict[tuple[str, int], Layout]:
@@ -150,7 +150,7 @@ def _tags(plan: StructPlan, path: str) -> Iterator[str]:
         if isinstance(tail, StructArray | Single):
             yield from _tags(tail.element, f"{path}{tail.name}.")
         elif isinstance(tail, Tags):
-            for tagged in tail.known:
+            for tagged in tail.tagged:
                 yield f"{path}{tagged.tag}={''.join(_step(step) for step in tagged.content)}"
                 for inner in tagged.content:
                     if isinstance(inner.tail, StructArray | Single):

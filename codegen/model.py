@@ -169,11 +169,11 @@ class Message:
 
     def all_fields(self) -> Iterator[tuple[str, Field]]:
         """Every field of the message and of its structs with the name of its class."""
-        for one in self.fields:
-            yield self.name, one
+        for member in self.fields:
+            yield self.name, member
         for struct in self.structs.values():
-            for one in struct.fields:
-                yield struct.name, one
+            for member in struct.fields:
+                yield struct.name, member
 
 
 def snake(name: str) -> str:

@@ -85,18 +85,18 @@ def parse_message(text: str, path: Path) -> Message | None:
 
 def strip_comments(text: str) -> str:
     """Remove `//` comments outside of strings."""
-    return _STRING_OR_COMMENT.sub(lambda found: found[0] if found[0].startswith('"') else "", text)
+    return _STRING_OR_COMMENT.sub(lambda match: match[0] if match[0].startswith('"') else "", text)
 
 
 def parse_versions(text: str, where: str) -> Versions:
     """`3`, `3-5`, `3+` or `none`."""
     if text == "none":
         return NO_VERSIONS
-    found = _VERSIONS.fullmatch(text)
-    if not found:
+    match = _VERSIONS.fullmatch(text)
+    if not match:
         raise SchemaError(where, f"{text!r} is no range of versions")
-    first = int(found[1])
-    last = OPEN_END if found[2] else int(found[3] or first)
+    first = int(match[1])
+    last = OPEN_END if match[2] else int(match[3] or first)
     if last < first:
         raise SchemaError(where, f"the range of versions {text!r} is empty")
     return Versions(first, last)
@@ -190,7 +190,7 @@ def _text(raw: dict[str, Any], key: str, where: str) -> str:
     return text
 
 
-def _only_known(raw: dict[str, Any], known: set[str], where: str) -> None:
-    unknown = sorted(set(raw) - known)
+def _only_known(raw: dict[str, Any], keys: set[str], where: str) -> None:
+    unknown = sorted(set(raw) - keys)
     if unknown:
         raise SchemaError(where, f"unknown keys: {', '.join(unknown)}")

@@ -108,7 +108,7 @@ class Tagged:
 class Tags:
     """The tagged fields at the end of a struct of a flexible version, in ascending order of their tags."""
 
-    known: tuple[Tagged, ...]
+    tagged: tuple[Tagged, ...]
 
 
 Tail = Blob | FixedArray | BlobArray | StructArray | Single | Tags
@@ -162,10 +162,10 @@ def plan_message(message: Message, version: int) -> StructPlan:
 
 def plans_by_layout(message: Message) -> list[tuple[StructPlan, list[int]]]:
     """The distinct plans of all versions in order, each with the versions that share it."""
-    found: dict[StructPlan, list[int]] = {}
+    versions: dict[StructPlan, list[int]] = {}
     for version in message.versions:
-        found.setdefault(plan_message(message, version), []).append(version)
-    return list(found.items())
+        versions.setdefault(plan_message(message, version), []).append(version)
+    return list(versions.items())
 
 
 def structs_of(plan: StructPlan) -> Iterator[StructPlan]:
@@ -179,7 +179,7 @@ def _structs_in(steps: tuple[Step, ...]) -> Iterator[StructPlan]:
         if isinstance(step.tail, StructArray | Single):
             yield from structs_of(step.tail.element)
         elif isinstance(step.tail, Tags):
-            for tagged in step.tail.known:
+            for tagged in step.tail.tagged:
                 yield from _structs_in(tagged.content)
 
 
@@ -194,17 +194,21 @@ class _Planner:
         if name in self.inside:
             raise SchemaError(where, f"the struct {name} contains itself")
         self.inside.append(name)
-        present = [one for one in fields if self.version in one.versions]
-        plain = [one for one in present if self.version not in one.tagged]
-        known = sorted((one for one in present if self.version in one.tagged), key=lambda one: one.tag or 0)
-        operations: list[Fixed | Tail] = [self.operation(one) for one in plain]
+        present = [field for field in fields if self.version in field.versions]
+        plain = [field for field in present if self.version not in field.tagged]
+        tagged_fields = sorted(
+            (field for field in present if self.version in field.tagged), key=lambda field: field.tag or 0
+        )
+        operations: list[Fixed | Tail] = [self.operation(field) for field in plain]
         if self.flexible:
-            operations.append(Tags(tuple(self.tagged(one) for one in known)))
-        elif known:
-            raise SchemaError(known[0].where, f"is tagged in version {self.version}, which is not flexible")
+            operations.append(Tags(tuple(self.tagged(field) for field in tagged_fields)))
+        elif tagged_fields:
+            raise SchemaError(
+                tagged_fields[0].where, f"is tagged in version {self.version}, which is not flexible"
+            )
         self.inside.pop()
         steps = _steps(operations)
-        absent = tuple(one for one in fields if self.version not in one.versions)
+        absent = tuple(field for field in fields if self.version not in field.versions)
         return StructPlan(name, steps, absent, _size_min(steps))
 
     def tagged(self, field: Field) -> Tagged:
@@ -247,11 +251,11 @@ def _steps(operations: list[Fixed | Tail]) -> tuple[Step, ...]:
     """Join neighbouring fixed-width fields with the operation after them."""
     steps: list[Step] = []
     run: list[Fixed] = []
-    for one in operations:
-        if isinstance(one, Fixed):
-            run.append(one)
+    for operation in operations:
+        if isinstance(operation, Fixed):
+            run.append(operation)
         else:
-            steps.append(Step(tuple(run), one))
+            steps.append(Step(tuple(run), operation))
             run = []
     if run:
         steps.append(Step(tuple(run), None))

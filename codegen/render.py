@@ -24,7 +24,7 @@ TOPICS = {
     "transaction_state": "__transaction_state",
     "share_group_state": "__share_group_state",
 }
-"""Folders of `schemas/records` and the internal topics whose records they define."""
+"""Folders of `schemas/records` and the internal topics of which they define the records."""
 
 PYTHON_TYPES = {
     "bool": "bool",
@@ -91,13 +91,18 @@ def render_all(messages: list[Message], errors: list[dict[str, Any]]) -> dict[st
 
 def group(messages: list[Message]) -> list[Module]:
     """Requests with their responses, keys with their values, everything else on its own."""
-    found: dict[str, list[Message]] = {}
+    by_path: dict[str, list[Message]] = {}
     for message in messages:
-        found.setdefault(module_path(message), []).append(message)
+        by_path.setdefault(module_path(message), []).append(message)
     order = {"request": 0, "coordinator-key": 0}
     return [
-        Module(path, tuple(sorted(found[path], key=lambda one: (order.get(one.kind, 1), one.name))))
-        for path in sorted(found)
+        Module(
+            path,
+            tuple(
+                sorted(by_path[path], key=lambda definition: (order.get(definition.kind, 1), definition.name))
+            ),
+        )
+        for path in sorted(by_path)
     ]
 
 
@@ -174,13 +179,13 @@ def api_rows(modules: list[Module]) -> list[dict[str, Any]]:
 
 def topic_rows(modules: list[Module]) -> dict[str, dict[int, str]]:
     """Internal topic -> type of record -> module."""
-    found: dict[str, dict[int, str]] = {topic: {} for topic in TOPICS.values()}
+    rows: dict[str, dict[int, str]] = {topic: {} for topic in TOPICS.values()}
     for module in modules:
         message = module.messages[0]
         if message.kind == "coordinator-key":
             assert message.api_key is not None
-            found[_topic(message)][message.api_key] = module.name
-    return {topic: dict(sorted(types.items())) for topic, types in found.items()}
+            rows[_topic(message)][message.api_key] = module.name
+    return {topic: dict(sorted(types.items())) for topic, types in rows.items()}
 
 
 def metadata_rows(modules: list[Module]) -> dict[int, tuple[str, str]]:
@@ -312,8 +317,8 @@ def _attribute(message: Message, field: Field) -> dict[str, str]:
 def python_type(message: Message, field: Field) -> str:
     """The annotation of a field's attribute."""
     kind = field.type
-    one = _element_type(message, kind)
-    text = f"list[{one}]" if kind.array else one
+    element = _element_type(message, kind)
+    text = f"list[{element}]" if kind.array else element
     optional = field.nullable or (field.has_default and field.default is None and kind.name != "uuid")
     return f"{text} | None" if optional or kind.name == "records" else text
 

@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,17 @@ def pytest_sessionstart() -> None:
 
     if not is_current(ROOT, PACKAGE.parent):
         pytest.exit(f"{PACKAGE} is not of the sources that are here; `make test` builds it", returncode=4)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect tests without the garbage collector, which finds nothing there, and freeze them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class InSources(pytest.Item):

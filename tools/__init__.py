@@ -1,1 +1,1 @@
-"""Tools for those who work on the project; not part of what is installed."""
+"""Tools for developers of the project; not part of what is installed."""

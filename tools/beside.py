@@ -16,7 +16,7 @@ import sys
 import threading
 from pathlib import Path
 
-import hatch_build
+from tools.incremental import ALL_PROGRESS
 from tools.install_wheel import ROOT
 
 LOG = ".venv/setup.log"
@@ -35,7 +35,7 @@ def make(root: Path, target: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         ["make", "--no-print-directory", target],
         cwd=root,
-        env={**kept, "PYTHONPATH": "", hatch_build.ALL_PROGRESS: "yes"},
+        env={**kept, "PYTHONPATH": "", ALL_PROGRESS: "yes"},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
     )  # fmt: skip
 
@@ -58,8 +58,8 @@ def follow(process: subprocess.Popen[str], kept: Path) -> str:
         for line in process.stdout:
             log.write(line)
             log.flush()
-            if found := FILES.search(line):
-                percent = 100 * int(found[1]) // int(found[2])
+            if match := FILES.search(line):
+                percent = 100 * int(match[1]) // int(match[2])
                 passed = [quarter for quarter in quarters if percent >= quarter]
                 if passed:
                     say(f"{passed[-1]} %")

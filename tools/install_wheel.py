@@ -1,4 +1,4 @@
-"""`python -m tools.install_wheel DIR [--checkout DIR]`: keep the project's wheel of a checkout installed in a directory.
+"""`python -m tools.install_wheel DIR`: keep the project's wheel installed in a directory.
 
 The rule: what lies in the directory is the wheel of the sources as they are now. It is built again when one of them was
 changed, added or removed since, and costs a look at their names and times otherwise. On PYTHONPATH, the directory comes
@@ -18,6 +18,7 @@ from compileall import compile_dir
 from pathlib import Path
 
 import hatch_build
+from tools.incremental import CompilationError, extension_modules
 
 ROOT = Path(__file__).resolve().parents[1]
 INPUTS = ("server", "pipeline", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE")
@@ -76,16 +77,23 @@ def _input_files(checkout: Path) -> Iterator[Path]:
 
 def build(checkout: Path, cache: Path, target: Path) -> Path:
     """Build the wheel of `checkout` into `target`; `cache` keeps what was compiled. Raises WheelError."""
+    switch = hatch_build.switched(os.environ.get(hatch_build.SWITCH, ""))
+    if switch is False or hatch_build.missing():
+        return _build_wheel(checkout, target)
+    try:
+        with extension_modules(checkout, cache) as modules:
+            return _build_wheel(checkout, target, **{hatch_build.EXTENSIONS: str(modules)})
+    except CompilationError as error:
+        if switch:
+            raise WheelError(f"{hatch_build.SWITCH} asks for extension modules, but {error}") from error
+        print(f"the wheel is pure Python, which takes more CPU: {error}", file=sys.stderr)
+        return _build_wheel(checkout, target, **{hatch_build.SWITCH: "no"})
+
+
+def _build_wheel(checkout: Path, target: Path, **more: str) -> Path:
+    command = "import sys, hatchling.build; hatchling.build.build_wheel(*sys.argv[1:])"
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys, hatchling.build; hatchling.build.build_wheel(*sys.argv[1:])",
-            target,
-        ],
-        cwd=checkout,
-        env={**os.environ, hatch_build.BUILD_DIR: str(cache)},
-        check=False,
+        [sys.executable, "-c", command, target], cwd=checkout, env={**os.environ, **more}, check=False
     )
     if done.returncode:
         raise WheelError(f"the wheel of {checkout} cannot be built, see above")
@@ -129,10 +137,9 @@ def main(arguments: list[str]) -> int:
     """Run the command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.install_wheel")
     parser.add_argument("target", type=Path, metavar="DIR", help="where the wheel is installed")
-    parser.add_argument("--checkout", type=Path, default=ROOT, help="whose wheel (default: this one)")
     options = parser.parse_args(arguments)
     try:
-        install(options.checkout.resolve(), options.target)
+        install(ROOT, options.target)
     except WheelError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -26,7 +26,7 @@ from barnabas.tools.control import openapi, routes
 from barnabas.tools.faults import actions, matching, rule, sets
 from barnabas.tools.faults.events import EVENTS
 from barnabas.wire import registry
-from barnabas.wire.extent import has_arrays
+from barnabas.wire.extent import has_more_entries
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas_pipeline import errors as pipeline_errors
 from tools import examples
@@ -73,7 +73,7 @@ def _too_many_entries(api: apis.Api) -> str:
     """Outcome of a request with more entries than it may have, by versions."""
     if api.member_only:
         return "any"
-    if not has_arrays(registry.request_codec(api.key).message):
+    if not has_more_entries(registry.request_codec(api.key).message(), -1):  # it has no arrays at all
         return "-"
     versions = range(api.min_version, api.max_version + 1)
     told = [version for version in versions if top_level_response(api, version, 0, "") is not None]
@@ -101,53 +101,93 @@ def _behaviour(api: apis.Api) -> str:
 
 def _access(api: apis.Api) -> str:
     """Permissions that an authorizer is asked for."""
-    whole = ", ".join(f"{one.operation.name} on {one.resource_type.name}" for one in api.whole)
+    whole = ", ".join(
+        f"{permission.operation.name} on {permission.resource_type.name}" for permission in api.whole
+    )
     each = ", ".join(
-        f"{one.operation.name} on {one.resource_type.name}" + (f" (`{one.named_by}`)" if one.named_by else "")
-        for one in api.each
+        f"{permission.operation.name} on {permission.resource_type.name}"
+        + (f" (`{permission.named_by}`)" if permission.named_by else "")
+        for permission in api.each
     )
     text = f"\n\nNeeds {whole}." if whole else ""
     return text + (f"\n\nFor what it names: {each}." if each else "")
 
 
 def error_page() -> str:
-    """Every error code, and which parts of the broker answer it."""
+    """Every error code, and the requests that are answered with it."""
     used = _uses_of_errors()
     lines = [
         "# Error codes\n",
         "All codes of the protocol, in Kafka's numbers. *Again*: whether a client may send the same request again, which",
-        "stock clients then do by themselves. *Answered by*: the parts of the broker that can; a dash where nothing does.",
-        "The text that comes with an error, in the versions of a response that have room for one, says what was wrong with",
-        "this request.\n",
-        "| code | name | again | what it says | answered by |",
+        "stock clients then do by themselves. *Answered to*: the APIs whose handlers answer it themselves, then the parts",
+        "of the broker that several APIs meet it in; a dash where nothing does. The text that comes with an error, in the",
+        "versions of a response that have room for one, says what was wrong with this request.\n",
+        "| code | name | again | what it says | answered to |",
         "|--:|---|---|---|---|",
     ]
     docs = _error_docs()
     for code in sorted(ErrorCode):
-        where = ", ".join(f"`{part}`" for part in sorted(used.get(code.name, ()))) or "-"
+        where = ", ".join(used.get(code.name, ())) or "-" if code else "every request that succeeds"
         again = "yes" if code.retriable else "no"
         lines.append(f"| {int(code)} | {code.name} | {again} | {docs[code.name]} | {where} |")
     return "\n".join(lines) + "\n"
 
 
-_ANSWER_NOBODY = ("wire", "testing", "client", "commands", "control", "seeding", "conformance", "probing")
+_AREAS = {
+    "coordinators/groups": "groups",
+    "coordinators/transactions": "transactions",
+    "coordinators/share": "share groups",
+    "coordinators": "coordinators",
+    "cluster/replicas": "replicas",
+    "cluster": "metadata",
+    "log": "logs",
+    "records": "records",
+    "metrics": "telemetry",
+    "security": "logins",
+    "serving": "any request",
+}
+"""Parts of the broker that answer errors for handlers, in words of users, the first that fits."""
 
 
-def _uses_of_errors() -> dict[str, set[str]]:
-    """The modules that name each error code, without the package."""
-    used: dict[str, set[str]] = {}
-    for path in SERVER.rglob("*.py"):
-        part = path.relative_to(SERVER).with_suffix("")
-        if part.parts[0] in _ANSWER_NOBODY:
+def _uses_of_errors() -> dict[str, list[str]]:
+    """Return the APIs, then the parts of the broker, of which a module names each error code."""
+    apis_used: dict[str, set[str]] = {}
+    areas_used: dict[str, set[str]] = {}
+    texts = {
+        str(path.relative_to(SERVER).with_suffix("").as_posix()): path.read_text()
+        for path in SERVER.rglob("*.py")
+    }
+    for part, text in texts.items():
+        names = _apis_of(part, texts)
+        area = next((words for place, words in _AREAS.items() if part.startswith(f"{place}/")), None)
+        if not names and area is None:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Attribute)
-                and isinstance(node.value, ast.Name)
-                and node.value.id in ("ErrorCode", "Code")
-            ):
-                used.setdefault(node.attr, set()).add(str(part))
-    return used
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.Attribute(value=ast.Name(id="ErrorCode" | "Code"), attr=code):
+                    apis_used.setdefault(code, set()).update(names)
+                    if area is not None:
+                        areas_used.setdefault(code, set()).add(area)
+    return {
+        code: [*sorted(names), *(f"*{area}*" for area in sorted(areas_used.get(code, ())))]
+        for code, names in apis_used.items()
+    }
+
+
+def _apis_of(part: str, texts: dict[str, str]) -> set[str]:
+    """Return the names of the APIs that a module of `handlers/` is of: its own, or those that import it."""
+    if not part.startswith("handlers/"):
+        return set()
+    module = part.split("/")[1]
+    if module != "shared":
+        return {api.name for api in apis.BY_KEY.values() if api.module == module}
+    imported = part.replace("/", ".")
+    return {
+        name
+        for other, text in texts.items()
+        if f"barnabas.{imported} import" in text and other.startswith("handlers/") and "/shared/" not in other
+        for name in _apis_of(other, texts)
+    }
 
 
 def _error_docs() -> dict[str, str]:
@@ -251,13 +291,16 @@ def faults_page() -> str:
         "| Action | For | |",
         "|---|---|---|",
     ]
-    lines += [f"| `{one.name}` | {_events(one.events)} | {one.doc} |" for one in actions.ACTIONS]
+    lines += [
+        f"| `{fault_set.name}` | {_events(fault_set.events)} | {fault_set.doc} |"
+        for fault_set in actions.ACTIONS
+    ]
     lines += ["\n## Named sets\n", "| Set | Parameters | |", "|---|---|---|"]
-    for name, one in sets.SETS.items():
+    for name, fault_set in sets.SETS.items():
         parameters = ", ".join(
-            f"`{key}`" if value is None else f"`{key}`={value}" for key, value in one.parameters.items()
+            f"`{key}`" if value is None else f"`{key}`={value}" for key, value in fault_set.parameters.items()
         )
-        lines.append(f"| `{name}` | {parameters} | {one.doc} |")
+        lines.append(f"| `{name}` | {parameters} | {fault_set.doc} |")
     return "\n".join(lines) + "\n"
 
 
@@ -275,7 +318,7 @@ def control_page() -> str:
         "| request | what it does | query |",
         "|---|---|---|",
     ]
-    for route in routes.routes():
+    for route in routes.router().routes:
         query = "; ".join(f"`{one.name}`: {one.text}" for one in route.query)
         lines.append(f"| `{route.method} {route.path}` | {route.summary} | {query} |")
     return "\n".join(lines) + "\n"
@@ -300,7 +343,7 @@ def console_page() -> str:
         "| `POST /api/session` | Log in |  | `user`, `password`, `mechanism`; `token`: of the console |",
         "| `DELETE /api/session` | Log out |  |  |",
     ]
-    for route in console_routes.routes():
+    for route in console_routes.router().routes:
         query, body = (
             "; ".join(f"`{one.name}`: {one.text}" for one in part) for part in (route.query, route.body)
         )

@@ -56,9 +56,9 @@ def source_of(path: Path) -> str:
 
 def linked_from(pages: list[Path]) -> Iterator[Path]:
     """Pages, and the files and directories that they link to, and that pages among those link to, and so on."""
-    seen, left = set(pages), list(pages)
-    while left:
-        path = left.pop()
+    seen, pending = set(pages), list(pages)
+    while pending:
+        path = pending.pop()
         yield path
         page = page_in(path)
         if page is None:
@@ -66,7 +66,7 @@ def linked_from(pages: list[Path]) -> Iterator[Path]:
         targets = {target_of(link, page) for link in LINK.findall(page.read_text())}
         new = {path for path in targets if path} - seen
         seen |= new
-        left += sorted(new)
+        pending += sorted(new)
 
 
 def page_in(path: Path) -> Path | None:

@@ -61,9 +61,9 @@ class Clients:
         )
         if done.returncode:
             raise BenchError(f"{' '.join(words)}\n{done.stderr[-3000:]}")
-        found = json.loads(done.stdout.splitlines()[-1])
-        self.versions[name] = found["version"]
-        return found["cpu_s"] / count * 1e6, count / found["wall_s"] / 1e3
+        result = json.loads(done.stdout.splitlines()[-1])
+        self.versions[name] = result["version"]
+        return result["cpu_s"] / count * 1e6, count / result["wall_s"] / 1e3
 
     def end_offset(self, topic: str) -> int:
         """Return how many records a topic has."""
@@ -97,7 +97,7 @@ def _broker(data: Path) -> Iterator[Running]:
 def measure(clients: Clients, running: Running, operation: str, size: int, count: int, rounds: int) -> str:
     """Measure one operation; returns its row of the table."""
     names = clients.names
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    results: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     prepared = f"prepared-{operation}-{size}"
     if operation != "produce":
         running.create_topic(prepared)
@@ -114,15 +114,15 @@ def measure(clients: Clients, running: Running, operation: str, size: int, count
                     raise BenchError(f"{name} has written {end} of {count} records")
                 running.delete_topic(topic)
             if number:  # the first one is forgotten
-                found[name].append(values)
+                results[name].append(values)
                 print(
                     f"{operation} {size} B, {name}: {values[0]:.2f} us, {values[1]:.0f} k/s", file=sys.stderr
                 )
     title = (
         f"{operation.partition('-')[0]} {'1 KB' if size == 1024 else f'{size} B'}: {OPERATIONS[operation]}"
     )
-    cells = [title, *(_cell([cpu for cpu, _ in found[name]], 1) for name in names)]
-    cells += [_cell([rate for _, rate in found[name]], 0) for name in names]
+    cells = [title, *(_cell([cpu for cpu, _ in results[name]], 1) for name in names)]
+    cells += [_cell([rate for _, rate in results[name]], 0) for name in names]
     return f"| {' | '.join(cells)} |"
 
 

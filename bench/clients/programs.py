@@ -64,19 +64,19 @@ def barnabas(operation: str, run: Run) -> str:
 
     async def consume(*, in_batches: bool) -> None:
         run.begin()
-        left, read = run.count, 0
+        missing, read = run.count, 0
         settings = ConsumerSettings(offset_reset="earliest")
         async with open_consumer(run.bootstrap, settings=settings) as consumer:
             consumer.assign([(run.topic, 0)])
-            while in_batches and left:
+            while in_batches and missing:
                 for record in await consumer.receive_batch(BATCH_RECORDS):
                     read += len(record.value or b"")
-                    left -= 1
+                    missing -= 1
             if not in_batches:
                 async for record in consumer:
                     read += len(record.value or b"")
-                    left -= 1
-                    if not left:
+                    missing -= 1
+                    if not missing:
                         break
             run.end(read)
 
@@ -110,7 +110,7 @@ def aiokafka(operation: str, run: Run) -> str:
 
     async def consume(*, in_batches: bool) -> None:
         run.begin()
-        left, read = run.count, 0
+        missing, read = run.count, 0
         consumer = AIOKafkaConsumer(
             bootstrap_servers=run.bootstrap, auto_offset_reset="earliest", enable_auto_commit=False
         )
@@ -119,16 +119,16 @@ def aiokafka(operation: str, run: Run) -> str:
             place = TopicPartition(run.topic, 0)
             consumer.assign([place])
             await consumer.seek_to_beginning(place)
-            while in_batches and left:
-                found = await consumer.getmany(timeout_ms=1000, max_records=BATCH_RECORDS)
-                for record in found.get(place, ()):
+            while in_batches and missing:
+                batches = await consumer.getmany(timeout_ms=1000, max_records=BATCH_RECORDS)
+                for record in batches.get(place, ()):
                     read += len(record.value)
-                    left -= 1
+                    missing -= 1
             if not in_batches:
                 async for record in consumer:
                     read += len(record.value)
-                    left -= 1
-                    if not left:
+                    missing -= 1
+                    if not missing:
                         break
             run.end(read)
         finally:
@@ -162,20 +162,20 @@ def confluent_kafka(operation: str, run: Run) -> str:
                 except BufferError:
                     producer.poll(0.1)
             producer.poll(0)
-        left = producer.flush(WAIT_S)
+        unsent = producer.flush(WAIT_S)
         run.end()
-        if left or failures:
-            raise RuntimeError(f"{left} records not acknowledged, {len(failures)} failed")
+        if unsent or failures:
+            raise RuntimeError(f"{unsent} records not acknowledged, {len(failures)} failed")
 
     def consume(*, in_batches: bool) -> None:
         run.begin()
-        left, read = run.count, 0
+        missing, read = run.count, 0
         consumer = Consumer({
             "bootstrap.servers": run.bootstrap, "group.id": "bench", "auto.offset.reset": "earliest",
             "enable.auto.commit": False, "check.crcs": True,
         })  # fmt: skip
         consumer.assign([TopicPartition(run.topic, 0, 0)])
-        while left:
+        while missing:
             messages = consumer.consume(BATCH_RECORDS, 1.0) if in_batches else [consumer.poll(1.0)]
             for message in messages:
                 if message is None:
@@ -183,7 +183,7 @@ def confluent_kafka(operation: str, run: Run) -> str:
                 if message.error():
                     raise RuntimeError(message.error())
                 read += len(message.value())
-                left -= 1
+                missing -= 1
         run.end(read)
         consumer.close()
 
@@ -204,8 +204,8 @@ CLIENTS: dict[str, Callable[[str, Run], str]] = {
 def main(name: str, operation: str, bootstrap: str, topic: str, size: str, count: str) -> None:
     """Run, and print the result."""
     run = Run(bootstrap, topic, int(size), int(count))
-    said = CLIENTS[name](operation, run)
-    print(json.dumps({"cpu_s": run.cpu_s, "wall_s": run.wall_s, "version": said}))
+    result = CLIENTS[name](operation, run)
+    print(json.dumps({"cpu_s": run.cpu_s, "wall_s": run.wall_s, "version": result}))
 
 
 if __name__ == "__main__":

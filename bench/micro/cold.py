@@ -1,4 +1,4 @@
-"""The log on a disk whose pages are not in memory: recovery, verify and lookups, beside reading the same bytes.
+"""The log on a disk without pages in memory: recovery, verify and lookups, beside reading the same bytes.
 
 The rule: wall time, since this is about waiting. Before each sample the files are synced and dropped from the page
 cache (`posix_fadvise`), and what came from the disk is told beside the time: without it, a sample was not cold.

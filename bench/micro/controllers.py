@@ -116,7 +116,7 @@ async def _measure(address: str, brokers: int, partitions: int) -> list[Timing]:
         allows_unclean=lambda _: False,
         known_topic_id=lambda _: None,
     )
-    found = []
+    durations = []
     name = f"{brokers} brokers, {partitions:,} partitions: "
     async with trio.open_nursery() as nursery:
         begun = time.perf_counter()
@@ -125,7 +125,7 @@ async def _measure(address: str, brokers: int, partitions: int) -> list[Timing]:
             await trio.sleep(0.001)
         await runtime.reassignments([])
         took = channels.last_at - begun
-        found.append(Timing(f"{name}elected, read, all told", took, took, beside=_sent(channels)))
+        durations.append(Timing(f"{name}elected, read, all told", took, took, beside=_sent(channels)))
         channels.bytes = channels.requests = 0
         begun = time.perf_counter()
         await dies.close()
@@ -133,11 +133,11 @@ async def _measure(address: str, brokers: int, partitions: int) -> list[Timing]:
             await trio.sleep(0.001)
         await runtime.reassignments([])
         took = channels.last_at - begun
-        found.append(Timing(f"{name}one lost", took, took, beside=_sent(channels)))
+        durations.append(Timing(f"{name}one lost", took, took, beside=_sent(channels)))
         nursery.cancel_scope.cancel()
     await lives.close()
     await own.close()
-    return found
+    return durations
 
 
 def _sent(channels: _Channels) -> str:
@@ -145,7 +145,7 @@ def _sent(channels: _Channels) -> str:
 
 
 async def _fill(lives: ZooKeeper, dies: ZooKeeper, brokers: int, partitions: int) -> None:
-    """Register brokers, and make topics whose replicas are in sync; broker `LOST` has a session of its own."""
+    """Register brokers, and make topics with replicas in sync; broker `LOST` has a session of its own."""
     from barnabas.cluster.zookeeper import resource_znodes, znodes
     from barnabas.cluster.zookeeper.session import Create
 

@@ -1,4 +1,4 @@
-"""Crowd: a thousand members join, and send heartbeats, where nobody coordinates: each request is answered at once.
+"""Crowd: a thousand members join, and send heartbeats, without a coordinator: each request is answered at once.
 
 The rule: this is what no coordinator can be faster than that waits for its sockets in this way. The members are those of
 `bench.scenarios.coordinators`, each with a group of its own; the server gives every request of one API the same answer.

@@ -51,11 +51,11 @@ def run() -> Iterator[Timing]:
             medians_s = [_round_trips(path, len(frame), serve)["p50_us"] / 1e6 for _ in range(SAMPLES)]
             yield Timing(f"Round trip to {name}, p50", min(medians_s), median(medians_s))
         servers = [(work_s, look_s) for work_s in WORKS_S for look_s in LOOKS_S]
-        found: dict[tuple[float, float], list[dict[str, float]]] = {server: [] for server in servers}
+        rounds: dict[tuple[float, float], list[dict[str, float]]] = {server: [] for server in servers}
         for _ in range(SAMPLES):  # in turns: what the host gives changes by the minute
             for server in servers:
-                found[server].append(_round_trips(path, len(frame), partial(_serve_working, server)))
-        for (work_s, look_s), samples in found.items():
+                rounds[server].append(_round_trips(path, len(frame), partial(_serve_working, server)))
+        for (work_s, look_s), samples in rounds.items():
             name = f"works {work_s * 1e6:.0f} us, looks {look_s * 1e6:.0f} us"
             for tail in TAILS:
                 values_s = [sample[tail] / 1e6 for sample in samples]

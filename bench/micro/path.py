@@ -124,17 +124,17 @@ async def _all(broker: Any) -> list[Way]:
         await ask(produce)
         await ask(fetch)
         await ask(frame)
-    found = [
+    places = [
         followed("Produce", lambda: begin(produce)),
         followed("Fetch", lambda: begin(fetch)),
         followed("Heartbeat, the same again", lambda: begin(frame)),
     ]
     _, sync = member.answered(await ask(member.begin()))
-    found.append(followed("SyncGroup", lambda: begin(sync)))
+    places.append(followed("SyncGroup", lambda: begin(sync)))
     await ask(frame)
     parked = ClassicMember("group", TOPIC).begin()
-    found.append(followed("JoinGroup, until it is parked", lambda: begin(parked, "another")))
-    return found
+    places.append(followed("JoinGroup, until it is parked", lambda: begin(parked, "another")))
+    return places
 
 
 def main() -> int:

@@ -25,7 +25,11 @@ def run() -> Iterator[Timing]:
 
     from barnabas.records.batch import check_crc, read_header
     from barnabas.records.rules import AppendRules
-    from barnabas.records.validate import validate_produce
+    from barnabas.records.steps import run as run_steps
+    from barnabas.records.validate import validate_steps
+
+    def validate(data: memoryview, rules: AppendRules) -> None:
+        run_steps(validate_steps(data, api_version=7, config=rules, now_ms=now_ms)).place(0, 0)
 
     now_ms = time.time_ns() // 1_000_000
     full = AppendRules()
@@ -46,14 +50,6 @@ def run() -> Iterator[Timing]:
             data = memoryview(bytearray(record_batch(values, now_ms)))
             yield measure(
                 f"validate ({what}), {name}",
-                partial(
-                    validate_produce,
-                    data,
-                    api_version=7,
-                    config=rules,
-                    now_ms=now_ms,
-                    first_offset=0,
-                    leader_epoch=0,
-                ),
+                partial(validate, data, rules),
                 len(data),
             )

@@ -18,7 +18,7 @@ ALL: list[Scenario] = [
 
 
 def choose(patterns: list[str]) -> list[Scenario]:
-    """The scenarios whose names match any of the patterns (`produce-*`); all without patterns."""
+    """The scenarios that any of the patterns names (`produce-*`); all without patterns."""
     for pattern in patterns:
         if not any(fnmatch(scenario.name, pattern) for scenario in ALL):
             raise BenchError(f"no scenario is called {pattern!r}; --list shows them")

@@ -27,10 +27,10 @@ RECORDS = 10
 class _OneAfterTheOther(Scenario):
     """Calls what `begin` returns for a while; the number of calls in a second."""
 
-    wanted = Target(1.0, "kafka", 2.0)
+    target = Target(1.0, "kafka", 2.0)
 
     def __init__(self) -> None:
-        self.metrics = (Metric("rate", "throughput", "1/s", more_is_better=True, targets=(self.wanted,)),)
+        self.metrics = (Metric("rate", "throughput", "1/s", more_is_better=True, targets=(self.target,)),)
 
     def serves(self, arm: Arm) -> bool:
         return arm.peer.keeps_data
@@ -74,7 +74,7 @@ class Transactions(_OneAfterTheOther):
 class Commits(_OneAfterTheOther):
     name = "commits"
     title = "commits of an offset, one after the other"
-    wanted = Target(1.5, "kafka")
+    target = Target(1.5, "kafka")
 
     def serves(self, arm: Arm) -> bool:
         return arm.peer.serves_consumers

@@ -107,10 +107,10 @@ def _creating() -> Iterator[Step]:
     for label, topics in WISHES.items():
         for version in (2, 3, 4, 5, 6, 7):
             # What can be made is only asked about in old versions, and made in the newest.
-            made = version == 7 and label not in ONLY_ASKED
+            is_created = version == 7 and label not in ONLY_ASKED
             asked = _create(version, *topics, validate=True)
             yield Step(f"create v{version} only asked: {label}", "CreateTopics", version, asked)
-            if made:
+            if is_created:
                 yield Step(f"create v{version}: {label}", "CreateTopics", version, _create(version, *topics))
     for version in (2, 3, 4, 5, 6):
         name = f"made-{version}"
@@ -217,21 +217,21 @@ def _deleting() -> Iterator[Step]:
     asked = [{"Name": name} for name in names]
     yield Step("ids", "Metadata", 12, {"Topics": asked, "AllowAutoTopicCreation": False})
 
-    def by_name(*wanted: str) -> Values:
-        return {"TopicNames": list(wanted), "TimeoutMs": 9000}
+    def by_name(*topics: str) -> Values:
+        return {"TopicNames": list(topics), "TimeoutMs": 9000}
 
     for version in range(1, 6):
-        for label, wanted in {
+        for label, deleted in {
             "unknown": ["nowhere"], "no name": [""], "bad name": ["a b"], "nothing": [], "one": [f"d{version}"],
             "again": [f"d{version}"], "unknown twice": ["nowhere", "nowhere"],
         }.items():  # fmt: skip
-            yield Step(f"delete v{version}: {label}", "DeleteTopics", version, by_name(*wanted))
+            yield Step(f"delete v{version}: {label}", "DeleteTopics", version, by_name(*deleted))
     yield Step("delete v5: one twice", "DeleteTopics", 5, by_name("d6", "d6", "d7"))
 
-    def by_id(*wanted: tuple[str | None, Any]) -> Any:
+    def by_id(*deleted: tuple[str | None, Any]) -> Any:
         def values(seen: Seen) -> Values:
             topics = []
-            for name, topic_id in wanted:
+            for name, topic_id in deleted:
                 topics.append({"Name": name})
                 if topic_id is not None:
                     topics[-1]["TopicId"] = topic_id(seen) if callable(topic_id) else topic_id

@@ -45,20 +45,20 @@ def is_session(value: Any) -> bool:
     return type(value) is int and value > 0
 
 
-def since_the_first(one: Difference) -> bool:
+def since_the_first(difference: Difference) -> bool:
     """Kafka serves an API from a later version on, and we from version 0."""
-    return (one.theirs, one.ours) == (FIRST_VERSIONS[int(one.path.split("/")[2])], 0)
+    return (difference.theirs, difference.ours) == (FIRST_VERSIONS[int(difference.path.split("/")[2])], 0)
 
 
-def near(one: Difference) -> bool:
+def near(difference: Difference) -> bool:
     """Two sizes of the same disk, at most a tenth apart."""
-    sizes = (one.theirs, one.ours)
+    sizes = (difference.theirs, difference.ours)
     return all(type(size) is int and size > 0 for size in sizes) and min(sizes) > 0.9 * max(sizes)
 
 
-def answered_once(one: Difference) -> bool:
+def answered_once(difference: Difference) -> bool:
     """Say whether Kafka answers a repeated question twice alike, and we answer it once, with the same."""
-    theirs, ours = one.theirs, one.ours
+    theirs, ours = difference.theirs, difference.ours
     return (
         isinstance(theirs, list)
         and len(theirs) == 2
@@ -68,31 +68,31 @@ def answered_once(one: Difference) -> bool:
     )
 
 
-def of_no_share_group(one: Difference) -> bool:
+def of_no_share_group(difference: Difference) -> bool:
     """Kafka fails a share group; we say of its partitions that nothing has been read, if any are named."""
-    theirs, ours = (answer["Groups"] for answer in one.whole)
+    theirs, ours = (answer["Groups"] for answer in difference.whole)
     failed = {"Topics": [], "ErrorCode": -1, "ErrorMessage": "words"}
     if (
         any(group != failed | {"GroupId": name} for name, group in theirs.items())
         or theirs.keys() != ours.keys()
     ):
         return False
-    found = {"ErrorCode": 0, "ErrorMessage": None}
-    nothing = {"PartitionIndex": 0, "StartOffset": -1, "LeaderEpoch": 0} | found
+    described = {"ErrorCode": 0, "ErrorMessage": None}
+    nothing = {"PartitionIndex": 0, "StartOffset": -1, "LeaderEpoch": 0} | described
     topic = {"TopicName": TOPIC, "TopicId": f"id of {TOPIC}"}
     return all(
         group
         in (
-            found | {"GroupId": name, "Topics": {TOPIC: topic | {"Partitions": partitions}}}
+            described | {"GroupId": name, "Topics": {TOPIC: topic | {"Partitions": partitions}}}
             for partitions in ([], {"0": nothing}, {"0": nothing | {"Lag": -1}})
         )
         for name, group in ours.items()
     )
 
 
-def of_no_partition(one: Difference) -> bool:
+def of_no_partition(difference: Difference) -> bool:
     """Kafka fails the whole request; we fail the partition that there cannot be."""
-    theirs, ours = one.whole
+    theirs, ours = difference.whole
     if theirs != {"ThrottleTimeMs": 0, "ErrorCode": -1, "ErrorMessage": "words", "Responses": []}:
         return False
     (index,) = ours["Responses"][TOPIC]["Partitions"]

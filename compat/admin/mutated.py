@@ -204,21 +204,21 @@ def _struct(
     shape: Message | Struct, whole: Message, values: Values
 ) -> Iterator[tuple[Field, list[Any], Values]]:
     """Yield each field that is given, with the path to it and the struct that has it."""
-    known = {one.name: one for one in shape.fields}
+    fields_by_name = {member.name: member for member in shape.fields}
     for name, value in values.items():
-        one = known[name]
-        yield one, [name], values
-        if one.type.is_struct and value:
-            inner = whole.structs[one.type.name]
-            for index, item in enumerate(value if one.type.array else [value]):
-                for found, path, holder in _struct(inner, whole, item):
-                    yield found, [name, index, *path] if one.type.array else [name, *path], holder
+        member = fields_by_name[name]
+        yield member, [name], values
+        if member.type.is_struct and value:
+            inner = whole.structs[member.type.name]
+            for index, item in enumerate(value if member.type.array else [value]):
+                for member_value, path, holder in _struct(inner, whole, item):
+                    yield member_value, [name, index, *path] if member.type.array else [name, *path], holder
 
 
-def _odd(one: Field, value: Any, version: int) -> Iterator[tuple[str, Any]]:
+def _odd(member: Field, value: Any, version: int) -> Iterator[tuple[str, Any]]:
     """Yield what is odd in place of a value, with a label."""
-    kind: FieldType = one.type
-    if version in one.nullable and value is not None:
+    kind: FieldType = member.type
+    if version in member.nullable and value is not None:
         yield "null", None
     if kind.array:
         yield "none", []
@@ -269,9 +269,9 @@ def _doubled(right: Right, path: list[Any]) -> Make:
     """Make requests with each entry of a list twice."""
 
     def values(name: str) -> Values:
-        made = right.values(name)
-        entries = _at(made, path)
-        return _replaced(made, path, [*entries, *copy.deepcopy(entries)])
+        right_values = right.values(name)
+        entries = _at(right_values, path)
+        return _replaced(right_values, path, [*entries, *copy.deepcopy(entries)])
 
     return values
 
@@ -280,11 +280,11 @@ def _variants(right: Right, version: int) -> Iterator[tuple[str, Make]]:
     """Yield the request as it should be, and with one thing in it that is odd, each with a label."""
     whole = message(f"{right.api}Request")
     yield "as it should be", right.values
-    for one, path, holder in _struct(whole, whole, right.values("x")):
-        if version not in one.versions or one.name in (*LEFT_AS_THEY_ARE, *right.skip):
+    for member, path, holder in _struct(whole, whole, right.values("x")):
+        if version not in member.versions or member.name in (*LEFT_AS_THEY_ARE, *right.skip):
             continue
         where = ".".join(str(part) for part in path if not isinstance(part, int))
-        for label, odd in _odd(one, holder[one.name], version):
+        for label, odd in _odd(member, holder[member.name], version):
             if label == TWICE:
                 yield f"{where} {label}", _doubled(right, path)
             else:
@@ -300,12 +300,12 @@ def _steps(right: Right) -> Iterator[Step]:
             name = f"{right.api.lower()}-{version}-{number}"
             for api, of, values in right.before(name):
                 yield Step(f"before mutated {right.api} v{version} {label}", api, of, values)
-            made = make(name)
+            request = make(name)
             yield Step(
                 f"mutated {right.api} v{version} {label}",
                 right.api,
                 version,
-                lambda seen, made=made: _with_ids(made, seen),
+                lambda seen, request=request: _with_ids(request, seen),
             )
 
 

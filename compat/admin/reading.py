@@ -52,8 +52,8 @@ def _metadata() -> Iterator[Step]:
 
 def _with_id(entry: Values, flags: Values) -> Any:
     def values(seen: Seen) -> Values:
-        known = {found["Name"]: found["TopicId"] for found in seen["metadata v10: all"]["Topics"].copy()}
-        filled = {**entry, "TopicId": known.get(entry.get("TopicId"), entry.get("TopicId", bytes(16)))}
+        ids = {found["Name"]: found["TopicId"] for found in seen["metadata v10: all"]["Topics"].copy()}
+        filled = {**entry, "TopicId": ids.get(entry.get("TopicId"), entry.get("TopicId", bytes(16)))}
         return {"Topics": [filled], **flags}
 
     return values
@@ -95,8 +95,8 @@ def _pages() -> Iterator[Step]:
         ("bad names", ["a b", ""], 5, None),
         ("twice", ["page-a", "page-a"], 5, None),
     ]
-    for label, wanted, limit, cursor in tries:
-        values: Values = {"Topics": [{"Name": name} for name in wanted], "ResponsePartitionLimit": limit}
+    for label, topics, limit, cursor in tries:
+        values: Values = {"Topics": [{"Name": name} for name in topics], "ResponsePartitionLimit": limit}
         values["Cursor"] = None if cursor is None else {"TopicName": cursor[0], "PartitionIndex": cursor[1]}
         yield Step(f"pages: {label}", "DescribeTopicPartitions", 0, values)
 
@@ -122,12 +122,12 @@ def _others() -> Iterator[Step]:
         yield Step(f"log dirs v{version}", "DescribeLogDirs", version, asked)
         yield Step(f"log dirs v{version}: none", "DescribeLogDirs", version, {"Topics": []})
     for version in range(2, 5):
-        for label, name, index, current, wanted in [
+        for label, name, index, current, expected in [
             ("now", "filled", 0, 0, 0), ("unknown", "nowhere", 0, 0, 0), ("unknown partition", "filled", 9, 0, 0),
             ("newer", "filled", 0, 5, 0), ("later epoch", "filled", 0, 0, 9), ("none", "filled", 0, -1, -1),
             ("empty", "filled", 1, -1, 0),
         ]:  # fmt: skip
-            partition = {"Partition": index, "CurrentLeaderEpoch": current, "LeaderEpoch": wanted}
+            partition = {"Partition": index, "CurrentLeaderEpoch": current, "LeaderEpoch": expected}
             asked = {"Topics": [{"Topic": name, "Partitions": [partition]}]}
             if version >= 3:
                 asked["ReplicaId"] = -1  # type: ignore[assignment]

@@ -2,7 +2,7 @@
 
 Members come and go, and what ours has assigned is what both start from next. The rule: ours spreads active tasks no less
 evenly over members, gives no fewer copies, and moves more tasks from members that stay only where that is what makes it
-more even. Who of equals gets a task is not compared: Kafka's choice depends on the order in which a hash map has them.
+more even. The choice among equals is not compared: Kafka's choice depends on the order in which a hash map has them.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ def _text(tasks: Tasks, role: str) -> str:
 
 def read(line: str) -> Given:
     """Kafka's answer."""
-    given: Given = {}
+    assigned: Given = {}
     for member in line.split(","):
         member_id, *lists = member.split(":")
-        given[member_id] = frozenset(
+        assigned[member_id] = frozenset(
             (role, task.split("_")[0], int(task.split("_")[1]))
             for role, tasks in zip((ACTIVE, STANDBY), lists, strict=True)
             if tasks != "-"
             for task in tasks.split(";")
         )
-    return given
+    return assigned
 
 
 def generations(choose: random.Random) -> Iterator[tuple[Case, Given]]:
@@ -85,31 +85,31 @@ def generations(choose: random.Random) -> Iterator[tuple[Case, Given]]:
             members[f"g{generation}n{number}"] = f"p{choose.randint(0, 4)}"
 
 
-def moved(case: Case, given: Given) -> int:
+def moved(case: Case, assigned: Given) -> int:
     """Active tasks that a member had and has no longer."""
     return sum(
-        task[0] == ACTIVE and task not in given[worker.id]
+        task[0] == ACTIVE and task not in assigned[worker.id]
         for worker in case.workers
         for task in worker.assigned
     )
 
 
-def spread(given: Given) -> int:
+def spread(assigned: Given) -> int:
     """Largest difference in active tasks between two members."""
-    counts = [len(_of(tasks, ACTIVE)) for tasks in given.values()]
+    counts = [len(_of(tasks, ACTIVE)) for tasks in assigned.values()]
     return max(counts) - min(counts)
 
 
-def copies(given: Given) -> int:
+def copies(assigned: Given) -> int:
     """Standby tasks in all."""
-    return sum(len(_of(tasks, STANDBY)) for tasks in given.values())
+    return sum(len(_of(tasks, STANDBY)) for tasks in assigned.values())
 
 
-def loads(case: Case, given: Given) -> float:
+def loads(case: Case, assigned: Given) -> float:
     """Largest difference in tasks per member between two processes, copies too."""
     processes = {worker.process_id for worker in case.workers}
     per_member = [
-        sum(len(given[worker.id]) for worker in case.workers if worker.process_id == process)
+        sum(len(assigned[worker.id]) for worker in case.workers if worker.process_id == process)
         / sum(worker.process_id == process for worker in case.workers)
         for process in processes
     ]
@@ -141,14 +141,14 @@ def main() -> int:
     extra = [0.0, 0.0]
     for (case, ours), line in zip(asked, done.stdout.splitlines(), strict=True):
         theirs = read(line)
-        sides = [(moved(case, given), spread(given), -copies(given)) for given in (theirs, ours)]
+        sides = [(moved(case, assigned), spread(assigned), -copies(assigned)) for assigned in (theirs, ours)]
         shape = [
-            sorted((len(_of(t, ACTIVE)), len(_of(t, STANDBY))) for t in given.values())
-            for given in (theirs, ours)
+            sorted((len(_of(t, ACTIVE)), len(_of(t, STANDBY))) for t in assigned.values())
+            for assigned in (theirs, ours)
         ]
         same += shape[0] == shape[1]
         even += spread(ours) < spread(theirs)
-        extra = [total + loads(case, given) for total, given in zip(extra, (theirs, ours), strict=True)]
+        extra = [total + loads(case, assigned) for total, assigned in zip(extra, (theirs, ours), strict=True)]
         (their_moves, their_spread, their_lack), (moves, our_spread, lack) = sides
         if (
             our_spread > their_spread

@@ -12,7 +12,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-from compat.cluster import checks
+from compat.cluster import checks, quorum
 from compat.cluster.nodes import KAFKA, KINDS, OLD, OURS, Cluster, ClusterError, KafkaError
 
 MIXES = {
@@ -26,8 +26,10 @@ MIXES = {
 }
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code: 0 when every check holds in every mix."""
+    if argv[:1] == ["quorum"]:
+        return quorum.main(argv[1:])
     parser = argparse.ArgumentParser(prog="python -m compat.cluster", description=__doc__)
     parser.add_argument(
         "--mixes", default="one-of-ours,two-of-ours,ours,old,raised,rolled", help=f"of {', '.join(MIXES)}"
@@ -36,7 +38,7 @@ def main(given: list[str]) -> int:
     parser.add_argument("--controller", choices=KINDS, help="which kind of broker is made the controller")
     parser.add_argument("--keep", action="store_true", help="go on after a check that fails")
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     names = [name for name in options.checks.split(",") if name]
     chosen = [
         check for check in checks.CHECKS if not names or check.__name__ in ("membership", "creation", *names)
@@ -81,13 +83,13 @@ def run_mix(
                 try:
                     if cluster.of_kind(controller):
                         cluster.make_controller(cluster.of_kind(controller)[0])
-                    said = check(cluster)
+                    note = check(cluster)
                     verdict = "PASS"
                 except (ClusterError, KafkaError) as error:
-                    said, verdict = str(error), "FAIL"
+                    note, verdict = str(error), "FAIL"
                 except Exception:
-                    said, verdict = traceback.format_exc(), "FAIL"
-                print(f"  {verdict} {check.__name__} ({time.monotonic() - begun:.0f} s): {said}", flush=True)
+                    note, verdict = traceback.format_exc(), "FAIL"
+                print(f"  {verdict} {check.__name__} ({time.monotonic() - begun:.0f} s): {note}", flush=True)
                 failures += verdict == "FAIL"
                 if verdict == "FAIL" and not keep:
                     break

@@ -1,4 +1,4 @@
-"""Promises of a cluster, whoever its brokers are: one function for each promise, in the order in which they run.
+"""Promises of a cluster of any brokers: one function for each promise, in the order in which they run.
 
 The rule: a check leaves the cluster as it found it (all brokers running, all replicas in sync), and returns in words
 what it has seen.
@@ -16,15 +16,15 @@ from confluent_kafka.admin import AdminClient
 from compat.cluster import tools
 from compat.cluster.load import QUICK, Load, check, read_all
 from compat.cluster.logs import compare
-from compat.cluster.nodes import KAFKA, OURS, Cluster, ClusterError, wait_until
+from compat.cluster.nodes import KAFKA, OURS, Brokers, ClusterError, wait_until
 
 PARTITIONS = 6
 TOPIC = "events"
 RECORDS = 3000
-Check = Callable[[Cluster], str]
+Check = Callable[[Brokers], str]
 
 
-def membership(cluster: Cluster) -> str:
+def membership(cluster: Brokers) -> str:
     """All brokers are registered, and each client is told of all of them by every broker."""
     wait_until(
         lambda: cluster.live() == set(cluster.kinds),
@@ -33,19 +33,19 @@ def membership(cluster: Cluster) -> str:
     )
     for broker_id, node in cluster.nodes.items():
 
-        def known(bootstrap: str = node.bootstrap) -> set[int]:
+        def live_brokers(bootstrap: str = node.bootstrap) -> set[int]:
             return set(AdminClient({"bootstrap.servers": bootstrap, **QUICK}).list_topics(timeout=10).brokers)
 
         wait_until(
-            lambda known=known: known() == set(cluster.kinds),
+            lambda live_brokers=live_brokers: live_brokers() == set(cluster.kinds),
             f"broker {broker_id} names all brokers",
-            lambda known=known: str(known()),
+            lambda live_brokers=live_brokers: str(live_brokers()),
         )
     version = tools.run(cluster, "broker-api-versions", expect="Produce(0)")
     return f"brokers {sorted(cluster.live())}, controller {cluster.controller()}, {version.count('Produce(0)')} answer"
 
 
-def creation(cluster: Cluster) -> str:
+def creation(cluster: Brokers) -> str:
     """kafka-topics makes a topic with three replicas each, and all of them come into sync."""
     tools.run(
         cluster, "topics", "--create", "--topic", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "3",
@@ -61,7 +61,7 @@ def creation(cluster: Cluster) -> str:
     return f"leaders {leaders}"
 
 
-def produce_and_consume(cluster: Cluster) -> str:
+def produce_and_consume(cluster: Brokers) -> str:
     """librdkafka produces with acks=all, a group of two members reads everything once, and commits."""
     before = _count(cluster)
     load = Load(cluster.bootstrap, TOPIC, PARTITIONS, rate=20_000)
@@ -94,7 +94,7 @@ def produce_and_consume(cluster: Cluster) -> str:
     return f"{len(load.acknowledged)} records; consumer-groups shows {lag.count(TOPIC)} partitions"
 
 
-def _member(cluster: Cluster, group: str) -> Consumer:
+def _member(cluster: Brokers, group: str) -> Consumer:
     member = Consumer(
         {**QUICK, "bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
     )
@@ -102,7 +102,7 @@ def _member(cluster: Cluster, group: str) -> Consumer:
     return member
 
 
-def java_clients(cluster: Cluster) -> str:
+def java_clients(cluster: Brokers) -> str:
     """The Java producer (acks=all, idempotent) and consumer by Kafka's own tools."""
     topic = "java"
     tools.run(
@@ -124,7 +124,7 @@ def java_clients(cluster: Cluster) -> str:
     return f"{RECORDS} records"
 
 
-def transactions(cluster: Cluster) -> str:
+def transactions(cluster: Brokers) -> str:
     """Committed transactions over partitions of several brokers are read whole, aborted ones not at all."""
     topic = f"payments-{time.monotonic_ns()}"
     tools.run(
@@ -140,16 +140,16 @@ def transactions(cluster: Cluster) -> str:
         producer.flush(30)  # what is still in the client would not be sent, let alone aborted
         (producer.abort_transaction if number % 4 == 3 else producer.commit_transaction)(60)
     expected = [f"{number}".encode() for number in range(20) if number % 4 != 3]
-    found = read_all(cluster.bootstrap, topic, 3)
-    if any(values != expected for values in found.values()):
-        raise ClusterError(f"read_committed reads {found}")
+    records = read_all(cluster.bootstrap, topic, 3)
+    if any(values != expected for values in records.values()):
+        raise ClusterError(f"read_committed reads {records}")
     everything = read_all(cluster.bootstrap, topic, 3, committed=False)
     if any(len(values) != 20 for values in everything.values()):
         raise ClusterError(f"read_uncommitted reads {everything}")
     return "15 committed, 5 aborted, 3 partitions each"
 
 
-def identical_replicas(cluster: Cluster) -> str:
+def identical_replicas(cluster: Brokers) -> str:
     """The replicas of every topic have the same bytes."""
     topics = cluster.topics()
     for topic in topics:
@@ -158,7 +158,7 @@ def identical_replicas(cluster: Cluster) -> str:
     return f"{partitions} partitions of {len(topics)} topics, {size} bytes each"
 
 
-def leader_killed(cluster: Cluster) -> str:
+def leader_killed(cluster: Brokers) -> str:
     """A broker is killed under load: nothing that was acknowledged is lost, the rest goes on, and it comes back."""
     told = []
     for broker_id in cluster.kinds:
@@ -188,7 +188,7 @@ def leader_killed(cluster: Cluster) -> str:
     return "; ".join(told)
 
 
-def clean_stop(cluster: Cluster) -> str:
+def clean_stop(cluster: Brokers) -> str:
     """Brokers are stopped and started one by one under load: nothing is refused, nothing lost."""
     load = Load(cluster.bootstrap, TOPIC, PARTITIONS)
     before = _count(cluster)
@@ -204,35 +204,34 @@ def clean_stop(cluster: Cluster) -> str:
     return f"{len(load.acknowledged)} records, longest pause {pause:.1f} s"
 
 
-def _count(cluster: Cluster) -> dict[int, int]:
+def _count(cluster: Brokers) -> dict[int, int]:
     """Number of records in each partition."""
     return {index: len(values) for index, values in read_all(cluster.bootstrap, TOPIC, PARTITIONS).items()}
 
 
-def _check_growth(cluster: Cluster, load: Load, before: dict[int, int]) -> None:
-    found = read_all(cluster.bootstrap, TOPIC, PARTITIONS)
-    check(load, {index: values[before[index] :] for index, values in found.items()})
+def _check_growth(cluster: Brokers, load: Load, before: dict[int, int]) -> None:
+    records = read_all(cluster.bootstrap, TOPIC, PARTITIONS)
+    check(load, {index: values[before[index] :] for index, values in records.items()})
 
 
-def preferred_leaders(cluster: Cluster) -> str:
+def preferred_leaders(cluster: Brokers) -> str:
     """kafka-leader-election gives leadership back to the first replica of each partition."""
     for topic in cluster.topics():  # who is not in sync yet cannot be elected, and the tool says so
         cluster.wait_in_sync(topic, cluster.replicas(topic))
     tools.run(cluster, "leader-election", "--election-type", "preferred", "--all-topic-partitions")
-    assignment = cluster.read(f"/brokers/topics/{TOPIC}")["partitions"]
+    assignment = cluster.assignment(TOPIC)
 
     def wrong() -> dict[int, int]:
-        return {
-            i: s["leader"] for i, s in cluster.states(TOPIC).items() if s["leader"] != assignment[str(i)][0]
-        }
+        return {i: s["leader"] for i, s in cluster.states(TOPIC).items() if s["leader"] != assignment[i][0]}
 
     wait_until(lambda: not wrong(), "preferred replicas lead", lambda: str(wrong()))
     return f"{len(assignment)} partitions"
 
 
-def reassignment(cluster: Cluster) -> str:
+def reassignment(cluster: Brokers) -> str:
     """kafka-reassign-partitions moves a partition from one replica to two others and back, records and all."""
     topic = "moved"
+    first, second, third = sorted(cluster.kinds)
     # Kafka before 4.0 refuses acks=all where there are fewer replicas than min.insync.replicas.
     tools.run(
         cluster,
@@ -241,7 +240,7 @@ def reassignment(cluster: Cluster) -> str:
         "--topic",
         topic,
         "--replica-assignment",
-        "1",
+        str(first),
         "--config",
         "min.insync.replicas=1",
     )
@@ -249,7 +248,7 @@ def reassignment(cluster: Cluster) -> str:
     for number in range(1000):
         producer.produce(topic, f"{number}".encode(), partition=0)
     producer.flush(30)
-    for replicas in ([2, 3], [3, 1, 2]):
+    for replicas in ([second, third], [third, first, second]):
         plan = cluster.directory / "plan.json"
         plan.write_text(
             json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": replicas}]})
@@ -257,18 +256,17 @@ def reassignment(cluster: Cluster) -> str:
         tools.run(cluster, "reassign-partitions", "--reassignment-json-file", str(plan), "--execute")
 
         def is_done(replicas: list[int] = replicas) -> bool:
-            assigned = cluster.read(f"/brokers/topics/{topic}")
             state = cluster.states(topic)[0]
             return (
-                assigned["partitions"]["0"] == replicas
+                cluster.assignment(topic)[0] == replicas
                 and sorted(state["isr"]) == sorted(replicas)
-                and not assigned.get("adding_replicas", {}).get("0")
+                and not cluster.adding(topic).get(0)
             )
 
         wait_until(
             is_done,
             f"{topic}-0 is on {replicas}",
-            lambda: f"{cluster.read('/brokers/topics/moved')} {cluster.states(topic)}",
+            lambda: f"{cluster.assignment(topic)} {cluster.states(topic)}",
         )
         tools.run(
             cluster,
@@ -281,11 +279,11 @@ def reassignment(cluster: Cluster) -> str:
     values = read_all(cluster.bootstrap, topic, 1)[0]
     if values != [f"{number}".encode() for number in range(1000)]:
         raise ClusterError(f"{len(values)} of 1000 records are there after the move")
-    return "1 -> 2,3 -> 3,1,2 with 1000 records"
+    return f"{first} -> {second},{third} -> {third},{first},{second} with 1000 records"
 
 
-def other_tools(cluster: Cluster) -> str:
-    """kafka-configs, kafka-log-dirs, kafka-get-offsets, zookeeper-shell, growth and deletion of a topic."""
+def other_tools(cluster: Brokers) -> str:
+    """kafka-configs, kafka-log-dirs, kafka-get-offsets, the tool of the keeper, growth and deletion of a topic."""
     topic = "tools"
     tools.run(
         cluster, "topics", "--create", "--topic", topic, "--partitions", "2", "--replication-factor", "3"
@@ -318,18 +316,21 @@ def other_tools(cluster: Cluster) -> str:
     )
     tools.run(cluster, "topics", "--alter", "--topic", topic, "--partitions", "4")
     cluster.wait_in_sync(topic, 3)
-    dirs = tools.run(cluster, "log-dirs", "--describe", "--topic-list", topic, expect='"broker":3')
+    dirs = tools.run(
+        cluster, "log-dirs", "--describe", "--topic-list", topic, expect=f'"broker":{max(cluster.kinds)}'
+    )
     if dirs.count(f'"{topic}-') != 12:
         raise ClusterError(f"log-dirs does not show 4 partitions on 3 brokers: {dirs}")
     tools.run(cluster, "get-offsets", "--topic", TOPIC, expect=f"{TOPIC}:0:")
-    tools.run(cluster, tools.ZOOKEEPER_SHELL, "get", "/controller", expect='"brokerid"')
+    keeper, *question = cluster.keeper_tool
+    tools.run(cluster, keeper, *question)
     tools.run(cluster, "topics", "--delete", "--topic", topic)
     wait_until(lambda: topic not in cluster.topics(), "the topic is gone")
     wait_until(
         lambda: not any(list(node.log_dir.glob(f"{topic}-?")) for node in cluster.nodes.values()),
         "its logs are gone",
     )
-    return "configs, topics --alter, log-dirs, get-offsets, zookeeper-shell, topics --delete"
+    return f"configs, topics --alter, log-dirs, get-offsets, {keeper}, topics --delete"
 
 
 def _retention(admin: AdminClient, topic: str) -> str | None:
@@ -339,21 +340,21 @@ def _retention(admin: AdminClient, topic: str) -> str | None:
     return answer.result(10)["retention.ms"].value
 
 
-def offsets_survive(cluster: Cluster) -> str:
+def offsets_survive(cluster: Brokers) -> str:
     """Committed offsets are there after the coordinator's broker is killed, and another one is the coordinator."""
     group = "survivors"
     member = Consumer(
         {**QUICK, "bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": False}
     )
     committed = [TopicPartition(TOPIC, index, 10 + index) for index in range(PARTITIONS)]
-    wanted = {part.partition: part.offset for part in committed}
+    expected = {part.partition: part.offset for part in committed}
     member.commit(offsets=committed, asynchronous=False)
     told = []
     for broker_id in cluster.kinds:
         cluster.nodes[broker_id].kill()
         begun = time.monotonic()
 
-        def found() -> dict[int, int]:
+        def offsets_now() -> dict[int, int]:
             asked = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
             try:
                 return {part.partition: part.offset for part in member.committed(asked, timeout=5)}
@@ -361,9 +362,9 @@ def offsets_survive(cluster: Cluster) -> str:
                 return {}
 
         wait_until(
-            lambda found=found: found() == wanted,
+            lambda offsets_now=offsets_now: offsets_now() == expected,
             "committed offsets are read",
-            lambda found=found: str(found()),
+            lambda offsets_now=offsets_now: str(offsets_now()),
         )
         told.append(f"{time.monotonic() - begun:.1f} s")
         cluster.start(broker_id)
@@ -372,7 +373,7 @@ def offsets_survive(cluster: Cluster) -> str:
     return f"read again after {', '.join(told)} with brokers 1, 2, 3 killed in turn"
 
 
-def rolled_over(cluster: Cluster) -> str:
+def rolled_over(cluster: Brokers) -> str:
     """Broker by broker the cluster becomes one of the other kind, on the same log dirs, and back, under load."""
     load = Load(cluster.bootstrap, TOPIC, PARTITIONS, rate=500)
     before = _count(cluster)
@@ -392,12 +393,11 @@ def rolled_over(cluster: Cluster) -> str:
     return f"three Kafkas to three of ours and back: {len(load.acknowledged)} records, longest pause {pause:.1f} s"
 
 
-def protocol_raised(cluster: Cluster) -> str:
+def protocol_raised(cluster: Brokers) -> str:
     """Brokers are restarted with a newer inter.broker.protocol.version, one by one, under load: topics get their ids."""
 
     def topic_id() -> str:
-        found: str = cluster.read(f"/brokers/topics/{TOPIC}").get("topic_id", "")
-        return found
+        return cluster.topic_id(TOPIC)
 
     if topic_id():
         raise ClusterError(f"with the older protocol {TOPIC} has an id: {topic_id()}")
@@ -436,4 +436,4 @@ RAISED: tuple[Check, ...] = (
     membership, creation, produce_and_consume, protocol_raised, identical_replicas, produce_and_consume, transactions,
     leader_killed, identical_replicas,
 )  # fmt: skip
-"""Those of a cluster whose protocol is raised."""
+"""Promises of a cluster after its protocol is raised."""

@@ -92,8 +92,10 @@ def states(admin: AdminClient) -> dict[int, Any]:
 
 
 def in_sync(admin: AdminClient, count: int) -> bool:
-    found = states(admin)
-    return len(found) == PARTITIONS and all(p.leader >= 0 and len(p.isrs) == count for p in found.values())
+    partition_states = states(admin)
+    return len(partition_states) == PARTITIONS and all(
+        p.leader >= 0 and len(p.isrs) == count for p in partition_states.values()
+    )
 
 
 def consume(bootstrap: str, stop: threading.Event, seen: set[int]) -> None:
@@ -169,12 +171,12 @@ def run(directory: Path, arguments: list[str]) -> None:
         stop.set()
         reader.join(60)
         pause = load.longest_pause(killed)
-        found = read_all(demo.bootstrap, TOPIC, PARTITIONS)
-        check(load, found)
+        values = read_all(demo.bootstrap, TOPIC, PARTITIONS)
+        check(load, values)
         missed = load.acknowledged.keys() - seen
         step(
             f"6. {load.sent} records were sent, {len(load.acknowledged)} acknowledged, "
-            f"{sum(map(len, found.values()))} are there: none that was acknowledged is lost, none is there twice. "
+            f"{sum(map(len, values.values()))} are there: none that was acknowledged is lost, none is there twice. "
             f"The longest pause of the producer was {pause:.1f} s."
         )
         if missed:
@@ -190,11 +192,11 @@ def run(directory: Path, arguments: list[str]) -> None:
         raise ClusterError(f"barnabas cluster has ended with {code}")
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.cluster.demo", description=__doc__)
     parser.add_argument("--dir", type=Path, help="where to keep the data (default: a temporary directory)")
-    options, more = parser.parse_known_args(given)
+    options, more = parser.parse_known_args(argv)
     try:
         if options.dir:
             run(options.dir, more)

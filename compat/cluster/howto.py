@@ -56,11 +56,11 @@ esac
 
 def blocks(title: str) -> list[str]:
     """Return the indented commands of a section of the page. Raises ClusterError."""
-    section = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.M | re.S)
+    section = re.search(rf"^(#+) {re.escape(title)}\n(.*?)(?=^#+ |\Z)", PAGE.read_text(), re.M | re.S)
     if section is None:
         raise ClusterError(f"{PAGE.name} has no section {title!r}")
-    found = re.findall(r"(?:^    .*\n(?:\n(?=    ))?)+", section.group(1), re.M)
-    return [re.sub(r"^    ", "", block, flags=re.M) for block in found]
+    texts = re.findall(r"(?:^    .*\n(?:\n(?=    ))?)+", section.group(2), re.M)
+    return [re.sub(r"^    ", "", block, flags=re.M) for block in texts]
 
 
 class Machines:

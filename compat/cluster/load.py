@@ -75,9 +75,9 @@ class Load:
                 self._send()
             else:
                 self._producer.poll(0.002)
-        left = self._producer.flush(DELIVERY_MS / 1000)
-        if left:
-            self.errors.append(f"{left} records were neither acknowledged nor refused")
+        unsent = self._producer.flush(DELIVERY_MS / 1000)
+        if unsent:
+            self.errors.append(f"{unsent} records were neither acknowledged nor refused")
 
     def _send(self) -> None:
         number = self.sent
@@ -111,21 +111,21 @@ def read_all(
         "isolation.level": "read_committed" if committed else "read_uncommitted",
         "auto.offset.reset": "earliest",
     }
-    found: dict[int, list[bytes]] = {index: [] for index in range(partitions)}
+    values: dict[int, list[bytes]] = {index: [] for index in range(partitions)}
     try:
         for message in read_to_end(settings, topic, partitions, seconds=READ_S):
             if message.error() is None:  # others pass: brokers come and go
-                found[message.partition()].append(message.value())
+                values[message.partition()].append(message.value())
     except TimeoutError as error:
         raise ClusterError(str(error)) from error
-    return found
+    return values
 
 
-def check(load: Load, found: dict[int, list[bytes]]) -> None:
+def check(load: Load, records: dict[int, list[bytes]]) -> None:
     """See that every acknowledged number is there, and no number twice. Raises ClusterError."""
     if load.errors:
         raise ClusterError(f"{len(load.errors)} records were refused, the first: {load.errors[0]}")
-    numbers = Counter(int(value.split()[0]) for values in found.values() for value in values)
+    numbers = Counter(int(value.split()[0]) for values in records.values() for value in values)
     missing = sorted(load.acknowledged.keys() - numbers.keys())
     if missing:
         where = load.acknowledged[missing[0]]

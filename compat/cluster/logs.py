@@ -10,14 +10,14 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from compat.cluster.nodes import Cluster, ClusterError, wait_until
+from compat.cluster.nodes import Brokers, ClusterError, wait_until
 
 HEADER = struct.Struct(">qi")  # base offset, bytes that follow
 
 
 def content(directory: Path) -> bytes:
     """The batches of a partition's segments, in order; half a batch at the end is left out."""
-    found = b""
+    content_bytes = b""
     for path in sorted(directory.glob("*.log")):
         data = path.read_bytes()
         end = 0
@@ -26,28 +26,28 @@ def content(directory: Path) -> bytes:
             if size <= 0 or end + HEADER.size + size > len(data):
                 break
             end += HEADER.size + size
-        found += data[:end]
-    return found
+        content_bytes += data[:end]
+    return content_bytes
 
 
 def offsets(log: bytes) -> list[int]:
     """The base offset of each batch."""
-    found, position = [], 0
+    base_offsets, position = [], 0
     while position < len(log):
         base, size = HEADER.unpack_from(log, position)
-        found.append(base)
+        base_offsets.append(base)
         position += HEADER.size + size
-    return found
+    return base_offsets
 
 
-def compare(cluster: Cluster, topics: Iterable[str]) -> tuple[int, int]:
+def compare(cluster: Brokers, topics: Iterable[str]) -> tuple[int, int]:
     """See that all replicas of these topics have the same bytes, once nothing is written any more.
 
     Returns the number of partitions and the bytes of one replica of each. Raises ClusterError.
     """
     partitions = size = 0
     for topic in topics:
-        assignment = cluster.read(f"/brokers/topics/{topic}")["partitions"]
+        assignment = cluster.assignment(topic)
         for index, replicas in assignment.items():
             directories = {
                 broker_id: cluster.nodes[broker_id].log_dir / f"{topic}-{index}" for broker_id in replicas

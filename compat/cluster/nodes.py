@@ -26,7 +26,7 @@ from compat.matrix.brokers import Barnabas, BrokerError
 
 KAFKA = "kafka"
 OLD = "kafka-2.6"
-"""Release whose leaders write the ISR into ZooKeeper, and which knows no topic ids."""
+"""Release without topic ids, in which leaders write the ISR into ZooKeeper."""
 OURS = "ours"
 KINDS = (KAFKA, OLD, OURS)
 VERSION = "3.9"
@@ -49,6 +49,7 @@ SETTINGS = {
     "inter.broker.protocol.version": "3.9",
 }
 WAIT_S = 60.0
+ZOOKEEPER_SHELL = "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka"
 POLL_S = 0.1
 
 
@@ -156,7 +157,113 @@ class OurNode:
 MAKERS: Mapping[str, Callable[..., Node]] = {KAFKA: KafkaNode, OLD: OldKafkaNode, OURS: OurNode}
 
 
-class Cluster:
+class Brokers:
+    """Brokers 1, 2, ... of a cluster, each with its directory and address; what keeps the cluster is a subclass's."""
+
+    version = VERSION
+    """Release of the tools that are run."""
+    zookeeper_connect = ""
+    keeper_tool: Sequence[str] = ()
+    """A tool of Kafka's, with arguments, that asks what keeps the cluster."""
+    directory: Path
+    settings: dict[str, str]
+    kinds: dict[int, str]
+    ports: dict[int, int]
+    nodes: dict[int, Node]
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    def of_kind(self, kind: str) -> list[int]:
+        """The ids of the brokers of a kind."""
+        return [broker_id for broker_id, its in self.kinds.items() if its == kind]
+
+    # --- what a subclass does -------------------------------------------------------------------------------
+
+    def start(self, broker_id: int) -> Node:
+        """Start a broker, with the data that it had."""
+        raise NotImplementedError
+
+    def new_node(self, broker_id: int, kind: str) -> Node:
+        """Make a broker of a kind; it does not run yet."""
+        raise NotImplementedError
+
+    def live(self) -> set[int]:
+        """The ids of brokers that are alive."""
+        raise NotImplementedError
+
+    def controller(self) -> int:
+        """The controller's id, -1 for none."""
+        raise NotImplementedError
+
+    def make_controller(self, broker_id: int) -> None:
+        """Have a broker become the controller."""
+        raise NotImplementedError
+
+    def topics(self) -> list[str]:
+        """All topics."""
+        raise NotImplementedError
+
+    def assignment(self, topic: str) -> dict[int, list[int]]:
+        """The replicas of each partition of a topic."""
+        raise NotImplementedError
+
+    def adding(self, topic: str) -> dict[int, list[int]]:
+        """Replicas that a reassignment adds, by partition."""
+        raise NotImplementedError
+
+    def topic_id(self, topic: str) -> str:
+        """The id of a topic, empty for none."""
+        raise NotImplementedError
+
+    def states(self, topic: str) -> dict[int, dict[str, Any]]:
+        """The state of each partition: leader, isr, leader_epoch."""
+        raise NotImplementedError
+
+    # --- the same for all -----------------------------------------------------------------------------------
+
+    def replace(self, broker_id: int, kind: str) -> None:
+        """Stop a broker cleanly, and start one of the other kind on its log dir. The log dir moves with its partitions."""
+        old = self.nodes.pop(broker_id)
+        old.stop()
+        wait_until(lambda: broker_id not in self.live(), f"broker {broker_id} goes")
+        self.kinds[broker_id] = kind
+        new = self.new_node(broker_id, kind)
+        new.log_dir.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(old.log_dir, new.log_dir)
+        self.nodes[broker_id] = new
+        self.start(broker_id)
+
+    def replicas(self, topic: str) -> int:
+        """Smallest number of replicas among the partitions of a topic."""
+        return min(map(len, self.assignment(topic).values()))
+
+    def wait_in_sync(self, topic: str, count: int) -> None:
+        """Wait until each partition of a topic has a leader and `count` replicas in sync."""
+
+        def is_so() -> bool:
+            states = self.states(topic)
+            return bool(states) and all(
+                state.get("leader", -1) >= 0 and len(state.get("isr", ())) == count
+                for state in states.values()
+            )
+
+        wait_until(
+            is_so, f"every partition of {topic} has {count} replicas in sync", lambda: str(self.states(topic))
+        )
+
+    def complaints(self) -> dict[int, list[str]]:
+        """Errors that our brokers have logged."""
+        return {
+            broker_id: lines
+            for broker_id in self.of_kind(OURS)
+            if (lines := self.nodes[broker_id].complaints())
+        }
+
+
+class Cluster(Brokers):
     """Several brokers on one ZooKeeper, ids 1, 2, ... as in `kinds`; a context manager. Raises ClusterError, KafkaError."""
 
     def __init__(
@@ -181,16 +288,12 @@ class Cluster:
         self.settings = {**SETTINGS, **protocol, **(settings or {})}
         self.zookeeper = ZooKeeperServer(release(VERSION), directory / "zookeeper", zookeeper_tls)
         self._kazoo = dict(kazoo or {})
-        self.connect = f"{self.zookeeper.address}/kafka"
+        self.connect = self.zookeeper_connect = f"{self.zookeeper.address}/kafka"
+        self.keeper_tool = (ZOOKEEPER_SHELL, "get", "/controller")
         self.ports = {broker_id: free_port() for broker_id in range(1, len(kinds) + 1)}
         self.kinds = dict(enumerate(kinds, 1))
         self.nodes: dict[int, Node] = {}
         self._client: KazooClient | None = None
-
-    @property
-    def bootstrap(self) -> str:
-        """The addresses of all brokers."""
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
     def __enter__(self) -> Cluster:
         try:
@@ -221,20 +324,10 @@ class Cluster:
             self._client.close()
         self.zookeeper.stop()
 
-    def of_kind(self, kind: str) -> list[int]:
-        """The ids of the brokers of a kind."""
-        return [broker_id for broker_id, its in self.kinds.items() if its == kind]
-
     def start(self, broker_id: int) -> Node:
         """Start a broker, with the data that it had."""
         kind = self.kinds[broker_id]
-        node = self.nodes.get(broker_id) or MAKERS[kind](
-            broker_id,
-            self.ports[broker_id],
-            self.directory / f"{kind}-{broker_id}",
-            {**self.settings, "broker.rack": f"rack-{broker_id}", **self.own.get(broker_id, {})},
-            self.connect,
-        )
+        node = self.nodes.get(broker_id) or self.new_node(broker_id, kind)
         self.nodes[broker_id] = node
         if kind != OURS:  # Kafka ends when its own old session still has the id
             wait_until(lambda: broker_id not in self.live(), f"the old session of broker {broker_id} ends")
@@ -245,23 +338,15 @@ class Cluster:
         wait_until(lambda: broker_id in self.live(), f"broker {broker_id} registers")
         return node
 
-    def replace(self, broker_id: int, kind: str) -> None:
-        """Stop a broker cleanly, and start one of the other kind on its log dir. The log dir moves with its partitions."""
-        old = self.nodes.pop(broker_id)
-        old.stop()
-        wait_until(lambda: broker_id not in self.live(), f"broker {broker_id} goes")
-        self.kinds[broker_id] = kind
-        new = MAKERS[kind](
+    def new_node(self, broker_id: int, kind: str) -> Node:
+        """Make a broker of a kind; it does not run yet."""
+        return MAKERS[kind](
             broker_id,
             self.ports[broker_id],
             self.directory / f"{kind}-{broker_id}",
             {**self.settings, "broker.rack": f"rack-{broker_id}", **self.own.get(broker_id, {})},
             self.connect,
         )
-        new.log_dir.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(old.log_dir, new.log_dir)
-        self.nodes[broker_id] = new
-        self.start(broker_id)
 
     # --- what ZooKeeper says --------------------------------------------------------------------------------
 
@@ -284,8 +369,8 @@ class Cluster:
 
     def controller(self) -> int:
         """The controller's id, -1 for none."""
-        found = self.read("/controller")
-        return int(found["brokerid"]) if found else -1
+        znode = self.read("/controller")
+        return int(znode["brokerid"]) if znode else -1
 
     def make_controller(self, broker_id: int) -> None:
         """Have a broker become the controller: the znode goes until it is the quickest."""
@@ -313,49 +398,48 @@ class Cluster:
         assert self._client is not None
         return sorted(self._client.get_children("/brokers/topics"))
 
-    def replicas(self, topic: str) -> int:
-        """Smallest number of replicas among the partitions of a topic."""
-        assignment: dict[str, list[int]] = self.read(f"/brokers/topics/{topic}")["partitions"]
-        return min(map(len, assignment.values()))
+    def assignment(self, topic: str) -> dict[int, list[int]]:
+        """The replicas of each partition of a topic."""
+        partitions: dict[str, list[int]] = self.read(f"/brokers/topics/{topic}")["partitions"]
+        return {int(index): replicas for index, replicas in partitions.items()}
 
-    def wait_in_sync(self, topic: str, count: int) -> None:
-        """Wait until each partition of a topic has a leader and `count` replicas in sync."""
+    def adding(self, topic: str) -> dict[int, list[int]]:
+        """Replicas that a reassignment adds, by partition."""
+        adding: dict[str, list[int]] = self.read(f"/brokers/topics/{topic}").get("adding_replicas", {})
+        return {int(index): replicas for index, replicas in adding.items()}
 
-        def is_so() -> bool:
-            states = self.states(topic)
-            return bool(states) and all(
-                state.get("leader", -1) >= 0 and len(state.get("isr", ())) == count
-                for state in states.values()
-            )
-
-        wait_until(
-            is_so, f"every partition of {topic} has {count} replicas in sync", lambda: str(self.states(topic))
-        )
-
-    def complaints(self) -> dict[int, list[str]]:
-        """Errors that our brokers have logged."""
-        return {
-            broker_id: lines
-            for broker_id in self.of_kind(OURS)
-            if (lines := self.nodes[broker_id].complaints())
-        }
+    def topic_id(self, topic: str) -> str:
+        """The id of a topic, empty for none."""
+        text: str = self.read(f"/brokers/topics/{topic}").get("topic_id", "")
+        return text
 
 
 def wait_until(
-    is_so: Callable[[], bool], what: str, found: Callable[[], str] | None = None, seconds: float = WAIT_S
+    is_so: Callable[[], bool], what: str, state: Callable[[], str] | None = None, seconds: float = WAIT_S
 ) -> float:
     """Wait for a condition; returns after how many seconds it held. Raises ClusterError."""
     begun = time.monotonic()
     while not is_so():
         if time.monotonic() - begun > seconds:
             raise ClusterError(
-                f"after {seconds:.0f} s it is not so that {what}" + (f": {found()}" if found else "")
+                f"after {seconds:.0f} s it is not so that {what}" + (f": {state()}" if state else "")
             )
         time.sleep(POLL_S)
     return time.monotonic() - begun
 
 
-__all__ = ["KAFKA", "KINDS", "OLD", "OURS", "Cluster", "ClusterError", "KafkaError", "Node", "wait_until"]
+__all__ = [
+    "KAFKA",
+    "KINDS",
+    "OLD",
+    "OURS",
+    "Brokers",
+    "Cluster",
+    "ClusterError",
+    "KafkaError",
+    "Node",
+    "wait_until",
+]
 
 
 def in_directory(prefix: str, parent: Path | None, run: Callable[[Path], None]) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -64,7 +63,7 @@ class Steady:
 
 def pauses(kind: str, stops: int, directory: Path) -> list[float]:
     """Stop brokers of a kind one after the other; return the longest latency around each stop, in seconds."""
-    found = []
+    longest = []
     with Cluster(directory, [kind] * 3) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic("t", PARTITIONS, 3)])["t"].result(30)
@@ -76,11 +75,11 @@ def pauses(kind: str, stops: int, directory: Path) -> list[float]:
                 cluster.nodes[broker_id].stop()
                 wait_until(lambda gone=broker_id: gone not in cluster.live(), "the broker goes")
                 time.sleep(3)
-                found.append(producer.worst_s())
+                longest.append(producer.worst_s())
                 cluster.start(broker_id)
         if producer.failures:
             raise SystemExit(f"{kind}: records were refused: {producer.failures[:3]}")
-    return found
+    return longest
 
 
 def main() -> None:
@@ -90,10 +89,12 @@ def main() -> None:
     options = parser.parse_args()
     for kind in options.kinds.split(","):
         with tempfile.TemporaryDirectory(prefix="pauses-") as directory:
-            found = pauses(kind, options.stops, Path(directory))
-        each = ", ".join(f"{pause:.2f}" for pause in found)
-        print(f"{kind}: longest latency around a stop: median {statistics.median(found):.2f} s, each {each}")
+            longest = pauses(kind, options.stops, Path(directory))
+        each = ", ".join(f"{pause:.2f}" for pause in longest)
+        print(
+            f"{kind}: longest latency around a stop: median {statistics.median(longest):.2f} s, each {each}"
+        )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

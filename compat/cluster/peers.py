@@ -181,12 +181,12 @@ def write(name: str, *arguments: str) -> None:
 
 def brokers_are_allowed(peers: Peers) -> str:
     """With ClusterAction and nothing else the brokers replicate; both kinds list the ACL that a tool wrote."""
-    said = f"{checks.membership(peers.cluster)}; {checks.creation(peers.cluster)}"
+    note = f"{checks.membership(peers.cluster)}; {checks.creation(peers.cluster)}"
     for broker_id in next(peers.pairs()):
         listed = peers.tool(broker_id, "acls", "--list", "--cluster")
         if f"principal=User:{BROKER}" not in listed or "operation=CLUSTER_ACTION" not in listed:
             raise ClusterError(f"{peers.what(broker_id)} does not list the brokers' ACL: {listed}")
-    return said
+    return note
 
 
 def replicated(peers: Peers) -> str:
@@ -204,35 +204,39 @@ def both_ways(step: Callable[[Peers, int, int], str]) -> Callable[[Peers], str]:
 
     @functools.wraps(step)
     def done(peers: Peers) -> str:
-        said = [f"{peers.what(one)}: {step(peers, one, other)}" for one, other in peers.pairs()]
-        return "; ".join(said)
+        notes = [
+            f"{peers.what(broker_id)}: {step(peers, broker_id, other)}" for broker_id, other in peers.pairs()
+        ]
+        return "; ".join(notes)
 
     return done
 
 
 @both_ways
-def credentials(peers: Peers, one: int, other: int) -> str:
+def credentials(peers: Peers, first: int, other: int) -> str:
     """A user made, changed and removed at one broker can log in, only with the newer password, and no more at the other."""
-    user = f"carol-{one}"
+    user = f"carol-{first}"
     entity = ("--entity-type", "users", "--entity-name", user)
     seen = []
     for password in ("first", "second"):
         scram = f"SCRAM-SHA-256=[iterations=8192,password={password}]"
-        peers.tool(one, "configs", "--alter", *entity, "--add-config", scram)
+        peers.tool(first, "configs", "--alter", *entity, "--add-config", scram)
         is_in = functools.partial(lets_in, peers, other, user, password)
         seen.append(f"{wait_until(is_in, f'{peers.what(other)} lets {user} in'):.1f} s")
     if lets_in(peers, other, user, "first"):
         raise ClusterError(f"{peers.what(other)} lets {user} in with an old password")
-    described = [peers.tool(broker_id, "configs", "--describe", *entity) for broker_id in (one, other)]
+    described = [peers.tool(broker_id, "configs", "--describe", *entity) for broker_id in (first, other)]
     if described[0] != described[1] or "iterations=8192" not in described[0]:
         raise ClusterError(f"the brokers describe {user} differently: {described}")
     peers.tool(other, "configs", "--alter", *entity, "--delete-config", "SCRAM-SHA-256")
-    wait_until(lambda: not lets_in(peers, one, user, "second"), f"{peers.what(one)} lets {user} in no more")
+    wait_until(
+        lambda: not lets_in(peers, first, user, "second"), f"{peers.what(first)} lets {user} in no more"
+    )
     return f"the other knows after {', '.join(seen)}"
 
 
 def lets_in(peers: Peers, broker_id: int, user: str, password: str) -> bool:
-    """Say whether a broker lets somebody in with a password."""
+    """Say whether a broker accepts a login with a password."""
     errors: list[ClientError] = []
     client = AdminClient({**peers.client(broker_id, user, password), "error_cb": errors.append})
     try:
@@ -246,16 +250,16 @@ def lets_in(peers: Peers, broker_id: int, user: str, password: str) -> bool:
 
 
 @both_ways
-def acls(peers: Peers, one: int, other: int) -> str:
+def acls(peers: Peers, first: int, other: int) -> str:
     """Check that the other broker allows what kafka-acls allows at one, and that both list the same."""
     alice = peers.client(other, ALICE, PASSWORD, "PLAIN")
     rule = ("--allow-principal", f"User:{ALICE}", "--producer", "--topic", TOPIC)
-    peers.tool(one, "acls", "--add", *rule)
+    peers.tool(first, "acls", "--add", *rule)
     took = wait_until(lambda: may_write(alice), f"alice may write by {peers.what(other)}")
     # The tool ends all but the last line with a space, in an order of its own.
     lists = [
         sorted(line.strip() for line in peers.tool(broker_id, "acls", "--list").splitlines())
-        for broker_id in (one, other)
+        for broker_id in (first, other)
     ]
     if lists[0] != lists[1] or not any("operation=WRITE" in line for line in lists[0]):
         raise ClusterError(f"the brokers list different ACLs: {lists}")
@@ -277,11 +281,11 @@ def may_write(client: Mapping[str, object]) -> bool:
 
 
 @both_ways
-def quotas(peers: Peers, one: int, other: int) -> str:
+def quotas(peers: Peers, first: int, other: int) -> str:
     """A quota set at one broker is described by all, and slows clients down at each of them."""
     entity = ("--entity-type", "users", "--entity-name", ADMIN)
-    peers.tool(one, "configs", "--alter", *entity, "--add-config", f"producer_byte_rate={RATE}")
-    described = [peers.tool(broker_id, "configs", "--describe", *entity) for broker_id in (one, other)]
+    peers.tool(first, "configs", "--alter", *entity, "--add-config", f"producer_byte_rate={RATE}")
+    described = [peers.tool(broker_id, "configs", "--describe", *entity) for broker_id in (first, other)]
     if described[0] != described[1] or f"{RATE}.0" not in described[0]:
         raise ClusterError(f"the brokers describe quotas differently: {described}")
     throttled: set[int] = set()
@@ -300,16 +304,18 @@ def quotas(peers: Peers, one: int, other: int) -> str:
 
 
 @both_ways
-def tokens(peers: Peers, one: int, other: int) -> str:
+def tokens(peers: Peers, broker_id: int, other: int) -> str:
     """A delegation token made at one broker lets its owner in at the other, which renews it; the first one ends it."""
     alice = peers.properties("alice", login(PLAIN_MODULE, ALICE, PASSWORD), "PLAIN")
-    made = peers.tool(one, "delegation-tokens", "--create", "--max-life-time-period", "-1", config=alice)
-    found = re.search(r"^(\S{22})\s+(\S{88})\s", made, re.MULTILINE)
-    if found is None:
-        raise ClusterError(f"no token is shown: {made}")
-    token_id, key = found[1], found[2]
+    output = peers.tool(
+        broker_id, "delegation-tokens", "--create", "--max-life-time-period", "-1", config=alice
+    )
+    match = re.search(r"^(\S{22})\s+(\S{88})\s", output, re.MULTILINE)
+    if match is None:
+        raise ClusterError(f"no token is shown: {output}")
+    token_id, key = match[1], match[2]
     jaas = login(SCRAM_MODULE, token_id, key, ' tokenauth="true"')
-    token = peers.properties(f"token-{one}", jaas, "SCRAM-SHA-256")
+    token = peers.properties(f"token-{broker_id}", jaas, "SCRAM-SHA-256")
 
     def works() -> bool:
         return not peers.try_tool(other, "topics", "--list", config=token).returncode
@@ -317,14 +323,14 @@ def tokens(peers: Peers, one: int, other: int) -> str:
     wait_until(works, f"{peers.what(other)} takes the token")
     owner = ("--owner-principal", f"User:{ALICE}")
     described = [
-        peers.tool(it, "delegation-tokens", "--describe", *owner, config=alice) for it in (one, other)
+        peers.tool(it, "delegation-tokens", "--describe", *owner, config=alice) for it in (broker_id, other)
     ]
     lines = [[line.split() for line in text.splitlines() if token_id in line] for text in described]
     if not lines[0] or lines[0] != lines[1]:
         raise ClusterError(f"the brokers describe the token differently: {described}")
     hmac = ("--hmac", key)
     peers.tool(other, "delegation-tokens", "--renew", "--renew-time-period", "3600000", *hmac, config=alice)
-    peers.tool(one, "delegation-tokens", "--expire", "--expiry-time-period", "-1", *hmac, config=alice)
+    peers.tool(broker_id, "delegation-tokens", "--expire", "--expiry-time-period", "-1", *hmac, config=alice)
     wait_until(lambda: not works(), f"{peers.what(other)} takes the token no more")
     return "made here, used and renewed at the other, ended here"
 
@@ -380,24 +386,24 @@ def run(directory: Path, kinds: tuple[str, ...], chosen: list[str]) -> None:
     with peers.cluster as cluster:
         for name in chosen:
             begun = time.monotonic()
-            said = STEPS[name](peers)
-            print(f"  PASS {name} ({time.monotonic() - begun:.0f} s): {said}", flush=True)
+            note = STEPS[name](peers)
+            print(f"  PASS {name} ({time.monotonic() - begun:.0f} s): {note}", flush=True)
         complaints = cluster.complaints()
         if complaints:
             raise ClusterError(f"brokers have logged errors: {complaints}")
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.cluster.peers", description=__doc__)
     parser.add_argument("--steps", default="", metavar="A,B", help=f"only these, of {', '.join(STEPS)}")
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
-    options = parser.parse_args(given)
-    wanted = [name for name in options.steps.split(",") if name]
-    unknown = set(wanted) - set(STEPS)
+    options = parser.parse_args(argv)
+    names = [name for name in options.steps.split(",") if name]
+    unknown = set(names) - set(STEPS)
     if unknown:
         parser.error(f"no such step: {', '.join(sorted(unknown))}")
-    chosen = [name for name in STEPS if not wanted or name in (ALWAYS, *wanted)]
+    chosen = [name for name in STEPS if not names or name in (ALWAYS, *names)]
     return in_directory("peers-", options.dir, lambda directory: run(directory, (KAFKA, OURS, OURS), chosen))
 
 

@@ -71,7 +71,7 @@ class Certificates:
         }
 
     def of_zookeeper(self) -> dict[str, str]:
-        """ZooKeeper's settings: it wants a certificate of everybody."""
+        """ZooKeeper's settings: every client needs a certificate."""
         return {
             "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
             "ssl.keyStore.location": str(self.server),
@@ -116,13 +116,13 @@ def acls(cluster: Cluster, certificates: Certificates) -> str:
 
     def look(path: str) -> None:
         nonlocal seen
-        found, _ = client.get_acls(path or "/")
+        acls, _ = client.get_acls(path or "/")
         own = [
-            one
-            for one in found
-            if one.id.scheme == "digest" and one.id.id.startswith(f"{USER}:") and one.perms == 31
+            acl
+            for acl in acls
+            if acl.id.scheme == "digest" and acl.id.id.startswith(f"{USER}:") and acl.perms == 31
         ]
-        world = [one.perms for one in found if one.id == ACL(1, _anyone()).id]
+        world = [acl.perms for acl in acls if acl.id == ACL(1, _anyone()).id]
         if path == "/consumers" or path.startswith("/consumers/"):
             is_right = world == [31]
         elif path.startswith(SENSITIVE):
@@ -130,7 +130,7 @@ def acls(cluster: Cluster, certificates: Certificates) -> str:
         else:
             is_right = len(own) == 1 and world == [1]
         if not is_right:
-            raise ClusterError(f"{path or '/'} has the ACLs {found}")
+            raise ClusterError(f"{path or '/'} has the ACLs {acls}")
         seen += 1
         for name in client.get_children(path or "/"):
             look(f"{path}/{name}")
@@ -152,12 +152,12 @@ def _anyone() -> Any:
 def shell(cluster: Cluster, certificates: Certificates, *lines: str) -> str:
     """Run Kafka's own zookeeper-shell over TLS; returns what it says."""
     settings = cluster.directory / "shell.properties"
-    wanted = {**certificates.of_broker(), "zookeeper.ssl.keystore.location": str(certificates.tool)}
-    del wanted["zookeeper.ssl.keystore.password"]
+    properties = {**certificates.of_broker(), "zookeeper.ssl.keystore.location": str(certificates.tool)}
+    del properties["zookeeper.ssl.keystore.password"]
     settings.write_text(
         "".join(
             f"{name}={value}\n"
-            for name, value in wanted.items()
+            for name, value in properties.items()
             if name.startswith(("zookeeper.ssl.", "zookeeper.clientCnxnSocket"))
         )
     )
@@ -234,21 +234,21 @@ def refusals(cluster: Cluster, certificates: Certificates) -> str:
             "zookeeper",
         ),
     }
-    said = []
+    notes = []
     for what, (changes, reason) in wrong.items():
         settings = {name: value for name, value in {**usual, **changes, "broker.id": "9"}.items() if value}
         settings["zookeeper.connection.timeout.ms"] = "4000"
-        node = OurNode(9, free_port(), cluster.directory / f"refused-{len(said)}", settings, cluster.connect)
+        node = OurNode(9, free_port(), cluster.directory / f"refused-{len(notes)}", settings, cluster.connect)
         try:
             node.start()
         except BrokerError as error:
             if reason.lower() not in str(error).lower() or "Traceback" in str(error):
                 raise ClusterError(f"{what}: {error}") from error
-            said.append(what)
+            notes.append(what)
         else:
             node.kill()
             raise ClusterError(f"{what}: the broker starts")
-    return ", ".join(said)
+    return ", ".join(notes)
 
 
 def run(directory: Path) -> None:
@@ -275,11 +275,11 @@ def run(directory: Path) -> None:
             raise ClusterError(f"brokers have logged errors: {complaints}")
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.cluster.secured", description=__doc__)
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     return in_directory("secured-", options.dir, run)
 
 

@@ -1,25 +1,27 @@
 """Kafka's own command line tools, run against a cluster.
 
-The rule: a tool that ends with an error, or whose output lacks what it must say, is a finding.
+The rule: a tool that ends with an error, or lacks an expected text in its output, is a finding.
 """
 
 from __future__ import annotations
 
 import subprocess
 
-from compat.cluster.nodes import VERSION, Cluster, ClusterError
+from compat.cluster.nodes import ZOOKEEPER_SHELL, Brokers, ClusterError
 from compat.kafka import release, tool_command
 
 TOOL_S = 90
-ZOOKEEPER_SHELL = "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka"
 
 
-def run(cluster: Cluster, name: str, *arguments: str, stdin: str = "", expect: str = "") -> str:
-    """Run a tool with the cluster's addresses; returns its output. Raises ClusterError."""
-    where = (
-        ("-server", cluster.connect) if name == ZOOKEEPER_SHELL else ("--bootstrap-server", cluster.bootstrap)
-    )
-    command = tool_command(release(VERSION), name, *where, *arguments)
+def run(cluster: Brokers, name: str, *arguments: str, stdin: str = "", expect: str = "", at: str = "") -> str:
+    """Run a tool with the cluster's addresses, or at one broker's; returns its output. Raises ClusterError."""
+    if name == ZOOKEEPER_SHELL:
+        words = ["-server", cluster.zookeeper_connect, *arguments]
+    else:
+        where = ["--bootstrap-server", at or cluster.bootstrap]
+        # kafka-cluster has its action first, and its options after it.
+        words = [arguments[0], *where, *arguments[1:]] if name == "cluster" else [*where, *arguments]
+    command = tool_command(release(cluster.version), name, *words)
     try:
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, check=False, timeout=TOOL_S

@@ -142,13 +142,13 @@ def forget(value: Any, attributes: set[str]) -> None:
     """Set fields of a message, and of the structs in it, to their defaults."""
     default = type(value)()
     for name in type(value).__slots__:
-        one = getattr(value, name)
+        member = getattr(value, name)
         if name in attributes:
             setattr(value, name, getattr(default, name))
-        elif hasattr(one, "__slots__"):
-            forget(one, attributes)
-        elif isinstance(one, list):
-            for item in one:
+        elif hasattr(member, "__slots__"):
+            forget(member, attributes)
+        elif isinstance(member, list):
+            for item in member:
                 if hasattr(item, "__slots__"):
                     forget(item, attributes)
 
@@ -174,14 +174,14 @@ class Comparison:
 
     def message(self, message: Message) -> None:
         """Compare the versions of a message that both sides know."""
-        known = self.oracle.ask(name=message.name)
-        if "lowest" not in known or self.older_than(DRAFTS.get(message.name, "0")):
+        is_known = self.oracle.ask(name=message.name)
+        if "lowest" not in is_known or self.older_than(DRAFTS.get(message.name, "0")):
             return
         for version in message.versions:
             java_version = version
-            if message.kind == "coordinator-key" and known["lowest"] == known["highest"]:
-                java_version = known["lowest"]  # Before 4.1 the type of a key was its version.
-            if not known["lowest"] <= java_version <= known["highest"]:
+            if message.kind == "coordinator-key" and is_known["lowest"] == is_known["highest"]:
+                java_version = is_known["lowest"]  # Before 4.1 the type of a key was its version.
+            if not is_known["lowest"] <= java_version <= is_known["highest"]:
                 continue
             self.compared.add((message.name, version))
             random = Random(f"{self.seed} {message.name} {version}")

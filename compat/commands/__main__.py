@@ -84,10 +84,10 @@ class Trial:
     def _run(self, *arguments: str) -> tuple[int, str]:
         """Run a command in this process, as a user without a terminal; returns its exit code and all that it says."""
         command = [*arguments, "--bootstrap", self._address, "--user", ADMIN, "--mechanism", "PLAIN"]
-        said = io.StringIO()
-        with redirect_stdout(said), redirect_stderr(said):
+        output = io.StringIO()
+        with redirect_stdout(output), redirect_stderr(output):
             code = main_of_barnabas(command)
-        return code, said.getvalue()
+        return code, output.getvalue()
 
     # --- what other clients do before a row ---------------------------------------------------------------------
 

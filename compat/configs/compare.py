@@ -325,11 +325,11 @@ def _changing() -> list[Step]:
     steps = []
     for kind, name, requests in CHANGES:
         for changes in requests:
-            said = ", ".join(
+            text = ", ".join(
                 f"{key} {['set', 'delete', 'append', 'subtract'][operation] if 0 <= operation < 4 else operation} {value}"
                 for key, operation, value in changes
             )
-            label = f"change {kind} {name!r}: {said}"
+            label = f"change {kind} {name!r}: {text}"
             asked = change(kind, name, *changes, validate=True)
             steps.append(Step(f"validate: {label}", "IncrementalAlterConfigs", 1, asked))
             steps.append(Step(label, "IncrementalAlterConfigs", 1, change(kind, name, *changes)))

@@ -3,7 +3,7 @@
     python -m compat.configs.copying [--version 4.x]
 
 The exit code is 1 when Kafka refuses a topic, or shows other values for it than Barnabas does. A topic that has a
-setting of Barnabas' own is refused, and by that setting's name: whoever has set it is told so.
+setting of Barnabas' own is refused, and by that setting's name, so that the user learns of it.
 """
 
 from __future__ import annotations
@@ -43,42 +43,42 @@ def _shown(admin: AdminClient, name: str) -> dict[str, str | None]:
     give_up = time.monotonic() + TIMEOUT_S
     while True:
         try:
-            found = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
+            described = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > give_up:
                 raise
             time.sleep(0.1)
         else:
-            return {key: entry.value for key, entry in found.items()}
+            return {key: entry.value for key, entry in described.items()}
 
 
 def problems(kafka: Side, ours: Side) -> list[str]:
     """Compare topics that were copied; return what is wrong."""
     theirs, mine = (AdminClient({"bootstrap.servers": f"127.0.0.1:{side.port}"}) for side in (kafka, ours))
-    found = []
+    texts = []
     for name, settings in TOPICS.items():
         if refused := _make(mine, name, settings):
-            found.append(f"{name} cannot be made: {refused}")
+            texts.append(f"{name} cannot be made: {refused}")
             continue
         shown = _shown(mine, name)
         own = settings.keys() & topic_settings.OWN
         if shown.keys() & topic_settings.OWN != own:
-            found.append(f"{name} shows {sorted(shown.keys() & topic_settings.OWN)}")
+            texts.append(f"{name} shows {sorted(shown.keys() & topic_settings.OWN)}")
         refused = _make(theirs, name, {key: value for key, value in shown.items() if value is not None})
         if own:
             if not all(key in refused for key in own):
-                found.append(f"{name}, which has {sorted(own)}, is copied: {refused!r}")
+                texts.append(f"{name}, which has {sorted(own)}, is copied: {refused!r}")
             continue
         if refused:
-            found.append(f"{name} is refused: {refused}")
+            texts.append(f"{name} is refused: {refused}")
             continue
         copied = _shown(theirs, name)
-        found += [
+        texts += [
             f"{name} has {key}={shown.get(key, 'nothing')}, its copy {copied.get(key, 'nothing')}"
             for key in sorted(shown.keys() | copied.keys())
             if shown.get(key, "nothing") != copied.get(key, "nothing")
         ]
-    return found
+    return texts
 
 
 def main() -> int:
@@ -87,14 +87,14 @@ def main() -> int:
     parser.add_argument("--version", default="4.x", help="which Kafka (default: the newest here)")
     try:
         with both(version=parser.parse_args().version) as (kafka, ours):
-            found = problems(kafka, ours)
+            texts = problems(kafka, ours)
     except (StartsNotError, StartError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    for problem in found:
+    for problem in texts:
         print(f"differs: {problem}")
-    print(f"{len(TOPICS)} topics copied, {len(found)} differences")
-    return 1 if found else 0
+    print(f"{len(TOPICS)} topics copied, {len(texts)} differences")
+    return 1 if texts else 0
 
 
 if __name__ == "__main__":

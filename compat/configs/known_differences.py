@@ -14,12 +14,12 @@ SEGMENT_BYTES = {"Name": "log.segment.bytes", "Value": "1073741824", "Source": 5
 LISTENERS = re.compile(r"\w+://[\w.]*:\d+(,\w+://[\w.]*:\d+)*")
 
 
-def other_ports(one: Difference) -> bool:
+def other_ports(difference: Difference) -> bool:
     """The same listeners but for their ports."""
-    texts = (one.theirs, one.ours)
+    texts = (difference.theirs, difference.ours)
     if not all(isinstance(text, str) and LISTENERS.fullmatch(text) for text in texts):
         return False
-    return re.sub(r":\d+", ":port", one.theirs) == re.sub(r":\d+", ":port", one.ours)
+    return re.sub(r":\d+", ":port", difference.theirs) == re.sub(r":\d+", ":port", difference.ours)
 
 
 KNOWN: tuple[KnownDifference, ...] = (

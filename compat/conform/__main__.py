@@ -62,24 +62,24 @@ def main() -> int:
     options = parser.parse_args()
     if options.write and options.select:
         parser.error("--write needs all cases")
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    results: dict[str, tuple[str, dict[str, Any]]] = {}
     for name in options.names or WITHOUT_LOGINS:
         try:
             with BROKERS[name]() as broker:  # type: ignore[attr-defined]
                 print(f"{broker.what} at {broker.address}", flush=True)
-                found[name] = broker.what, _judge(broker, options, SKIPPED.get(name, ()))
+                results[name] = broker.what, _judge(broker, options, SKIPPED.get(name, ()))
                 if not options.select:
                     KEPT.mkdir(parents=True, exist_ok=True)
-                    (KEPT / f"{name}.json").write_text(json.dumps(found[name]), encoding="utf-8")
+                    (KEPT / f"{name}.json").write_text(json.dumps(results[name]), encoding="utf-8")
         except (KafkaError, UnavailableError) as error:
             print(f"{name}: {error}", file=sys.stderr)
     if options.write or (not options.names and not options.select):
         for path, (names, more) in PAGES.items():
-            if found.keys() & names:
-                judged = [found[name] if name in found else _kept(name) for name in names]
+            if results.keys() & names:
+                judged = [results[name] if name in results else _kept(name) for name in names]
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(page([one for one in judged if one is not None], more), encoding="utf-8")
-    failed = [name for name in MUST_PASS if name in found and found[name][1]["summary"]["failed"]]
+    failed = [name for name in MUST_PASS if name in results and results[name][1]["summary"]["failed"]]
     return 1 if failed else 0
 
 
@@ -105,8 +105,8 @@ def _judge(broker: Broker, options: argparse.Namespace, skipped: Sequence[str]) 
             "--json",
             str(results),
         ]
-        for one in broker.properties:
-            command += ["--property", one]
+        for rule in broker.properties:
+            command += ["--property", rule]
         command += [
             "--seed",
             str(options.seed),

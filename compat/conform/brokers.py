@@ -76,15 +76,15 @@ def our_cluster(brokers: int) -> Iterator[Broker]:
             [*command, "--dir", directory], stdout=subprocess.PIPE, text=True, env=environment
         ) as process:
             assert process.stdout is not None
-            said = []
+            outputs = []
             try:
                 for line in process.stdout:
                     if line.startswith(READY):
                         address = line.removeprefix(READY).split()[0].split(",")[0]
                         break
-                    said.append(line)
+                    outputs.append(line)
                 else:
-                    raise UnavailableError(f"the cluster does not start:\n{''.join(said)}")
+                    raise UnavailableError(f"the cluster does not start:\n{''.join(outputs)}")
                 # What it says from now on would fill the pipe.
                 threading.Thread(target=process.stdout.read, daemon=True).start()
                 yield Broker(address, f"Barnabas {__version__}, {brokers} brokers on ZooKeeper")
@@ -104,7 +104,7 @@ MECHANISMS = {
 
 @contextmanager
 def secured(side: AbstractContextManager[Side], what: str) -> Iterator[Broker]:
-    """A broker with an authorizer, asked by a super user who has logged in."""
+    """A broker with an authorizer, asked by a super user after a login."""
     login = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",

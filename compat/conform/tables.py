@@ -89,13 +89,13 @@ def _differences(what: str, results: dict[str, Any]) -> Iterator[str]:
 
 def _spans(versions: Sequence[int]) -> str:
     """Versions as ranges."""
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for version in sorted(versions):
-        if found and version == found[-1][1] + 1:
-            found[-1][1] = version
+        if spans and version == spans[-1][1] + 1:
+            spans[-1][1] = version
         else:
-            found.append([version, version])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
+            spans.append([version, version])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
 
 
 def _without_names(text: str) -> str:

@@ -13,12 +13,12 @@ from pathlib import Path
 from compat.crash.rounds import LostError, run
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code: 0 when every promise was kept."""
     parser = argparse.ArgumentParser(prog="python -m compat.crash", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=200, help="how often the broker is ended")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # that a broker is gone is what this is about
     directory = Path(tempfile.mkdtemp(prefix="barnabas-crash-"))
     print(f"seed {options.seed}, {options.rounds} rounds, logs in {directory}", flush=True)

@@ -103,9 +103,9 @@ class Librdkafka(Load):
         producer.poll(0.05)
 
     def finish(self, producer: Any) -> None:
-        left = producer.flush(DELIVERY_TIMEOUT_MS / 1000)
-        if left:
-            self.errors.append(f"{left} records were neither acknowledged nor refused")
+        unsent = producer.flush(DELIVERY_TIMEOUT_MS / 1000)
+        if unsent:
+            self.errors.append(f"{unsent} records were neither acknowledged nor refused")
 
 
 class KafkaPython(Load):

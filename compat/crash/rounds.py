@@ -58,8 +58,8 @@ def run(directory: Path, *, seed: int, rounds: int) -> Figures:
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     topic = NewTopic(TOPIC, len(LOADS), 1, config=TOPIC_SETTINGS)
-    for made in admin.create_topics([topic]).values():
-        made.result(30)
+    for created in admin.create_topics([topic]).values():
+        created.result(30)
     loads = [load(broker.bootstrap, TOPIC, partition) for partition, load in enumerate(LOADS)]
     for load in loads:
         load.start()
@@ -87,7 +87,7 @@ def read(bootstrap: str, partition: int) -> list[tuple[int, int]]:
         {"bootstrap.servers": bootstrap, "group.id": "witness", "log_level": 0, "enable.partition.eof": True}
     )
     consumer.assign([TopicPartition(TOPIC, partition, 0)])
-    found: list[tuple[int, int]] = []
+    records: list[tuple[int, int]] = []
     deadline = time.monotonic() + READ_TIMEOUT_S
     while True:
         message = consumer.poll(0.5)
@@ -97,28 +97,28 @@ def read(bootstrap: str, partition: int) -> list[tuple[int, int]]:
             continue
         error = message.error()
         if error is None:
-            found.append((int((message.value() or b"").split()[0]), message.offset() or 0))
+            records.append((int((message.value() or b"").split()[0]), message.offset() or 0))
         elif error.code() == KafkaError._PARTITION_EOF:
             consumer.close()
-            return found
+            return records
         else:
             raise LostError(str(error))
 
 
-def check(load: Load, found: list[tuple[int, int]]) -> None:
+def check(load: Load, records: list[tuple[int, int]]) -> None:
     """Every number that was sent is there, in order, once, where the producer was told. Raises LostError."""
     where = f"{type(load).__name__} on partition {load.partition}"
     if load.errors:
         raise LostError(f"{where}: {load.errors[:3]}")
     if len(load.acknowledged) != load.sent:
         raise LostError(f"{where}: {load.sent - len(load.acknowledged)} records were never answered")
-    numbers = [number for number, _ in found]
+    numbers = [number for number, _ in records]
     if numbers != list(range(load.sent)):
         at = next((n for n, number in enumerate(numbers) if number != n), len(numbers))
         raise LostError(
             f"{where}: {len(numbers)} of {load.sent} records, and record {at} is not in its place"
         )
-    offsets = dict(found)
+    offsets = dict(records)
     # After a restart a repeated batch may be answered without its offset: then there is nothing to compare.
     wrong = [
         (n, offset, offsets[n]) for n, offset in load.acknowledged if offset not in (offsets[n], -1, None)

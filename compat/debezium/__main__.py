@@ -225,8 +225,8 @@ def change(jobs: Jobs, work: Workload, connect: Connect, seconds: float, seed: i
     for n, copy in enumerate(COPIES):
         follow = jobs.current(copy, "--trigger", "200 milliseconds", "--keep-snapshots", "5")
         killed.append(Killed(jobs, copy, follow, (6, 16), seed + n))
-    for one in killed:
-        one.start()
+    for server in killed:
+        server.start()
     work.run(seconds / 2)
     connect.kill()
     work.add_column()
@@ -234,8 +234,8 @@ def change(jobs: Jobs, work: Workload, connect: Connect, seconds: float, seed: i
     connect.start()
     work.run(seconds / 2)
     work.close()
-    for one in killed:
-        one.end()
+    for server in killed:
+        server.end()
     os.killpg(loads.pid, signal.SIGKILL)
     loads.communicate()
 
@@ -257,9 +257,9 @@ def wait_for_topics(jobs: Jobs) -> None:
     def are_there() -> bool:
         ends = []
         for copy in COPIES:
-            found = consumer.list_topics(copy.topic, timeout=10).topics[copy.topic].partitions
+            partitions = consumer.list_topics(copy.topic, timeout=10).topics[copy.topic].partitions
             ends.append(
-                sum(consumer.get_watermark_offsets(TopicPartition(copy.topic, one))[1] for one in found)
+                sum(consumer.get_watermark_offsets(TopicPartition(copy.topic, one))[1] for one in partitions)
             )
         return min(ends) > 0
 
@@ -269,7 +269,7 @@ def wait_for_topics(jobs: Jobs) -> None:
 
 def settle(jobs: Jobs, work: Workload, postgres: Postgres) -> list[str]:
     """Load and apply the rest, then compare. A column that was added is filled in by a backfill."""
-    found = []
+    problems = []
     print(
         json.dumps({"statements": work.statements, "kills": {one.topic: one.kills for one in COPIES}}),
         flush=True,
@@ -293,24 +293,24 @@ def settle(jobs: Jobs, work: Workload, postgres: Postgres) -> list[str]:
         differ = differences(theirs, jobs.rows(copy), copy.key)
         figures = {"topic": copy.topic, "rows": len(theirs), "differ": len(differ)}
         print(json.dumps(figures | {"load": loaded, "current": applied, "check": checked}), flush=True)
-        found += [f"{copy.topic} {text}" for text in differ]
-    return found
+        problems += [f"{copy.topic} {text}" for text in differ]
+    return problems
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code: 0 if every row is as it is in PostgreSQL."""
     parser = argparse.ArgumentParser(prog="python -m compat.debezium", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="for how long tables change")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     directory = Path(tempfile.mkdtemp(prefix="barnabas-debezium-"))
     print(f"seed {options.seed}, in {directory}", flush=True)
-    found = run(directory, options.seconds, options.seed)
-    for text in found[:50]:
+    problems = run(directory, options.seconds, options.seed)
+    for text in problems[:50]:
         print(text)
-    if not found:
+    if not problems:
         shutil.rmtree(directory)
-    return 1 if found else 0
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

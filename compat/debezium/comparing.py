@@ -23,19 +23,19 @@ def rows_of(postgres: Postgres, table: str) -> list[dict[str, Any]]:
 def differences(theirs: list[dict[str, Any]], ours: list[dict[str, Any]], key: tuple[str, ...]) -> list[str]:
     """Name the rows that differ, and how."""
     mine = {tuple(row[name] for name in key): row for row in ours}
-    found = [] if len(mine) == len(ours) else [f"{len(ours)} rows have {len(mine)} keys"]
+    texts = [] if len(mine) == len(ours) else [f"{len(ours)} rows have {len(mine)} keys"]
     for row in theirs:
         name = tuple(row[one] for one in key)
         other = mine.pop(name, None)
         if other is None:
-            found.append(f"{name} is not there")
+            texts.append(f"{name} is not there")
             continue
-        found += [
+        texts += [
             f"{name}: {column} is {other.get(column)!r}, should be {value!r}"
             for column, value in row.items()
             if not is_same(value, other.get(column))
         ]
-    return found + [f"{name} should not be there" for name in mine]
+    return texts + [f"{name} should not be there" for name in mine]
 
 
 def is_same(theirs: Any, ours: Any) -> bool:

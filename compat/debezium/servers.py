@@ -82,10 +82,10 @@ class Postgres:
 def program(name: str) -> str:
     """The path of a program of PostgreSQL's. Raises KafkaError."""
     places = [*sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), shutil.which(name)]
-    found = [str(one) for one in places if one is not None]
-    if not found:
+    paths = [str(one) for one in places if one is not None]
+    if not paths:
         raise KafkaError(f"{name} is missing; install PostgreSQL (Debian: apt-get install postgresql)")
-    return found[0]
+    return paths[0]
 
 
 class Connect:
@@ -112,7 +112,7 @@ class Connect:
         )
 
     def add(self, prefix: str, tables: str, **more: str) -> None:
-        """Add a connector, whose topics begin with a prefix; settings with `_` for each dot."""
+        """Add a connector of topics with a prefix; settings with `_` for each dot."""
         properties = {
             "name": prefix,
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",

@@ -107,13 +107,13 @@ class Workload:
 
     def values(self, sign: str) -> str:
         """Some columns with new values."""
-        found = self.pairs()
-        return ", ".join(f"{name} {sign} {value}" for name, value in self.random.sample(found, 5))
+        rows = self.pairs()
+        return ", ".join(f"{name} {sign} {value}" for name, value in self.random.sample(rows, 5))
 
     def pairs(self) -> list[tuple[str, str]]:
         """All columns but the key, with values."""
         n = self.random.randrange(10**6)
-        found = [
+        rows = [
             ("customer", f"'müller {n}'"),
             ("total", f"{n - 500_000} / 100.0"),
             ("ratio", f"{n} / 7.0::float8"),
@@ -129,7 +129,7 @@ class Workload:
             ("raw", f"decode(md5('{n}'), 'hex')"),
             ("note", self.random.choice([LONG_NOTE, f"'short {n}'", "NULL"])),
         ]
-        return [*found, ("extra", f"{n} / 10000.0 / 3")] if self.has_extra else found
+        return [*rows, ("extra", f"{n} / 10000.0 / 3")] if self.has_extra else rows
 
     def add_column(self) -> None:
         """Add a column to orders, and use it from then on; the log has whole rows before a change from then on, too."""

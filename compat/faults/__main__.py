@@ -20,7 +20,7 @@ from compat.kafka import KafkaError
 from compat.matrix.brokers import BrokerError
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code: 0 when every promise was kept."""
     parser = argparse.ArgumentParser(prog="python -m compat.faults", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
@@ -37,14 +37,14 @@ def main(given: list[str]) -> int:
         help="fail where a client goes on later than so many s after the end of a session (1; 0: never)",
     )
     parser.add_argument("--module", default="compat.faults", help=argparse.SUPPRESS)
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     try:
         fetch()  # in the namespaces there is no way to anywhere else
     except (KafkaError, SetupError) as error:
         print(f"FAIL: {error}")
         return 1
     try:
-        enter_namespaces(options.module, given)
+        enter_namespaces(options.module, argv)
     except HostError as error:
         is_required = os.environ.get("CI") == "true"
         print(f"{'FAIL' if is_required else 'SKIP'}: {error}")

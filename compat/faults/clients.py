@@ -70,8 +70,8 @@ class Acknowledging(ABC):
         """The longest time (s) for which a partition had no acknowledgement, of what began between two moments."""
         longest = 0.0
         for partition in range(PARTITIONS):
-            known = list(self.times[partition])
-            moments = [since, *(moment for moment in known if moment > since)]
+            times = list(self.times[partition])
+            moments = [since, *(moment for moment in times if moment > since)]
             for before, after in itertools.pairwise([*moments, time.monotonic()]):
                 if before < until:
                     longest = max(longest, after - before)
@@ -137,9 +137,9 @@ class Librdkafka(Acknowledging):
                 sent += 1
             else:
                 producer.poll(0.005)
-        left = producer.flush(DELIVERY_S)
-        if left:
-            self.errors.append(f"{left} records were neither acknowledged nor refused")
+        unsent = producer.flush(DELIVERY_S)
+        if unsent:
+            self.errors.append(f"{unsent} records were neither acknowledged nor refused")
 
     def _answer(self, number: int) -> Any:
         def answered(error: Any, message: Any) -> None:
@@ -159,7 +159,7 @@ class PlainLibrdkafka(Librdkafka):
 
 
 class Program(Acknowledging):
-    """A producer in a process of its own, whose lines are its answers."""
+    """A producer in a process of its own; the lines of the process are its answers."""
 
     _process: subprocess.Popen[str] | None = None
 
@@ -291,7 +291,7 @@ class Reader:
                 if message.error() is not None:
                     continue  # they pass: brokers come and go
                 key = message.topic(), message.partition(), message.offset()
-                known = self.seen.setdefault(key, message.value())
-                if known != message.value():
-                    self.errors.append(f"{key} was {known!r}, and is {message.value()!r} now")
+                earlier = self.seen.setdefault(key, message.value())
+                if earlier != message.value():
+                    self.errors.append(f"{key} was {earlier!r}, and is {message.value()!r} now")
         consumer.close()

@@ -81,7 +81,7 @@ def suspend_shortly(fault: Fault) -> str:
 
 
 def isolate(fault: Fault) -> str:
-    """A broker is cut off from everybody for longer than its session."""
+    """A broker is cut off from all others for longer than its session."""
     for host in (*fault.others, *ZOOKEEPERS, HERE):
         fault.cluster.network.cut(fault.broker.host, host)
     seconds = fault.pause(AFTER_SESSION_S, SESSION_S * 3)
@@ -146,7 +146,7 @@ def quorum_lost(fault: Fault) -> str:
 
 
 def _until_nothing_is_led_from(fault: Fault, disk: int) -> None:
-    """Wait until the broker leads nothing whose log is on a disk. Raises ClusterError."""
+    """Wait until the broker leads no partition with its log on a disk. Raises ClusterError."""
     names = {path.name for path in fault.broker.log_dirs[disk].glob("*-*")}
     if not names:
         return

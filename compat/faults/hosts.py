@@ -98,14 +98,14 @@ class Network:
 
     def cut(self, source: int, target: int, *, both_ways: bool = True) -> None:
         """Lose what `source` sends to `target`, without a word to either."""
-        for one, other in ((source, target), (target, source)) if both_ways else ((source, target),):
-            self._cuts.add((one, other))
-            self._ip(one, "neigh", "replace", address(other), "lladdr", NOBODY, "nud", "permanent")
+        for host, other in ((source, target), (target, source)) if both_ways else ((source, target),):
+            self._cuts.add((host, other))
+            self._ip(host, "neigh", "replace", address(other), "lladdr", NOBODY, "nud", "permanent")
 
     def heal(self) -> None:
         """End all cuts."""
-        for one, other in self._cuts:
-            self._ip(one, "neigh", "del", address(other))
+        for host, other in self._cuts:
+            self._ip(host, "neigh", "del", address(other))
         self._cuts.clear()
 
     def _ip(self, host: int, *arguments: str) -> None:
@@ -165,7 +165,7 @@ class Disk:
         (self.path / "ballast").unlink(missing_ok=True)
 
     def freeze(self) -> None:
-        """Have everybody who writes wait until `thaw`."""
+        """Block all writers until `thaw`."""
         self._is_frozen = True
         run("fsfreeze", "--freeze", str(self.path))
 
@@ -184,7 +184,7 @@ class Disk:
             os.close(descriptor)
 
     def mend(self) -> None:
-        """Mount it again; nobody may have files of it open. What was not synced before it broke is lost."""
+        """Mount it again; no process may have files of it open. What was not synced before it broke is lost."""
         run("umount", str(self.path))
         run("mount", "-o", "loop", str(self._image), str(self.path))
 

@@ -248,18 +248,18 @@ class FaultyCluster:
 
     def controller(self) -> int:
         """The controller's id, -1 for none."""
-        found = self.read("/controller")
-        return int(found["brokerid"]) if found else -1
+        znode = self.read("/controller")
+        return int(znode["brokerid"]) if znode else -1
 
     def states(self) -> dict[str, Mapping[str, Any]]:
         """The state of each partition of all topics, by its name."""
-        found = {}
+        partition_states = {}
         for topic in self.children("/brokers/topics"):
             for index in self.children(f"/brokers/topics/{topic}/partitions"):
-                found[f"{topic}-{index}"] = (
+                partition_states[f"{topic}-{index}"] = (
                     self.read(f"/brokers/topics/{topic}/partitions/{index}/state") or {}
                 )
-        return found
+        return partition_states
 
     def led_by(self, broker_id: int, topics: set[str] | None = None) -> list[str]:
         """The partitions that a broker leads."""

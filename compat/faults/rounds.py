@@ -88,7 +88,8 @@ class Rounds:
                 make(name, cluster.bootstrap, self._rate, self._directory) for name, make in PRODUCERS.items()
             ]
             reader = Reader(cluster.bootstrap, list(PRODUCERS))
-            for client in (*producers, reader):
+            clients: list[Acknowledging | Reader] = [*producers, reader]
+            for client in clients:
                 client.start()
             for producer in producers:
                 wait_until(
@@ -103,7 +104,7 @@ class Rounds:
                     self._round(cluster, producers, number)
             finally:
                 self._keep_logs(cluster)
-            for client in (*producers, reader):
+            for client in clients:
                 client.stop()
             return self._verdict(cluster, producers, reader)
 
@@ -114,7 +115,7 @@ class Rounds:
         time.sleep(random.uniform(*QUIET_S))
         fault = Fault(cluster, random, cluster.brokers[broker_id])
         begun = time.monotonic()
-        said = KINDS[name](fault)
+        note = KINDS[name](fault)
         over = time.monotonic()
         in_sync = cluster.wait_in_sync(IN_SYNC_S)
         self._wait_resumed(producers)
@@ -127,7 +128,7 @@ class Rounds:
             else ""
         )
         print(
-            f"{number + 1:3} {name} broker {broker_id}: {said}; in sync {in_sync:.1f} s later; longest pauses "
+            f"{number + 1:3} {name} broker {broker_id}: {note}; in sync {in_sync:.1f} s later; longest pauses "
             + ", ".join(f"{client} {pause:.1f} s" for client, pause in pauses.longest.items())
             + resumed,
             flush=True,
@@ -143,7 +144,7 @@ class Rounds:
         ]
         if self._figures is not None:
             line = {
-                "seed": self._seed, "round": number, "kind": name, "said": said, "pauses": pauses.longest,
+                "seed": self._seed, "round": number, "kind": name, "said": note, "pauses": pauses.longest,
                 "session_s": pauses.session_s, "resumed": pauses.resumed,
             }  # fmt: skip
             with self._figures.open("a") as figures:
@@ -168,13 +169,13 @@ class Rounds:
         resumed = {producer.topic: round(producer.resumed_after(gone_at), 2) for producer in producers}
         return Pauses(longest, round(gone_at - begun, 2), resumed)
 
-    def _victim(self, cluster: FaultyCluster, wanted: str) -> int:
+    def _victim(self, cluster: FaultyCluster, role: str) -> int:
         """Draw a broker: one that leads most, the controller, or any."""
         any_broker = self._random.choice(list(cluster.brokers))
-        if wanted == "controller":
+        if role == "controller":
             return max(cluster.controller(), 0) or any_broker
-        if wanted == "leader":
-            return max(cluster.brokers, key=lambda one: len(cluster.led_by(one, set(PRODUCERS))))
+        if role == "leader":
+            return max(cluster.brokers, key=lambda broker_id: len(cluster.led_by(broker_id, set(PRODUCERS))))
         return any_broker
 
     def _wait_resumed(self, producers: list[Acknowledging]) -> None:
@@ -197,7 +198,7 @@ class Rounds:
             )
 
     def _keep_logs(self, cluster: FaultyCluster) -> None:
-        """Copy the state of the partitions, for who looks into a failure: disks go with the namespaces."""
+        """Copy the state of the partitions, for the analysis of a failure: disks go with the namespaces."""
         if self._figures is None:
             (self._directory / "states.json").write_text(json.dumps(cluster.states(), default=str, indent=1))
 
@@ -207,10 +208,10 @@ class Rounds:
         broken = [*self._late, *(f"reader: {text}" for text in reader.errors)]
         records = 0
         for producer in producers:
-            found = read(cluster.bootstrap, producer.topic)
-            records += len(found)
+            values = read(cluster.bootstrap, producer.topic)
+            records += len(values)
             self._acknowledged += len(producer.acknowledged)
-            broken += broken_promises(producer, found) + lost_reads(reader, producer.topic, found)
+            broken += broken_promises(producer, values) + lost_reads(reader, producer.topic, values)
         if not reader.seen:
             broken.append("the reader has read nothing")
         partitions = compare_replicas(cluster, PRODUCERS)

@@ -35,10 +35,10 @@ def read(bootstrap: str, topic: str) -> dict[tuple[int, int], bytes]:
     }
 
 
-def broken_promises(producer: Acknowledging, found: dict[tuple[int, int], bytes]) -> list[str]:
+def broken_promises(producer: Acknowledging, records: dict[tuple[int, int], bytes]) -> list[str]:
     """Promises to a producer that were not kept."""
     broken = [f"{len(producer.errors)} errors, the first: {producer.errors[0]}"] if producer.errors else []
-    numbers = {where: int(value) for where, value in found.items()}
+    numbers = {where: int(value) for where, value in records.items()}
     counts = Counter(numbers.values())
     lost = sorted(producer.acknowledged.keys() - counts.keys())
     if lost:
@@ -65,10 +65,10 @@ def broken_promises(producer: Acknowledging, found: dict[tuple[int, int], bytes]
     return [f"{producer.topic}: {text}" for text in broken]
 
 
-def lost_reads(reader: Reader, topic: str, found: dict[tuple[int, int], bytes]) -> list[str]:
+def lost_reads(reader: Reader, topic: str, records: dict[tuple[int, int], bytes]) -> list[str]:
     """Records that the reader was given and that are not there any more."""
     wrong = [
-        (where, value) for (of, *where), value in reader.seen.items() if of == topic and found.get(tuple(where)) != value
+        (where, value) for (of, *where), value in reader.seen.items() if of == topic and records.get(tuple(where)) != value
     ]  # fmt: skip
     if not wrong:
         return []

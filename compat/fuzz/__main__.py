@@ -41,7 +41,7 @@ class Running:
     findings: list[Finding] = field(default_factory=list)
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Run; returns 1 if anything was found."""
     parser = argparse.ArgumentParser(
         prog="python -m compat.fuzz",
@@ -58,66 +58,66 @@ def main(given: list[str]) -> int:
     parser.add_argument("--inputs", type=int, default=ROUND_INPUTS, help=f"of a round ({ROUND_INPUTS})")
     parser.add_argument("--found", type=Path, default=FOUND, help="where inputs go that show something")
     parser.add_argument("--list", action="store_true", help="list the targets")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     chosen = [
-        one
-        for one in TARGETS
-        if not options.targets or any(fnmatch(one.name, name) for name in options.targets)
+        candidate
+        for candidate in TARGETS
+        if not options.targets or any(fnmatch(candidate.name, name) for name in options.targets)
     ]
     if options.list or not chosen:
-        for one in TARGETS:
-            print(f"{one.name:16}{one.takes}")
+        for candidate in TARGETS:
+            print(f"{candidate.name:16}{candidate.takes}")
         return 0 if options.list else 2
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     seed = random.randrange(2**32) if options.seed is None else options.seed
     ends = time.monotonic() + options.seconds if options.seconds else float("inf")
-    running = [Running(one, *one.open()) for one in chosen]
+    running = [Running(target, *target.open()) for target in chosen]
     try:
         while running and time.monotonic() < ends:
-            for one in list(running):
-                if _is_done(one, options.count, options.rounds) or time.monotonic() >= ends:
+            for run in list(running):
+                if _is_done(run, options.count, options.rounds) or time.monotonic() >= ends:
                     continue
-                _play(one, seed + one.rounds, options.inputs, options.found)
-            if all(_is_done(one, options.count, options.rounds) for one in running):
+                _play(run, seed + run.rounds, options.inputs, options.found)
+            if all(_is_done(run, options.count, options.rounds) for run in running):
                 break
     except KeyboardInterrupt:
         print("stopped")
-    found = 0
-    for one in running:
-        last = one.close()
-        _report(one, seed, last, options.found)
-        one.findings += last
-        found += len(one.findings)
-        rate = one.inputs / one.seconds if one.seconds else 0
+    findings = 0
+    for run in running:
+        last = run.close()
+        _report(run, seed, last, options.found)
+        run.findings += last
+        findings += len(run.findings)
+        rate = run.inputs / run.seconds if run.seconds else 0
         print(
-            f"{one.target.name:16}{one.inputs:>12,} inputs{rate:>10,.0f}/s  {len(one.findings)} findings",
+            f"{run.target.name:16}{run.inputs:>12,} inputs{rate:>10,.0f}/s  {len(run.findings)} findings",
             flush=True,
         )
-    return 1 if found else 0
+    return 1 if findings else 0
 
 
-def _is_done(one: Running, count: int, rounds: int) -> bool:
+def _is_done(run: Running, count: int, rounds: int) -> bool:
     """Say whether it has been run enough; without a bound never."""
-    return bool((count and one.inputs >= count) or (rounds and one.rounds >= rounds))
+    return bool((count and run.inputs >= count) or (rounds and run.rounds >= rounds))
 
 
-def _play(one: Running, seed: int, inputs: int, directory: Path) -> None:
+def _play(run: Running, seed: int, inputs: int, directory: Path) -> None:
     began = time.monotonic()
-    result = one.run_round(random.Random(f"{seed} {one.target.name}"), inputs)
-    one.seconds += time.monotonic() - began
-    one.rounds += 1
-    one.inputs += result.inputs
-    _report(one, seed, result.findings, directory)
-    one.findings += result.findings
+    result = run.run_round(random.Random(f"{seed} {run.target.name}"), inputs)
+    run.seconds += time.monotonic() - began
+    run.rounds += 1
+    run.inputs += result.inputs
+    _report(run, seed, result.findings, directory)
+    run.findings += result.findings
 
 
-def _report(one: Running, seed: int, findings: list[Finding], directory: Path) -> None:
+def _report(run: Running, seed: int, findings: list[Finding], directory: Path) -> None:
     for finding in findings:
-        print(f"{one.target.name} --seed {seed}: {finding.text}", flush=True)
+        print(f"{run.target.name} --seed {seed}: {finding.text}", flush=True)
         if finding.data:
             directory.mkdir(parents=True, exist_ok=True)
-            name = f"{one.target.name}-{hashlib.sha256(finding.data).hexdigest()[:12]}"
+            name = f"{run.target.name}-{hashlib.sha256(finding.data).hexdigest()[:12]}"
             (directory / name).write_bytes(finding.data)
             print(f"    {len(finding.data)} bytes in {directory / name}", flush=True)
 

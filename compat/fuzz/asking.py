@@ -16,7 +16,7 @@ from barnabas.wire.headers import decode_response, encode_request
 
 
 class LoginRefused(Exception):  # noqa: N818 (what a broker may do)
-    """The broker lets nobody in with these credentials."""
+    """The broker refuses these credentials."""
 
 
 class Asker:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Run until libFuzzer ends; returns the exit code."""
     try:
         import atheris
@@ -35,15 +35,15 @@ def main(given: list[str]) -> int:
         from compat.fuzz.guided_login import GuidedLogin
     login = GuidedLogin()
     targets: dict[str, Pure | GuidedLogin] = {login.name: login, **{one.name: one for one in pure.PURE}}
-    if not given or given[0] not in targets:
+    if not argv or argv[0] not in targets:
         print(f"python -m compat.fuzz.guided {'|'.join(targets)} [options of libFuzzer]")
         return 2
-    chosen = targets[given[0]]
+    chosen = targets[argv[0]]
     corpus = ROOT / ".data" / "fuzz" / f"corpus-{chosen.name}"
     corpus.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate([*chosen.seeds(), *pure.corpus_of(chosen.name)]):
         (corpus / f"seed-{number}").write_bytes(data)
-    atheris.Setup([sys.argv[0], str(corpus), *given[1:]], chosen.check)
+    atheris.Setup([sys.argv[0], str(corpus), *argv[1:]], chosen.check)
     atheris.Fuzz()
     return 0
 

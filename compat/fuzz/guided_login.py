@@ -1,6 +1,6 @@
 """A client's whole life before a login, as one function of bytes, for a fuzzer guided by coverage.
 
-A broker in a simulated world lives in a thread of its own, whose event loop stands still between two inputs.
+A broker in a simulated world lives in a thread of its own; its event loop stands still between two inputs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class GuidedLogin:
     def seeds() -> list[bytes]:
         """Return connections to begin with: what a client sends without waiting."""
         rng = random.Random(1)
-        found = []
+        frames = []
         for number in range(SEEDS):
             mechanism = logins.MECHANISMS[number % 4]
             version = number % 2
@@ -83,5 +83,5 @@ class GuidedLogin:
             if mechanism == "OAUTHBEARER":
                 token = logins.bearer(rng, 0)[0]  # expired, where it is right
             framed = authenticate(token, rng.choice((0, 1, 2)), 3) if version else bare(token)
-            found.append(hello(rng, 1) + handshake(mechanism, version, 2) + framed + other(rng, 4))
-        return found
+            frames.append(hello(rng, 1) + handshake(mechanism, version, 2) + framed + other(rng, 4))
+        return frames

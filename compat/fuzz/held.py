@@ -88,7 +88,7 @@ class Held:
     """Let alice in, and has expired."""
     kerberos: Kerberos | None = None
     secrets: list[bytes] = field(default_factory=list)
-    """Passwords of tokens, which nobody may read."""
+    """Passwords of tokens, which must stay secret."""
 
 
 class KerberosLogin:

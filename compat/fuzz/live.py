@@ -99,7 +99,7 @@ class Live:
             yield asker
 
     def run_round(self, rng: random.Random, count: int) -> Round:
-        """Run a round, and see that the broker lives and lets in whoever may come in."""
+        """Run a round, and see that the broker lives and accepts valid logins."""
         result: Round = trio.run(partial(self._play, rng, count))
         self._growth.look()
         return result
@@ -128,7 +128,7 @@ class Live:
         return result
 
     async def judge(self, result: Round) -> None:
-        """See that the broker lives, and lets in whoever may come in."""
+        """See that the broker lives, and accepts valid logins."""
         for mechanism in ("",) if self._is_open else logins.MECHANISMS[:4]:
             try:
                 with trio.fail_after(ANSWER_SECONDS_MAX):
@@ -255,12 +255,12 @@ async def records(rng: random.Random, stream: trio.SocketStream, result: Round, 
 
 def _split(data: bytes) -> list[bytes]:
     """Return the records that a client sends."""
-    found = []
+    pieces = []
     while len(data) >= 5:
         end = 5 + struct.unpack_from(">H", data, 3)[0]
-        found.append(data[:end])
+        pieces.append(data[:end])
         data = data[end:]
-    return found
+    return pieces
 
 
 def _changed(record: bytes, rng: random.Random) -> list[bytes]:

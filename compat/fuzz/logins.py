@@ -1,6 +1,6 @@
 """Tokens of every SASL mechanism, right, wrong and malformed, by the grammar of each.
 
-The rule: what lets somebody in is marked as such where it is made; whoever gets in without it is a finding.
+The rule: a token that is valid is marked as such where it is made; a login without one is a finding.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ OTHER_MECHANISMS = (
 
 
 def _der(rng: random.Random, tag: int, content: bytes) -> bytes:
-    """Return a value of ASN.1, whose length is right most of the time."""
+    """Return a value of ASN.1, with the right length most of the time."""
     size = len(content)
     if rng.random() < 0.1:
         size = rng.choice((0, 1, size + 1, size + 100, 0x7FFF, 2**31 - 1, 2**32 - 1))
@@ -250,8 +250,8 @@ def claims(now_s: int, **other: Any) -> dict[str, Any]:
 
 @cache
 def _signed(expires_s: int, audience: str, subject: str) -> str:
-    said = claims(expires_s - 7200, aud=audience, sub=subject)
-    return jwt.encode({"alg": "ES256", "kid": "right"}, said, key())
+    payload = claims(expires_s - 7200, aud=audience, sub=subject)
+    return jwt.encode({"alg": "ES256", "kid": "right"}, payload, key())
 
 
 @cache
@@ -286,7 +286,7 @@ def token(rng: random.Random, now_s: int) -> tuple[str, bool]:
             )
         ),
     }
-    said = claims(
+    payload = claims(
         now_s,
         **rng.choice(
             (
@@ -303,16 +303,16 @@ def token(rng: random.Random, now_s: int) -> tuple[str, bool]:
     good = right_token(now_s)
     signature = good.rpartition(".")[2]
     if kind == 0:
-        return f"{_part(header)}.{_part(said)}.{signature}", False
+        return f"{_part(header)}.{_part(payload)}.{signature}", False
     if kind == 1:
-        return f"{_part(header)}.{_part(said)}.", False
+        return f"{_part(header)}.{_part(payload)}.", False
     if kind == 2:
         # A signature of zeros, which some libraries take for right (CVE-2022-21449).
         zeros = urlsafe_b64encode(bytes(64)).decode().rstrip("=")
-        return f"{_part({'alg': 'ES256', 'kid': 'right'})}.{_part(said)}.{zeros}", False
+        return f"{_part({'alg': 'ES256', 'kid': 'right'})}.{_part(payload)}.{zeros}", False
     if kind == 3:
         # The public key as the secret of an HMAC.
-        unsigned = f"{_part({'alg': 'HS256', 'kid': 'right'})}.{_part(said)}"
+        unsigned = f"{_part({'alg': 'HS256', 'kid': 'right'})}.{_part(payload)}"
         mac = hmac.digest(json.dumps(key().as_dict(private=False)).encode(), unsigned.encode(), "sha256")
         return f"{unsigned}.{urlsafe_b64encode(mac).decode().rstrip('=')}", False
     if kind == 4:
@@ -326,10 +326,14 @@ def token(rng: random.Random, now_s: int) -> tuple[str, bool]:
         ), False
     if kind == 5:
         nested = "[" * rng.choice((10, 1000, 20_000))
-        return f"{urlsafe_b64encode(nested.encode()).decode().rstrip('=')}.{_part(said)}.{signature}", False
+        return (
+            f"{urlsafe_b64encode(nested.encode()).decode().rstrip('=')}.{_part(payload)}.{signature}",
+            False,
+        )
     if kind == 6:
         return ".".join(
-            rng.choice(("", "a", "====", _part(said), "x" * 3000)) for _ in range(rng.choice((1, 2, 3, 5, 9)))
+            rng.choice(("", "a", "====", _part(payload), "x" * 3000))
+            for _ in range(rng.choice((1, 2, 3, 5, 9)))
         ), False
     changed = list(good)
     changed[rng.randrange(len(changed))] = rng.choice("Ab0-_.=~/")
@@ -340,7 +344,7 @@ def token(rng: random.Random, now_s: int) -> tuple[str, bool]:
 
 
 def _read(text: str) -> list[bytes]:
-    """Return what a reader who forgives everything takes the parts of a token for."""
+    """Return the parts of a token as the most lenient reader takes them."""
     parts = (re.sub(r"[^A-Za-z0-9_-]", "", part) for part in text.split("."))
     return [urlsafe_b64decode(part[: len(part) - (len(part) % 4 == 1)] + "==") for part in parts]
 

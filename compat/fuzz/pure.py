@@ -19,19 +19,18 @@ import crc32c
 
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.properties import format_properties, parse_properties
+from barnabas.config.properties import format_properties
 from barnabas.config.setting import SettingError
 from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.transactions.settings import TransactionSettings
 from barnabas.coordinators.transactions.shard import TransactionShard
 from barnabas.errors import StorageError
-from barnabas.records import batch, building, convert, legacy
+from barnabas.records import batch, building, legacy
 from barnabas.records.compression import Codec, compress, decompress
 from barnabas.records.errors import RecordsError
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules
-from barnabas.records.validate import validate_produce
 from barnabas.security.jaas import JaasError, parse_jaas
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.broker import quiet_logs
@@ -41,6 +40,7 @@ from barnabas.wire.generated.index import APIS
 from compat.fuzz.target import Growth, Round, RunRound, Target
 from compat.hostile.messages import EXTREMES, filled
 from compat.kit.wire import encode, message
+from tests.support.whole_steps import down_convert, parse_properties, validate_produce
 
 CORPUS = Path(__file__).with_name("corpus")
 NOW_MS = 1_700_000_000_000
@@ -83,11 +83,11 @@ def decode_message(data: bytes) -> None:
     decoder = codec.decoders[version]
     assert decoder is not None
     try:
-        found, _ = decoder(memoryview(data)[2:], 0)
+        message, _ = decoder(memoryview(data)[2:], 0)
     except DecodeError:
         return
     try:
-        written = codec.encode_bytes(found, version)
+        written = codec.encode_bytes(message, version)
     except EncodeError as error:
         raise AssertionError(f"{codec.name} v{version} was read and cannot be written: {error}") from error
     again, end = decoder(memoryview(written), 0)
@@ -98,16 +98,16 @@ def decode_message(data: bytes) -> None:
 
 
 def _messages() -> list[bytes]:
-    found = []
+    messages = []
     for index, (key, is_request, version) in enumerate(_codecs()):
         name = f"{registry.name_of(key)}{'Request' if is_request else 'Response'}"
         try:
             definition = message(name)
             values = filled(registry.name_of(key), version) if is_request else {}
-            found.append(struct.pack(">H", index) + encode(definition, version, values))
+            messages.append(struct.pack(">H", index) + encode(definition, version, values))
         except (KeyError, AssertionError):
             continue
-    return found
+    return messages
 
 
 # --- records --------------------------------------------------------------------------------------------------------
@@ -153,9 +153,7 @@ def append_records(data: bytes) -> None:
             reader.read_records(kept, position)
     for magic in (0, 1):
         try:
-            convert.down_convert(
-                kept, magic, bytes_max=1 << 20, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX
-            )
+            down_convert(kept, magic, bytes_max=1 << 20, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
         except RecordsError:
             continue
 
@@ -179,23 +177,23 @@ def _batches() -> list[bytes]:
     ]
     alike = [Record(n, NOW_MS, None, b"v" * 20) for n in range(100)]
     plain = [Record(one.offset, one.timestamp, one.key, one.value) for one in records]
-    found = []
+    batches = []
     for flags in (0x80, 0x81, 0x82, 0x83):
         for codec in Codec:
             head = bytes((flags, 9))
-            found += [head + building.encode_batch(some, codec=codec) for some in (records, alike)]
+            batches += [head + building.encode_batch(some, codec=codec) for some in (records, alike)]
             if codec is not Codec.ZSTD:
                 old = bytes((flags, 2))
-                found += [
+                batches += [
                     old + legacy.encode_message_set(plain, magic=magic, codec=codec) for magic in (0, 1)
                 ]
-        found.append(
+        batches.append(
             bytes((flags, 9))
             + building.encode_batch(
                 records, producer_id=5, producer_epoch=1, base_sequence=3, transactional=True
             )
         )
-    return found
+    return batches
 
 
 def decompress_stream(data: bytes) -> None:
@@ -203,10 +201,10 @@ def decompress_stream(data: bytes) -> None:
     if not data:
         return
     try:
-        found = decompress(data[0] % 6, data[1:], magic=data[0] // 64 % 3, bytes_max=DECOMPRESSED_BYTES_MAX)
+        plain = decompress(data[0] % 6, data[1:], magic=data[0] // 64 % 3, bytes_max=DECOMPRESSED_BYTES_MAX)
     except RecordsError:
         return
-    assert len(found) <= max(DECOMPRESSED_BYTES_MAX, len(data)), f"{len(found)} bytes"
+    assert len(plain) <= max(DECOMPRESSED_BYTES_MAX, len(data)), f"{len(plain)} bytes"
 
 
 def _streams() -> list[bytes]:
@@ -247,7 +245,7 @@ def replay_records(data: bytes) -> None:
 
 
 def _coordinator_records() -> list[bytes]:
-    found = []
+    records = []
     for number, topic in enumerate(TOPICS):
         everything = b""
         for type_id in registry.record_type_ids(topic):
@@ -255,11 +253,11 @@ def _coordinator_records() -> list[bytes]:
             for version in range(kind.value.min_version, kind.value.max_version + 1):
                 key = kind.encode_key(kind.key.message())
                 value = kind.encode_value(kind.value.message(), version)
-                one = struct.pack(">HH", len(key), len(value)) + key + value
-                found.append(bytes((number,)) + one)
-                everything += one
-        found.append(bytes((number,)) + everything)
-    return found
+                data = struct.pack(">HH", len(key), len(value)) + key + value
+                records.append(bytes((number,)) + data)
+                everything += data
+        records.append(bytes((number,)) + everything)
+    return records
 
 
 # --- a data dir after a crash ---------------------------------------------------------------------------------------
@@ -270,16 +268,16 @@ def recover(data: bytes) -> None:
 
     The start is refused with a sentence, or the log can be read, appended to, and opened again with the same end.
     """
-    from tests.property.log.test_flipped_bytes import clone, files, opened
+    from tests.property.log.test_flipped_bytes import files, opened
     from tests.support.logs import append, read_all
     from tests.support.logs import batch as records
 
-    disk = clone(_data_dir())
-    found = files(disk._root)
-    paths = sorted(found)
+    disk = _data_dir().fork()
+    kept = files(disk.root)
+    paths = sorted(kept)
     for start in range(0, min(len(data), 60) - 5, 6):
         which, way, position, value = struct.unpack_from(">BBHH", data, start)
-        content = found[paths[which % len(paths)]].content
+        content = kept[paths[which % len(paths)]].content
         at = position % (len(content) + 1)
         if way % 4 == 0:
             content[at : at + 1] = value.to_bytes(2, "big")[1:]
@@ -300,7 +298,7 @@ def recover(data: bytes) -> None:
         read_all(log)
     end_offset = append(log, records(b"more"), epoch=99).base_offset + 1
     broker.crash()
-    disk._locks.clear()
+    disk.locks.clear()
     _, log = opened(disk)
     assert log.log_end_offset == end_offset, f"{log.log_end_offset} after another start, not {end_offset}"
 
@@ -324,14 +322,14 @@ def read_settings(data: bytes) -> None:
     """Read a file of settings: each value is taken, or refused with the setting's name."""
     text = data.decode(errors="replace")
     try:
-        found = parse_properties(text)
+        properties = parse_properties(text)
     except SettingError as error:
         assert "line " in str(error)
         return
-    assert parse_properties(format_properties(found)) == found, (
+    assert parse_properties(format_properties(properties)) == properties, (
         "settings are not read again as they were written"
     )
-    for name, value in found.items():
+    for name, value in properties.items():
         try:
             BrokerConfig({name: value})
         except SettingError as error:
@@ -397,34 +395,34 @@ def corpus_of(name: str) -> list[bytes]:
 
 def changed(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
     """Return an input with some bytes, numbers or stretches changed, or with a part of another one."""
-    found = bytearray(data)
+    copy = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
         kind = rng.randrange(9)
-        at = rng.randrange(len(found) + 1)
-        if kind == 0 and at < len(found):
-            found[at] ^= 1 << rng.randrange(8)
+        at = rng.randrange(len(copy) + 1)
+        if kind == 0 and at < len(copy):
+            copy[at] ^= 1 << rng.randrange(8)
         elif kind == 1:
-            found[at : at + 1] = rng.randbytes(1)
+            copy[at : at + 1] = rng.randbytes(1)
         elif kind == 2:
-            found[at : at + 4] = struct.pack(">I", rng.choice(EXTREMES) & 0xFFFFFFFF)
+            copy[at : at + 4] = struct.pack(">I", rng.choice(EXTREMES) & 0xFFFFFFFF)
         elif kind == 3:
-            found[at : at + 2] = struct.pack(">H", rng.choice((0, 1, 2, len(found), 0x7FFF, 0xFFFF)))
+            copy[at : at + 2] = struct.pack(">H", rng.choice((0, 1, 2, len(copy), 0x7FFF, 0xFFFF)))
         elif kind == 4:
-            found[at : at + 1] = rng.choice(
+            copy[at : at + 1] = rng.choice(
                 (b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x10", b"\x01", b"\x00", b"\xff" * 11)
             )
         elif kind == 5:
-            del found[at : at + rng.choice((1, 2, 4, 30))]
+            del copy[at : at + rng.choice((1, 2, 4, 30))]
         elif kind == 6:
-            found[at:at] = rng.randbytes(rng.choice((1, 2, 9, 100)))
+            copy[at:at] = rng.randbytes(rng.choice((1, 2, 9, 100)))
         elif kind == 7:
-            end = min(at + rng.randrange(1, 60), len(found))
-            found[at:at] = found[at:end] * rng.choice((1, 1, 3, 50))
+            end = min(at + rng.randrange(1, 60), len(copy))
+            copy[at:at] = copy[at:end] * rng.choice((1, 1, 3, 50))
         else:
             other = rng.choice(others)
             start = rng.randrange(len(other) + 1)
-            found[at : at + rng.randrange(40)] = other[start : start + rng.randrange(1, 60)]
-    return bytes(found)
+            copy[at : at + rng.randrange(40)] = other[start : start + rng.randrange(1, 60)]
+    return bytes(copy)
 
 
 def _runner(pure: Pure) -> tuple[RunRound, Callable[[], list]]:  # type: ignore[type-arg]

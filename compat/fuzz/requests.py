@@ -1,4 +1,4 @@
-"""Requests of every API and version, mutated, from somebody who may ask everything: as fast as a broker takes them.
+"""Requests of every API and version, mutated, from a client with all permissions: as fast as a broker takes them.
 
 Many connections at once, a few frames on each, in one piece. The rule: a frame counts when the broker has taken it, which
 is when it was answered, or when the connection was closed at it; what comes behind a frame that cannot be read is never
@@ -29,7 +29,7 @@ SPARED = frozenset({*NEVER_MUTATED, *CHANGES_BROKER, "ControlledShutdown"})
 AT_ONCE = 64
 FRAMES = 4
 PATIENCE_S = 0.5
-"""A fetch or a join may wait for as long as it says: who has heard nothing for so long, closes."""
+"""A fetch or a join may wait for as long as it says: a client without an answer for so long closes."""
 READ_BYTES = 256 * 1024
 REMEMBERED = 100
 """So many connections are kept for a finding."""
@@ -39,15 +39,15 @@ FRESH_ROUNDS = 10
 
 def _whole_frames() -> list[bytes]:
     """Return a frame of every API and version."""
-    found = []
+    frames = []
     for _, row in sorted(apis.BY_KEY.items()):
         if row.name in SPARED:
             continue
         for version in range(row.min_version, row.max_version + 1):
             body = encode(message(f"{row.name}Request"), version, filled(row.name, version))
-            found.append(framed(row.name, version, body))
-    assert len(found) > 100
-    return found
+            frames.append(framed(row.name, version, body))
+    assert len(frames) > 100
+    return frames
 
 
 class Conversation:
@@ -133,48 +133,50 @@ class Crowd:
         except OSError as error:
             result.found(f"the broker does not accept: {error}", b"".join(self._last))
         finally:
-            for one in self._open.values():
-                one.socket.close()
+            for conversation in self._open.values():
+                conversation.socket.close()
             self._poll.close()
         return result
 
     def _begin(self) -> None:
         rng = self._rng
-        one = Conversation(self._endpoint, [mutated(rng.choice(self._whole), rng) for _ in range(FRAMES)])
-        self._last.append(one.data)
-        self._open[one.socket.fileno()] = one
-        self._poll.register(one.socket, select.EPOLLIN | select.EPOLLOUT)
+        conversation = Conversation(
+            self._endpoint, [mutated(rng.choice(self._whole), rng) for _ in range(FRAMES)]
+        )
+        self._last.append(conversation.data)
+        self._open[conversation.socket.fileno()] = conversation
+        self._poll.register(conversation.socket, select.EPOLLIN | select.EPOLLOUT)
 
-    def _go_on(self, one: Conversation, event: int, result: Round) -> None:
+    def _go_on(self, conversation: Conversation, event: int, result: Round) -> None:
         try:
-            if event & select.EPOLLOUT and not one.has_sent:
-                one.send()
-                if one.has_sent:
-                    self._poll.modify(one.socket, select.EPOLLIN)
+            if event & select.EPOLLOUT and not conversation.has_sent:
+                conversation.send()
+                if conversation.has_sent:
+                    self._poll.modify(conversation.socket, select.EPOLLIN)
             if event & ~select.EPOLLOUT:
-                one.receive()
+                conversation.receive()
         except BlockingIOError:
             return
         except ConnectionRefusedError:
             raise
         except OSError:  # closed at a frame, before all had been read
-            one.is_ended = True
-        if one.is_ended or one.answers >= one.frames:
-            self._close(one, result)
+            conversation.is_ended = True
+        if conversation.is_ended or conversation.answers >= conversation.frames:
+            self._close(conversation, result)
 
     def _close_the_patient(self, result: Round) -> None:
         now = time.monotonic()
-        for one in list(self._open.values()):
-            if one.has_sent and now - one.moved_at > PATIENCE_S:
-                self._close(one, result)
-            elif now - one.moved_at > ANSWER_SECONDS_MAX:
-                result.found("the broker neither reads nor closes", one.data)
-                self._close(one, result)
+        for conversation in list(self._open.values()):
+            if conversation.has_sent and now - conversation.moved_at > PATIENCE_S:
+                self._close(conversation, result)
+            elif now - conversation.moved_at > ANSWER_SECONDS_MAX:
+                result.found("the broker neither reads nor closes", conversation.data)
+                self._close(conversation, result)
 
-    def _close(self, one: Conversation, result: Round) -> None:
-        result.inputs += one.taken
-        del self._open[one.socket.fileno()]
-        one.socket.close()
+    def _close(self, conversation: Conversation, result: Round) -> None:
+        result.inputs += conversation.taken
+        del self._open[conversation.socket.fileno()]
+        conversation.socket.close()
 
 
 class Requests:

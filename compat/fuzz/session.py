@@ -1,8 +1,8 @@
-"""One connection of somebody who has not logged in: what it sends, and whether what it is answered is allowed.
+"""One connection before a login: what it sends, and whether what it is answered is allowed.
 
 Before a login a broker may answer three APIs and nothing else: ApiVersions, SaslHandshake and SaslAuthenticate; in the
 middle of an exchange of tokens it says to any other request that it is out of turn (ILLEGAL_SASL_STATE). Answers come in
-the order of the requests. The rule: everything else is a finding, and so is who gets in without right credentials.
+the order of the requests. The rule: everything else is a finding, and so is a login without right credentials.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ NO_REQUESTS = (
 
 def _others() -> list[bytes]:
     """Return a request of every API but those of logins, in its first and last version."""
-    found = []
+    frames = []
     for path in sorted(API.glob("*Request.json")):
         name = path.stem.partition("_")[2].removesuffix("Request")
         request = message(f"{name}Request")
         if name in NEVER_MUTATED | {"ApiVersions"} or request.api_key is None:
             continue
-        found += [
+        frames += [
             framed(name, version, encode(request, version, filled(name, version)))
             for version in sorted({request.versions.first, request.versions.last})
         ]
-    return found
+    return frames
 
 
 _OTHERS: list[bytes] = []
@@ -79,14 +79,14 @@ _OTHERS: list[bytes] = []
 
 def hello(rng: random.Random, correlation_id: int) -> bytes:
     version = rng.choice((0, 1, 2, 3, 4, 3, 4, 5, 77, -1, 32767))
-    known = min(max(version, 0), 4)
+    served = min(max(version, 0), 4)
     values = (
         {"ClientSoftwareName": rng.choice(("fuzz", "", "a b", "x" * 900, "\n")), "ClientSoftwareVersion": "1"}
-        if known >= 3
+        if served >= 3
         else {}
     )
     data = bytearray(
-        framed("ApiVersions", known, encode(message("ApiVersionsRequest"), known, values), correlation_id)
+        framed("ApiVersions", served, encode(message("ApiVersionsRequest"), served, values), correlation_id)
     )
     struct.pack_into(">h", data, 6, version)
     return bytes(data)
@@ -324,8 +324,8 @@ class Session:
             ), False
         if mechanism.startswith("SCRAM"):
             pairs = [
-                ("", "") if one is None else (one.token_id, one.password)
-                for one in (self._held.token, self._held.ended)
+                ("", "") if pair is None else (pair.token_id, pair.password)
+                for pair in (self._held.token, self._held.ended)
             ]
             if challenge.startswith(b"r="):
                 return logins.scram_final(rng, mechanism, first, challenge, *pairs)

@@ -79,7 +79,7 @@ def credentials(mechanism: str, now_s: int) -> SaslCredentials:
 
 
 async def set_up(asker: Asker, held: Held) -> None:
-    """Make what nobody may see, and users for SCRAM, who may see that and nothing else; to be asked by admin.
+    """Make secret topics, and users for SCRAM with rights for those and nothing else; to be asked by admin.
 
     Tokens of theirs go into `held`.
     """
@@ -96,10 +96,10 @@ async def set_up(asker: Asker, held: Held) -> None:
         Permission.ALLOW,
     )
     assert not (await asker.ask(CreateAclsRequest([acl]), 3)).results[0].error_code
-    for one in MECHANISMS.values():
-        salted = salted_password(one, logins.PASSWORD, SALT, one.iterations_min)
+    for mechanism in MECHANISMS.values():
+        salted = salted_password(mechanism, logins.PASSWORD, SALT, mechanism.iterations_min)
         change = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
-            logins.USER, one.type, one.iterations_min, SALT, salted
+            logins.USER, mechanism.type, mechanism.iterations_min, SALT, salted
         )
         answer = await asker.ask(AlterUserScramCredentialsRequest([], [change]), 0)
         assert not any(result.error_code for result in answer.results), answer
@@ -107,7 +107,7 @@ async def set_up(asker: Asker, held: Held) -> None:
     held.ended = await _delegation_token(asker)
     ending = ExpireDelegationTokenRequest(b64decode(held.ended.password), -1)
     assert not (await asker.ask(ending, 2)).error_code
-    held.secrets = [one.password.encode() for one in (held.token, held.ended)]
+    held.secrets = [mechanism.password.encode() for mechanism in (held.token, held.ended)]
 
 
 async def _delegation_token(asker: Asker) -> TokenPair:
@@ -147,7 +147,7 @@ LINE_CHARS_MAX = 4096
 
 @contextmanager
 def watched(watch: LogWatch) -> Iterator[None]:
-    """Have a watch read every line of the log, and nobody else."""
+    """Have a watch read every line of the log, and no other handler."""
     logger = logging.getLogger("barnabas")
     level, propagates = logger.level, logger.propagate
     logger.addHandler(watch)
@@ -203,7 +203,7 @@ async def _logged_in(world: World, broker: SimulatedBroker, who: SaslCredentials
 
 
 async def _objects() -> int:
-    """Return how many objects there are, when whoever has failed to log in is not kept waiting any more."""
+    """Return how many objects there are, when no client with a failed login is kept waiting any more."""
     await trio.sleep(SETTLE_SECONDS)
     gc.collect()
     return len(gc.get_objects())

@@ -18,7 +18,7 @@ from compat.matrix.brokers import BrokerError
 FAILED, NO_VERDICT = 1, 2
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.gallery", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="bugs; `all` for all of them")
@@ -29,7 +29,7 @@ def main(given: list[str]) -> int:
     parser.add_argument(
         "--write", action="store_true", help=f"write {page.PAGE.name}, from the last run of each, at its end"
     )
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     try:
         chosen = catalogue.names() if options.names == ["all"] else options.names
         bugs = [catalogue.bug(name) for name in chosen]
@@ -42,14 +42,14 @@ def main(given: list[str]) -> int:
         return 0
     code = 0
     for bug in bugs:
-        one, outcomes = _shown(bug, options.version)
-        code = max(code, one)
-        if one == 0 and not options.version:
+        outcome, outcomes = _shown(bug, options.version)
+        code = max(code, outcome)
+        if outcome == 0 and not options.version:
             page.keep(bug, outcomes)
     if options.write:
         everything = [catalogue.bug(name) for name in catalogue.names()]
-        if left := page.missing(everything):
-            print(f"not written: {', '.join(left)} must be run first", file=sys.stderr)
+        if missing := page.missing(everything):
+            print(f"not written: {', '.join(missing)} must be run first", file=sys.stderr)
             return max(code, NO_VERDICT)
         page.write(everything)
     return code

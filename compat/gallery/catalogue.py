@@ -53,12 +53,12 @@ class Bug:
     @property
     def program(self) -> Path:
         """The program that meets the bug. Raises CatalogueError."""
-        found = sorted(self.directory.glob("[Pp]rogram.*"))
-        if len(found) != 1:
+        programs = sorted(self.directory.glob("[Pp]rogram.*"))
+        if len(programs) != 1:
             raise CatalogueError(
-                f"{self.directory}: one file named program.* is expected, {len(found)} are there"
+                f"{self.directory}: one file named program.* is expected, {len(programs)} are there"
             )
-        return found[0]
+        return programs[0]
 
     @property
     def faults(self) -> Path:
@@ -87,9 +87,9 @@ def bug(name: str) -> Bug:
         key: " ".join(value.split()) if isinstance(value, str) else value for key, value in fields.items()
     }
     try:
-        found = Bug(name, **texts)
+        described = Bug(name, **texts)
     except TypeError as error:
         raise CatalogueError(f"{path}: {error}") from error
-    if found.broken == found.mended:
+    if described.broken == described.mended:
         raise CatalogueError(f"{path}: the version that has it and the mended one are the same")
-    return found
+    return described

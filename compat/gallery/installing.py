@@ -143,5 +143,5 @@ def _call(*words: str | Path, cwd: Path | None = None) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InstallError(f"{words[0]}: {error}") from error
     if done.returncode:
-        said = " / ".join((done.stdout + done.stderr).strip().splitlines()[-4:])
-        raise InstallError(f"{' '.join(str(word) for word in words[:3])} ... failed: {said}")
+        last_lines = " / ".join((done.stdout + done.stderr).strip().splitlines()[-4:])
+        raise InstallError(f"{' '.join(str(word) for word in words[:3])} ... failed: {last_lines}")

@@ -46,7 +46,7 @@ def keep(bug: Bug, outcomes: Sequence[Outcome]) -> None:
 
 
 def missing(bugs: Sequence[Bug]) -> list[str]:
-    """Return the bugs whose versions have not all been run."""
+    """Return the bugs with versions that have not been run."""
     kept = _kept()
     return [
         bug.name for bug in bugs if [one["version"] for one in kept.get(bug.name, ())] != list(bug.versions)
@@ -54,10 +54,10 @@ def missing(bugs: Sequence[Bug]) -> list[str]:
 
 
 def _kept() -> dict[str, list[dict[str, object]]]:
-    found: dict[str, list[dict[str, object]]] = (
+    rows: dict[str, list[dict[str, object]]] = (
         json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
     )
-    return found
+    return rows
 
 
 def write(bugs: Sequence[Bug]) -> None:
@@ -76,7 +76,7 @@ def write(bugs: Sequence[Bug]) -> None:
         faults = bug.faults.read_text(encoding="utf-8").strip()
         parts.append(f"\nReported: <{bug.issue}>. The broker:\n\n```yaml\n{faults}\n```\n\nSeen:\n\n")
         parts.extend(
-            f"    {bug.client} {one['version']}: {one['verdict']}: {one['text']}\n"
-            for one in outcomes[bug.name]
+            f"    {bug.client} {listed_bug['version']}: {listed_bug['verdict']}: {listed_bug['text']}\n"
+            for listed_bug in outcomes[bug.name]
         )
     PAGE.write_text("".join(parts), encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Owners of partitions, read from answers: for differences only in who of alike members has which partition.
+"""Owners of partitions, read from answers: for differences only in the partitions of members that are alike.
 
-The rule: a partition that nobody has, one that two have, and a member that has more or fewer than any at Kafka are no such
+The rule: a partition without an owner, one with two, and a member that has more or fewer than any at Kafka are no such
 difference.
 """
 
@@ -37,72 +37,86 @@ def has_its_form(path: str, value: Any) -> bool:
     return (type(value) is int and value >= 0) or (isinstance(value, str) and bool(slots_of(value)))
 
 
-def _have_their_form(one: Difference) -> bool:
-    return has_its_form(one.path, one.theirs) and has_its_form(one.path, one.ours)
+def _have_their_form(difference: Difference) -> bool:
+    return has_its_form(difference.path, difference.theirs) and has_its_form(difference.path, difference.ours)
 
 
-def other_members(one: Difference) -> bool:
+def other_members(difference: Difference) -> bool:
     """Say whether assignments are alike: in a description now, in heartbeats once members have had theirs, or at last."""
-    if not _have_their_form(one):
+    if not _have_their_form(difference):
         return False
-    theirs, ours = (told(answer) for answer in one.whole)
+    theirs, ours = (told(answer) for answer in difference.whole)
     if theirs or ours:
         return theirs.keys() == ours.keys() and all(_is_on_its_way(kind, theirs, ours) for kind in ours)
-    now = held(one.answers[0], one.step).keys() | held(one.answers[1], one.step).keys()
-    found = ((held(one.answers[0], step), held(one.answers[1], step)) for step in _from(one))
+    now = (
+        held(difference.answers[0], difference.step).keys()
+        | held(difference.answers[1], difference.step).keys()
+    )
+    pairs = (
+        (held(difference.answers[0], step), held(difference.answers[1], step)) for step in _from(difference)
+    )
     return bool(now) and (
-        any(alike(*pair) and pair[0].keys() >= now for pair in found)
-        or _is_as_described(one)
-        or _takes_up(held(one.answers[0], one.step), held(one.answers[1], one.step))
+        any(alike(*pair) and pair[0].keys() >= now for pair in pairs)
+        or _is_as_described(difference)
+        or _takes_up(
+            held(difference.answers[0], difference.step), held(difference.answers[1], difference.step)
+        )
     )
 
 
-def shared_at_once(one: Difference) -> bool:
-    """A member of a share group is told nothing at Kafka, and here what somebody has there at last; then both are alike."""
-    wide = frozenset().union(*(_all_of(held(one.answers[0], step)) for step in one.answers[0]))
+def shared_at_once(difference: Difference) -> bool:
+    """A member of a share group has nothing at Kafka yet, and here its last assignment there; then both are alike."""
+    wide = frozenset().union(*(_all_of(held(difference.answers[0], step)) for step in difference.answers[0]))
     return (
-        one.theirs == []
-        and _have_their_form(one)
-        and bool(slots_of({"TopicPartitions": one.ours}))
-        and _all_of(held(one.answers[1], one.step)) <= wide
-        and _are_shared_alike(one)
+        difference.theirs == []
+        and _have_their_form(difference)
+        and bool(slots_of({"TopicPartitions": difference.ours}))
+        and _all_of(held(difference.answers[1], difference.step)) <= wide
+        and _are_shared_alike(difference)
     )
 
 
-def shared_by_others(one: Difference) -> bool:
+def shared_by_others(difference: Difference) -> bool:
     """Members share the same partitions, each as many of them; a description may say on both sides what they were told."""
-    described = [next(iter(told(answer).values()), None) for answer in one.whole]
+    described = [next(iter(told(answer).values()), None) for answer in difference.whole]
     is_old = all(
-        given is not None and _is_no_news(given, answers, one.step)
-        for given, answers in zip(described, one.answers, strict=True)
+        assigned is not None and _is_no_news(assigned, answers, difference.step)
+        for assigned, answers in zip(described, difference.answers, strict=True)
     )
-    return other_members(one) or (is_old and _have_their_form(one) and _are_shared_alike(one))
+    return other_members(difference) or (
+        is_old and _have_their_form(difference) and _are_shared_alike(difference)
+    )
 
 
-def _are_shared_alike(one: Difference) -> bool:
+def _are_shared_alike(difference: Difference) -> bool:
     """Say whether what the members of a share group have is alike at last, or from this step on some time."""
-    theirs, ours = (told(answers.get("at last: ShareGroupDescribe")) for answers in one.answers)
+    theirs, ours = (told(answers.get("at last: ShareGroupDescribe")) for answers in difference.answers)
     if theirs or ours:
         return theirs.keys() == ours.keys() and all(alike(theirs[kind], ours[kind]) for kind in ours)
-    pairs = ((held(one.answers[0], step), held(one.answers[1], step)) for step in _from(one))
-    return any(alike(*pair) and pair[1].keys() >= held(one.answers[1], one.step).keys() for pair in pairs)
+    pairs = (
+        (held(difference.answers[0], step), held(difference.answers[1], step)) for step in _from(difference)
+    )
+    return any(
+        alike(*pair) and pair[1].keys() >= held(difference.answers[1], difference.step).keys()
+        for pair in pairs
+    )
 
 
-def _is_no_news(given: Given, answers: Answers, step: str) -> bool:
+def _is_no_news(assigned: Given, answers: Answers, step: str) -> bool:
     """Say whether each member of a description has been told just that."""
     before = held(answers, step)
-    named = {name[0]: slots for member, slots in given.items() if (name := _NAMES.search(member))}
+    named = {name[0]: slots for member, slots in assigned.items() if (name := _NAMES.search(member))}
     return bool(named) and all(before.get(who) == slots for who, slots in named.items())
 
 
-def _all_of(given: Given) -> frozenset[Slot]:
-    return frozenset().union(*given.values())
+def _all_of(assigned: Given) -> frozenset[Slot]:
+    return frozenset().union(*assigned.values())
 
 
 def _takes_up(theirs: Given, ours: Given) -> bool:
-    """Members have what those have left who are gone, beside what they have at Kafka; nobody too much, and none twice."""
-    left = _all_of(ours) - _all_of(theirs)
-    return bool(left) and (
+    """Beside their partitions at Kafka, members have those of members that are gone; none too many, none twice."""
+    freed = _all_of(ours) - _all_of(theirs)
+    return bool(freed) and (
         theirs.keys() == ours.keys()
         and not _doubles(ours)
         and all(theirs[who] <= slots for who, slots in ours.items())
@@ -129,30 +143,30 @@ def _is_on_its_way(kind: str, theirs: Mapping[str, Given], ours: Mapping[str, Gi
     )
 
 
-def in_the_end(one: Difference) -> bool:
-    """Nobody has a partition of another, and at last both sides mean to give out the same, each to as many."""
-    theirs, ours = (_targets(_last_description(answers)) for answers in one.answers)
+def in_the_end(difference: Difference) -> bool:
+    """No member has a partition of another, and at last both sides mean to give out the same, each to as many."""
+    theirs, ours = (_targets(_last_description(answers)) for answers in difference.answers)
     return (
-        _have_their_form(one)
+        _have_their_form(difference)
         and bool(theirs or ours)
         and alike(theirs, ours)
-        and not _doubles(held(one.answers[1], one.step))
+        and not _doubles(held(difference.answers[1], difference.step))
     )
 
 
-def _is_as_described(one: Difference) -> bool:
+def _is_as_described(difference: Difference) -> bool:
     """Say whether both sides have alike targets, and the member was told its described assignment or target."""
-    theirs, ours = (_last_description(answers) for answers in one.answers)
+    theirs, ours = (_last_description(answers) for answers in difference.answers)
     if not _targets(ours) or not alike(_targets(theirs), _targets(ours)):
         return False
-    who = _who(one.whole[1], one.step)
+    who = _who(difference.whole[1], difference.step)
     described = [
         slots
         for members in told(ours).values()
         for member, slots in members.items()
         if _who({"MemberId": member}, "") == who
     ]
-    return held(one.answers[1], one.step).get(who) in described
+    return held(difference.answers[1], difference.step).get(who) in described
 
 
 def _last_description(answers: Answers) -> Any:
@@ -165,25 +179,25 @@ def _targets(description: Any) -> Given:
     """The targets of the members of the described groups."""
     return {
         member: slots
-        for kind, given in told(description).items()
+        for kind, assigned in told(description).items()
         if kind.endswith(" TargetAssignment")
-        for member, slots in given.items()
+        for member, slots in assigned.items()
     }
 
 
-def _doubles(given: Given) -> set[Slot]:
+def _doubles(assigned: Given) -> set[Slot]:
     """Partitions that more than one has."""
-    return {slot for slot, count in _owners(given).items() if count > 1}
+    return {slot for slot, count in _owners(assigned).items() if count > 1}
 
 
-def _from(one: Difference) -> list[str]:
+def _from(difference: Difference) -> list[str]:
     """The steps of a scenario from that of a difference on."""
-    steps = list(one.answers[0])
-    return steps[steps.index(one.step) :]
+    steps = list(difference.answers[0])
+    return steps[steps.index(difference.step) :]
 
 
 def alike(theirs: Given, ours: Given) -> bool:
-    """Say whether two ways to give out the same partitions differ at most in who has which."""
+    """Say whether two ways to give out the same partitions differ at most in the owners."""
     return (
         theirs.keys() == ours.keys()
         and sorted(map(len, theirs.values())) == sorted(map(len, ours.values()))
@@ -191,40 +205,40 @@ def alike(theirs: Given, ours: Given) -> bool:
     )
 
 
-def _owners(given: Given) -> Counter[Slot]:
+def _owners(assigned: Given) -> Counter[Slot]:
     """Number of owners of each partition."""
-    return Counter(slot for slots in given.values() for slot in slots)
+    return Counter(slot for slots in assigned.values() for slot in slots)
 
 
 def told(answer: Any) -> dict[str, Given]:
     """Return what a description of groups says that the members have, and what they shall have."""
-    found: dict[str, Given] = {}
+    assigned: dict[str, Given] = {}
     for group in answer.get("Groups", ()) if isinstance(answer, dict) else ():
         for kind in ("Assignment", "TargetAssignment", "MemberAssignment"):
             if any(kind in member for member in group.get("Members", ())):
-                found[f"{group['GroupId']} {kind}"] = {
+                assigned[f"{group['GroupId']} {kind}"] = {
                     member["MemberId"]: slots_of(member[kind]) for member in group["Members"]
                 }
-    return found
+    return assigned
 
 
 def held(answers: Answers, last: str) -> Given:
     """Return what members have been told to have, up to an answer of a scenario."""
-    found: dict[str, frozenset[Slot]] = {}
+    slots: dict[str, frozenset[Slot]] = {}
     for label, answer in answers.items():
         if isinstance(answer, dict) and answer.get("ErrorCode") == UNKNOWN_MEMBER:
-            found.pop(_who(answer, label), None)
+            slots.pop(_who(answer, label), None)
         elif isinstance(answer, dict) and not answer.get("ErrorCode"):
             who = _who(answer, label)
             if answer.get("MemberEpoch", 0) < 0:
-                found.pop(who, None)
+                slots.pop(who, None)
             elif answer.get("ActiveTasks") is not None:
-                found[who] = slots_of({kind: answer[kind] for kind in TASKS})
+                slots[who] = slots_of({kind: answer[kind] for kind in TASKS})
             elif answer.get("Assignment") is not None and "Members" not in answer:
-                found[who] = slots_of(answer["Assignment"])
+                slots[who] = slots_of(answer["Assignment"])
         if label == last:
             break
-    return found
+    return slots
 
 
 def _who(answer: Any, label: str) -> str:
@@ -241,12 +255,13 @@ def slots_of(assignment: Any) -> frozenset[Slot]:
         except struct.error as error:
             raise ValueError(f"no assignment: {assignment!r}") from error
     topics = [
-        (str(one["TopicId"]), one["Partitions"]) for one in (assignment or {}).get("TopicPartitions") or ()
+        (str(topic["TopicId"]), topic["Partitions"])
+        for topic in (assignment or {}).get("TopicPartitions") or ()
     ]
     tasks = [
-        (f"{kind} {one['SubtopologyId']}", one["Partitions"])
+        (f"{kind} {topic['SubtopologyId']}", topic["Partitions"])
         for kind in TASKS
-        for one in (assignment or {}).get(kind) or ()
+        for topic in (assignment or {}).get(kind) or ()
     ]
     return frozenset((name, number) for name, numbers in (*topics, *tasks) for number in numbers)
 

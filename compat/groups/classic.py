@@ -24,7 +24,7 @@ Asking = Callable[[ScenarioRun, "GroupFixture"], Pending]
 
 @dataclass
 class GroupFixture:
-    """A group in some state: who is in it by client id, and who waits."""
+    """A group in some state: its members by client id, and those that wait."""
 
     group: str
     generation: int = 0
@@ -32,7 +32,7 @@ class GroupFixture:
     waiting: list[Pending] = field(default_factory=list)
 
     def id(self, who: str) -> str:
-        """The member id of somebody, who may never have joined."""
+        """The member id of a client, which may never have joined."""
         return self.members.get(who, f"{who}-was-never-here")
 
 
@@ -89,7 +89,7 @@ def joined(run: ScenarioRun, fixture: GroupFixture, who: str, pending: Pending) 
 
 
 def syncing(fixture: GroupFixture, who: str, *assigned: str, **changes: Any) -> Values:
-    """A SyncGroup request; the leader assigns everybody a partition."""
+    """A SyncGroup request; the leader assigns each member a partition."""
     entries = [
         {"MemberId": fixture.members[name], "Assignment": assignment(TOPIC, number)}
         for number, name in enumerate(assigned)
@@ -114,12 +114,12 @@ def leaving(group: str, *members: tuple[str, str | None]) -> Values:
 
 
 def absent(run: ScenarioRun) -> GroupFixture:
-    """Nobody has ever heard of the group."""
+    """The group has never existed."""
     return GroupFixture(run.group)
 
 
 def only_offsets(run: ScenarioRun) -> GroupFixture:
-    """Somebody has committed, who is no member."""
+    """A client that is no member has committed."""
     topic = {
         "Name": TOPIC,
         "TopicId": run.topic(TOPIC),
@@ -133,7 +133,7 @@ def only_offsets(run: ScenarioRun) -> GroupFixture:
 
 
 def empty(run: ScenarioRun) -> GroupFixture:
-    """There was a member, who has left."""
+    """There was a member, which has left."""
     fixture = stable_alone(run)
     run.ask(
         "set-up: anna leaves", "LeaveGroup", "anna", **leaving(fixture.group, (fixture.members["anna"], None))
@@ -142,7 +142,7 @@ def empty(run: ScenarioRun) -> GroupFixture:
 
 
 def pending(run: ScenarioRun) -> GroupFixture:
-    """Somebody has been given a member id and has not come back with it (from v4 on)."""
+    """A client has been given a member id and has not come back with it (from v4 on)."""
     fixture = GroupFixture(run.group)
     first = run.end(run.begin("set-up: anna asks", "JoinGroup", "anna", **joining(fixture.group)))
     fixture.members["anna"] = first["MemberId"]
@@ -157,7 +157,7 @@ def completing_alone(run: ScenarioRun, **changes: Any) -> GroupFixture:
 
 
 def stable_alone(run: ScenarioRun, **changes: Any) -> GroupFixture:
-    """One member, who has its assignment."""
+    """One member, with its assignment."""
     fixture = completing_alone(run, **changes)
     run.ask("set-up: anna syncs", "SyncGroup", "anna", **syncing(fixture, "anna", "anna"))
     return fixture
@@ -217,7 +217,7 @@ def stable_static(run: ScenarioRun, **changes: Any) -> GroupFixture:
 
 
 def stable_pending(run: ScenarioRun) -> GroupFixture:
-    """Two members, and one who has been given a member id and has not come back with it."""
+    """Two members, and a client that has been given a member id and has not come back with it."""
     fixture = stable(run)
     first = run.begin("set-up: carl asks", "JoinGroup", "carl", version=9, **joining(fixture.group))
     fixture.members["carl"] = run.end(first)["MemberId"]
@@ -225,7 +225,7 @@ def stable_pending(run: ScenarioRun) -> GroupFixture:
 
 
 def deleted(run: ScenarioRun) -> GroupFixture:
-    """There was a group, until somebody deleted it."""
+    """There was a group, which was deleted."""
     fixture = empty(run)
     run.ask("set-up: delete", "DeleteGroups", GroupsNames=[fixture.group])
     return fixture
@@ -395,7 +395,7 @@ def cell(
 
 
 def end(run: ScenarioRun, fixture: GroupFixture, *asked: Pending) -> None:
-    """All leave who are in it, so that nobody waits any more."""
+    """All members leave, so that no request waits any more."""
     for who, member_id in fixture.members.items():
         run.ask(f"{who} leaves", "LeaveGroup", who, **leaving(fixture.group, (member_id, None)))
     for pending_ in (*fixture.waiting, *asked):

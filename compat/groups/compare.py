@@ -53,7 +53,8 @@ def await_coordinators(side: Side) -> None:
         for kind in (0, 1):
             values = {"KeyType": kind, "CoordinatorKeys": names}
             while any(
-                one["ErrorCode"] for one in connection.ask("FindCoordinator", 4, values)["Coordinators"]
+                described["ErrorCode"]
+                for described in connection.ask("FindCoordinator", 4, values)["Coordinators"]
             ):
                 if time.monotonic() > give_up:
                     raise StartError(f"{side.name} has no coordinators")
@@ -86,13 +87,13 @@ def main() -> int:
     examples.add_option(parser)
     options = parser.parse_args()
     subjects = options.subject or list(SUBJECTS)
-    wanted = [
+    chosen = [
         scenario
         for name in subjects
         for scenario in SUBJECTS[name]()
         if re.search(options.only, scenario.name)
     ]
-    scenarios = [scenario if options.all_versions else scenario.at_the_ends() for scenario in wanted]
+    scenarios = [scenario if options.all_versions else scenario.at_the_ends() for scenario in chosen]
     started = time.monotonic()
     is_old = options.version.startswith("3")  # it has other bounds for groups of members with epochs
     settings = {key: value for key, value in SETTINGS.items() if not (is_old and ".share." in key)}

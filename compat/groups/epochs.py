@@ -1,6 +1,6 @@
-"""Groups whose members have epochs (consumer, share, streams): how they are brought into their states, and their requests.
+"""Groups with epochs of members (consumer, share, streams): how they are brought into their states, and their requests.
 
-The rule: a member takes what it is given at once, and says so with its next heartbeat, until nobody has a step to take.
+The rule: a member takes what it is given at once, and says so with its next heartbeat, until no member has a step to take.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def entering_share(fixture: GroupFixture, who: str, **changes: Any) -> Values:
 
 def topology(epoch: int = 1, *parts: Values) -> Values:
     """The topology of a streams application; by default it reads one topic."""
-    one = {"SubtopologyId": "0", "SourceTopics": [TOPIC]}
-    return {"Epoch": epoch, "Subtopologies": list(parts) or [one]}
+    subtopology = {"SubtopologyId": "0", "SourceTopics": [TOPIC]}
+    return {"Epoch": epoch, "Subtopologies": list(parts) or [subtopology]}
 
 
 def entering_streams(fixture: GroupFixture, who: str, **changes: Any) -> Values:
@@ -126,7 +126,7 @@ def report(
 
 
 def settle(run: ScenarioRun, fixture: EpochGroupFixture, *who: str, rounds: int = 3, **changes: Any) -> None:
-    """Let everybody take their steps."""
+    """Let all members take their steps."""
     for _ in range(rounds):
         for name in who:
             report(run, fixture, name, **changes)
@@ -149,7 +149,7 @@ def consumer_alone(run: ScenarioRun) -> EpochGroupFixture:
 
 
 def consumer_stable(run: ScenarioRun) -> EpochGroupFixture:
-    """Two consumers who have what they shall have."""
+    """Two consumers with their target assignment."""
     fixture = consumer_alone(run)
     enter(run, fixture, "bert")
     settle(run, fixture, "anna", "bert")
@@ -172,7 +172,7 @@ def consumer_full(run: ScenarioRun) -> EpochGroupFixture:
 
 
 def consumer_empty(run: ScenarioRun) -> EpochGroupFixture:
-    """There was a consumer, who has left."""
+    """There was a consumer, which has left."""
     fixture = consumer_alone(run)
     run.ask("set-up: anna leaves", fixture.api, "anna", **quiet(fixture, "anna") | {"MemberEpoch": -1})
     return fixture
@@ -190,7 +190,7 @@ def consumer_static(run: ScenarioRun) -> EpochGroupFixture:
 
 
 def consumer_static_away(run: ScenarioRun) -> EpochGroupFixture:
-    """Two static consumers, one of whom has left for a while."""
+    """Two static consumers, of which one has left for a while."""
     fixture = consumer_static(run)
     away = quiet(fixture, "anna", InstanceId="i-anna") | {"MemberEpoch": -2}
     run.ask("set-up: anna leaves for a while", fixture.api, "anna", **away)
@@ -250,7 +250,7 @@ def share_stable(run: ScenarioRun) -> EpochGroupFixture:
 
 
 def share_empty(run: ScenarioRun) -> EpochGroupFixture:
-    """There was a member, who has left."""
+    """There was a member, which has left."""
     fixture = share_alone(run)
     run.ask("set-up: anna leaves", SHARE, "anna", **quiet(fixture, "anna") | {"MemberEpoch": -1})
     return fixture
@@ -273,7 +273,7 @@ def streams_stable(run: ScenarioRun) -> EpochGroupFixture:
 
 
 def streams_empty(run: ScenarioRun) -> EpochGroupFixture:
-    """There was a member, who has left."""
+    """There was a member, which has left."""
     fixture = streams_alone(run)
     run.ask("set-up: anna leaves", STREAMS, "anna", **quiet(fixture, "anna") | {"MemberEpoch": -1})
     return fixture
@@ -290,7 +290,7 @@ EPOCH_STATES: dict[str, Callable[[ScenarioRun], EpochGroupFixture]] = {
 
 
 def end(run: ScenarioRun, fixture: EpochGroupFixture) -> None:
-    """All leave who are in it."""
+    """All members leave."""
     for who, member_id in fixture.members.items():
         gone = {"GroupId": fixture.group, "MemberId": member_id, "MemberEpoch": -1} | QUIET[fixture.api]
         run.ask(f"{who} leaves", fixture.api, who, **gone)

@@ -1,4 +1,4 @@
-"""Offsets that are forgotten while something holds them: an open transaction, a member whose subscription is odd."""
+"""Offsets that are forgotten while something holds them: an open transaction, a member with an odd subscription."""
 
 from __future__ import annotations
 
@@ -113,13 +113,13 @@ def forget_pending(
 
 
 def overrule(commits: str, ends: str, are_commits: tuple[bool, bool], run: ScenarioRun) -> None:
-    """Commit an offset for one place in transactions A and B and by nobody (`p`), then end both; look after each end."""
+    """Commit an offset for one place in transactions A and B and without one (`p`), then end both; look after each end."""
     group = f"{run.group}-group"
     run.topic(TOPIC)
     fixtures = {name: TransactionFixture(f"{run.group}-{name}") for name in "AB"}
     for name, fixture in fixtures.items():
         answer = run.until(
-            f"{name} begins", "InitProducerId", lambda found: not found["ErrorCode"], **initializing(fixture)
+            f"{name} begins", "InitProducerId", lambda begun: not begun["ErrorCode"], **initializing(fixture)
         )
         fixture.producer_id, fixture.epoch = answer["ProducerId"], answer["ProducerEpoch"]
         run.ask(f"{name} adds offsets", "AddOffsetsToTxn", version=3, **producer(fixture), GroupId=group)
@@ -141,7 +141,7 @@ def overrule(commits: str, ends: str, are_commits: tuple[bool, bool], run: Scena
 
 
 COMMITS = ("AB", "ABA", "ABp", "ApB", "pAB", "ABpA", "Ap")
-"""Orders in which transactions A and B, and nobody (`p`), commit."""
+"""Orders in which transactions A and B, and a commit without one (`p`), are made."""
 
 
 def scenarios() -> Iterator[Scenario]:

@@ -1,10 +1,10 @@
-"""Coordinators handed over: groups and transactions in the middle of things, continued by whoever opens the data dir.
+"""Coordinators handed over: groups and transactions under way, continued by the broker that opens the data dir.
 
     python -m compat.groups.handover [--case NAME] [--keep DIR]
 
-Somebody writes, and is stopped or killed; two brokers then open a copy of the dir each: who wrote it, and the other. The
-rule: both must say the same of every group and transaction, by Kafka's own tools and to the members, who go on where they
-were, without having to join again.
+One broker writes, and is stopped or killed; two brokers then open a copy of the dir each: the writer, and the other. The
+rule: both must say the same of every group and transaction, by Kafka's own tools and to the members, which continue
+where they were, without having to join again.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ NOTHING_LEFT = (
 )
 
 
-def forgotten(one: Difference) -> bool:
+def forgotten(difference: Difference) -> bool:
     """Kafka has forgotten the assignment of a member, and we have it as it was found."""
-    found = one.answers[1][one.step.replace("at last", "found")]["Groups"]
-    had = [member["MemberAssignment"] for group in found for member in group["Members"]]
-    return one.theirs == "" and one.ours in had and bool(slots_of(one.ours))
+    groups = difference.answers[1][difference.step.replace("at last", "found")]["Groups"]
+    had = [member["MemberAssignment"] for group in groups for member in group["Members"]]
+    return difference.theirs == "" and difference.ours in had and bool(slots_of(difference.ours))
 
 
 KNOWN: tuple[KnownDifference, ...] = (
@@ -203,14 +203,14 @@ def hand_over(case: Case, directory: Path, jvm: ToolProcess) -> list[Difference]
             run.close()
             keep |= run.answers
     print(f"{case.name}: {len(case.roles)} roles, {len(theirs)} answers", flush=True)
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for label in dict.fromkeys([*theirs, *ours]):
         both = theirs.get(label, NOTHING), ours.get(label, NOTHING)
-        found += [
-            replace(one, answers=(theirs, ours), step=label)
-            for one in differences_of(f"{case.name}: {label}", *both)
+        differences += [
+            replace(difference, answers=(theirs, ours), step=label)
+            for difference in differences_of(f"{case.name}: {label}", *both)
         ]
-    return found
+    return differences
 
 
 # --- the brokers ------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def _ours(case: Case, directory: Path) -> Iterator[Side]:
 
 def cut_last_batch(logs: Path) -> None:
     """Lose the last batch of the transactions' log, as in a power cut: it says that a transaction has ended, so that
-    whoever opens the log finds one that is about to.
+    the next broker finds one that is about to.
     """
     segments = [path for path in logs.glob(f"{LAST_BATCH_OF}-*/*.log") if path.stat().st_size]
     last = max(segments, key=lambda path: path.stat().st_mtime_ns)
@@ -315,14 +315,14 @@ NEW_TOOLS: dict[str, tuple[str, ...]] = {
 
 def tools(case: Case, port: int, jvm: ToolProcess) -> dict[str, dict[str, bool]]:
     """Output of Kafka's command line tools, without ports, and with the lines in an order of their own."""
-    wanted = TOOLS | (NEW_TOOLS if case.version.startswith("4") else {})
-    said: dict[str, dict[str, bool]] = {}
-    for label, (name, *arguments) in wanted.items():
+    names = TOOLS | (NEW_TOOLS if case.version.startswith("4") else {})
+    results: dict[str, dict[str, bool]] = {}
+    for label, (name, *arguments) in names.items():
         _, written = jvm.run(name, "--bootstrap-server", f"127.0.0.1:{port}", *arguments)
         text = re.sub(rf":{port}\b", ":PORT", written)
         lines = sorted(" ".join(line.split()) for line in text.splitlines() if line.strip())
-        said[label] = {f"line {line}": True for line in lines}
-    return said
+        results[label] = {f"line {line}": True for line in lines}
+    return results
 
 
 def changed(before: dict[str, bool], after: dict[str, bool]) -> dict[str, bool]:

@@ -49,46 +49,52 @@ EPOCHS_APART_MAX = 2
 def answered_late(code: int) -> object:
     """Kafka never answers; we refuse with this code, and give nothing."""
 
-    def accepts(one: Difference) -> bool:
-        if one.step.endswith(": must wait"):
-            return one.theirs is True and one.ours is False
-        theirs, ours = one.whole
+    def accepts(difference: Difference) -> bool:
+        if difference.step.endswith(": must wait"):
+            return difference.theirs is True and difference.ours is False
+        theirs, ours = difference.whole
         nothing = {"ThrottleTimeMs": 0, "ProtocolType": None, "ProtocolName": None, "Leader": "", "Members": [],
                    "SkipAssignment": False, "GenerationId": -1, "Assignment": ""}  # fmt: skip
-        given = {name: value for name, value in ours.items() if name not in ("ErrorCode", "MemberId")}
+        values = {name: value for name, value in ours.items() if name not in ("ErrorCode", "MemberId")}
         return bool(
             theirs == SILENT
             and ours["ErrorCode"] == code
             and ours.get("MemberId", "bert").startswith("bert")
-            and given == {name: nothing[name] for name in given}
+            and values == {name: nothing[name] for name in values}
         )
 
     return accepts
 
 
-def another_leads(one: Difference) -> bool:
+def another_leads(difference: Difference) -> bool:
     """Another member leads; on each side it alone is told of the members, and is one of them."""
-    for answer in one.whole:
+    for answer in difference.whole:
         ids = [member["MemberId"] for member in answer["Members"]]
         leads = answer["Leader"] == answer["MemberId"]
         if leads != bool(ids) or (leads and answer["Leader"] not in ids) or answer["ErrorCode"]:
             return False
         if "<id " not in answer["Leader"]:
             return False
-    theirs, ours = ({member["MemberId"] for member in answer["Members"]} for answer in one.whole)
-    return one.whole[0]["Leader"] != one.whole[1]["Leader"] and (not theirs or not ours or theirs == ours)
+    theirs, ours = ({member["MemberId"] for member in answer["Members"]} for answer in difference.whole)
+    return difference.whole[0]["Leader"] != difference.whole[1]["Leader"] and (
+        not theirs or not ours or theirs == ours
+    )
 
 
-def gives_way(one: Difference) -> bool:
+def gives_way(difference: Difference) -> bool:
     """Kafka has made a classic group of it, and we have not."""
     listed = {"GroupId": "", "ProtocolType": "consumer", "GroupState": "Empty", "GroupType": "consumer"}
-    if one.path == "":
-        (ours,) = one.ours
-        return bool(one.theirs == [] and ours == listed | {"GroupId": ours["GroupId"]})
-    if one.label.endswith((": anna after that", ": anna leaves")):
-        return (one.path, one.theirs, one.ours) == ("/ErrorCode", NOT_FOUND, UNKNOWN_MEMBER)
+    if difference.path == "":
+        (ours,) = difference.ours
+        return bool(difference.theirs == [] and ours == listed | {"GroupId": ours["GroupId"]})
+    if difference.label.endswith((": anna after that", ": anna leaves")):
+        return (difference.path, difference.theirs, difference.ours) == (
+            "/ErrorCode",
+            NOT_FOUND,
+            UNKNOWN_MEMBER,
+        )
     accepted = {
-        "ErrorCode": ((0, NOT_FOUND) if one.label.endswith(" as classic") else (NOT_FOUND, 0),),
+        "ErrorCode": ((0, NOT_FOUND) if difference.label.endswith(" as classic") else (NOT_FOUND, 0),),
         "ErrorMessage": (("words", None), (None, "words")),
         "GroupState": (("", "Empty"), ("Empty", "Dead")),
         "GroupEpoch": ((0, 3),),
@@ -97,68 +103,82 @@ def gives_way(one: Difference) -> bool:
         "ProtocolType": (("", "consumer"),),
         "GroupType": (("classic", "consumer"),),
     }
-    return (one.theirs, one.ours) in accepted.get(one.path.rpartition("/")[2], ())
+    return (difference.theirs, difference.ours) in accepted.get(difference.path.rpartition("/")[2], ())
 
 
-def not_yet(one: Difference) -> bool:
+def not_yet(difference: Difference) -> bool:
     """Kafka tells what a member shall have, and we that it has nothing yet; no partition has two with us."""
-    given = [slots for members in told(one.whole[1]).values() for slots in members.values()]
-    is_text = isinstance(one.theirs, str) and isinstance(one.ours, str)
-    return is_text and bool(slots_of(one.theirs)) and not slots_of(one.ours) and _are_apart(given)
-
-
-def _are_apart(given: list[frozenset[tuple[str, int]]]) -> bool:
-    return sum(map(len, given)) == len(frozenset().union(*given))
-
-
-def next_to(one: Difference) -> bool:
-    """Two epochs with one assignment between them."""
-    epochs = (one.theirs, one.ours)
-    return all(type(epoch) is int and epoch >= 0 for epoch in epochs) and abs(one.theirs - one.ours) == 1
-
-
-def of_nobody(one: Difference) -> bool:
-    """Nobody is in the group, whose epoch is ours, and Kafka's is that of the last assignment to somebody."""
-    groups = [answer["Groups"][int(one.path.split("/")[2])] for answer in one.whole]
+    assigned = [slots for members in told(difference.whole[1]).values() for slots in members.values()]
+    is_text = isinstance(difference.theirs, str) and isinstance(difference.ours, str)
     return (
-        all(group["Members"] == [] and group["GroupEpoch"] == one.ours for group in groups)
-        and one.theirs == one.ours - 1
+        is_text
+        and bool(slots_of(difference.theirs))
+        and not slots_of(difference.ours)
+        and _are_apart(assigned)
     )
 
 
-def comes_back(one: Difference) -> bool:
-    """Kafka fences a static member that comes back; we give it again what it had, and nobody else has."""
-    if one.path == "" and one.theirs == "nothing":
-        said = {"ErrorCode": 0, "ErrorMessage": None, "ThrottleTimeMs": 0, "MemberId": "id-of-anna", "MemberEpoch": 3,
+def _are_apart(assigned: list[frozenset[tuple[str, int]]]) -> bool:
+    return sum(map(len, assigned)) == len(frozenset().union(*assigned))
+
+
+def next_to(difference: Difference) -> bool:
+    """Two epochs with one assignment between them."""
+    epochs = (difference.theirs, difference.ours)
+    return (
+        all(type(epoch) is int and epoch >= 0 for epoch in epochs)
+        and abs(difference.theirs - difference.ours) == 1
+    )
+
+
+def of_nobody(difference: Difference) -> bool:
+    """The group has no member; its epoch is ours, and Kafka's is that of the last assignment to a member."""
+    groups = [answer["Groups"][int(difference.path.split("/")[2])] for answer in difference.whole]
+    return (
+        all(group["Members"] == [] and group["GroupEpoch"] == difference.ours for group in groups)
+        and difference.theirs == difference.ours - 1
+    )
+
+
+def comes_back(difference: Difference) -> bool:
+    """Kafka fences a static member that comes back; we give it again what it had, and no other member has."""
+    if difference.path == "" and difference.theirs == "nothing":
+        expected = {"ErrorCode": 0, "ErrorMessage": None, "ThrottleTimeMs": 0, "MemberId": "id-of-anna", "MemberEpoch": 3,
                 "HeartbeatIntervalMs": 5000, "Assignment": None}  # fmt: skip
-        return bool(one.ours == said)
-    if one.path == "/Assignment":
-        had = held(one.answers[0], one.step)
+        return bool(difference.ours == expected)
+    if difference.path == "/Assignment":
+        had = held(difference.answers[0], difference.step)
         others = [slots for who, slots in had.items() if who != "anna"]
-        return one.theirs is None and slots_of(one.ours) == had["anna"] and _are_apart([had["anna"], *others])
+        return (
+            difference.theirs is None
+            and slots_of(difference.ours) == had["anna"]
+            and _are_apart([had["anna"], *others])
+        )
     accepted = {
         "/ErrorCode": (UNRELEASED, 0), "/ErrorMessage": ("words", None), "/MemberId": (None, "id-of-anna"),
         "/MemberEpoch": (0, 3), "/HeartbeatIntervalMs": (0, 5000),
     }  # fmt: skip
-    return (one.theirs, one.ours) == accepted.get(one.path, ("anna", "carl"))
+    return (difference.theirs, difference.ours) == accepted.get(difference.path, ("anna", "carl"))
 
 
-def keeps_what_it_had(one: Difference) -> bool:
-    """Kafka takes everything from a member that becomes static; we leave it what it shall have, which nobody else has."""
-    theirs, ours = (told(answers["then: ConsumerGroupDescribe"]) for answers in one.answers)
+def keeps_what_it_had(difference: Difference) -> bool:
+    """Kafka takes everything from a member that becomes static; we leave it its target, which no other member has."""
+    theirs, ours = (told(answers["then: ConsumerGroupDescribe"]) for answers in difference.answers)
     group = next(iter(ours)).partition(" ")[0]
     shall, has = ours[f"{group} TargetAssignment"], ours[f"{group} Assignment"]
     return (
-        one.theirs == []
-        and slots_of({"TopicPartitions": one.ours}) == shall["id-of-anna"] != frozenset()
+        difference.theirs == []
+        and slots_of({"TopicPartitions": difference.ours}) == shall["id-of-anna"] != frozenset()
         and theirs[f"{group} TargetAssignment"] == shall
         and _are_apart(list(has.values()))
     )
 
 
-def carl_is_there(one: Difference) -> bool:
-    """Carl is a static member beside those that Kafka has, who are as there; each task is meant for one of them."""
-    theirs, ours = ({member["MemberId"]: member for member in members} for members in (one.theirs, one.ours))
+def carl_is_there(difference: Difference) -> bool:
+    """Carl is a static member beside those that Kafka has, which are as there; each task is meant for one of them."""
+    theirs, ours = (
+        {member["MemberId"]: member for member in members} for members in (difference.theirs, difference.ours)
+    )
     changing = ("MemberEpoch", "Assignment", "TargetAssignment")
     targets = [slots_of(member["TargetAssignment"]) for member in ours.values()]
     return (
@@ -170,39 +190,41 @@ def carl_is_there(one: Difference) -> bool:
             for name, value in member.items()
             if name not in changing
         )
-        and all(_are_apart(list(members.values())) for members in told(one.whole[1]).values())
+        and all(_are_apart(list(members.values())) for members in told(difference.whole[1]).values())
         and frozenset().union(*targets) == {("ActiveTasks 0", number) for number in range(3)}
     )
 
 
-def served(one: Difference) -> bool:
+def served(difference: Difference) -> bool:
     """Kafka refuses; we serve it, or do not know the member, and the group is a step or two ahead. No task has two."""
-    asked = [answers["asked"]["ErrorCode"] for answers in one.answers]
+    asked = [answers["asked"]["ErrorCode"] for answers in difference.answers]
     if asked[0] != INVALID_REQUEST or asked[1] not in (0, UNKNOWN_MEMBER):
         return False
-    name = one.path.rpartition("/")[2]
-    if one.step.endswith(" listed") and name == "":
-        (ours,) = one.ours
+    name = difference.path.rpartition("/")[2]
+    if difference.step.endswith(" listed") and name == "":
+        (ours,) = difference.ours
         listed = {"ProtocolType": "streams", "GroupState": "Stable", "GroupType": "streams"}
-        return bool(one.theirs == [] and ours == listed | {"GroupId": ours["GroupId"]})
+        return bool(difference.theirs == [] and ours == listed | {"GroupId": ours["GroupId"]})
     if name == "Topology":
-        read = [part["SourceTopics"] for part in one.ours["Subtopologies"]]
-        return one.theirs is None and one.ours["Epoch"] == 1 and read == [[TOPIC]]
+        read = [part["SourceTopics"] for part in difference.ours["Subtopologies"]]
+        return difference.theirs is None and difference.ours["Epoch"] == 1 and read == [[TOPIC]]
     if name == "Members":
-        return carl_is_there(one)
+        return carl_is_there(difference)
     if name in TASKS:
-        return isinstance(one.ours, list) and _are_apart(list(held(one.answers[1], one.step).values()))
+        return isinstance(difference.ours, list) and _are_apart(
+            list(held(difference.answers[1], difference.step).values())
+        )
     if name == "":
-        said = {"ThrottleTimeMs": 0, "ErrorCode": 0, "ErrorMessage": None, "HeartbeatIntervalMs": 5000}
+        expected = {"ThrottleTimeMs": 0, "ErrorCode": 0, "ErrorMessage": None, "HeartbeatIntervalMs": 5000}
         return (
-            one.theirs == "nothing"
-            and said.items() <= one.ours.items()
-            and one.ours["MemberEpoch"] in (2, 3, 4)
+            difference.theirs == "nothing"
+            and expected.items() <= difference.ours.items()
+            and difference.ours["MemberEpoch"] in (2, 3, 4)
         )
     if name.endswith("Epoch"):
-        ahead = 0 < one.theirs < one.ours <= one.theirs + EPOCHS_APART_MAX
-        return ahead or (one.theirs, one.ours) in ((0, 2), (0, 3), (0, 4), (0, -1))
-    return (one.theirs, one.ours) in {
+        ahead = 0 < difference.theirs < difference.ours <= difference.theirs + EPOCHS_APART_MAX
+        return ahead or (difference.theirs, difference.ours) in ((0, 2), (0, 3), (0, 4), (0, -1))
+    return (difference.theirs, difference.ours) in {
         "ErrorCode": (
             (INVALID_REQUEST, 0),
             (INVALID_REQUEST, UNKNOWN_MEMBER),
@@ -217,13 +239,13 @@ def served(one: Difference) -> bool:
     }.get(name, ())
 
 
-def nothing_to_add(one: Difference) -> bool:
+def nothing_to_add(difference: Difference) -> bool:
     """Kafka is silent; we answer without an error, and with no transaction."""
-    theirs, ours = one.whole
-    given = {name: value for name, value in ours.items() if name not in ("ThrottleTimeMs", "ErrorCode")}
-    said = (ours["ThrottleTimeMs"], ours["ErrorCode"]) == (0, 0)
-    is_empty = "connection" not in ours and all(value == [] for value in given.values())
-    return bool(theirs == SILENT and said and is_empty)
+    theirs, ours = difference.whole
+    values = {name: value for name, value in ours.items() if name not in ("ThrottleTimeMs", "ErrorCode")}
+    is_accepted = (ours["ThrottleTimeMs"], ours["ErrorCode"]) == (0, 0)
+    is_empty = "connection" not in ours and all(value == [] for value in values.values())
+    return bool(theirs == SILENT and is_accepted and is_empty)
 
 
 KNOWN: tuple[KnownDifference, ...] = (

@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, fetch and delete what, in each state of each kind of group."""
+"""Committed offsets: permissions to commit, fetch and delete, in each state of each kind of group."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def place(ids: Ids, name: str, *partitions: int, offset: int = 5, **changes: Any
 
 
 def committing(fixture: GroupFixture, who: str, *topics: Values, **changes: Any) -> Values:
-    """An OffsetCommit of a member, or of nobody."""
+    """An OffsetCommit of a member, or without one."""
     return {
         "GroupId": fixture.group,
         "GenerationIdOrMemberEpoch": fixture.generation if who else -1,
@@ -90,7 +90,7 @@ COMMITS: dict[str, Callable[[GroupFixture, Ids], Values]] = {
 
 
 def end(run: ScenarioRun, fixture: GroupFixture) -> None:
-    """All leave who are in the group."""
+    """All members leave the group."""
     if isinstance(fixture, EpochGroupFixture):
         epochs.end(run, fixture)
     else:
@@ -112,7 +112,7 @@ def fetching(group: str, topics: list[Values] | None = None, **changes: Any) -> 
 
 
 def look(run: ScenarioRun, label: str, group: str, **changes: Any) -> None:
-    """All that a group has committed; in the oldest version nobody can ask for everything."""
+    """All that a group has committed; the oldest version cannot ask for everything."""
     if run.version("OffsetFetch") >= 2:
         run.ask(label, "OffsetFetch", **fetching(group, None, **changes))
     else:

@@ -44,7 +44,7 @@ def _named(run: ScenarioRun, name: str) -> ScenarioRun:
 
 
 def role(name: str, begin: Callable[[ScenarioRun], Any], go_on: Callable[[ScenarioRun, Any], None]) -> Role:
-    """A role whose labels begin with its name."""
+    """A role; its labels begin with its name."""
 
     def entered(run: ScenarioRun) -> Any:
         return begin(_named(run, name))
@@ -87,7 +87,7 @@ def classic_dynamic(run: ScenarioRun) -> classic.GroupFixture:
 
 
 def classic_empty(run: ScenarioRun) -> classic.GroupFixture:
-    """A group whose members have left."""
+    """A group after all members have left."""
     fixture = classic.empty(run)
     _commit(run, fixture, "", (TOPIC, 2, 3))
     return fixture
@@ -130,7 +130,7 @@ def classic_goes_on(run: ScenarioRun, fixture: classic.GroupFixture) -> None:
 
 
 def consumer_static(run: ScenarioRun) -> EpochGroupFixture:
-    """Two static consumers, one of whom is away for a while, and offsets."""
+    """Two static consumers, of which one is away for a while, and offsets."""
     fixture = epochs.consumer_static(run)
     _commit(run, fixture, "bert", (TOPIC, 1, 5), GenerationIdOrMemberEpoch=fixture.epochs["bert"])
     gone = quiet(fixture, "anna", InstanceId="i-anna") | {"MemberEpoch": -2}
@@ -199,7 +199,7 @@ def _has_all_tasks(run: ScenarioRun, fixture: EpochGroupFixture) -> bool:
 
 
 def epochs_go_on(run: ScenarioRun, fixture: EpochGroupFixture) -> None:
-    """Heartbeats as before, offsets as before; then everybody comes back, and leaves."""
+    """Heartbeats as before, offsets as before; then all members come back, and leave."""
     describe(run, "found", fixture)
     offsets.look(run, "offsets", fixture.group)
     for number in range(3):
@@ -280,17 +280,17 @@ class Session:
             Topics=topics if not self.epoch else [],
         )  # fmt: skip
         return [
-            (one["FirstOffset"], one["LastOffset"], one["DeliveryCount"])
+            (fetched["FirstOffset"], fetched["LastOffset"], fetched["DeliveryCount"])
             for topic in answer["Responses"]
             for partition in topic["Partitions"]
-            for one in partition["AcquiredRecords"]
+            for fetched in partition["AcquiredRecords"]
         ]
 
     def fetch_some(self) -> list[tuple[int, int, int]]:
         """The same, until there are some."""
         for _ in range(20):
-            if found := self.fetch():
-                return found
+            if records := self.fetch():
+                return records
         return []
 
     def acknowledge(self, batches: list[Values]) -> None:

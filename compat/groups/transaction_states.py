@@ -27,7 +27,7 @@ def topic_of(transactional_id: str) -> str:
 
 @dataclass
 class TransactionFixture:
-    """A transactional id and who uses it."""
+    """A transactional id and its users."""
 
     id: str
     producer_id: int = 5
@@ -41,7 +41,7 @@ class TransactionFixture:
 
     @property
     def group(self) -> str:
-        """The group whose offsets are part of the transaction."""
+        """The group with offsets in the transaction."""
         return f"group-{self.id}"
 
 
@@ -51,7 +51,7 @@ def initializing(fixture: TransactionFixture, **changes: Any) -> Values:
 
 
 def producer(fixture: TransactionFixture, **changes: Any) -> Values:
-    """The fields that say who asks."""
+    """The fields that identify the producer."""
     return {
         "TransactionalId": fixture.id,
         "ProducerId": fixture.producer_id,
@@ -96,7 +96,7 @@ def producing(run: ScenarioRun, fixture: TransactionFixture, topic_id: bytes, **
 
 
 def absent(run: ScenarioRun) -> TransactionFixture:
-    """Nobody has used this id."""
+    """This id has not been used."""
     return TransactionFixture(run.group)
 
 
@@ -173,7 +173,7 @@ def aborted(run: ScenarioRun) -> TransactionFixture:
 
 
 def fenced(run: ScenarioRun) -> TransactionFixture:
-    """A second instance has begun; who asks is the first."""
+    """A second instance has begun; the request is of the first."""
     fixture = empty(run)
     run.ask("set-up: second", "InitProducerId", **initializing(fixture))
     return fixture

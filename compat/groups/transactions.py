@@ -167,12 +167,12 @@ def look(run: ScenarioRun, fixture: TransactionFixture, label: str) -> None:
     """All that is said of the id, its producer, and what it has committed."""
     settle(run, fixture, f"{label} described")
     listed = run.look("ListTransactions", 0, ProducerIdFilters=[fixture.producer_id])["TransactionStates"]
-    run.note(f"{label} listed", [one for one in listed if one["TransactionalId"].endswith(fixture.id)])
+    run.note(f"{label} listed", [state for state in listed if state["TransactionalId"].endswith(fixture.id)])
     asked = [{"Name": fixture.topic, "PartitionIndexes": [0, 1, 2]}]
     for at in run.look("DescribeProducers", 0, Topics=asked)["Topics"][0]["Partitions"]:
-        mine = [one for one in at["ActiveProducers"] if one["ProducerId"] == fixture.producer_id]
-        for one in mine:
-            one["CurrentTxnStartOffset"] = one["CurrentTxnStartOffset"] >= 0
+        mine = [state for state in at["ActiveProducers"] if state["ProducerId"] == fixture.producer_id]
+        for state in mine:
+            state["CurrentTxnStartOffset"] = state["CurrentTxnStartOffset"] >= 0
         run.note(f"{label} producers of {at['PartitionIndex']}", mine)
     groups = [{"GroupId": fixture.group, "Topics": None, "MemberEpoch": -1}]
     run.ask(f"{label} offsets", "OffsetFetch", version=9, Groups=groups, RequireStable=True)
@@ -275,7 +275,7 @@ def filters(run: ScenarioRun) -> None:
     run.topic(topic_of(run.group))
     fixture = ongoing(run)
     state = "StateFilters"
-    for label, asked in {
+    filters: dict[str, dict[str, Any]] = {
         "state": {state: ["Ongoing"]},
         "state in capitals": {state: ["ONGOING"]},
         "state in lower case": {state: ["ongoing"]},
@@ -294,11 +294,12 @@ def filters(run: ScenarioRun) -> None:
         "pattern of a part": {"TransactionalIdPattern": fixture.id[:4]},
         "empty pattern": {"TransactionalIdPattern": ""},
         "bad pattern": {"TransactionalIdPattern": "(x"},
-    }.items():
+    }
+    for label, asked in filters.items():
         for version in (0, 1, 2):
             answer = run.look("ListTransactions", version, **asked)
-            found = [one for one in answer["TransactionStates"] if one["TransactionalId"] == fixture.id]
-            run.note(f"v{version} {label}", answer | {"TransactionStates": found})
+            own = [one for one in answer["TransactionStates"] if one["TransactionalId"] == fixture.id]
+            run.note(f"v{version} {label}", answer | {"TransactionStates": own})
     for label, ids in {
         "one": [fixture.id],
         "unknown": ["nobody"],
@@ -308,12 +309,13 @@ def filters(run: ScenarioRun) -> None:
         "some": [fixture.id, "nobody", ""],
     }.items():
         run.ask(f"describe {label}", "DescribeTransactions", TransactionalIds=ids)
-    for label, topics in {
+    cases: dict[str, list[tuple[str, list[int]]]] = {
         "unknown topic": [("nowhere", [0])], "unknown partition": [(fixture.topic, [99, -1])], "empty topic": [("", [0])],
         "bad topic": [("a b", [0])], "none": [], "no partitions": [(fixture.topic, [])],
-    }.items():  # fmt: skip
-        asked = [{"Name": name, "PartitionIndexes": list(partitions)} for name, partitions in topics]
-        run.ask(f"producers of {label}", "DescribeProducers", Topics=asked)
+    }  # fmt: skip
+    for label, topics in cases.items():
+        values = [{"Name": name, "PartitionIndexes": partitions} for name, partitions in topics]
+        run.ask(f"producers of {label}", "DescribeProducers", Topics=values)
     run.ask("add to no transaction", "AddPartitionsToTxn", version=5, Transactions=[])
     run.ask("the end", "EndTxn", **producer(fixture), Committed=False)
 
@@ -326,8 +328,8 @@ def durations(state: Callable[[ScenarioRun], TransactionFixture], run: ScenarioR
     for duration in (0, 1 << 40):
         for version in (1, 2):
             answer = run.look("ListTransactions", version, DurationFilter=duration)
-            found = [one for one in answer["TransactionStates"] if one["TransactionalId"] == fixture.id]
-            run.note(f"v{version} {duration}", answer | {"TransactionStates": found})
+            own = [one for one in answer["TransactionStates"] if one["TransactionalId"] == fixture.id]
+            run.note(f"v{version} {duration}", answer | {"TransactionStates": own})
 
 
 def rounds(run: ScenarioRun) -> None:

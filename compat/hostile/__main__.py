@@ -30,7 +30,7 @@ SETTINGS = {
 }
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Run; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.hostile", description=__doc__)
     parser.add_argument("attacks", nargs="*", metavar="NAME", help="only these (patterns allowed)")
@@ -41,13 +41,15 @@ def main(given: list[str]) -> int:
         "--against", default="", metavar="HOST:PORT", help="a broker that runs, or kafka, kafka-3.9"
     )
     parser.add_argument("--list", action="store_true", help="list the attacks")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     chosen = [
-        one for one in ATTACKS if not options.attacks or any(fnmatch(one.name, p) for p in options.attacks)
+        attack
+        for attack in ATTACKS
+        if not options.attacks or any(fnmatch(attack.name, p) for p in options.attacks)
     ]
     if options.list or not chosen:
-        for one in ATTACKS:
-            print(f"{one.name:32}{one.sends}")
+        for attack in ATTACKS:
+            print(f"{attack.name:32}{attack.sends}")
         return 0 if options.list else 2
     _allow_open_files()
     directory = Path(tempfile.mkdtemp(prefix="barnabas-hostile-"))
@@ -72,17 +74,17 @@ def _round(chosen: list[Attack], against: str, directory: Path, seed: int, *, is
     """Every chosen attack once; returns how many broke a promise."""
     print(HEAD, flush=True)
     seconds = SHORT_SECONDS if is_short else SECONDS
-    waiting = sorted(chosen, key=lambda one: (one.settings, one.leaves_state))  # few brokers
+    waiting = sorted(chosen, key=lambda attack: (attack.settings, attack.leaves_state))  # few brokers
     broken = 0
     while waiting:
         with _victim(against, directory, dict(waiting[0].settings)) as victim, quiet_beside(victim) as quiet:
             settings = waiting[0].settings
             while waiting and waiting[0].settings == settings:
-                one = waiting.pop(0)
-                result = run(one, victim, quiet, seed=seed, seconds=seconds, is_short=is_short)
+                attack = waiting.pop(0)
+                result = run(attack, victim, quiet, seed=seed, seconds=seconds, is_short=is_short)
                 print(row(result), flush=True)
                 broken += bool(result.broken)
-                if (one.leaves_state or result.broken) and not result.skipped:
+                if (attack.leaves_state or result.broken) and not result.skipped:
                     break
     return broken
 

@@ -1,7 +1,7 @@
 """An attack, and the tools that it has at hand: sockets, frames, a seed, and a list for what went wrong.
 
 The rule: an attack ends by itself when its time is over, talks to the one broker that it is given, and closes what it
-has opened. What it finds wrong it says with `expect`; what the broker owes everybody is judged in `trial`.
+has opened. What it finds wrong it says with `expect`; what the broker owes all clients is judged in `trial`.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Peer:
     def drain(self, within_s: float) -> bool:
         """Read and drop all that comes; true once the broker has closed the connection."""
         ends = time.monotonic() + within_s
-        while (left := ends - time.monotonic()) > 0:
-            if not is_readable(self.socket, left):
+        while (remaining_s := ends - time.monotonic()) > 0:
+            if not is_readable(self.socket, remaining_s):
                 return False
             try:
                 if not self.socket.recv(1 << 20):

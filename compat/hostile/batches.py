@@ -72,7 +72,7 @@ def one_record(value: bytes, *, timestamp_ms: int = NOW_MS, codec: int = 0) -> b
 
 
 def zero_deltas(count: int, codec: int = GZIP) -> bytes:
-    """A batch of `count` records whose offset deltas are all 0."""
+    """A batch of `count` records, all with an offset delta of 0."""
     return batch(record(b"") * count, count, codec=codec)
 
 

@@ -105,10 +105,10 @@ def field_at(api: str, path: Path) -> Field:
     request = message(f"{api}Request")
     shape: Message | Struct = request
     for name in path:
-        found = next(field for field in shape.fields if field.name == name)
-        if found.type.is_struct:
-            shape = request.structs[found.type.name]
-    return found
+        member = next(field for field in shape.fields if field.name == name)
+        if member.type.is_struct:
+            shape = request.structs[member.type.name]
+    return member
 
 
 def mutated(whole: bytes, rng: random.Random) -> bytes:

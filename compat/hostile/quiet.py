@@ -64,18 +64,18 @@ class Quiet:
 
     def check(self) -> list[str]:
         """Read back all that was acknowledged since the last check; returns what is wrong."""
-        wanted = {offset: number for number, offset in self.acknowledged}
+        expected = {offset: number for number, offset in self.acknowledged}
         self.acknowledged = []
-        end = max(wanted, default=-1) + 1
+        end = max(expected, default=-1) + 1
         while self.position < end:
             data = self._fetch(self.position)
             if not data:
                 return [f"nothing can be read at offset {self.position} of {end}"]
             for offset, number in _numbers(data):
-                if wanted.pop(offset, number) != number:
+                if expected.pop(offset, number) != number:
                     return [f"another record than the acknowledged one is at offset {offset}"]
                 self.position = offset + 1
-        return [f"{len(wanted)} acknowledged records are missing"] if wanted else []
+        return [f"{len(expected)} acknowledged records are missing"] if expected else []
 
     def _ask(self, api: str, version: int, values: dict[str, Any]) -> dict[str, Any]:
         data = frame(api, version, values, client_id="quiet")
@@ -104,15 +104,15 @@ class Quiet:
 
 def _numbers(data: bytes) -> list[tuple[int, int]]:
     """(offset, number) of each whole batch, which has one record each with its value at the end."""
-    found, at = [], 0
+    numbers, at = [], 0
     while at + 12 <= len(data):
         offset, size = struct.unpack_from(">qi", data, at)
         end = at + 12 + size
         if end > len(data):
             break
-        found.append((offset, NUMBER.unpack_from(data, end - 9)[0]))
+        numbers.append((offset, NUMBER.unpack_from(data, end - 9)[0]))
         at = end
-    return found
+    return numbers
 
 
 def main() -> int:

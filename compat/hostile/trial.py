@@ -33,7 +33,7 @@ QUIET_AFTER_S = 0.2
 class Victim:
     """The broker under attack.
 
-    `pid` is None for one whose memory is not judged, `log` for one whose output is not; `is_own` says that it was
+    `pid` is None if its memory is not judged, `log` if its output is not; `is_own` says that it was
     started for this, so with the settings that an attack asks for.
     """
 
@@ -185,7 +185,7 @@ def _felt(result: Result, quiet: QuietProcess) -> None:
 
 
 def _judge(result: Result, victim: Victim, log_before: int) -> None:
-    """Hold the broker to what it owes everybody."""
+    """Hold the broker to what it owes all clients."""
     if not victim.answers():
         result.broken.append("the broker does not answer any more")
         return
@@ -206,15 +206,15 @@ def _judge(result: Result, victim: Victim, log_before: int) -> None:
             result.broken.append(f"logged {result.log_bytes / 1024:.0f} KB, allowed {LOG_BYTES_MAX // 1024}")
         with victim.log.open("rb") as log:
             log.seek(log_before)
-            said = log.read(4 * LOG_BYTES_MAX).decode(errors="replace")
-        complaints = [line for line in said.splitlines() if "Traceback" in line or " CRITICAL " in line]
+            output = log.read(4 * LOG_BYTES_MAX).decode(errors="replace")
+        complaints = [line for line in output.splitlines() if "Traceback" in line or " CRITICAL " in line]
         if complaints:
-            result.broken.append(f"{len(complaints)} tracebacks or critical errors: {_last_words(said)}")
+            result.broken.append(f"{len(complaints)} tracebacks or critical errors: {_last_words(output)}")
 
 
-def _last_words(said: str) -> str:
+def _last_words(output: str) -> str:
     """The line of the log that tells which error the first traceback is about."""
-    lines = said.splitlines()
+    lines = output.splitlines()
     start = next((n for n, line in enumerate(lines) if "Traceback" in line or " CRITICAL " in line), 0)
     after = [line for line in lines[start + 1 :] if line and not line.startswith((" ", "\t"))]
     return (after or lines[start : start + 1] or [""])[0][:160]

@@ -20,7 +20,7 @@ FETCH_TIMEOUT_S = 600
 
 
 class KafkaError(Exception):
-    """Apache Kafka cannot be fetched, started or used; the message is for whoever runs this."""
+    """Apache Kafka cannot be fetched, started or used; the message is for the user."""
 
 
 @dataclass(frozen=True)
@@ -67,20 +67,20 @@ def release(name: str) -> Release:
     return Release(line, version, zookeeper=not line.startswith("4"))
 
 
-def fetch(wanted: Release) -> Path:
+def fetch(release: Release) -> Path:
     """The directory with the release's jars, fetched with Maven when it is not there yet. Raises KafkaError."""
-    done = wanted.jars / "done"
+    done = release.jars / "done"
     if done.exists():
-        return wanted.jars
+        return release.jars
     require("java", "a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)")
     require("mvn", "Maven (Debian: apt-get install maven)")
-    with locked(wanted.jars.with_name(f"{wanted.jars.name}.lock")):
+    with locked(release.jars.with_name(f"{release.jars.name}.lock")):
         if not done.exists():  # while this waited, another one may have fetched it
-            shutil.rmtree(wanted.jars, ignore_errors=True)
-            wanted.jars.mkdir(parents=True)
-            maven(wanted.pom, wanted.jars, f"-Dkafka.version={wanted.version}")
+            shutil.rmtree(release.jars, ignore_errors=True)
+            release.jars.mkdir(parents=True)
+            maven(release.pom, release.jars, f"-Dkafka.version={release.version}")
             done.touch()
-    return wanted.jars
+    return release.jars
 
 
 def require(program: str, how: str) -> None:

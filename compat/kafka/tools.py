@@ -39,6 +39,7 @@ TOOLS = {
     "groups": "org.apache.kafka.tools.GroupsCommand",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
@@ -82,7 +83,7 @@ def run_tool(release: Release, name: str, *arguments: str) -> int:
 
 
 class ToolProcess:
-    """Tools that run one after the other in one JVM, for those who ask many of them: a context manager."""
+    """Tools that run one after the other in one JVM, for callers of many of them: a context manager."""
 
     def __init__(self, release: Release, *, timeout_s: float = 120) -> None:
         self._release = release

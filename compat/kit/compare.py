@@ -27,9 +27,9 @@ KEYS = (
 )  # fmt: skip
 """Fields that tell the entries of a list apart, where order means nothing."""
 SETS = ("SubscribedTopicNames", "SourceTopics", "TopicPartitions")
-"""Lists whose order means nothing; that of topics is that of their random ids."""
+"""Lists in any order; that of topics is that of their random ids."""
 IN_ORDER = ("Values",)
-"""Lists whose order counts though their entries can be told apart: clients' own tests rest on that of quotas."""
+"""Lists in which the order counts though their entries can be told apart: clients' own tests rest on that of quotas."""
 READS = ("Describe", "List", "Metadata", "Find")
 SETTLE_S = 10.0
 """Time that a change may take until it is seen: Kafka's brokers learn of it from their controller."""
@@ -46,13 +46,13 @@ class Step:
     version: int
     values: Values | Callable[[Seen], Values]
     user: str = ""
-    """User who asks; empty for a connection without a login."""
+    """User of the connection; empty for a connection without a login."""
     settles: bool = False
     """True if it is asked again until both sides answer alike, as for requests that only read."""
 
 
 def run(
-    steps: Iterable[Step], theirs: Side, ours: Side, known: Sequence[KnownDifference]
+    steps: Iterable[Step], theirs: Side, ours: Side, known_differences: Sequence[KnownDifference]
 ) -> list[Difference]:
     """Ask both sides everything, in order; a read is repeated for a while if it differs in a way that is not known."""
     differences: list[Difference] = []
@@ -62,13 +62,13 @@ def run(
         give_up = time.monotonic() + (SETTLE_S if step.settles or step.api.startswith(READS) else 0)
         while True:
             answers = [_ask(side, step, so_far) for side, so_far in zip((theirs, ours), seen, strict=True)]
-            found = compared(step.label, answers, forms)
-            if all(any(one.covers(item) for one in known) for item in found):
+            differing = compared(step.label, answers, forms)
+            if all(any(one.covers(item) for one in known_differences) for item in differing):
                 break
             if time.monotonic() > give_up:
                 break
             time.sleep(SETTLE_S / 30)
-        differences += found
+        differences += differing
     return differences
 
 

@@ -22,13 +22,13 @@ def add_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def keep(name: str, differences: Sequence[Difference], known: Sequence[KnownDifference]) -> None:
+def keep(name: str, differences: Sequence[Difference], known_differences: Sequence[KnownDifference]) -> None:
     """Write an example of each of these that was seen."""
     lines = []
-    for one in known:
-        found = [difference for difference in differences if one.covers(difference)]
-        if found:
-            example = min((_literal(one, difference) for difference in found), key=len)
+    for row in known_differences:
+        covered = [difference for difference in differences if row.covers(difference)]
+        if covered:
+            example = min((_literal(row, difference) for difference in covered), key=len)
             lines.append(example)
     GOLDEN.mkdir(parents=True, exist_ok=True)
     (GOLDEN / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -40,9 +40,13 @@ def kept(name: str) -> list[tuple[str, Difference]]:
     return [(reason, Difference(*values)) for reason, *values in map(ast.literal_eval, rows)]
 
 
-def _literal(one: KnownDifference, found: Difference) -> str:
+def _literal(row: KnownDifference, difference: Difference) -> str:
     """Write down as much as the predicate needs: the values, the whole answers, those of the whole scenario."""
-    alone = (found.label, found.path, found.theirs, found.ours)
-    forms = (alone, (*alone, found.whole), (*alone, found.whole, tuple(map(dict, found.answers)), found.step))
-    enough = next((values for values in forms if one.covers(Difference(*values))), forms[-1])
-    return repr((one.reason, *enough))
+    alone = (difference.label, difference.path, difference.theirs, difference.ours)
+    forms = (
+        alone,
+        (*alone, difference.whole),
+        (*alone, difference.whole, tuple(map(dict, difference.answers)), difference.step),
+    )
+    enough = next((values for values in forms if row.covers(Difference(*values))), forms[-1])
+    return repr((row.reason, *enough))

@@ -92,7 +92,9 @@ def create_topic(connection: Connection, name: str, settings: Mapping[str, str])
     configs = [{"Name": key, "Value": value} for key, value in settings.items()]
     topic = {"Name": name, "NumPartitions": 1, "ReplicationFactor": 1, "Configs": configs}
     answer = connection.ask("CreateTopics", 5, {"Topics": [topic], "timeoutMs": 9000})
-    settled(lambda: described_topic(connection, name), lambda found: found["Partitions"][0]["ErrorCode"])
+    settled(
+        lambda: described_topic(connection, name), lambda described: described["Partitions"][0]["ErrorCode"]
+    )
     code: int = answer["Topics"][0]["ErrorCode"]
     return code
 
@@ -131,7 +133,7 @@ def run_history(history: History, sides: Sequence[Side], kind: str, seed: int, t
 
 
 def compared(
-    kind: str, seed: int, runs: Sequence[HistoryRun], known: Sequence[KnownDifference]
+    kind: str, seed: int, runs: Sequence[HistoryRun], known_differences: Sequence[KnownDifference]
 ) -> tuple[list[Difference], Difference | None]:
     """Return the known differences between both sides up to the first one that is not known, and that."""
     theirs, ours = (run.notes for run in runs)
@@ -140,9 +142,9 @@ def compared(
     for number in range(max(len(theirs), len(ours))):
         pair = [notes[number] if number < len(notes) else nothing for notes in (theirs, ours)]
         label = f"{kind}, seed {seed}: {pair[0][0]}"
-        for found in differences_between("", *map(list, pair)):
-            difference = Difference(label, *found, whole=(pair[0], pair[1]), step=str(number))
-            if not any(row.covers(difference) for row in known):
+        for values in differences_between("", *map(list, pair)):
+            difference = Difference(label, *values, whole=(pair[0], pair[1]), step=str(number))
+            if not any(row.covers(difference) for row in known_differences):
                 return covered, difference
             covered.append(difference)
     return covered, None
@@ -162,7 +164,7 @@ def main(
     doc: str | None,
     settings: Mapping[str, str],
     histories: Mapping[str, History],
-    known: Sequence[KnownDifference],
+    known_differences: Sequence[KnownDifference],
     *,
     count: int,
 ) -> NoReturn:
@@ -188,7 +190,7 @@ def main(
                 for seed in seeds:
                     for turn in range(1 + AGAIN):
                         runs = run_history(histories[kind], sides, kind, seed, turn)
-                        covered, unknown = compared(kind, seed, runs, known)
+                        covered, unknown = compared(kind, seed, runs, known_differences)
                         if unknown is None:
                             break
                     answers += len(runs[0].notes)
@@ -198,7 +200,7 @@ def main(
                         show(unknown, runs)
     except (KafkaError, StartError) as error:
         sys.exit(f"error: {error}")
-    bad = judge(differences, known, complete=False)
+    bad = judge(differences, known_differences, complete=False)
     print(
         f"{len(kinds) * len(seeds)} histories of {', '.join(kinds)} from seed {options.seed}, {answers} answers, "
         f"{len(differences)} differences, {bad} of them not as known"

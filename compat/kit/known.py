@@ -68,20 +68,28 @@ class KnownDifference:
 
     def unseen(self, differences: Iterable[Difference]) -> list[str]:
         """Return which patterns none of these differences has."""
-        found = list(differences)
-        by_label = [one for one in alternatives(self.label) if not any(_fits(one, d.label) for d in found)]
-        by_path = [one for one in alternatives(self.path) if not any(_fits(one, d.path) for d in found)]
+        remaining = list(differences)
+        by_label = [
+            pattern
+            for pattern in alternatives(self.label)
+            if not any(_fits(pattern, d.label) for d in remaining)
+        ]
+        by_path = [
+            pattern
+            for pattern in alternatives(self.path)
+            if not any(_fits(pattern, d.path) for d in remaining)
+        ]
         return by_label + by_path
 
     def _is_at(self, difference: Difference) -> bool:
-        return any(_fits(one, difference.label) for one in _several(self.label)) and any(
-            _fits(one, difference.path) for one in _several(self.path)
+        return any(_fits(pattern, difference.label) for pattern in _several(self.label)) and any(
+            _fits(pattern, difference.path) for pattern in _several(self.path)
         )
 
 
 def judge(
     differences: Sequence[Difference],
-    known: Sequence[KnownDifference],
+    known_differences: Sequence[KnownDifference],
     *,
     complete: bool = True,
     together: bool = False,
@@ -91,10 +99,10 @@ def judge(
     What is not there counts only if all was asked, which is `complete`; differences of the same kind are shown `together`.
     A difference counts for the first that covers it, so that one that is behind another all the time is found too.
     """
-    covered: list[list[Difference]] = [[] for _ in known]
+    covered: list[list[Difference]] = [[] for _ in known_differences]
     unknown: list[Difference] = []
     for difference in differences:
-        first = next((number for number, one in enumerate(known) if one.covers(difference)), None)
+        first = next((number for number, row in enumerate(known_differences) if row.covers(difference)), None)
         (unknown if first is None else covered[first]).append(difference)
     bad = len(unknown)
     kinds: dict[str, list[Difference]] = {}
@@ -103,11 +111,11 @@ def judge(
         kinds.setdefault(kind, []).append(difference)
     for alike in kinds.values():
         print(f"differs: {alike[0]}" + (f" (and {len(alike) - 1} like it)" if len(alike) > 1 else ""))
-    for one, found in zip(known, covered, strict=True):
-        if found:
-            print(f"known ({len(found)}): {one.label}: {one.path}: {one.reason}")
-        for pattern in one.unseen(found) if complete and not one.by_chance else ():
-            print(f"no longer there: {pattern}: {one.reason}")
+    for row, covered_by in zip(known_differences, covered, strict=True):
+        if covered_by:
+            print(f"known ({len(covered_by)}): {row.label}: {row.path}: {row.reason}")
+        for pattern in row.unseen(covered_by) if complete and not row.by_chance else ():
+            print(f"no longer there: {pattern}: {row.reason}")
             bad += 1
     return bad
 
@@ -129,8 +137,8 @@ def differences_between(path: str, theirs: Any, ours: Any) -> Iterable[tuple[str
 
 def differences_of(label: str, theirs: Any, ours: Any) -> list[Difference]:
     """Return where the two answers to one step differ."""
-    found = differences_between("", theirs, ours)
-    return [Difference(label, *one, whole=(theirs, ours)) for one in found]
+    pairs = differences_between("", theirs, ours)
+    return [Difference(label, *one, whole=(theirs, ours)) for one in pairs]
 
 
 def _several(patterns: Patterns) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of this file, which is made if need be; waits for whoever has it."""
+    """Hold the lock of this file, which is made if need be; waits for its holder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

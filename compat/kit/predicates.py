@@ -20,56 +20,60 @@ NOTHING = "nothing"
 
 def pair(theirs: Any, ours: Any) -> Predicate:
     """Exactly these two values."""
-    return lambda one: (one.theirs, one.ours) == (theirs, ours)
+    return lambda difference: (difference.theirs, difference.ours) == (theirs, ours)
 
 
 def pairs(*accepted: tuple[Any, Any]) -> Predicate:
     """One of these pairs of Kafka's value and ours."""
-    return lambda one: (one.theirs, one.ours) in accepted
+    return lambda difference: (difference.theirs, difference.ours) in accepted
 
 
 def any_of(*predicates: Predicate) -> Predicate:
     """Accept a difference that one of these accepts."""
-    return lambda one: any(accepts(one) for accepts in predicates)
+    return lambda difference: any(accepts(difference) for accepts in predicates)
 
 
 def all_of(*predicates: Predicate) -> Predicate:
     """Accept a difference that all of these accept."""
-    return lambda one: all(accepts(one) for accepts in predicates)
+    return lambda difference: all(accepts(difference) for accepts in predicates)
 
 
 def both(is_right: Callable[[Any], bool]) -> Predicate:
     """Both values are of this kind."""
-    return lambda one: is_right(one.theirs) and is_right(one.ours)
+    return lambda difference: is_right(difference.theirs) and is_right(difference.ours)
 
 
-def words_where_none(one: Difference) -> bool:
+def words_where_none(difference: Difference) -> bool:
     """Words for people where Kafka has none, or an empty text."""
-    return one.theirs in (None, "") and one.ours == "words"
+    return difference.theirs in (None, "") and difference.ours == "words"
 
 
-def words_of_an_error(one: Difference) -> bool:
+def words_of_an_error(difference: Difference) -> bool:
     """Words for people where Kafka has none, beside an error code that both sides have."""
     return (
-        one.path.endswith("/ErrorMessage")
-        and words_where_none(one)
-        and all(holder["ErrorCode"] for holder in one.holders())
+        difference.path.endswith("/ErrorMessage")
+        and words_where_none(difference)
+        and all(holder["ErrorCode"] for holder in difference.holders())
     )
 
 
-def lower(one: Difference) -> bool:
+def lower(difference: Difference) -> bool:
     """Both are numbers, and ours is the lower one."""
-    return type(one.theirs) is type(one.ours) is int and 0 <= one.ours < one.theirs
+    return (
+        type(difference.theirs) is type(difference.ours) is int and 0 <= difference.ours < difference.theirs
+    )
 
 
-def higher(one: Difference) -> bool:
+def higher(difference: Difference) -> bool:
     """Both are numbers, and ours is the higher one."""
-    return type(one.theirs) is type(one.ours) is int and 0 <= one.theirs < one.ours
+    return (
+        type(difference.theirs) is type(difference.ours) is int and 0 <= difference.theirs < difference.ours
+    )
 
 
-def only_theirs(one: Difference) -> bool:
+def only_theirs(difference: Difference) -> bool:
     """Kafka has the entry, and we do not."""
-    return one.ours == NOTHING and (isinstance(one.theirs, dict) or one.theirs is True)
+    return difference.ours == NOTHING and (isinstance(difference.theirs, dict) or difference.theirs is True)
 
 
 def is_id(value: Any) -> bool:
@@ -84,7 +88,7 @@ def is_path(value: Any) -> bool:
 
 def answers(theirs: Callable[[Any], bool], ours: Callable[[Any], bool]) -> Predicate:
     """The whole answers are these, whatever field it is in which they differ."""
-    return lambda one: theirs(one.whole[0]) and ours(one.whole[1])
+    return lambda difference: theirs(difference.whole[0]) and ours(difference.whole[1])
 
 
 def closed(answer: Any) -> bool:
@@ -122,7 +126,10 @@ def error_codes(answer: Any) -> Iterator[int]:
 def stumbles(code: int) -> Predicate:
     """Kafka has UNKNOWN_SERVER_ERROR where we say what is wrong, by this code and in words if there are words."""
     expected = (UNKNOWN_SERVER_ERROR, code)
-    return lambda one: (
-        (one.path.endswith("ErrorCode") and (one.theirs, one.ours) == expected)
-        or (words_of_an_error(one) and tuple(holder["ErrorCode"] for holder in one.holders()) == expected)
+    return lambda difference: (
+        (difference.path.endswith("ErrorCode") and (difference.theirs, difference.ours) == expected)
+        or (
+            words_of_an_error(difference)
+            and tuple(holder["ErrorCode"] for holder in difference.holders()) == expected
+        )
     )

@@ -22,7 +22,7 @@ def main(
     doc: str | None,
     settings: Mapping[str, str],
     steps: Callable[[], Sequence[Step]],
-    known: Sequence[KnownDifference],
+    known_differences: Sequence[KnownDifference],
 ) -> NoReturn:
     """Compare, and end the process."""
     parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=doc)
@@ -35,12 +35,12 @@ def main(
     asked = steps()
     try:
         with both(settings, options.version) as (kafka, barnabas):
-            differences = run(asked, kafka, barnabas, known)
+            differences = run(asked, kafka, barnabas, known_differences)
     except (KafkaError, StartError) as error:
         sys.exit(f"error: {error}")
     if options.keep_examples:
-        examples.keep(prog.split(".")[1], differences, known)
+        examples.keep(prog.split(".")[1], differences, known_differences)
     shown = [difference for difference in differences if options.only in difference.label]
-    bad = judge(shown, [] if options.only else known)
+    bad = judge(shown, [] if options.only else known_differences)
     print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as known")
     sys.exit(1 if bad else 0)

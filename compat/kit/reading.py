@@ -18,17 +18,17 @@ def read_to_end(
     consumer = Consumer({**settings, "enable.partition.eof": True})
     try:
         consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-        left = set(range(partitions))
+        unread = set(range(partitions))
         deadline = time.monotonic() + seconds
-        while left:
+        while unread:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{topic} cannot be read to its end: {sorted(left)} are left")
+                raise TimeoutError(f"{topic} cannot be read to its end: {sorted(unread)} are left")
             message = consumer.poll(0.5)
             if message is None:
                 continue
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                left.discard(message.partition())
+                unread.discard(message.partition())
             else:
                 yield message
     finally:

@@ -1,4 +1,4 @@
-"""Scenarios that are run against two brokers: a few clients, some of whom wait, and all that each of them is answered.
+"""Scenarios that are run against two brokers: a few clients, of which some wait, and all that each of them is answered.
 
     def first_join(run: ScenarioRun) -> None:
         run.ask("anna joins", "JoinGroup", "anna", GroupId=run.group, ...)
@@ -31,8 +31,8 @@ ANSWER_WITHIN_S = 0.3
 SETTLE_S = 10.0
 AGAIN = 1
 """Number of times that a scenario that differs is run again."""
-SCENARIOS_AT_ONCE = 12
-AGAIN_AT_ONCE = 4
+SCENARIOS_CONCURRENT = 12
+AGAIN_CONCURRENT = 4
 RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|^[A-Za-z0-9_-]{22}$")
 
 
@@ -59,7 +59,7 @@ class Scenario:
 
 @dataclass
 class Pending:
-    """A request whose answer is still to come."""
+    """A request without an answer yet."""
 
     label: str
     api: str
@@ -103,7 +103,7 @@ class ScenarioRun:
     def ask(
         self, label: str, api: str, who: str = "kit", *, version: int | None = None, **values: Any
     ) -> Values:
-        """Ask and keep the answer; `who` is the client id."""
+        """Ask as a client id and keep the answer."""
         return self.end(self.begin(label, api, who, version=version, within_s=0, **values))
 
     def begin(
@@ -175,12 +175,12 @@ class ScenarioRun:
         give_up = time.monotonic() + SETTLE_S
         while True:
             answer = self.look("Metadata", 12, Topics=[{"Name": name}], AllowAutoTopicCreation=False)
-            found = answer["Topics"][0]
-            ready = not found["ErrorCode"] and not any(p["ErrorCode"] for p in found["Partitions"])
+            described = answer["Topics"][0]
+            ready = not described["ErrorCode"] and not any(p["ErrorCode"] for p in described["Partitions"])
             if ready or time.monotonic() > give_up:
                 break
             time.sleep(0.05)
-        topic_id: bytes = found["TopicId"]
+        topic_id: bytes = described["TopicId"]
         self._topics[topic_id] = name
         self._forms.learn({"TopicId": topic_id, "Name": name})
         return topic_id
@@ -208,7 +208,7 @@ class ScenarioRun:
         if isinstance(value, bytes):
             return value.decode("latin-1")
         if isinstance(value, str):
-            return RANDOM_ID.sub(lambda found: self._named(found[0], "id"), value)
+            return RANDOM_ID.sub(lambda match: self._named(match[0], "id"), value)
         return value
 
     def _named(self, value: str, kind: str) -> str:
@@ -220,20 +220,20 @@ def common_versions(*sides: Side) -> Versions:
     from compat.kit.wire import API
 
     names = {int(path.name[:3]): path.name[4:-12] for path in API.glob("*_*Request.json")}
-    found: Versions = {}
+    versions: Versions = {}
     for number, side in enumerate(sides):
         with side.connect() as connection:
             keys = connection.ask("ApiVersions", 0, {})["ApiKeys"]
         served = {names[key["ApiKey"]]: (key["MinVersion"], key["MaxVersion"]) for key in keys}
-        found = both_serve(found, served) if number else served
-    return found
+        versions = both_serve(versions, served) if number else served
+    return versions
 
 
-def both_serve(one: Versions, other: Versions) -> Versions:
+def both_serve(first: Versions, other: Versions) -> Versions:
     """The versions that are in both, by API."""
     shared = {
         name: (max(low, other[name][0]), min(high, other[name][1]))
-        for name, (low, high) in one.items()
+        for name, (low, high) in first.items()
         if name in other
     }
     return {name: (low, high) for name, (low, high) in shared.items() if low <= high}
@@ -252,7 +252,7 @@ def compare(
     scenarios: Iterable[Scenario],
     theirs: Side,
     ours: Side,
-    known: Sequence[KnownDifference],
+    known_differences: Sequence[KnownDifference],
     versions: Versions,
 ) -> Result:
     """Run all scenarios against both brokers, some at once."""
@@ -263,23 +263,25 @@ def compare(
         name = scenario.name if not turn else f"{scenario.name} again {turn}"
         both = [ScenarioRun(side, name, back, versions) for side in (theirs, ours)]
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda one: _act(scenario, one), both))
+            list(pool.map(lambda run: _act(scenario, run), both))
         label = f"{scenario.name} -{back}" if len(scenario.backs) > 1 else scenario.name
         return list(_compare(label, *both)), len(both[0].answers)
 
-    def unknown(found: list[Difference]) -> bool:
-        return not all(any(one.covers(difference) for one in known) for difference in found)
+    def unknown(differences: list[Difference]) -> bool:
+        return not all(
+            any(known.covers(difference) for known in known_differences) for difference in differences
+        )
 
-    with ThreadPoolExecutor(SCENARIOS_AT_ONCE) as pool:
-        results = list(pool.map(lambda one: compared(*one, 0), runs))
+    with ThreadPoolExecutor(SCENARIOS_CONCURRENT) as pool:
+        results = list(pool.map(lambda run: compared(run[0], run[1], 0), runs))
     for turn in range(1, AGAIN + 1):
-        again = [number for number, (found, _) in enumerate(results) if unknown(found)]
-        with ThreadPoolExecutor(AGAIN_AT_ONCE) as pool:
+        again = [number for number, (differing, _) in enumerate(results) if unknown(differing)]
+        with ThreadPoolExecutor(AGAIN_CONCURRENT) as pool:
             repeated = list(pool.map(lambda number: compared(*runs[number], turn), again))  # noqa: B023
-        for number, one in zip(again, repeated, strict=True):
-            results[number] = one
-    for found, answers in results:
-        result.differences += found
+        for number, repetition in zip(again, repeated, strict=True):
+            results[number] = repetition
+    for differing, answers in results:
+        result.differences += differing
         result.answers += answers
     return result
 
@@ -300,5 +302,5 @@ def _compare(label: str, theirs: ScenarioRun, ours: ScenarioRun) -> Iterable[Dif
     answers = theirs.answers, ours.answers
     for what in dict.fromkeys([*theirs.answers, *ours.answers]):
         pair = theirs.answers.get(what, "nothing"), ours.answers.get(what, "nothing")
-        for found in differences_between("", *pair):
-            yield Difference(f"{label}: {what}", *found, whole=pair, answers=answers, step=what)
+        for values in differences_between("", *pair):
+            yield Difference(f"{label}: {what}", *values, whole=pair, answers=answers, step=what)

@@ -49,7 +49,7 @@ class Side:
         )
 
     def connect(self, client_id: str = "kit", user: str = "") -> Connection:
-        """A new connection, of somebody who has logged in with PLAIN if `user` says who. Raises WireError."""
+        """A new connection, after a login with PLAIN if `user` is given. Raises WireError."""
         if not user:
             return Connection("127.0.0.1", self.port, client_id)
         connection = Connection("127.0.0.1", self.sasl_port, client_id)

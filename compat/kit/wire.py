@@ -142,8 +142,8 @@ class Writer(_Walker):
     """Writes the fields of a message in one version."""
 
     def struct(self, shape: Message | Struct, values: Values) -> bytes:
-        known = {field.name for field in shape.fields}
-        assert known >= values.keys(), f"{shape.name} has no {values.keys() - known}"
+        names = {field.name for field in shape.fields}
+        assert names >= values.keys(), f"{shape.name} has no {values.keys() - names}"
         out = b"".join(
             self.field(field, values.get(field.name, _default(field)))
             for field in self.present(shape.fields, tagged=False)

@@ -56,18 +56,18 @@ def kafka_dump(version: str, files: Iterable[Path], topic: str = "") -> dict[Pat
     done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
     if done.returncode:
         raise RuntimeError(f"kafka-dump-log failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    found: dict[Path, list[Entry]] = {}
+    entries_by_file: dict[Path, list[Entry]] = {}
     entries: list[Entry] = []
     for line in done.stdout.splitlines():
         if line.startswith("Dumping "):
-            entries = found.setdefault(Path(line.removeprefix("Dumping ")), [])
+            entries = entries_by_file.setdefault(Path(line.removeprefix("Dumping ")), [])
         elif line.startswith("| "):
             entries.append(_kafka_record(line))
         elif _COMPLAINT.match(line):
             entries.append({"complaint": line})
         elif not _SKIPPED.match(line):
             entries.append(dict(_PAIR.findall(line)))
-    return found
+    return entries_by_file
 
 
 def _kafka_record(line: str) -> Entry:
@@ -103,13 +103,13 @@ def barnabas_rows(*arguments: str) -> tuple[int, list[Entry]]:
 
 def barnabas_dump(directory: Path) -> dict[Path, list[Entry]]:
     """Entries of `barnabas log dump --deep` for each file of a partition, as Kafka's tool would say it."""
-    found: dict[Path, list[Entry]] = {}
+    entries_by_file: dict[Path, list[Entry]] = {}
     entries: list[Entry] = []
     time_name = ""
     for row in barnabas_rows("dump", "--deep", str(directory))[1]:
         kind = row["kind"]
         if kind == "file":
-            entries = found.setdefault(Path(row["path"]), [])
+            entries = entries_by_file.setdefault(Path(row["path"]), [])
             continue
         if kind == "batch":
             time_name = {"create_time": "CreateTime", "log_append_time": "LogAppendTime"}[
@@ -117,7 +117,7 @@ def barnabas_dump(directory: Path) -> dict[Path, list[Entry]]:
             ]
         translate = _TRANSLATORS.get(kind)
         entries.append({"complaint": row} if translate is None else translate(row, time_name))
-    return found
+    return entries_by_file
 
 
 def _batch(row: Entry, time_name: str) -> Entry:

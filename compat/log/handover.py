@@ -2,7 +2,7 @@
 
     python -m compat.log.handover [--version 3.9] [--writer barnabas|kafka|both] [--keep DIR]
 
-The rule: whoever opens the dir must serve the same records, committed offsets and transactions as the one before,
+The rule: a broker that opens the dir must serve the same records, committed offsets and transactions as the one before,
 and take more; and must find a clean end, so that nothing is repaired or rebuilt. A dir has logs and no topics, so
 Kafka's controller is told of them through ZooKeeper, as if it had made them.
 """
@@ -104,7 +104,7 @@ def hand_over(logs: Path, kafka_directory: Path, version: str) -> list[str]:
         added = look(kafka.bootstrap)
     report(f"Kafka {kafka.release.version} took on", taken_on)
     report("... and wrote more", added)
-    said = kafka.output.read_text().splitlines()
+    output = kafka.output.read_text().splitlines()
 
     with barnabas(logs) as bootstrap:
         taken_back = look(bootstrap)
@@ -115,8 +115,8 @@ def hand_over(logs: Path, kafka_directory: Path, version: str) -> list[str]:
 
     return [
         *different("Kafka sees other than was written", written, taken_on),
-        *(f"Kafka's log: {line}" for line in said if DISTRUST.search(line)),
-        *([] if any(TRUST in line for line in said) else ["Kafka found no clean end"]),
+        *(f"Kafka's log: {line}" for line in output if DISTRUST.search(line)),
+        *([] if any(TRUST in line for line in output) else ["Kafka found no clean end"]),
         *different("we see other than Kafka left", added, taken_back),
         *(
             f"what {who} added is not there"
@@ -160,7 +160,7 @@ class Topic(NamedTuple):
 
 
 def found_topics(logs: Path) -> dict[str, Topic]:
-    """The topics whose logs are in a dir."""
+    """The topics with logs in a dir."""
     topics: dict[str, Topic] = {}
     for path in sorted(logs.glob("*-*/partition.metadata")):
         name, _, partition = path.parent.name.rpartition("-")
@@ -297,8 +297,8 @@ def look(bootstrap: str) -> Seen:
     offsets = {}
     for group in GROUPS:
         asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        known = asked[group].result(TIMEOUT_S).topic_partitions
-        offsets[group] = {(at.topic, at.partition): (at.offset, at.metadata or "") for at in known}
+        described = asked[group].result(TIMEOUT_S).topic_partitions
+        offsets[group] = {(at.topic, at.partition): (at.offset, at.metadata or "") for at in described}
     return Seen(uncommitted, committed, offsets)
 
 

@@ -56,7 +56,7 @@ LOOKED_UP_MS = (
 )
 """Times around those of records, after `BEGINNING_MS`."""
 CONTROL, APPEND_TIME, HORIZON = 0x20, 0x08, 0x40
-"""Attributes of batches whose times are the broker's, or say when a tombstone may go."""
+"""Attributes of batches with times of the broker's, or of the removal of a tombstone."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Producing:
     is_open: bool = False
 
     def by(self) -> Values:
-        """Return the fields that say who asks."""
+        """Return the fields that identify the producer."""
         return {"TransactionalId": self.id, "ProducerId": self.producer_id, "ProducerEpoch": self.epoch}
 
 
@@ -134,7 +134,7 @@ class LogHistory:
             ]
             return answer
 
-        answer = settled(ask, lambda found: int(found["ErrorCode"]))
+        answer = settled(ask, lambda values: int(values["ErrorCode"]))
         if self.kind == "append":
             time.sleep(0.003)  # so that no two batches have the same time
         return answer["ErrorCode"], answer["BaseOffset"], answer["LogStartOffset"]
@@ -169,7 +169,8 @@ class LogHistory:
             await_coordinator(self.connection, name, 1)
             asked = {"TransactionalId": name, "TransactionTimeoutMs": 60_000}
             answer = settled(
-                lambda: self.connection.ask("InitProducerId", 4, asked), lambda found: int(found["ErrorCode"])
+                lambda: self.connection.ask("InitProducerId", 4, asked),
+                lambda values: int(values["ErrorCode"]),
             )
             self.producers[number] = Producing(name, answer["ProducerId"], answer["ProducerEpoch"])
         return self.producers[number]
@@ -198,7 +199,7 @@ class LogHistory:
     def _end(self, producer: Producing, *, is_commit: bool) -> int:
         asked = producer.by() | {"Committed": is_commit}
         answer = settled(
-            lambda: self.connection.ask("EndTxn", 3, asked), lambda found: int(found["ErrorCode"])
+            lambda: self.connection.ask("EndTxn", 3, asked), lambda values: int(values["ErrorCode"])
         )
         producer.is_open = False
 
@@ -238,8 +239,8 @@ class LogHistory:
         partitions = [{"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": time_ms}]
         topics = [{"Name": self.topic, "Partitions": partitions}]
         request = {"ReplicaId": -1, "IsolationLevel": isolation, "Topics": topics}
-        found = self.connection.ask("ListOffsets", 9, request)["Topics"][0]["Partitions"][0]
-        return found["ErrorCode"], found["Offset"], found["Timestamp"]
+        partition = self.connection.ask("ListOffsets", 9, request)["Topics"][0]["Partitions"][0]
+        return partition["ErrorCode"], partition["Offset"], partition["Timestamp"]
 
     def _told(self, time_ms: int, isolation: int) -> Iterator[Any]:
         code, offset, found_ms = self._looked_up(time_ms, isolation)
@@ -260,13 +261,13 @@ class LogHistory:
             "ReplicaId": -1, "MaxWaitMs": 1, "MinBytes": 1, "MaxBytes": 1 << 24, "IsolationLevel": isolation,
             "SessionEpoch": -1, "Topics": [{"Topic": self.topic, "Partitions": [where]}],
         }  # fmt: skip
-        found = self.connection.ask("Fetch", 12, request)["Responses"][0]["Partitions"][0]
-        data = found["Records"] or b""
-        start, stable = found["LogStartOffset"], found["LastStableOffset"]
+        partition = self.connection.ask("Fetch", 12, request)["Responses"][0]["Partitions"][0]
+        data = partition["Records"] or b""
+        start, stable = partition["LogStartOffset"], partition["LastStableOffset"]
         # Kafka's last stable offset stays before the start of the log while a transaction is open that was deleted.
-        yield from (found["ErrorCode"], found["HighWatermark"], max(stable, start), start)
+        yield from (partition["ErrorCode"], partition["HighWatermark"], max(stable, start), start)
         numbers = {producer.producer_id: number for number, producer in self.producers.items()}
-        aborted = found["AbortedTransactions"] if data else []
+        aborted = partition["AbortedTransactions"] if data else []
         yield sorted((numbers[one["ProducerId"]], one["FirstOffset"]) for one in aborted or ())
         for position, header in iter_batches(data):
             is_plain = not header.attributes & (CONTROL | APPEND_TIME | HORIZON)
@@ -280,10 +281,10 @@ class LogHistory:
 
     def _described_producers(self) -> Iterator[tuple[int, ...]]:
         asked = {"Topics": [{"Name": self.topic, "PartitionIndexes": [0]}]}
-        found = self.connection.ask("DescribeProducers", 0, asked)["Topics"][0]["Partitions"][0]
+        partition = self.connection.ask("DescribeProducers", 0, asked)["Topics"][0]["Partitions"][0]
         numbers = {producer.producer_id: number for number, producer in self.producers.items()}
         fields = ("ProducerEpoch", "LastSequence", "CurrentTxnStartOffset", "CoordinatorEpoch")
-        for active in found["ActiveProducers"]:
+        for active in partition["ActiveProducers"]:
             yield numbers[active["ProducerId"]], *(active[name] for name in fields)
 
 

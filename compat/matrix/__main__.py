@@ -44,12 +44,12 @@ PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 SECURED_PAGE = PAGE.with_name("compatibility-security.md")
 INTEROP_RECORDS_MAX = 1000
 SAID_LINES = 60
-"""So many lines of a client that has failed are printed, for those who see nothing but the output."""
+"""So many lines of a client that has failed are printed, for readers of nothing but the output."""
 CASE_TIMEOUT_S = os.environ.get("COMPAT_CASE_TIMEOUT_S", "300")
 PRODUCE = tuple(case for case in CASES if case.startswith("produce-"))
 
 
-def arguments(given: list[str]) -> argparse.Namespace:
+def arguments(argv: list[str]) -> argparse.Namespace:
     """The command line. Ends the process with 2 when something in it does not exist."""
     parser = argparse.ArgumentParser(
         prog="python -m compat.matrix", description="Stock clients against a broker."
@@ -85,7 +85,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
         metavar="FILE",
         help="with --security: what passed is kept there, and not run again (so the whole can be run in pieces)",
     )
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     options.records = options.records or (history.RECORDS if options.as_version else 10_000)
     options.told = {}
     options.channels = _chosen(parser, "channel", options.channels, CHANNELS)
@@ -142,12 +142,12 @@ def _with_releases(parser: argparse.ArgumentParser, options: argparse.Namespace)
 
 
 def _chosen(parser: argparse.ArgumentParser, what: str, text: str, all_: Iterable[str]) -> list[str]:
-    known = list(all_)
-    wanted = [name for name in text.split(",") if name]
-    for name in wanted:
-        if name not in known:
-            parser.error(f"no such {what}: {name}; there are {', '.join(known)}")
-    return [name for name in known if name in wanted] if wanted else known
+    names = list(all_)
+    chosen = [name for name in text.split(",") if name]
+    for name in chosen:
+        if name not in names:
+            parser.error(f"no such {what}: {name}; there are {', '.join(names)}")
+    return [name for name in names if name in chosen] if chosen else names
 
 
 class Run:
@@ -241,12 +241,12 @@ class Run:
             try:
                 broker.stop()
                 complaints = broker.complaints()
-                said = (
+                note = (
                     f"{len(complaints)} errors in its log, the first: {complaints[0]}" if complaints else ""
                 )
             except BrokerError as error:
-                said = str(error)
-        verdicts["broker"] = Verdict("FAIL" if said else "PASS", said)
+                note = str(error)
+        verdicts["broker"] = Verdict("FAIL" if note else "PASS", note)
         return verdicts
 
     @staticmethod
@@ -322,7 +322,7 @@ def _produced_topics(bootstrap: str) -> dict[tuple[str, str], str]:
 
 def _secured(options: argparse.Namespace) -> int:
     """Run the clients in each channel; returns the exit code."""
-    wanted = secured.Wanted(
+    request = secured.Wanted(
         options.clients,
         options.channels,
         options.cases,
@@ -334,7 +334,7 @@ def _secured(options: argparse.Namespace) -> int:
     start = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="compat-") as directory:
-            outcomes = secured.run(wanted, Path(directory), lambda client: LOGS / f"{client}.err")
+            outcomes = secured.run(request, Path(directory), lambda client: LOGS / f"{client}.err")
     except (BrokerError, CertificateError, KafkaError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -345,7 +345,7 @@ def _secured(options: argparse.Namespace) -> int:
         print(f"not written: {len(missing)} are still to be run, the first {' '.join(missing[0])}")
         return 1
     if options.write:
-        SECURED_PAGE.write_text(outcomes.page(wanted.cases), encoding="utf-8")
+        SECURED_PAGE.write_text(outcomes.page(request.cases), encoding="utf-8")
     _print_what_was_said(outcomes.failures())
     return 1 if outcomes.failures() else 0
 
@@ -355,8 +355,8 @@ def _print_what_was_said(failures: Iterable[tuple[str, str, Verdict]]) -> None:
     for client in dict.fromkeys(client for client, _, _ in failures):
         path = LOGS / f"{client}.err"
         if path.exists():
-            said = path.read_text(encoding="utf-8", errors="replace").splitlines()
-            print(f"\nthe end of what {client} said:", *said[-SAID_LINES:], sep="\n    ")
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            print(f"\nthe end of what {client} said:", *lines[-SAID_LINES:], sep="\n    ")
 
 
 def _releases(options: argparse.Namespace) -> int:
@@ -364,36 +364,36 @@ def _releases(options: argparse.Namespace) -> int:
 
     What is found is kept as soon as a client is done, so that a run can be stopped at any time and gone on with.
     """
-    found = history.History()
+    results = history.History()
     names: list[str] = options.as_version
     for name in names:
         options.against = f"barnabas-{name}"
         options.told = history.environment(name)
-        wanted = {
+        missing = {
             client: [case for case in history.expected(client, name) if case in options.cases]
             for client in options.clients
-            if not (options.missing and found.has(name, client))
+            if not (options.missing and results.has(name, client))
         }
         with tempfile.TemporaryDirectory(prefix="compat-") as directory:
             run = Run(options, Path(directory))
 
-            def one(client: str, run: Run = run, wanted: Mapping[str, list[str]] = wanted) -> Verdicts:
-                return run.alone(client, wanted[client])
+            def one(client: str, run: Run = run, cases: Mapping[str, list[str]] = missing) -> Verdicts:
+                return run.alone(client, cases[client])
 
             with rows_in_threads(options.jobs) as pool:
-                started = {pool.submit(one, client): client for client, cases in wanted.items() if cases}
+                started = {pool.submit(one, client): client for client, cases in missing.items() if cases}
                 for done in as_completed(started):
-                    found.add(name, {started[done]: done.result()})
+                    results.add(name, {started[done]: done.result()})
         print(f"{name}: done", flush=True)
-    print(f"\n{found.text(names)}\n", *found.failures(names), sep="\n", flush=True)
+    print(f"\n{results.text(names)}\n", *results.failures(names), sep="\n", flush=True)
     if options.write:
-        history.PAGE.write_text(found.markdown(options.records), encoding="utf-8")
-    return 1 if found.failures(names) else 0
+        history.PAGE.write_text(results.markdown(options.records), encoding="utf-8")
+    return 1 if results.failures(names) else 0
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Run; returns the exit code."""
-    options = arguments(given)
+    options = arguments(argv)
     if options.list:
         print("clients:", *options.clients, "\ncases:", *options.cases)
         for name in options.suites:

@@ -266,7 +266,7 @@ class ApacheKafka(Broker):
 
 
 class Given(Broker):
-    """A broker that somebody else has started, whichever it is: it is neither stopped nor judged by its log."""
+    """A broker that another process has started: it is neither stopped nor judged by its log."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -49,7 +49,7 @@ CHANNELS = {
 
 @dataclass(frozen=True)
 class Lack:
-    """A lack of the clients whose names match: the channels that they cannot use, and the reason."""
+    """A lack of the clients with names that match: the channels that they cannot use, and the reason."""
 
     clients: str
     channels: str
@@ -89,7 +89,7 @@ LACKS = (
 
 def lack(client: str, channel: str) -> str:
     """Return why a client cannot connect so, or the empty string."""
-    for one in LACKS:
-        if fnmatch(client, one.clients) and fnmatch(channel, one.channels):
-            return one.reason
+    for row in LACKS:
+        if fnmatch(client, row.clients) and fnmatch(channel, row.channels):
+            return row.reason
     return ""

@@ -54,12 +54,12 @@ def run(
     program: Path, bootstrap: str, cases: Iterable[str], environment: Mapping[str, str], errors: Path
 ) -> Verdicts:
     """Run these cases of a program; what it writes to standard error is appended to `errors`."""
-    wanted = list(cases)
-    if not wanted:
+    missing = list(cases)
+    if not missing:
         return {}
     with errors.open("ab") as said:
         process = subprocess.Popen(
-            [str(program), bootstrap, *wanted],
+            [str(program), bootstrap, *missing],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=said,
@@ -71,7 +71,7 @@ def run(
         output = process.communicate()[0].decode(errors="replace")
         timer.cancel()
         _end(process)  # a case that failed may have left programs behind
-    return _verdicts(wanted, output, process.returncode, errors)
+    return _verdicts(missing, output, process.returncode, errors)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -80,16 +80,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _verdicts(wanted: list[str], output: str, code: int, errors: Path) -> Verdicts:
-    found: Verdicts = {}
+def _verdicts(missing: list[str], output: str, code: int, errors: Path) -> Verdicts:
+    results: Verdicts = {}
     for line in output.splitlines():
         match = LINE.match(line)
         if match:
             status, case, detail, seconds = match.groups()
-            found[case] = Verdict(status, detail or "", float(seconds) if seconds else None)
-    setup = found.pop("setup", None)
+            results[case] = Verdict(status, detail or "", float(seconds) if seconds else None)
+    setup = results.pop("setup", None)
     silent = setup or Verdict("FAIL", f"no verdict: the program ended with {code}; see {errors}")
-    verdicts = {case: found.get(case, silent) for case in wanted}
+    verdicts = {case: results.get(case, silent) for case in missing}
     failed = any(verdict.status == "FAIL" for verdict in verdicts.values())
     if bool(code) != failed and not setup:
         verdicts["exit-code"] = Verdict("FAIL", f"the program ended with {code}, its verdicts say otherwise")

@@ -1,4 +1,4 @@
-"""A cluster on ZooKeeper for suites whose clients find brokers there.
+"""A cluster on ZooKeeper for suites with clients that find brokers there.
 
 The rule: a restart is one broker's, each in turn, and ends when all replicas are in sync again: that is what a cluster is
 for.

@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 
 @dataclass(frozen=True)
 class Known:
-    """A case that fails, for the clients whose names match `clients`."""
+    """A case that fails, for the clients with names that match `clients`."""
 
     case: str
     reason: str
@@ -27,7 +27,7 @@ WITHOUT_HEADERS = ("java-0.10", "java-0.8", "java-0.9", "kafka-tools", "kcat")
 
 def known_reason(client: str, case: str) -> str:
     """Why this case is known to fail for this client, or the empty string."""
-    for known in KNOWN:
-        if known.case == case and fnmatch(client, known.clients):
-            return known.reason
+    for row in KNOWN:
+        if row.case == case and fnmatch(client, row.clients):
+            return row.reason
     return ""

@@ -16,7 +16,7 @@ from compat.matrix.clients import Verdict
 class Outcomes:
     """Verdicts by client and channel; the broker's own is under its name, without a channel."""
 
-    found: dict[tuple[str, str], Verdict]
+    verdicts: dict[tuple[str, str], Verdict]
 
     @classmethod
     def kept(cls, path: Path | None, against: str) -> Outcomes:
@@ -36,7 +36,7 @@ class Outcomes:
                 "channel": channel,
                 "verdict": [verdict.status, verdict.detail, verdict.seconds],
             }
-            for (client, channel), verdict in sorted(self.found.items())
+            for (client, channel), verdict in sorted(self.verdicts.items())
             if verdict.status != "FAIL"
         ]
         path.write_text(json.dumps({"against": against, "outcomes": outcomes}, indent=1))
@@ -44,27 +44,27 @@ class Outcomes:
     def lacks(self, names: Iterable[str]) -> list[tuple[str, str]]:
         """Channels in which these clients were not run."""
         return [
-            (name, channel) for name in names for channel in CHANNELS if (name, channel) not in self.found
+            (name, channel) for name in names for channel in CHANNELS if (name, channel) not in self.verdicts
         ]
 
     def failures(self) -> list[tuple[str, str, Verdict]]:
         """Runs that failed."""
-        return [(*key, verdict) for key, verdict in self.found.items() if verdict.status == "FAIL"]
+        return [(*key, verdict) for key, verdict in self.verdicts.items() if verdict.status == "FAIL"]
 
     def text(self) -> str:
         """The table for a terminal, and below it what did not pass."""
-        names = list(dict.fromkeys(client for client, channel in self.found if channel))
-        channels = [name for name in CHANNELS if any(name == channel for _, channel in self.found)]
+        names = list(dict.fromkeys(client for client, channel in self.verdicts if channel))
+        channels = [name for name in CHANNELS if any(name == channel for _, channel in self.verdicts)]
         lines = [["", *channels]]
         for client in names:
-            cells = (self.found.get((client, channel)) for channel in channels)
+            cells = (self.verdicts.get((client, channel)) for channel in channels)
             lines.append([client, *("" if cell is None else _cell(cell) for cell in cells)])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
         ]
         lacks: dict[str, list[str]] = {}
-        for (client, channel), verdict in self.found.items():
+        for (client, channel), verdict in self.verdicts.items():
             if verdict.status == "SKIP":
                 lacks.setdefault(f"{client}: {verdict.detail}", []).append(channel)
         notes = [f"SKIP   {reason} ({', '.join(where)})" for reason, where in lacks.items()]
@@ -85,13 +85,13 @@ class Outcomes:
 
     def markdown(self) -> str:
         """The table of that page."""
-        names = sorted({client for client, channel in self.found if channel})
+        names = sorted({client for client, channel in self.verdicts if channel})
         notes: list[str] = []
         lines = [f"| client | {' | '.join(CHANNELS)} |", "|---" * (len(CHANNELS) + 1) + "|"]
         for client in names:
             cells = []
             for channel in CHANNELS:
-                verdict = self.found[client, channel]
+                verdict = self.verdicts[client, channel]
                 if verdict.status != "PASS" and verdict.detail not in notes:
                     notes.append(verdict.detail)
                 mark = {"PASS": "✓", "FAIL": "✗"}.get(verdict.status, "–")

@@ -35,7 +35,7 @@ class Matrix:
         return known_reason(client, case) if self.excuses else ""
 
     def unexpected(self) -> list[tuple[str, str, Verdict]]:
-        """The failures that nobody knows of."""
+        """The failures that are not in the list of known ones."""
         return [cell for cell in self._cells("FAIL") if not self.known(cell[0], cell[1])]
 
     def recovered(self) -> list[tuple[str, str]]:
@@ -86,9 +86,9 @@ class Matrix:
             client, _, text = reason.partition(": ")
             yield f"SKIP   {client} {', '.join(cases)}: {text}"
         for client, case, verdict in self._cells("FAIL"):
-            known = self.known(client, case)
-            if known:
-                yield f"known  {client} {case}: {known} ({verdict.detail[:160]})"
+            known_reason = self.known(client, case)
+            if known_reason:
+                yield f"known  {client} {case}: {known_reason} ({verdict.detail[:160]})"
         for client, case, verdict in self.unexpected():
             yield f"FAIL   {client} {case}: {verdict.detail}"
         for client, case in self.recovered():

@@ -1,7 +1,7 @@
 """python -m compat.matrix --security: the stock clients in each protocol and mechanism that they know.
 
-All clients use one broker with a listener for each protocol and an authorizer, and log in as a user who may use what is
-called `compat-...` and nothing else; who is taken for somebody else fails.
+All clients use one broker with a listener for each protocol and an authorizer, and log in as a user with rights for
+what is called `compat-...` and nothing else; a client that is taken for another user fails.
 """
 
 from __future__ import annotations
@@ -198,14 +198,14 @@ def prepare(ports: Mapping[str, int]) -> None:
         for upsertion in upsertions:
             answer = connection.ask("AlterUserScramCredentials", 0, {"Upsertions": [upsertion]})
             assert not answer["Results"][0]["ErrorCode"], answer
-        made = connection.ask("CreateAcls", 3, {"Creations": acls})["Results"]
-        assert not any(one["ErrorCode"] for one in made), made
+        results = connection.ask("CreateAcls", 3, {"Creations": acls})["Results"]
+        assert not any(one["ErrorCode"] for one in results), results
 
 
 def environment(client: str, channel: Channel, keys: Keys, directory: Path) -> dict[str, str]:
     """Return what a client is told of a channel (compat/clients/README.md)."""
     token = keys.token if channel.name.endswith("oauth") else ""
-    found = {
+    variables = {
         "COMPAT_SECURITY_PROTOCOL": channel.protocol,
         "COMPAT_SASL_MECHANISM": channel.mechanism,
         "COMPAT_SASL_USER": USER,
@@ -214,7 +214,7 @@ def environment(client: str, channel: Channel, keys: Keys, directory: Path) -> d
         "COMPAT_SSL_CA": str(keys.authority),
     }
     if channel.mechanism == GSSAPI and keys.realm is not None:
-        found |= {
+        variables |= {
             **keys.realm.environment,
             "KRB5CCNAME": str(directory / f"{client}.tickets"),
             "COMPAT_SASL_KEYTAB": str(keys.realm.directory / "client.keytab"),
@@ -224,17 +224,17 @@ def environment(client: str, channel: Channel, keys: Keys, directory: Path) -> d
             ),
         }
     if channel.certificate:
-        found |= {"COMPAT_SSL_CERTIFICATE": str(keys.client), "COMPAT_SSL_KEY": str(keys.client_key)}
+        variables |= {"COMPAT_SSL_CERTIFICATE": str(keys.client), "COMPAT_SSL_KEY": str(keys.client_key)}
     if client.startswith("java") or client == "kafka-tools":
         path = directory / f"{client}-{channel.name}.properties"
         lines = java_properties(client, channel, keys)
         path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-        found["COMPAT_PROPERTIES"] = str(path)
+        variables["COMPAT_PROPERTIES"] = str(path)
         if token:  # Kafka 4 reads tokens from nowhere else
-            found["JAVA_TOOL_OPTIONS"] = (
+            variables["JAVA_TOOL_OPTIONS"] = (
                 f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.token_file.as_uri()}"
             )
-    return found
+    return variables
 
 
 def java_properties(client: str, channel: Channel, keys: Keys) -> dict[str, str]:
@@ -313,10 +313,10 @@ class Wanted:
     """File of outcomes: channels that passed already are not run again."""
 
 
-def run(wanted: Wanted, directory: Path, log: Callable[[str], Path]) -> Outcomes:
+def run(request: Wanted, directory: Path, log: Callable[[str], Path]) -> Outcomes:
     """Run the clients; `log` says where what a client says is kept. Raises BrokerError, KafkaError, CertificateError."""
     with _realm(directory / "realm") as realm:
-        return _run(wanted, directory, log, make_keys(directory / "keys", realm))
+        return _run(request, directory, log, make_keys(directory / "keys", realm))
 
 
 @contextmanager
@@ -334,44 +334,46 @@ def _realm(directory: Path) -> Iterator[Realm | None]:
         yield realm
 
 
-def _run(wanted: Wanted, directory: Path, log: Callable[[str], Path], keys: Keys) -> Outcomes:
+def _run(request: Wanted, directory: Path, log: Callable[[str], Path], keys: Keys) -> Outcomes:
     ports = {name: free_port() for name in PROTOCOLS if name != "KERBEROS" or keys.realm is not None}
-    broker = _broker(wanted.against, directory / "broker", ports, keys)
-    outcomes = Outcomes.kept(wanted.kept, wanted.against)
+    broker = _broker(request.against, directory / "broker", ports, keys)
+    outcomes = Outcomes.kept(request.kept, request.against)
     broker.start()
     try:
         prepare(ports)
         pairs = [
             (client, CHANNELS[channel])
-            for client in wanted.clients
-            for channel in wanted.channels
-            if (client, channel) not in outcomes.found
+            for client in request.clients
+            for channel in request.channels
+            if (client, channel) not in outcomes.verdicts
         ]
 
         def one(pair: tuple[str, Channel]) -> Verdict:
-            return _run_client(*pair, wanted, keys, ports, directory, log)
+            return _run_client(*pair, request, keys, ports, directory, log)
 
-        with rows_in_threads(wanted.jobs) as pool:
+        with rows_in_threads(request.jobs) as pool:
             for (client, channel), verdict in zip(pairs, pool.map(one, pairs), strict=True):
-                outcomes.found[client, channel.name] = verdict
-                if wanted.kept is not None:
-                    outcomes.keep(wanted.kept, wanted.against)
+                outcomes.verdicts[client, channel.name] = verdict
+                if request.kept is not None:
+                    outcomes.keep(request.kept, request.against)
                 print(verdict.status, client, channel.name, verdict.detail[:300], flush=True)
     finally:
         try:
             broker.stop()
-            said = broker.complaints()
+            complaints = broker.complaints()
         except BrokerError as error:
-            said = [str(error)]
-    if said:
-        outcomes.found["broker", ""] = Verdict("FAIL", f"{len(said)} errors in its log, the first: {said[0]}")
+            complaints = [str(error)]
+    if complaints:
+        outcomes.verdicts["broker", ""] = Verdict(
+            "FAIL", f"{len(complaints)} errors in its log, the first: {complaints[0]}"
+        )
     return outcomes
 
 
 def _run_client(
     client: str,
     channel: Channel,
-    wanted: Wanted,
+    request: Wanted,
     keys: Keys,
     ports: Mapping[str, int],
     directory: Path,
@@ -386,11 +388,11 @@ def _run_client(
     begun = time.monotonic()
     told = {
         "COMPAT_CASE_TIMEOUT_S": os.environ.get("COMPAT_CASE_TIMEOUT_S", "120"),
-        "COMPAT_RECORDS": str(wanted.records),
+        "COMPAT_RECORDS": str(request.records),
         **environment(client, channel, keys, directory),
     }
     address = f"{_host(channel.listener)}:{ports[channel.listener]}"
-    verdicts = clients.run(clients.program(client), address, wanted.cases, told, log(client))
+    verdicts = clients.run(clients.program(client), address, request.cases, told, log(client))
     return _together(verdicts.items(), time.monotonic() - begun)
 
 

@@ -16,7 +16,7 @@ COMPAT = Path(__file__).resolve().parents[1]
 class Suite:
     """A program that is called as a client's `run` is; `settings` are what its broker needs besides.
 
-    `zookeeper`: it needs a cluster on ZooKeeper, whose address it gets in COMPAT_ZOOKEEPER.
+    `zookeeper`: it needs a cluster on ZooKeeper, and gets its address in COMPAT_ZOOKEEPER.
     """
 
     title: str

@@ -20,8 +20,8 @@ from barnabas.broker.peer_security import for_controllers
 from barnabas.client import ClientSettings
 from barnabas.cluster.kraft.joining import observing
 from barnabas.cluster.kraft.loader import ImageDelta
-from barnabas.cluster.kraft.quorum_settings import quorum_settings
 from barnabas.config.loading import BrokerConfig
+from barnabas.config.quorum import quorum_settings
 from barnabas.environment.real import real_environment
 from barnabas.log.format.properties import decode_properties
 
@@ -75,7 +75,7 @@ async def observe(properties: Path, status_path: Path, steps: LongestStep) -> No
     """Follow until SIGTERM."""
     config = BrokerConfig(decode_properties(properties.read_bytes()))
     settings = quorum_settings(config)
-    client = for_controllers(config, ClientSettings(client_id=f"broker-{settings.node_id}"))
+    client = for_controllers(config, settings, ClientSettings(client_id=f"broker-{settings.node_id}"))
     status = Status(status_path, steps)
     with trio.open_signal_receiver(signal.SIGTERM) as signals:
         async with observing(settings, real_environment(), client) as follower:

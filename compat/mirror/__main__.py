@@ -104,7 +104,7 @@ class Watcher(threading.Thread):
 
 def read(bootstrap: str, topic: str) -> dict[int, list[int]]:
     """Return the numbers of each partition, in order, as a consumer of committed records sees them."""
-    found: dict[int, list[int]] = {}
+    by_partition: dict[int, list[int]] = {}
     for partition in range(PARTITIONS):
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", **QUIET})
         place = TopicPartition(topic, partition, 0)
@@ -115,8 +115,8 @@ def read(bootstrap: str, topic: str) -> dict[int, list[int]]:
             messages = consumer.consume(1000, timeout=0.5)
             numbers += [int(one.value() or b"") for one in messages if one.error() is None]
         consumer.close()
-        found[partition] = numbers
-    return found
+        by_partition[partition] = numbers
+    return by_partition
 
 
 def run(kind: type[Copier], directory: Path, *, seconds: float, rate: float, every: float) -> Figures:
@@ -177,10 +177,10 @@ def wait_for_topic(bootstrap: str, copier: Copier) -> None:
         time.sleep(0.2)
 
 
-def wait_for(wanted: set[int], watcher: Watcher, copier: Copier) -> None:
+def wait_for(expected: set[int], watcher: Watcher, copier: Copier) -> None:
     """Wait until all is there, or nothing has come for long; a copier that has ended is started again."""
     last, count = time.monotonic(), len(watcher.seen_at)
-    while not wanted <= watcher.seen_at.keys() and time.monotonic() - last < IDLE_SECONDS_MAX:
+    while not expected <= watcher.seen_at.keys() and time.monotonic() - last < IDLE_SECONDS_MAX:
         time.sleep(0.2)
         if copier.has_ended:
             copier.start()
@@ -209,14 +209,14 @@ def judge(figures: Figures, sender: Sender, watcher: Watcher, there: dict[int, l
         figures.lag_max = round(lags[-1], 2)
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code: 0 if our mirror has lost and doubled nothing."""
     parser = argparse.ArgumentParser(prog="python -m compat.mirror", description=__doc__)
     parser.add_argument("--copiers", default=",".join(COPIERS), help="of %(default)s")
     parser.add_argument("--seconds", type=float, default=120, help="for how long records come")
     parser.add_argument("--rate", type=float, default=500, help="records a second")
     parser.add_argument("--every", type=float, default=15, help="seconds between kills")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     code = 0
     for name in options.copiers.split(","):
         directory = Path(tempfile.mkdtemp(prefix="barnabas-mirror-"))

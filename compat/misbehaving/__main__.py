@@ -34,8 +34,8 @@ class Row:
     fault: str
     rules: tuple[str, ...]
     cases: tuple[str, ...]
-    known: tuple[tuple[str, str], ...] = ()
-    """Clients whose case may fail, and why."""
+    failures: tuple[tuple[str, str], ...] = ()
+    """Clients of which a case may fail, and the reason."""
 
 
 OFF_BY_ONE = (
@@ -201,10 +201,10 @@ def _run(client: str, row: Row) -> int:
                 hits = sum(one["hits"] for one in _ask(f"{url}/v1/faults")["faults"])
             finally:
                 broker.stop()
-        known = dict(row.known).get(client)
-        is_right = verdict.status == "SKIP" or (hits > 0 and (verdict.status == "PASS" or known is not None))
+        reason = dict(row.failures).get(client)
+        is_right = verdict.status == "SKIP" or (hits > 0 and (verdict.status == "PASS" or reason is not None))
         failures += not is_right
-        text = f"known: {known}" if known else verdict.detail
+        text = f"known: {reason}" if reason else verdict.detail
         print(
             f"{'ok ' if is_right else 'BAD'} {client:16} {row.fault:30} {case:20} {verdict.status} hits={hits} {text}",
             flush=True,

@@ -63,9 +63,9 @@ class Link:
     def _run(self, step: object) -> None:
         with suppress(EOFError, OSError):
             step()  # type: ignore[operator]
-        for one in (self._client, self._broker):
+        for side in (self._client, self._broker):
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                side.shutdown(socket.SHUT_RDWR)
 
     def _requests(self) -> None:
         while True:
@@ -185,21 +185,21 @@ def run(broker: Broker) -> int:
             "group.id": TOPIC,
             "auto.offset.reset": "earliest",
         }
-        found = Counter(
+        counts = Counter(
             message.value() for message in read_to_end(settings, TOPIC, 2, seconds=DELIVERED_WITHIN_S)
         )
     finally:
         broker.stop()
     for value in (LOST, REFUSED, NEXT):
-        print(f"{found[value]} times: {value.decode()}")
-    return 0 if found[LOST] == 2 else 1
+        print(f"{counts[value]} times: {value.decode()}")
+    return 0 if counts[LOST] == 2 else 1
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.misbehaving.twice", description=__doc__)
     parser.add_argument("--against", choices=("barnabas", "kafka", "3.9"), default="barnabas")
-    against = parser.parse_args(given).against
+    against = parser.parse_args(argv).against
     with tempfile.TemporaryDirectory(prefix="barnabas-twice-") as name:
         directory = Path(name)
         if against == "barnabas":

@@ -1,1 +1,1 @@
-"""The first hour of somebody new, as a user without rights on a machine with hardly anything on it."""
+"""The first hour of a new user, as a user without rights on a machine with hardly anything on it."""

@@ -1,6 +1,6 @@
-"""python -m compat.newcomer [CHECK ...]: what somebody new does first, as a user without rights, with an empty home.
+"""python -m compat.newcomer [CHECK ...]: the first steps of a newcomer, as a user without rights, with an empty home.
 
-Run by root, which gives its rights away: the user is `nobody`, with a copy of the committed files, and a PATH without
+Run by root, which gives its rights away: the user has none, but a copy of the committed files, and a PATH without
 compiler, Java and pyenv. Packages come from the registry, through pip. The exit code is 1 when a check fails.
 """
 
@@ -31,7 +31,7 @@ WORDS = (
     "what we did not write, against what we did", "lies as little as a disk",
     "listen where only those can come who may look",
 )  # fmt: skip
-"""Sentences that nobody understood at first reading."""
+"""Sentences that no reader understood at first reading."""
 
 
 class CheckError(Exception):
@@ -106,21 +106,21 @@ class Machine:
             assert broker.stdout is not None
             assert broker.stderr is not None
             try:
-                found = None
+                ready = None
                 for line in broker.stdout:
-                    found = READY.search(line)
-                    if found:
+                    ready = READY.search(line)
+                    if ready:
                         break
-                if found is None:
+                if ready is None:
                     raise CheckError(f"it does not start: {broker.stderr.read()[-2000:]}")
-                yield found[1], found[2], found[3]
+                yield ready[1], ready[2], ready[3]
             finally:
                 broker.send_signal(signal.SIGTERM)
-                said = broker.stderr.read()
+                output = broker.stderr.read()
         expect(
             broker.returncode in (0, *((2, -signal.SIGTERM) if command[0] == "make" else ()))
-            and "Traceback" not in said,
-            f"it ends with {broker.returncode}: {said[-2000:]}",
+            and "Traceback" not in output,
+            f"it ends with {broker.returncode}: {output[-2000:]}",
         )
 
 
@@ -139,8 +139,8 @@ AS_NOBODY = (
 def without_venv(machine: Machine) -> None:
     """python3-venv is not installed: said, with the package, before anything else is tried."""
     where = "import os; print(os.path.dirname(os.__file__))"
-    said = subprocess.run(["/usr/bin/python3", "-c", where], capture_output=True, text=True, check=True)
-    library = Path(said.stdout.strip())
+    output = subprocess.run(["/usr/bin/python3", "-c", where], capture_output=True, text=True, check=True)
+    library = Path(output.stdout.strip())
     copy = machine.directory / "library"
     shutil.copytree(library, copy, symlinks=True, ignore=shutil.ignore_patterns("ensurepip"))
     inner = f"mount --bind {copy} {library} && cd {machine.checkout} && exec {' '.join(AS_NOBODY)} make run"
@@ -176,14 +176,14 @@ def readme(machine: Machine) -> None:
     shutil.chown(place, NOBODY, NOBODY)
     python = machine.checkout / ".venv/bin/python"
     machine.must(python, "-m", "pip", "install", "--quiet", "pytest", "confluent-kafka", "kafka-python")
-    said = machine.must(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py", cwd=place)
-    expect("1 passed" in said, said)
+    output = machine.must(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py", cwd=place)
+    expect("1 passed" in output, output)
 
 
 def options(machine: Machine) -> None:
     """Slips on the command line are explained in a line or two, and leave nothing behind."""
     program = machine.checkout / ".venv/bin/barnabas"
-    for arguments, said in (
+    for arguments, expected in (
         (("--data", ""), "--data"),
         (("--listen", "127.0.0.1:0", "--ephemeral", "--sett", "x=1"), "--sett"),
         (("--set", "authorizer.class.name=com.example.Mine"), "authorizer.class.name"),
@@ -192,7 +192,9 @@ def options(machine: Machine) -> None:
     ):
         done = machine.run(program, "serve", *arguments)
         expect(done.returncode in (1, 2), f"{arguments}: exit code {done.returncode}: {done.stdout[-500:]}")
-        expect(said in done.stdout and "Traceback" not in done.stdout, f"{arguments}: {done.stdout[-500:]}")
+        expect(
+            expected in done.stdout and "Traceback" not in done.stdout, f"{arguments}: {done.stdout[-500:]}"
+        )
     with machine.serving(program, "serve", "--listen", "INSIDE://127.0.0.1:0", "--ephemeral") as (_, _, data):
         expect(Path(data).is_dir(), data)
     expect(not Path(data).exists(), f"{data} is still there")
@@ -236,14 +238,14 @@ def without_java(machine: Machine) -> None:
 
 
 def words(machine: Machine) -> None:
-    """Pages and help texts have none of the sentences that nobody understood."""
+    """Pages and help texts have none of the sentences that no reader understood."""
     pages = [machine.checkout / name for name in ("README.md", "ARCHITECTURE.md", "Makefile")]
     pages += [page for page in (machine.checkout / "docs").rglob("*.md") if "decisions" not in page.parts]
     texts = {str(page.relative_to(machine.checkout)): page.read_text() for page in pages}
     texts["--help"] = machine.must(machine.checkout / ".venv/bin/barnabas", "serve", "--help")
     for name, text in texts.items():
-        found = [one for one in WORDS if one in " ".join(text.split())]
-        expect(not found, f"{name}: {found}")
+        sentences = [one for one in WORDS if one in " ".join(text.split())]
+        expect(not sentences, f"{name}: {sentences}")
     cited = re.findall(r"docs/\S+\.md", texts["--help"])
     expect(not cited, f"--help names {cited}, which a wheel does not have")
 

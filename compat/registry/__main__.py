@@ -105,8 +105,8 @@ def topics_of(bootstrap: str, rows: dict[str, Verdicts]) -> list[tuple[str, str,
 
 
 def _counts(row: Verdicts) -> str:
-    found = [one.status for one in row.values()]
-    return ", ".join(f"{status} {found.count(status)}" for status in ("PASS", "FAIL", "SKIP"))
+    statuses = [one.status for one in row.values()]
+    return ", ".join(f"{status} {statuses.count(status)}" for status in ("PASS", "FAIL", "SKIP"))
 
 
 def main() -> int:
@@ -120,22 +120,22 @@ def main() -> int:
         "--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}; only with all clients"
     )
     options = parser.parse_args()
-    wanted = options.clients.split(",") if options.clients else names()
-    if not set(wanted) <= set(names()):
+    chosen = options.clients.split(",") if options.clients else names()
+    if not set(chosen) <= set(names()):
         parser.error(f"clients are {', '.join(names())}")
     versions = options.version or [OURS, "4.x"]
-    if options.write and (wanted != names() or versions[0] != OURS):
+    if options.write and (chosen != names() or versions[0] != OURS):
         parser.error("--write needs all clients, and barnabas first")
-    found: dict[str, Matrix] = {}
+    results: dict[str, Matrix] = {}
     for version in versions:
         with registry(version) as (bootstrap, url):
             print(f"a registry that {version} keeps, at {url}", flush=True)
-            found[version] = run_all(bootstrap, url, wanted)
-        print(found[version].text(), flush=True)
+            results[version] = run_all(bootstrap, url, chosen)
+        print(results[version].text(), flush=True)
     if options.write:
-        others = [version for version in versions[1:] if not found[version].failures()]
-        PAGE.write_text(found[OURS].markdown(others), encoding="utf-8")
-    return int(any(one.failures() for one in found.values()))
+        others = [version for version in versions[1:] if not results[version].failures()]
+        PAGE.write_text(results[OURS].markdown(others), encoding="utf-8")
+    return int(any(one.failures() for one in results.values()))
 
 
 if __name__ == "__main__":

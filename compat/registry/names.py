@@ -47,11 +47,11 @@ def bootstrap() -> str:
 def written_by_others(formats: tuple[str, ...]) -> list[tuple[str, str]]:
     """Topics and formats that other clients have written. Raises SkipCaseError where there is none."""
     text = os.environ.get("COMPAT_TOPICS", "")
-    found = [tuple(one.split(":")) for one in text.split(",") if one]
-    wanted = [(topic, form) for topic, form in found if form in formats]
-    if not wanted:
+    pairs = [tuple(one.split(":")) for one in text.split(",") if one]
+    chosen = [(topic, form) for topic, form in pairs if form in formats]
+    if not chosen:
         raise SkipCaseError("no other client has written what this one reads")
-    return wanted
+    return chosen
 
 
 def ask(url: str, path: str, body: object = None) -> Any:

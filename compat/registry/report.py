@@ -56,7 +56,7 @@ class Matrix:
         return "\n".join(line.rstrip() for line in [*lines, *self.failures()])
 
     def markdown(self, others: Sequence[str]) -> str:
-        """Return the page; `others` are versions of Kafka with whose registry nothing has failed either."""
+        """Return the page; `others` are versions of Kafka; with a registry on them nothing has failed either."""
         notes: list[str] = []
         beside = f", and with registries that Apache Kafka {', '.join(others)} keeps" if others else ""
         lines = [

@@ -71,12 +71,12 @@ def differences(line: str, left_out: set[int]) -> list[str]:
     with RunningBroker({"kafka.version": name}) as broker:
         ours = advertised(broker.bootstrap, name)
     left_out |= excused(theirs.keys(), ours.keys())
-    found = [f"{version}: {text}" for text in compared(theirs, ours)]
-    print(f"{version}: {len(theirs)} APIs, {len(found)} differences", flush=True)
-    return found
+    texts = [f"{version}: {text}" for text in compared(theirs, ours)]
+    print(f"{version}: {len(theirs)} APIs, {len(texts)} differences", flush=True)
+    return texts
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.releases", description=__doc__)
     parser.add_argument(
@@ -97,7 +97,7 @@ def main(given: list[str]) -> int:
         metavar="VERSION",
         help="only: which messages of that release our codecs lack (4.4.0)",
     )
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     if options.messages:
         try:
             lacks = messages.lacking(options.messages)
@@ -111,18 +111,18 @@ def main(given: list[str]) -> int:
     if unknown := set(jars) - published.NEWEST.keys():
         parser.error(f"no such release: {', '.join(unknown)}; there are {', '.join(published.NEWEST)}")
     try:
-        found = [text for name in jars for text in published.differences(name)]
-        print(f"{len(jars)} releases' jars read, {len(found)} differences from the table", flush=True)
+        texts = [text for name in jars for text in published.differences(name)]
+        print(f"{len(jars)} releases' jars read, {len(texts)} differences from the table", flush=True)
         left_out: set[int] = set()
-        found += [text for line in lines for text in differences(line, left_out)]
+        texts += [text for line in lines for text in differences(line, left_out)]
         if options.lines == parser.get_default("lines"):
-            found += stale(left_out)
+            texts += stale(left_out)
     except KafkaError as error:
         print(f"compat.releases: {error}", file=sys.stderr)
         return 1
-    for text in found:
+    for text in texts:
         print(text)
-    return 1 if found else 0
+    return 1 if texts else 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
-from compat.releases.published import ROOT, fetched
+from compat.kafka.releases import ROOT
+from compat.releases.published import fetched
 
 SCHEMAS = ROOT / "schemas" / "api"
 _COMMENT = re.compile(r'^\s*//.*$|\s//[^"\n]*$', re.MULTILINE)
@@ -16,22 +17,26 @@ _COMMENT = re.compile(r'^\s*//.*$|\s//[^"\n]*$', re.MULTILINE)
 
 def lacking(version: str) -> list[str]:
     """Return the requests and answers of a release, and their versions, that our schemas lack. Raises KafkaError."""
-    ours = {one["name"]: one for path in SCHEMAS.glob("*.json") if (one := json.loads(path.read_text()))}
-    found = []
+    ours = {
+        definition["name"]: definition
+        for path in SCHEMAS.glob("*.json")
+        if (definition := json.loads(path.read_text()))
+    }
+    texts = []
     count = 0
     for name, theirs in _published(version):
         count += 1
         mine = ours.get(name)
         if mine is None:
-            found.append(f"{version}: {name} is not there")
+            texts.append(f"{version}: {name} is not there")
         elif _last(mine["validVersions"]) < _last(theirs["validVersions"]):
-            found.append(
+            texts.append(
                 f"{version}: {name} has versions {theirs['validVersions']}, ours {mine['validVersions']}"
             )
         elif theirs["validVersions"] != "none" and mine["flexibleVersions"] != theirs["flexibleVersions"]:
-            found.append(f"{version}: {name} is flexible in {theirs['flexibleVersions']}")
-    print(f"{version}: {count} requests and answers, {len(found)} are lacking", flush=True)
-    return found
+            texts.append(f"{version}: {name} is flexible in {theirs['flexibleVersions']}")
+    print(f"{version}: {count} requests and answers, {len(texts)} are lacking", flush=True)
+    return texts
 
 
 def _published(version: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -3,7 +3,7 @@
 Each user asks over several connections at the same time, for everything that there is an operation for; ACLs are others
 after some hundreds of requests. Neither may get more or less than a model says that knows nothing of the broker
 (tests/models/acls.py). Meanwhile stock clients of both write and read topics of their own, and must not notice.
-The exit code is 1 when somebody got something else.
+The exit code is 1 when a user got something else.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from tests.models.acls import Acl, allows, allows_somewhere
 TOPICS, GROUPS, IDS = ("a", "ab", "abc", "b"), ("g", "gh", "h"), ("x", "xy")
 HERE, ELSEWHERE = "127.0.0.1", "10.9.9.9"
 REFUSALS = frozenset((29, 30, 31, 53, 65))
-"""Codes that say that somebody may not: of topics, groups, the cluster, transactional ids, delegation tokens."""
+"""Codes of a refused permission: of topics, groups, the cluster, transactional ids, delegation tokens."""
 UNKNOWN_TOPIC = 3
 BETWEEN_CHANGES = 250
 CONNECTIONS = 4
@@ -68,7 +68,7 @@ May = Callable[..., bool]
 
 @dataclass(frozen=True)
 class Attempt:
-    """A request, and whether somebody who `may` do certain things is not refused."""
+    """A request, and whether a user with the operations in `may` is not refused."""
 
     api: str
     version: int
@@ -108,7 +108,7 @@ def _topic_config(names: Names) -> Values:
 
 
 def _wrong_acl(names: Names) -> Values:
-    """An ACL that nobody can make: who may make ACLs is told that it is wrong."""
+    """An ACL that cannot be made: a user with the right to make ACLs is told that it is wrong."""
     return {"Creations": [{**REQUESTS["CreateAcls"](names)["Creations"][0], "ResourceName": ""}]}
 
 
@@ -208,22 +208,22 @@ class Judge:
         ]  # fmt: skip
         with self.side.connect(user=ADMIN) as admin:
             for name in (*TOPICS, *(f"{OWN}{user}" for user in USERS)):
-                made = {"Name": name, "NumPartitions": 1, "ReplicationFactor": 1}
-                admin.ask("CreateTopics", 7, {"Topics": [made], "timeoutMs": 10_000})
+                topic = {"Name": name, "NumPartitions": 1, "ReplicationFactor": 1}
+                admin.ask("CreateTopics", 7, {"Topics": [topic], "timeoutMs": 10_000})
             gone = [acl_filter(kind=kind) for kind in (CLUSTER, TRANSACTIONAL_ID)]
             gone += [acl_filter(kind=TOPIC, name=name) for name in (*TOPICS, "*")]
             gone += [acl_filter(kind=GROUP, name=name) for name in (*GROUPS, "*")]
             admin.ask("DeleteAcls", 3, {"Filters": gone})
             results = admin.ask("CreateAcls", 3, {"Creations": creations})["Results"]
             assert not any(one["ErrorCode"] for one in results), results
-            wanted = {
+            expected = {
                 (acl.kind, acl.name, acl.pattern, acl.principal, acl.host, acl.operation, acl.permission)
                 for acl in (*self.acls, *own_acls())
             }
             give_up = time.monotonic() + SETTLE_S
-            while (known := _known(admin.ask("DescribeAcls", 3, acl_filter()))) != wanted:
+            while (current := _known(admin.ask("DescribeAcls", 3, acl_filter()))) != expected:
                 if time.monotonic() > give_up:
-                    raise WireError(f"the ACLs are {known ^ wanted} others")
+                    raise WireError(f"the ACLs are {current ^ expected} others")
                 time.sleep(0.05)
         time.sleep(0.05 if self.side.name == "Kafka" else 0)
 
@@ -262,15 +262,15 @@ class Judge:
                 self._judge(user, attempt, names, answer, number)
 
     def _judge(self, user: str, attempt: Attempt, names: Names, answer: Values, number: int) -> None:
-        found = set(codes(answer))
-        is_refused = bool(found & attempt.refusals)
+        answered = set(codes(answer))
+        is_refused = bool(answered & attempt.refusals)
         is_allowed = attempt.needs(lambda *what: self.may(user, *what), names)
-        if UNKNOWN_TOPIC in found and not is_refused:  # who may describe it may know that it is not there
+        if UNKNOWN_TOPIC in answered and not is_refused:  # who may describe it may know that it is not there
             is_allowed = is_allowed or self.may(user, DESCRIBE, TOPIC, names.topic)
         with self._lock:
             self.refused += is_refused
             self.allowed += not is_refused
-            if attempt.api == "Produce" and found <= {0}:
+            if attempt.api == "Produce" and answered <= {0}:
                 self.written.add((user, number))
             leaks = is_refused and VALUE.search(_bytes_of(answer))
             if is_refused == is_allowed or leaks:
@@ -294,8 +294,8 @@ class Judge:
         with self.side.connect(user=ADMIN) as admin:
             for topic in TOPICS:
                 answer = admin.ask("Fetch", 11, REQUESTS["Fetch"](Names(topic=topic)))
-                found = VALUE.findall(_bytes_of(answer))
-                strange = {(user.decode(), int(number)) for user, number in found} - self.written
+                values = VALUE.findall(_bytes_of(answer))
+                strange = {(user.decode(), int(number)) for user, number in values} - self.written
                 if strange:
                     self.wrong.append(f"in topic {topic} there are records of {strange}")
 
@@ -321,10 +321,10 @@ def own_acls() -> list[Acl]:
 
 def _known(answer: Values) -> set[tuple[object, ...]]:
     return {
-        (one["ResourceType"], one["ResourceName"], one["PatternType"], acl["Principal"], acl["Host"], acl["Operation"],
-         acl["PermissionType"])
-        for one in answer["Resources"]
-        for acl in one["Acls"]
+        (entry["ResourceType"], entry["ResourceName"], entry["PatternType"], acl["Principal"], acl["Host"],
+         acl["Operation"], acl["PermissionType"])
+        for entry in answer["Resources"]
+        for acl in entry["Acls"]
     }  # fmt: skip
 
 
@@ -397,7 +397,7 @@ def run(side: Side, count: int, seed: int) -> Judge:
         done = 0
         while done < count and not judge.wrong:
             seeds = [(user, judge.random.randrange(2**31)) for user in USERS for _ in range(CONNECTIONS)]
-            list(pool.map(lambda one: judge.attempts(*one, each), seeds))
+            list(pool.map(lambda seed: judge.attempts(seed[0], seed[1], each), seeds))
             done += each * tries
             judge.look()
             judge.change_acls()

@@ -122,7 +122,7 @@ def extra() -> Iterator[Step]:
 
 
 def with_changelog(topic: str) -> Values:
-    """A member of a streams group whose application needs this internal topic, which is not there."""
+    """A member of a streams group with an application that needs this internal topic, which is not there."""
     values = REQUESTS["StreamsGroupHeartbeat"](Names(topic=FREE, group=f"streams-{topic}"))
     changelog = {"Name": topic, "Partitions": 0, "ReplicationFactor": 1, "TopicConfigs": []}
     parts = [{**part, "StateChangelogTopics": [changelog]} for part in values["Topology"]["Subtopologies"]]
@@ -220,13 +220,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the scenario `decisions`")
     examples.add_option(parser)
     options = parser.parse_args()
-    found = scenarios(options.seed)
+    by_name = scenarios(options.seed)
     of_kafka_3 = options.version.startswith("3")
     mode = options.mode or ("zookeeper" if of_kafka_3 else "kraft")
-    known = known_differences.of(of_kafka_3=of_kafka_3, mode=mode)
+    known_rows = known_differences.of(of_kafka_3=of_kafka_3, mode=mode)
     if of_kafka_3:
-        found = {name: steps_of for name, steps_of in found.items() if name not in OF_KAFKA_4}
-    wanted = options.scenario or (["refusals"] if options.only else ["refusals", *found])
+        by_name = {name: steps_of for name, steps_of in by_name.items() if name not in OF_KAFKA_4}
+    chosen = options.scenario or (["refusals"] if options.only else ["refusals", *by_name])
     try:
         with both(options.version, mode) as (kafka, ours):
             set_acls(kafka)
@@ -236,22 +236,22 @@ def main() -> int:
             asked: list[Step] = []
             # What Kafka 4 serves is served here; what 3.9 serves only with KRaft is not.
             sides = (kafka, ours) if of_kafka_3 else (kafka,)
-            if "refusals" in wanted:
+            if "refusals" in chosen:
                 every = steps(
                     partial(versions, sides, options.all_versions),
                     partial(serve, sides),
                     of_kafka_3=of_kafka_3,
                 )
                 asked += (one for one in every if one.label.startswith(("create ", options.only)))
-            for name in wanted:
-                asked += found[name]() if name in found else ()
-            differences = run(asked, kafka, ours, known)
+            for name in chosen:
+                asked += by_name[name]() if name in by_name else ()
+            differences = run(asked, kafka, ours, known_rows)
     except (KafkaError, StartError, WireError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if options.keep_examples:
-        examples.keep(f"security-3-{mode}" if of_kafka_3 else "security", differences, known)
-    bad = judge(differences, known, complete=not options.only and not options.scenario, together=True)
+        examples.keep(f"security-3-{mode}" if of_kafka_3 else "security", differences, known_rows)
+    bad = judge(differences, known_rows, complete=not options.only and not options.scenario, together=True)
     print(f"{len(asked)} requests, {len(differences)} differences, {bad} of them not as known")
     return 1 if bad else 0
 

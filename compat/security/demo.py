@@ -1,7 +1,7 @@
 """Output of `barnabas serve --demo-security`, given to the clients as it is printed: python -m compat.security.demo.
 
-Each section is put into the smallest program of its client that there can be, or into the file that a tool reads; who may
-write writes, who may read reads. The exit code is 1 when one of them does not work.
+Each section is put into the smallest program of its client that there can be, or into the file that a tool reads;
+the writer writes, the reader reads. The exit code is 1 when one of them does not work.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ class LacksError(Exception):
 class Demo:
     """A running demonstration: what it has printed, and a directory for programs."""
 
-    said: str
+    output: str
     directory: Path
 
     def section(self, title: str) -> str:
         """Return the printed lines below a title. Raises DemoError."""
-        found = self.said.partition(f"# {title}")[2].partition("\n")[2].partition("\n\n")[0]
-        if not found:
+        text = self.output.partition(f"# {title}")[2].partition("\n")[2].partition("\n\n")[0]
+        if not text:
             raise DemoError(f"nothing is printed for {title}")
-        return found
+        return text
 
     def password(self, user: str) -> str:
         """Return the password that is printed for a user."""
-        return dict(re.findall(r"^  (\w+) +(\S+)$", self.said, re.MULTILINE))[user]
+        return dict(re.findall(r"^  (\w+) +(\S+)$", self.output, re.MULTILINE))[user]
 
     def as_reader(self, text: str) -> str:
-        """Return settings of alice's, who may write, with bob's name and password, who may read."""
+        """Return settings of the writer alice with name and password of the reader bob."""
         return text.replace(self.password("alice"), self.password(READER)).replace("alice", READER)
 
     def file(self, name: str, text: str) -> Path:
@@ -101,14 +101,14 @@ def running(directory: Path) -> Iterator[Demo]:
             env={**os.environ, "PYTHONPATH": import_path()},
         )  # fmt: skip
     assert process.stdout is not None
-    said = ""
+    output = ""
     try:
-        while not said.endswith("\n") or "barnabas is ready" not in said.splitlines()[-1]:
+        while not output.endswith("\n") or "barnabas is ready" not in output.splitlines()[-1]:
             line = process.stdout.readline()
             if not line:
-                raise StartError(f"the demonstration does not start:\n{said}{log.read_text()}")
-            said += line
-        yield Demo(said, directory)
+                raise StartError(f"the demonstration does not start:\n{output}{log.read_text()}")
+            output += line
+        yield Demo(output, directory)
     finally:
         process.terminate()
         process.wait(STOP_S)
@@ -131,12 +131,12 @@ def kcat(demo: Demo) -> str:
     writer = demo.file("kcat.conf", settings)
     demo.call("kcat", "-F", writer, "-P", "-t", TOPIC, stdin="kcat\n")
     reader = demo.file("kcat-reader.conf", demo.as_reader(settings))
-    found = demo.call("kcat", "-F", reader, "-C", "-t", TOPIC, "-o", "beginning", "-e", "-q")
+    output = demo.call("kcat", "-F", reader, "-C", "-t", TOPIC, "-o", "beginning", "-e", "-q")
     group = demo.call(
         "kcat", "-F", reader, "-X", "auto.offset.reset=earliest", "-e", "-q", "-G", "demo-kcat", TOPIC
     )
-    if "kcat" not in found.split() or "kcat" not in group.split():
-        raise DemoError(f"kcat reads {found!r} and {group!r}")
+    if "kcat" not in output.split() or "kcat" not in group.split():
+        raise DemoError(f"kcat reads {output!r} and {group!r}")
     return "kcat"
 
 
@@ -164,9 +164,9 @@ def java_tools(demo: Demo) -> str:
         *tool_command(kafka, "console-producer", *server, str(writer), "--topic", TOPIC), stdin="java\n"
     )
     read = ("--topic", TOPIC, "--from-beginning", "--group", "demo-java", "--timeout-ms", "10000")
-    found = demo.call(*tool_command(kafka, "console-consumer", *server, str(reader), *read))
-    if "java" not in found.split():
-        raise DemoError(f"the console consumer reads {found!r}")
+    output = demo.call(*tool_command(kafka, "console-consumer", *server, str(reader), *read))
+    if "java" not in output.split():
+        raise DemoError(f"the console consumer reads {output!r}")
     if demo.call(*tool_command(kafka, "topics", *server, str(writer), "--list")).split() != [TOPIC]:
         raise DemoError("kafka-topics does not list the one topic")
     return "java"
@@ -251,10 +251,10 @@ def spark(demo: Demo) -> str:
         "query.awaitTermination()",
     )
     demo.call(sys.executable, program, PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    found = {line for path in out.glob("part-*") for line in path.read_text().split()}
-    if "kafka-python" not in found:
-        raise DemoError(f"Spark reads {sorted(found)}")
-    return f"reads {len(found)} values"
+    lines = {line for path in out.glob("part-*") for line in path.read_text().split()}
+    if "kafka-python" not in lines:
+        raise DemoError(f"Spark reads {sorted(lines)}")
+    return f"reads {len(lines)} values"
 
 
 TRIALS: dict[str, Callable[[Demo], str]] = {

@@ -84,18 +84,18 @@ class Section:
 
     def commands(self) -> list[list[str]]:
         """Return the words of its commands; `...` stands for the first three of the first one's options."""
-        found: list[list[str]] = []
+        lines: list[list[str]] = []
         for block in self._blocks():
             for line in block.replace("\\\n", " ").splitlines():
                 words = shlex.split(line, comments=True)
                 if not words or not re.fullmatch(r"barnabas|kafka-[a-z-]+\.sh", words[0]):
                     continue
                 if "..." in words:
-                    begin = next(one for one in found if one[0] == words[0])
+                    begin = next(one for one in lines if one[0] == words[0])
                     at = words.index("...")
                     words[at : at + 1] = begin[1:5]
-                found.append(words)
-        return found
+                lines.append(words)
+        return lines
 
     def client(self, name: str) -> dict[str, str]:
         """Return the settings that the table names for a client; none where there is no such row."""
@@ -103,24 +103,24 @@ class Section:
         return dict(re.findall(r"`([\w.]+)=([^`]*)`", row[1])) if row else {}
 
     def _blocks(self) -> Iterator[str]:
-        for found in re.finditer(r"(?:^    .*\n)+", self.text, re.MULTILINE):
-            yield re.sub(r"(?m)^    ", "", found[0])
+        for match in re.finditer(r"(?:^    .*\n)+", self.text, re.MULTILINE):
+            yield re.sub(r"(?m)^    ", "", match[0])
 
 
 def sections() -> dict[str, Section]:
     """Return the parts of the page by the first word of their titles."""
-    found = {}
+    texts = {}
     for part in PAGE.read_text().split("\n## ")[1:]:
         title, _, text = part.partition("\n")
-        found[title.partition(":")[0]] = Section(title, text)
-    return found
+        texts[title.partition(":")[0]] = Section(title, text)
+    return texts
 
 
 # --- the world that it is about ----------------------------------------------------------------------------------------
 
 
 class Issuer:
-    """An identity provider: `/keys` has its keys, `/token` gives a token to whoever has a client id and secret."""
+    """An identity provider: `/keys` has its keys, `/token` gives a token for a client id and secret."""
 
     def __init__(self) -> None:
         key = RSAKey.generate_key(2048, {"kid": "one"})
@@ -153,7 +153,7 @@ class Issuer:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Do not answer any more."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -207,20 +207,20 @@ class Trial:
             for key, value in shared.items()
             if not re.search(r"keystore|certificate|ssl\.key", key)
         }
-        found = {key: self.replaced(value) for key, value in {**shared, **own}.items()}
-        return {"bootstrap.servers": f"localhost:{self.port}", **found}
+        properties = {key: self.replaced(value) for key, value in {**shared, **own}.items()}
+        return {"bootstrap.servers": f"localhost:{self.port}", **properties}
 
     def environment(self) -> dict[str, str]:
         """Return what programs are to be told besides."""
-        found = dict(os.environ)
+        variables = dict(os.environ)
         if self.realm is not None:
-            found |= self.realm.environment
-            found["KRB5CCNAME"] = str(self.directory / "alice.tickets")
-            found["JAVA_TOOL_OPTIONS"] = " ".join(self.realm.java_options)
+            variables |= self.realm.environment
+            variables["KRB5CCNAME"] = str(self.directory / "alice.tickets")
+            variables["JAVA_TOOL_OPTIONS"] = " ".join(self.realm.java_options)
         if self.issuer is not None:
             option = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.issuer.url}/token"
-            found["JAVA_TOOL_OPTIONS"] = option
-        return found
+            variables["JAVA_TOOL_OPTIONS"] = option
+        return variables
 
     def call(self, *words: str, stdin: str = "") -> str:
         """Run a program; returns what it prints. Raises HowtoError."""
@@ -233,9 +233,9 @@ class Trial:
             raise HowtoError(
                 f"{self.section.title}: {words[0]} did not end: {str(error.stderr)[-1500:]}"
             ) from None
-        said = f"{done.stdout}{done.stderr}"
-        if done.returncode or "Error while executing" in said:
-            raise HowtoError(f"{self.section.title}: {' '.join(words)[-300:]}: {said[-1500:]}")
+        output = f"{done.stdout}{done.stderr}"
+        if done.returncode or "Error while executing" in output:
+            raise HowtoError(f"{self.section.title}: {' '.join(words)[-300:]}: {output[-1500:]}")
         return done.stdout
 
     def command(self, words: list[str]) -> str:
@@ -244,11 +244,11 @@ class Trial:
         if words[0] == "barnabas":
             return self.call(sys.executable, "-m", *words)
         name = words[0].removeprefix("kafka-").removesuffix(".sh")
-        said = self.call(*tool_command(release("4.x"), name, *words[1:]))
-        found = TOKEN_LINE.search(said)
-        if "--create" in words and found:
-            self.token = found[1], found[2]
-        return said
+        output = self.call(*tool_command(release("4.x"), name, *words[1:]))
+        token = TOKEN_LINE.search(output)
+        if "--create" in words and token:
+            self.token = token[1], token[2]
+        return output
 
     def java_file(self, name: str, settings: dict[str, str]) -> Path:
         """Write settings for Kafka's tools."""
@@ -261,7 +261,7 @@ class Trial:
 
 
 def librdkafka(trial: Trial) -> None:
-    """Write a record and read it; with Kerberos by kcat, whose library has it."""
+    """Write a record and read it; with Kerberos by kcat, which has a library for it."""
     settings = trial.client("librdkafka")
     if settings.get("sasl.mechanism") != "GSSAPI":
         trial.call(sys.executable, "-c", WRITES_AND_READS, repr(settings), TOPIC)
@@ -363,7 +363,7 @@ def run(section: Section, every: dict[str, Section], directory: Path) -> str:
         done = [words for words in commands if words[0] == "barnabas"]
         for words in done:
             trial.command(words)
-        said = [" ".join(words[:3]) for words in done]
+        names = [" ".join(words[:3]) for words in done]
         with barnabas(trial.properties):
             later = [words for words in commands if words[0] != "barnabas"]
             last = [words for words in later if "--delete-config" in words or "--expire" in words]
@@ -373,11 +373,11 @@ def run(section: Section, every: dict[str, Section], directory: Path) -> str:
             for name, client in CLIENTS.items():
                 if section.client(name):
                     client(trial)
-                    said.append(name)
+                    names.append(name)
             for words in last:
                 trial.command(words)
-            said += [words[0] for words in later]
-    return ", ".join(said)
+            names += [words[0] for words in later]
+    return ", ".join(names)
 
 
 def main() -> int:

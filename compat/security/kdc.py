@@ -36,10 +36,10 @@ class RealmError(Exception):
 
 def program(name: str) -> str:
     """Return where one of the programs is. Raises RealmError."""
-    found = shutil.which(name, path=PLACES)
-    if found is None:
+    path = shutil.which(name, path=PLACES)
+    if path is None:
         raise RealmError(f"{name} is missing (Debian: apt-get install {' '.join(PACKAGES)})")
-    return found
+    return path
 
 
 def install(*packages: str) -> None:
@@ -109,7 +109,7 @@ class Realm:
     # --- principals -----------------------------------------------------------------------------------------
 
     def add(self, principal: str, *, life_s: int = 0) -> None:
-        """Make a principal with a random key, whose tickets are good for `life_s` at most (0: for a day)."""
+        """Make a principal with a random key; its tickets are good for `life_s` at most (0: for a day)."""
         life = f'-maxlife "{life_s} seconds" ' if life_s else ""
         self._query(f"addprinc -randkey {life}{principal}")
         self._known.add(principal)

@@ -86,7 +86,7 @@ class KerberosClient:
         return bytes(answer.auth_bytes)
 
     def tickets(self, principal: str = "alice", service: str = "kafka") -> Context:
-        """A new context with tickets of somebody."""
+        """A new context with tickets of a user."""
         keytab = str(self.realm.keytab(principal))
         return Tickets(Login(service, f"{principal}@{NAME}", keytab)).context("localhost")
 
@@ -264,7 +264,7 @@ CASES: dict[str, Case] = {
 
 
 def settings(realm: Realm, port: int, sasl_port: int, controller_port: int = 0) -> dict[str, str]:
-    """Return the settings of a broker whose users log in at `sasl_port`; of a Kafka with a `controller_port`."""
+    """Return the settings of a broker with logins at `sasl_port`; of a Kafka with a `controller_port`."""
     addresses = f"PLAINTEXT://127.0.0.1:{port},USERS://localhost:{sasl_port}"
     own = f",CONTROLLER://127.0.0.1:{controller_port}" if controller_port else ""
     keytab = realm.directory / "service.keytab"
@@ -373,10 +373,10 @@ def main() -> int:
     except (KafkaError, StartError, RealmError, KerberosError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    known = kerberos_known.of(of_kafka_3=options.version.startswith("3"))
+    rows = kerberos_known.of(of_kafka_3=options.version.startswith("3"))
     if options.keep_examples:
-        examples.keep("kerberos", differences, known)
-    bad += judge(differences, known, complete=not options.case)
+        examples.keep("kerberos", differences, rows)
+    bad += judge(differences, rows, complete=not options.case)
     print(f"{len(options.case or CASES)} cases, {len(differences)} differences, {bad} things not as known")
     return 1 if bad else 0
 

@@ -129,7 +129,7 @@ def compare_clients(version: str, sides: tuple[Side, Side], realm: Realm) -> int
     prepare(realm)
     bad = 0
     for name, client in CLIENTS.items():
-        for service, wanted in (("kafka", RECORDS), ("wrong", ["failed"])):
+        for service, expected in (("kafka", RECORDS), ("wrong", ["failed"])):
 
             def seen_on(side: Side) -> list[str]:
                 directory = realm.directory / f"{name}-{service}-{side.name}"  # noqa: B023
@@ -138,7 +138,7 @@ def compare_clients(version: str, sides: tuple[Side, Side], realm: Realm) -> int
 
             with ThreadPoolExecutor(2) as pool:
                 theirs, ours = pool.map(seen_on, sides)
-            is_right = theirs == ours == wanted
+            is_right = theirs == ours == expected
             bad += not is_right
             print(f"{'same' if is_right else 'differs'}: {name} of service {service}: {len(ours)} lines")
             if not is_right:

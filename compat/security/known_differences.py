@@ -37,17 +37,17 @@ FREE = _all_of("free")
 SEEN, SEEN_OR_HIDDEN = _all_of("open-topic"), _all_of("hidden-topic", "open-topic")
 
 
-def other_id_of_zero(one: Difference) -> bool:
+def other_id_of_zero(difference: Difference) -> bool:
     """Kafka fails the whole request; we answer the partition, and give nothing of it."""
-    theirs, ours = one.whole
+    theirs, ours = difference.whole
     nothing = {"AcquisitionLockTimeoutMs": 0, "Responses": [], "NodeEndpoints": []}
     if theirs != {"ThrottleTimeMs": 0, "ErrorCode": -1, "ErrorMessage": None} | nothing:
         return False
-    found = [part for topic in ours["Responses"] for part in topic["Partitions"].values()]
+    partitions = [part for topic in ours["Responses"] for part in topic["Partitions"].values()]
     return (
-        [one["ErrorCode"] for one in found] == [UNKNOWN_TOPIC_ID]
-        and not found[0]["Records"]
-        and not found[0]["AcquiredRecords"]
+        [difference["ErrorCode"] for difference in partitions] == [UNKNOWN_TOPIC_ID]
+        and not partitions[0]["Records"]
+        and not partitions[0]["AcquiredRecords"]
         and (ours["ThrottleTimeMs"], ours["ErrorCode"], ours["NodeEndpoints"]) == (0, 0, [])
         and ours["AcquisitionLockTimeoutMs"] == 30_000
     )
@@ -161,24 +161,31 @@ _WITH_KAFKA_3_ON_KRAFT: tuple[KnownDifference, ...] = (
 )
 
 
-def has_its_id(one: Difference) -> bool:
+def has_its_id(difference: Difference) -> bool:
     """Kafka gives no id, and we give that of the topic."""
-    return one.theirs == "no id" and one.ours == f"id of {one.path.split('/')[2]}"
+    return difference.theirs == "no id" and difference.ours == f"id of {difference.path.split('/')[2]}"
 
 
-def is_of_odd_name(one: Difference) -> bool:
+def is_of_odd_name(difference: Difference) -> bool:
     """We have the ACL with the name that Kafka has refused."""
-    return one.theirs == "nothing" and one.ours["ResourceName"] == "a/b cü"
+    return difference.theirs == "nothing" and difference.ours["ResourceName"] == "a/b cü"
 
 
-def matches_again(one: Difference) -> bool:
+def matches_again(difference: Difference) -> bool:
     """A later filter matches what the first one has matched, or means nothing and is refused."""
-    if one.path.endswith(("ErrorCode", "ErrorMessage")):
-        codes = tuple(holder["ErrorCode"] for holder in one.holders())
-        is_refusal = (one.theirs, one.ours) in ((0, INVALID_REQUEST), (None, "words"))
+    if difference.path.endswith(("ErrorCode", "ErrorMessage")):
+        codes = tuple(holder["ErrorCode"] for holder in difference.holders())
+        is_refusal = (difference.theirs, difference.ours) in ((0, INVALID_REQUEST), (None, "words"))
         return is_refusal and codes == (0, INVALID_REQUEST)
-    first = one.whole[1]["FilterResults"][0 if one.path.split("/")[2] != "0" else 2]["MatchingAcls"]
-    return one.theirs == [] and isinstance(one.ours, dict) and bool(one.ours) and one.ours == first
+    first = difference.whole[1]["FilterResults"][0 if difference.path.split("/")[2] != "0" else 2][
+        "MatchingAcls"
+    ]
+    return (
+        difference.theirs == []
+        and isinstance(difference.ours, dict)
+        and bool(difference.ours)
+        and difference.ours == first
+    )
 
 
 _WITH_ACL_AUTHORIZER: tuple[KnownDifference, ...] = (

@@ -2,7 +2,7 @@
 
 First Kafka's own class says of many hosts whether each is a network and which clients are in it (`--write` keeps that as
 `tests/golden/acl-networks.tsv`, which `make test` reads); then both brokers are given ACLs for networks, asked for them,
-and used by a client whose address is in some of them. The exit code is 1 when an answer differs. Needs a JDK.
+and used by a client with an address in some of them. The exit code is 1 when an answer differs. Needs a JDK.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scenarios in which ACLs change: what is hidden in groups and transactions, who may get producer ids and make topics."""
+"""Scenarios in which ACLs change: what groups and transactions hide, rights to get producer ids and make topics."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def topics(*names: str) -> Iterator[Step]:
     """Make topics, as the administrator."""
     asked = [{"Name": name, "NumPartitions": 1, "ReplicationFactor": 1} for name in names]
     yield Step(f"make {' '.join(names)}", "CreateTopics", 7, {"Topics": asked, "timeoutMs": 5000}, ADMIN)
-    known = {"Topics": [{"Name": name} for name in names]}
-    yield Step(f"{' '.join(names)} known", "Metadata", 12, known, ADMIN)
+    request = {"Topics": [{"Name": name} for name in names]}
+    yield Step(f"{' '.join(names)} known", "Metadata", 12, request, ADMIN)
 
 
 def id_of(seen: Seen, name: str) -> bytes:
     """Return the id that a side has given to one of the first two topics."""
-    for made in seen[f"make {FREE} {HIDDEN}"]["Topics"]:
-        if made["Name"] == name:
-            found: bytes = made["TopicId"]
-            return found
+    for created in seen[f"make {FREE} {HIDDEN}"]["Topics"]:
+        if created["Name"] == name:
+            topic_id: bytes = created["TopicId"]
+            return topic_id
     return ZERO_UUID
 
 
@@ -134,8 +134,8 @@ def looks(label: str) -> Iterator[Step]:
     yield Step(f"{label}: regex", "ConsumerGroupHeartbeat", 1, regex, ALICE)
 
     def beat(seen: Seen) -> Values:
-        known = {"RebalanceTimeoutMs": -1, "TopicPartitions": None, "SubscribedTopicRegex": None}
-        return {**regex, **known, "MemberEpoch": seen[f"{label}: regex"]["MemberEpoch"]}
+        fields = {"RebalanceTimeoutMs": -1, "TopicPartitions": None, "SubscribedTopicRegex": None}
+        return {**regex, **fields, "MemberEpoch": seen[f"{label}: regex"]["MemberEpoch"]}
 
     yield Step(f"{label}: regex beat", "ConsumerGroupHeartbeat", 1, beat, ALICE)
     yield Step(
@@ -206,27 +206,27 @@ def makers() -> Iterator[Step]:
     """Steps that make topics by Metadata and by CreateTopics, and delete them."""
     for number, (label, acls) in enumerate(MAKERS.items()):
         yield from set_acls(f"maker {label}", acls)
-        by_metadata, made = f"m-{number}", f"made-{number}"
+        by_metadata, created = f"m-{number}", f"made-{number}"
         asked = {
             "Topics": [{"Name": by_metadata}, {"Name": f"other-{number}"}],
             "AllowAutoTopicCreation": True,
         }
         for version in (4, 12):
             yield Step(f"makes {label} v{version}", "Metadata", version, asked, ALICE)
-        wanted = [
-            {"Name": name, "NumPartitions": 1, "ReplicationFactor": 1} for name in (made, f"not-{number}")
+        topics = [
+            {"Name": name, "NumPartitions": 1, "ReplicationFactor": 1} for name in (created, f"not-{number}")
         ]
         for validate in (True, False):
-            values = {"Topics": wanted, "timeoutMs": 5000, "validateOnly": validate}
+            values = {"Topics": topics, "timeoutMs": 5000, "validateOnly": validate}
             yield Step(f"creates {label} {validate}", "CreateTopics", 7, values, ALICE)
         yield Step(
-            f"seen {label}", "Metadata", 12, {"Topics": [{"Name": made}, {"Name": by_metadata}]}, ALICE
+            f"seen {label}", "Metadata", 12, {"Topics": [{"Name": created}, {"Name": by_metadata}]}, ALICE
         )
         yield Step(
             f"adds {label}",
             "CreatePartitions",
             3,
-            {"Topics": [{"Name": made, "Count": 2}], "TimeoutMs": 5000},
+            {"Topics": [{"Name": created, "Count": 2}], "TimeoutMs": 5000},
             ALICE,
         )
     yield from set_acls("deleter", [acl(DELETE, CLUSTER, CLUSTER_NAME)])
@@ -255,9 +255,9 @@ def deletions() -> Iterator[Step]:
         yield from set_acls(f"deleter {label}", acls)
 
         def by_id(seen: Seen, number: int = number) -> Values:
-            made = seen[f"make gone-{number} gone-by-id-{number}"]["Topics"]
-            found = next(one["TopicId"] for one in made if one["Name"] == f"gone-by-id-{number}")
-            return {"Topics": [{"Name": None, "TopicId": found}], "TimeoutMs": 5000}
+            created = seen[f"make gone-{number} gone-by-id-{number}"]["Topics"]
+            topic_id = next(one["TopicId"] for one in created if one["Name"] == f"gone-by-id-{number}")
+            return {"Topics": [{"Name": None, "TopicId": topic_id}], "TimeoutMs": 5000}
 
         for name in (names[0], "nothing"):
             values = {"TopicNames": [name], "TimeoutMs": 5000}
@@ -327,7 +327,7 @@ FILTERS = {
 
 
 def changes() -> Iterator[Step]:
-    """The APIs of ACLs themselves: entries and filters right and wrong, by those who may and those who may not."""
+    """The APIs of ACLs themselves: entries and filters right and wrong, by users with the permission and without."""
     yield from set_acls("acls", [])
     for label, entry in ENTRIES.items():
         for version in (1, 2, 3):
@@ -335,9 +335,9 @@ def changes() -> Iterator[Step]:
     mixed = [ENTRIES[label] for label in ("right", "empty name", "type 99", "wildcard", "another cluster")]
     yield Step("create acl mixed v3", "CreateAcls", 3, {"Creations": mixed}, ADMIN)
     yield Step("create acl none v3", "CreateAcls", 3, {"Creations": []}, ADMIN)
-    for label, wanted in FILTERS.items():
+    for label, fields in FILTERS.items():
         for version in (1, 2, 3):
-            yield Step(f"describe acl {label} v{version}", "DescribeAcls", version, wanted, ADMIN)
+            yield Step(f"describe acl {label} v{version}", "DescribeAcls", version, fields, ADMIN)
     for label, allowed in (("nobody", []), ("describes", [DESCRIBE]), ("alters", [ALTER])):
         yield from set_acls(f"acls {label}", [acl(one, CLUSTER, CLUSTER_NAME) for one in allowed])
         for user in ("", ALICE):
@@ -351,13 +351,13 @@ def changes() -> Iterator[Step]:
                 {"Filters": [acl_filter(name="a"), acl_filter(name="b")]},
                 user,
             )
-    for label, wanted in FILTERS.items():
+    for label, fields in FILTERS.items():
         yield from set_acls(
             f"before {label}",
             [acl(READ, TOPIC, "t"), acl(READ, TOPIC, "t", pattern=PREFIXED), acl(ALL, GROUP, "*")],
         )
         for version in (1, 3):
-            twice = {"Filters": [wanted, acl_filter(name="u"), wanted]}
+            twice = {"Filters": [fields, acl_filter(name="u"), fields]}
             yield Step(f"delete acl {label} v{version}", "DeleteAcls", version, twice, ADMIN)
 
 
@@ -366,7 +366,7 @@ SETS = 25
 
 
 def decisions(seed: int) -> Iterator[Step]:
-    """ACLs at random, and which operations they allow to whom: by the authorized operations of Metadata and groups."""
+    """ACLs at random, and the operations that they allow: by the authorized operations of Metadata and groups."""
     random = Random(seed)
     yield from topics(*RANDOM_NAMES)
     for number in range(SETS):

@@ -79,9 +79,9 @@ def listed(side: Side) -> set[tuple[object, ...]]:
     with side.connect(user=ADMIN) as connection:
         answer = connection.ask("DescribeAcls", 3, acl_filter())
     return {
-        (one["ResourceType"], one["PatternType"], one["ResourceName"], *entry.values())
-        for one in answer["Resources"]
-        for entry in one["Acls"]
+        (item["ResourceType"], item["PatternType"], item["ResourceName"], *entry.values())
+        for item in answer["Resources"]
+        for entry in item["Acls"]
     }
 
 
@@ -97,12 +97,12 @@ def agree(label: str, kafka: Side, ours: Side, of: Callable[[Side], object], exp
     """Wait until both say the same, and what is expected if that is given; print how it went."""
     give_up = time.monotonic() + SEEN_WITHIN_S
     while True:
-        found = of(kafka), of(ours)
-        if found[0] == found[1] and expected in (None, found[0]):
+        lists = of(kafka), of(ours)
+        if lists[0] == lists[1] and expected in (None, lists[0]):
             print(f"same: {label}")
             return True
         if time.monotonic() > give_up:
-            print(f"differs: {label}:\n  Kafka    {found[0]}\n  Barnabas {found[1]}\n  expected {expected}")
+            print(f"differs: {label}:\n  Kafka    {lists[0]}\n  Barnabas {lists[1]}\n  expected {expected}")
             return False
         time.sleep(0.1)
 
@@ -116,14 +116,14 @@ def rounds(kafka: Side, ours: Side) -> Iterator[bool]:
     for number, acls in enumerate(SETS):
         first, second = (kafka, ours) if number % 2 else (ours, kafka)
         label = f"set {number}, made by {first.name}"
-        for side, made in ((first, acls), (second, [more])):
+        for side, entries in ((first, acls), (second, [more])):
             with side.connect(user=ADMIN) as connection:
-                results = connection.ask("CreateAcls", 3, {"Creations": made})["Results"]
-            assert not any(one["ErrorCode"] for one in results), results
+                results = connection.ask("CreateAcls", 3, {"Creations": entries})["Results"]
+            assert not any(entry["ErrorCode"] for entry in results), results
         expected = {
-            (one["ResourceType"], one["ResourcePatternType"], one["ResourceName"], one["Principal"], one["Host"],
-             one["Operation"], one["PermissionType"])
-            for one in (*acls, more)
+            (entry["ResourceType"], entry["ResourcePatternType"], entry["ResourceName"], entry["Principal"], entry["Host"],
+             entry["Operation"], entry["PermissionType"])
+            for entry in (*acls, more)
         }  # fmt: skip
         yield agree(f"{label}: listed", kafka, ours, listed, expected)
         yield agree(f"{label}: decided", kafka, ours, decided)
@@ -134,7 +134,7 @@ def rounds(kafka: Side, ours: Side) -> Iterator[bool]:
             kafka,
             ours,
             listed,
-            {one for one in expected if "User:bob" not in one},
+            {entry for entry in expected if "User:bob" not in entry},
         )
         with first.connect(user=ADMIN) as connection:
             connection.ask("DeleteAcls", 3, {"Filters": [acl_filter()]})

@@ -1,4 +1,4 @@
-"""Apache Kafka and Barnabas with the same settings: an authorizer, anonymous clients, and users who log in with PLAIN.
+"""Apache Kafka and Barnabas with the same settings: an authorizer, anonymous clients, and logins with PLAIN.
 
 The rule: both read the same lines; only ports, directories and what KRaft needs are different.
 """
@@ -24,7 +24,7 @@ USERS = ("alice", "bob")
 
 
 def settings(mode: str, port: int, sasl_port: int, controller_port: int = 0) -> dict[str, str]:
-    """Return the settings of a broker whose anonymous clients come to `port`, and users to `sasl_port`.
+    """Return the settings of a broker with anonymous clients at `port`, and users at `sasl_port`.
 
     With a `controller_port` it is a Kafka in KRaft mode.
     """

@@ -175,9 +175,9 @@ class Caller:
             capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
         text = done.stdout + done.stderr
-        made = HMAC.search(text)
-        if made is not None and "--create" in command.words:
-            self._hmac = made[0]
+        hmac = HMAC.search(text)
+        if hmac is not None and "--create" in command.words:
+            self._hmac = hmac[0]
         for pattern, word in RANDOM:
             text = pattern.sub(word, text)
         # Columns are as wide as what was random in them.

@@ -1,7 +1,7 @@
 """A ZooKeeper that wants a login by SASL, under Apache Kafka 3.9 and Barnabas: python -m compat.security.zookeeper.
 
 First with passwords (DIGEST-MD5), at Apache ZooKeeper and at Barnabas' own; then with Kerberos, by which the brokers then
-also log in to each other. Both keep their znodes for who has logged in (zookeeper.set.acl), and replicate from each other.
+also log in to each other. Both keep their znodes for logged-in users (zookeeper.set.acl), and replicate from each other.
 The exit code is 1 if something is not so.
 """
 
@@ -58,11 +58,11 @@ def between_by_kerberos(realm: Realm) -> dict[str, str]:
 
 def acls_of(zookeeper: KazooClient) -> dict[str, set[str]]:
     """Rights on the znodes, as `permissions scheme:id`."""
-    found: dict[str, set[str]] = {}
+    by_path: dict[str, set[str]] = {}
     for path in KEPT:
         acls, _ = zookeeper.get_acls(path)
-        found[path] = {f"{one.perms} {one.id.scheme}:{one.id.id}" for one in acls}
-    return found
+        by_path[path] = {f"{one.perms} {one.id.scheme}:{one.id.id}" for one in acls}
+    return by_path
 
 
 def until(what: str, is_so: Callable[[], bool]) -> bool:

@@ -154,7 +154,7 @@ class ShareHistory:
         }  # fmt: skip
         answer = settled(
             lambda: self.connection.ask("ShareGroupHeartbeat", 1, asked),
-            lambda found: int(found["ErrorCode"]),
+            lambda values: int(values["ErrorCode"]),
         )
         if not answer["ErrorCode"]:
             member.epoch = answer["MemberEpoch"]
@@ -172,7 +172,7 @@ class ShareHistory:
             answer: Values = self.connection.ask("Produce", 9, asked)["Responses"][0]["PartitionResponses"][0]
             return answer
 
-        answer = settled(ask, lambda found: int(found["ErrorCode"]))
+        answer = settled(ask, lambda described: int(described["ErrorCode"]))
         self.run.note("produce", len(values), answer["ErrorCode"], answer["BaseOffset"])
         self.ends.append(answer["BaseOffset"])
 
@@ -184,7 +184,7 @@ class ShareHistory:
         batches = batches if with_acks and member.session_epoch else []
         for batch in batches:
             batch["AcknowledgeTypes"] = [
-                ACCEPT if one == RELEASE else one for one in batch["AcknowledgeTypes"]
+                ACCEPT if ack_type == RELEASE else ack_type for ack_type in batch["AcknowledgeTypes"]
             ]
         records_max = records_max if mode else 500
         answer = self._fetched(member, batches, records_max, batch_size, mode)
@@ -249,10 +249,10 @@ class ShareHistory:
                 member.begin_anew()
         time.sleep(WRITTEN_S)
         self.run.note("offsets with sessions closed", *self._offsets())
-        left: list[str] = []
-        while given := self._fetched(self.members[0], [], 500, 500, 0)[3:]:
-            left += given
-        self.run.note("what is left", *left)
+        unread: list[str] = []
+        while records := self._fetched(self.members[0], [], 500, 500, 0)[3:]:
+            unread += records
+        self.run.note("what is left", *unread)
         self.run.note("offsets at last", *self._offsets())
 
     # --- requests -------------------------------------------------------------------------------------------
@@ -269,15 +269,15 @@ class ShareHistory:
     def _offsets(self) -> list[Any]:
         topics = [{"TopicName": self.topic, "Partitions": [0]}]
         asked = {"Groups": [{"GroupId": self.group, "Topics": topics}]}
-        found = self.connection.ask("DescribeShareGroupOffsets", 1, asked)["Groups"][0]["Topics"][0][
+        offsets = self.connection.ask("DescribeShareGroupOffsets", 1, asked)["Groups"][0]["Topics"][0][
             "Partitions"
         ][0]
-        return [found["ErrorCode"], found["StartOffset"], found["Lag"]]
+        return [offsets["ErrorCode"], offsets["StartOffset"], offsets["Lag"]]
 
     def _batches(self, random: Random, member: Sharing) -> list[Batch]:
         """Draw acknowledgements, most of them of what the member has; as many draws whatever it has."""
         held, end = sorted(member.held), self._end_offset()
-        batches = []
+        batches: list[dict[str, Any]] = []
         for _ in range(random.choice([1, 1, 2, 3])):
             is_held, place, size = random.random() < 0.8, random.random(), random.randint(0, 4)
             first = held[int(place * len(held))] if held and is_held else int(place * (end + 3))
@@ -293,7 +293,7 @@ class ShareHistory:
             types = [for_all] if way < 0.5 else each[:count] if way < 0.9 else odd
             batches.append({"FirstOffset": first, "LastOffset": last, "AcknowledgeTypes": types})
         if random.random() < 0.85:
-            batches.sort(key=lambda batch: int(batch["FirstOffset"]))
+            batches.sort(key=lambda batch: batch["FirstOffset"])
         return batches
 
     def _place(self, batches: list[Batch]) -> list[Values]:
@@ -319,23 +319,23 @@ class ShareHistory:
                 "BatchSize": batch_size, "ShareAcquireMode": mode, "Topics": self._place([] if codes else batches),
             }  # fmt: skip
             answer = member.connection.ask("ShareFetch", 2, asked)
-            found = [partition for topic in answer["Responses"] for partition in topic["Partitions"]]
+            partitions = [partition for topic in answer["Responses"] for partition in topic["Partitions"]]
             if not codes:
                 codes = [answer["ErrorCode"], 0, 0]
-                for partition in found:
+                for partition in partitions:
                     codes[1:] = [partition["ErrorCode"], partition["AcknowledgeErrorCode"]]
             if epoch is not None or answer["ErrorCode"]:
                 break
             member.go_on()
-            given = [
+            records = [
                 (offset, run["DeliveryCount"])
-                for partition in found
+                for partition in partitions
                 for run in partition["AcquiredRecords"]
                 for offset in range(run["FirstOffset"], run["LastOffset"] + 1)
             ]
-            if given:
-                member.held |= {offset for offset, _ in given}
-                return [*codes, *(f"{offset}:{times}" for offset, times in given)]
+            if records:
+                member.held |= {offset for offset, _ in records}
+                return [*codes, *(f"{offset}:{times}" for offset, times in records)]
         return list(codes)
 
     def _acknowledged(
@@ -349,8 +349,8 @@ class ShareHistory:
         answer = member.connection.ask("ShareAcknowledge", 2, asked)
         if not answer["ErrorCode"] and epoch is None:
             member.go_on()
-        found = [partition["ErrorCode"] for topic in answer["Responses"] for partition in topic["Partitions"]]
-        return [answer["ErrorCode"], *(found if batches else [])]
+        codes = [partition["ErrorCode"] for topic in answer["Responses"] for partition in topic["Partitions"]]
+        return [answer["ErrorCode"], *(codes if batches else [])]
 
 
 def _short(batches: list[Batch]) -> list[str]:

@@ -14,7 +14,7 @@ from compat.soak.clerks import CLIENTS
 from compat.soak.transfers import Figures, LostError
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code: 0 when every promise was kept."""
     parser = argparse.ArgumentParser(prog="python -m compat.soak", description=__doc__)
     parser.add_argument("what", nargs="?", choices=("transfers", "wordcount"), default="transfers")
@@ -37,7 +37,7 @@ def main(given: list[str]) -> int:
     parser.add_argument(
         "--group-protocol", choices=("classic", "streams"), default="classic", help="of the word count"
     )
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     directory = Path(tempfile.mkdtemp(prefix="barnabas-soak-"))
     settings = wordcounts.SETTINGS if options.what == "wordcount" else {}
     broker: Broker

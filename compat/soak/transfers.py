@@ -116,7 +116,7 @@ def run(
 ) -> Figures:
     """Kill at random for some rounds, let the workers end their work, and check. Raises LostError.
 
-    The workers use the `clients` in turn. With `pauses` the brokers of a cluster are paused, and nobody is killed.
+    The workers use the `clients` in turn. With `pauses` the brokers of a cluster are paused, and no process is killed.
     """
     commands = [CLIENTS[client]() for client in clients]
     crew = [
@@ -136,7 +136,7 @@ def run(
 def _run(
     broker: Broker,
     directory: Path,
-    wanted: Sequence[tuple[str, list[str]]],
+    services: Sequence[tuple[str, list[str]]],
     *,
     seed: int,
     rounds: int,
@@ -149,7 +149,7 @@ def _run(
     figures = Figures(orders=orders)
     broker.start()
     place_orders(broker.bootstrap, choose, orders, replicas)
-    crew = [Worker(name, command, broker.bootstrap, directory) for name, command in wanted]
+    crew = [Worker(name, command, broker.bootstrap, directory) for name, command in services]
     try:
         for number in range(rounds):
             for worker in crew:
@@ -197,10 +197,10 @@ def _run(
 def place_orders(bootstrap: str, choose: random.Random, count: int, replicas: int) -> None:
     """Make the topics, and fill the one with orders."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics(
+    for created in admin.create_topics(
         [NewTopic(ORDERS, PARTITIONS, replicas), NewTopic(LEDGER, LEDGER_PARTITIONS, replicas)]
     ).values():
-        made.result(30)
+        created.result(30)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for number in range(count):
         giver, taker = choose.sample(range(ACCOUNTS), 2)
@@ -242,7 +242,7 @@ def committed_orders(admin: AdminClient, places: list[TopicPartition]) -> int:
 def wait_settled(bootstrap: str) -> None:
     """Until no transaction is open in the ledger. A worker that was killed in one may leave it to its time-out."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = {
+    expected = {
         TopicPartition(LEDGER, partition): OffsetSpec.latest() for partition in range(LEDGER_PARTITIONS)
     }
     deadline = time.monotonic() + DONE_TIMEOUT_S
@@ -250,7 +250,7 @@ def wait_settled(bootstrap: str) -> None:
         ends = [
             [
                 future.result(30).offset
-                for future in admin.list_offsets(wanted, isolation_level=level).values()
+                for future in admin.list_offsets(expected, isolation_level=level).values()
             ]
             for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
         ]

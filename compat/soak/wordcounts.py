@@ -93,9 +93,9 @@ def run(
     class_path = built(SOURCE, "wordcount")
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (WORDS, COUNTS)]).values():
-        made.result(30)
-    wanted: Counter[str] = Counter()
+    for created in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (WORDS, COUNTS)]).values():
+        created.result(30)
+    expected: Counter[str] = Counter()
     crew = [
         Instance(number, broker.bootstrap, directory, class_path, protocol) for number in range(instances)
     ]
@@ -103,7 +103,7 @@ def run(
         for number in range(rounds):
             for instance in crew:
                 instance.keep_alive()
-            wanted += send(broker.bootstrap, choose, words // rounds)
+            expected += send(broker.bootstrap, choose, words // rounds)
             time.sleep(choose.uniform(*ROUND_S))
             if number % 4 == 3:
                 broker.restart("kill")
@@ -111,13 +111,13 @@ def run(
             else:
                 choose.choice(crew).kill()
                 figures.workers_killed += 1
-        check(broker.bootstrap, crew, wanted)
+        check(broker.bootstrap, crew, expected)
     finally:
         for instance in crew:
             instance.kill()
             figures.workers_failed += instance.failures
     broker.stop()
-    figures.acknowledged = wanted.total()
+    figures.acknowledged = expected.total()
     figures.seconds = time.monotonic() - begun
     return figures
 
@@ -135,7 +135,7 @@ def send(bootstrap: str, choose: random.Random, count: int) -> Counter[str]:
     return sent
 
 
-def check(bootstrap: str, crew: list[Instance], wanted: Counter[str]) -> None:
+def check(bootstrap: str, crew: list[Instance], expected: Counter[str]) -> None:
     """Read the counts, as committed, until all have come. Raises LostError at the first that is out of its order."""
     consumer = Consumer(
         {
@@ -149,12 +149,12 @@ def check(bootstrap: str, crew: list[Instance], wanted: Counter[str]) -> None:
     consumer.assign([TopicPartition(COUNTS, partition, 0) for partition in range(PARTITIONS)])
     seen: dict[str, int] = defaultdict(int)
     deadline = time.monotonic() + DONE_TIMEOUT_S
-    while seen != wanted:
+    while seen != expected:
         for instance in crew:
             instance.keep_alive()
         if time.monotonic() > deadline:
-            behind = wanted.total() - sum(seen.values())
-            raise LostError(f"after {DONE_TIMEOUT_S} s {behind} of {wanted.total()} words are not counted")
+            behind = expected.total() - sum(seen.values())
+            raise LostError(f"after {DONE_TIMEOUT_S} s {behind} of {expected.total()} words are not counted")
         for message in consumer.consume(1000, 0.5):
             if message.error():
                 if message.error().code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):

@@ -2,7 +2,7 @@
 
     python -m compat.soak.worker BOOTSTRAP NAME ACKNOWLEDGED-FILE
 
-The rule: any error ends the process. Whoever started it starts it again, and the new instance fences this one.
+The rule: any error ends the process. Its parent starts it again, and the new instance fences this one.
 """
 
 from __future__ import annotations

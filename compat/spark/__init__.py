@@ -1,1 +1,1 @@
-"""Loads on a real Spark cluster whose processes are killed, with the broker, under transactional producers."""
+"""Loads on a real Spark cluster; its processes are killed, with the broker, under transactional producers."""

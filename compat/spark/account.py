@@ -28,9 +28,9 @@ class Account:
     rows: int = 0
     dead_letters: int = 0
     acknowledged: int = 0
-    """Records whose commit a sender was told of."""
+    """Records of transactions that a sender knows to be committed."""
     taken_back: int = 0
-    """Records whose transaction a sender has aborted."""
+    """Records of transactions that a sender has aborted."""
     undecided: int = 0
     """Records of senders that died in a transaction."""
     undecided_committed: int = 0
@@ -59,16 +59,16 @@ class Account:
 
 def take(bootstrap: str, lake: Path, journals: Iterable[tuple[Path, str]]) -> Account:
     """Read all of it and compare."""
-    known = Journal()
+    journal = Journal()
     for path, name in journals:
-        known.read(path, name)
+        journal.read(path, name)
     committed = Counter(_consumed(bootstrap, "read_committed"))
     rows = Counter(_scanned(lake, f"barnabas.{TOPIC}", ("_topic_partition", "_offset", "_key")))
     dead = Counter(_scanned(lake, f"barnabas.{TOPIC}__dead", ("partition", "offset", "key")))
     held = rows + dead
     keys = {key for _, _, key in held}
-    told, taken_back = known.told[COMMITTED], known.told[ABORTED]
-    undecided = known.told["begun"] - told - taken_back
+    told, taken_back = journal.told[COMMITTED], journal.told[ABORTED]
+    undecided = journal.told["begun"] - told - taken_back
     return Account(
         committed=committed.total(),
         rows=rows.total(),
@@ -78,8 +78,8 @@ def take(bootstrap: str, lake: Path, journals: Iterable[tuple[Path, str]]) -> Ac
         undecided=len(undecided),
         undecided_committed=len(undecided & keys),
         in_the_log=sum(1 for _ in _consumed(bootstrap, "read_uncommitted")),
-        transactions_committed=known.transactions[COMMITTED],
-        transactions_aborted=known.transactions[ABORTED],
+        transactions_committed=journal.transactions[COMMITTED],
+        transactions_aborted=journal.transactions[ABORTED],
         missing=(committed - held).total(),
         too_many=sum(count for place, count in held.items() if place not in committed),
         doubled=held.total() - len(keys),
@@ -102,6 +102,6 @@ def _scanned(lake: Path, name: str, columns: tuple[str, str, str]) -> Iterable[P
     from pyiceberg.catalog import load_catalog
 
     table = load_catalog("barnabas", type="sql", uri=f"sqlite:///{lake}/catalog.db").load_table(name)
-    found = table.scan(selected_fields=columns).to_arrow()
-    for partition, offset, key in zip(*(found[column].to_pylist() for column in columns), strict=True):
+    scanned = table.scan(selected_fields=columns).to_arrow()
+    for partition, offset, key in zip(*(scanned[column].to_pylist() for column in columns), strict=True):
         yield partition, offset, key.decode()

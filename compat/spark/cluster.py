@@ -89,16 +89,16 @@ class SparkCluster:
         wait_for(log, "Successfully registered with master", self._workers[number])
 
     def kill_worker(self, number: int) -> None:
-        """Kill a worker, whose executors end themselves when they miss it."""
+        """Kill a worker; its executors end themselves when they miss it."""
         self._workers[number].kill()
         self._workers.pop(number).wait()
 
     def stop(self) -> None:
         """End all of it."""
-        left = [*self._workers.values(), *([self._master] if self._master else [])]
+        processes = [*self._workers.values(), *([self._master] if self._master else [])]
         self._workers.clear()
         self._master = None
-        for process in left:
+        for process in processes:
             process.terminate()
             try:
                 process.wait(STOP_SECONDS_MAX)
@@ -159,12 +159,12 @@ class SparkCluster:
 
     def task_attempts(self) -> Counter[str]:
         """Count the attempts of tasks in all event logs: `all`, `speculative`, and how each ended, by reason."""
-        found: Counter[str] = Counter()
+        attempts: Counter[str] = Counter()
         for path in self.event_logs.iterdir():
             for line in path.read_text(errors="replace").splitlines():
                 if line.startswith('{"Event":"SparkListenerTask') and line.endswith("}"):
-                    _count(json.loads(line), found)
-        return found
+                    _count(json.loads(line), attempts)
+        return attempts
 
     def _start(self, log: Path, *arguments: str, host: str) -> subprocess.Popen[bytes]:
         command = [str(SPARK_HOME / "bin" / "spark-class"), *arguments]
@@ -173,17 +173,17 @@ class SparkCluster:
             return subprocess.Popen(command, env=environment_of(host), stdout=file, stderr=subprocess.STDOUT)
 
 
-def _count(event: dict[str, object], found: Counter[str]) -> None:
+def _count(event: dict[str, object], attempts: Counter[str]) -> None:
     info = event["Task Info"]
     assert isinstance(info, dict)
     if event["Event"] == "SparkListenerTaskStart":
-        found["all"] += 1
-        found["speculative"] += info["Speculative"]
+        attempts["all"] += 1
+        attempts["speculative"] += info["Speculative"]
     elif event["Event"] == "SparkListenerTaskEnd":
         reason = event["Task End Reason"]
         assert isinstance(reason, dict)
-        found[str(reason["Reason"])] += 1
-        found["speculative, first to end"] += info["Speculative"] and reason["Reason"] == "Success"
+        attempts[str(reason["Reason"])] += 1
+        attempts["speculative, first to end"] += info["Speculative"] and reason["Reason"] == "Success"
 
 
 def environment_of(host: str) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Everything of a run that can be killed, and the turns in which it is.
 
-The rule: the seed decides who is killed and when; what has ended is started again, as a supervisor would.
+The rule: the seed decides which process is killed and when; what has ended is started again, as a supervisor would.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Senders:
 
     def keep_alive(self) -> None:
         """Start what does not run."""
-        for one in self._all:
-            one.keep_alive()
+        for process in self._all:
+            process.keep_alive()
 
     def kill(self, chosen: random.Random) -> None:
         """Kill one."""
@@ -77,15 +77,19 @@ class Senders:
 
     def stop(self) -> None:
         """Kill all of them."""
-        for one in self._all:
-            one.kill()
+        for process in self._all:
+            process.kill()
 
     def settle(self) -> None:
-        """Have no transaction open: whoever begins anew under a name ends what its name has left."""
+        """Have no transaction open: a producer that begins anew under a name ends what its name has left."""
         from confluent_kafka import Producer
 
-        for one in self._all:
-            settings = {"bootstrap.servers": self._bootstrap, "transactional.id": one.name, "log_level": 0}
+        for process in self._all:
+            settings = {
+                "bootstrap.servers": self._bootstrap,
+                "transactional.id": process.name,
+                "log_level": 0,
+            }
             Producer(settings).init_transactions(sender.TIMEOUT_SECONDS)
 
 
@@ -214,7 +218,7 @@ class Run:
             raise BrokenError(f"a driver goes on without its {victim.split()[1]}") from None
 
     def _compact(self) -> None:
-        """Begin to compact beside the load, or kill who does so already."""
+        """Begin to compact beside the load, or kill the process that does so already."""
         running, self._compaction = self._compaction, None
         if running is not None and running.poll() is None:
             kill_group(running)

@@ -67,15 +67,15 @@ def key_of(name: str, number: int) -> str:
 
 def send(bootstrap: str, name: str, journal: Path, seed: int, count: int = sys.maxsize) -> None:
     """Send so many transactions, if the process is not ended before. Raises KafkaException."""
-    known = Journal()
-    known.read(journal, name)
-    chosen = random.Random(f"{seed} {known.next}")
+    earlier = Journal()
+    earlier.read(journal, name)
+    chosen = random.Random(f"{seed} {earlier.next}")
     producer = Producer({
         "bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 30_000, "linger.ms": 5,
         "metadata.recovery.strategy": "none", "log_level": 0,
     })  # fmt: skip
     producer.init_transactions(TIMEOUT_SECONDS)
-    number = known.next
+    number = earlier.next
     with journal.open("a", buffering=1) as told:
         for _ in range(count):
             last = number + chosen.randint(1, RECORDS_MAX)
@@ -86,10 +86,10 @@ def send(bootstrap: str, name: str, journal: Path, seed: int, count: int = sys.m
             time.sleep(chosen.uniform(0, 2 * PAUSE_SECONDS))
 
 
-def transaction(producer: Producer, wanted: Iterator[tuple[str, bytes]], chosen: random.Random) -> bool:
+def transaction(producer: Producer, records: Iterator[tuple[str, bytes]], chosen: random.Random) -> bool:
     """Send records in one transaction; returns whether it was committed. Raises KafkaException."""
     producer.begin_transaction()
-    for key, value in wanted:
+    for key, value in records:
         producer.produce(TOPIC, value, key, partition=chosen.randrange(PARTITIONS))
     if chosen.random() >= ABORTED_FRACTION:
         producer.commit_transaction(TIMEOUT_SECONDS)

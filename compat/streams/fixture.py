@@ -120,10 +120,10 @@ class ApplicationFixture:
     def described(self) -> Values:
         """The group, by StreamsGroupDescribe."""
         with self.side.connect() as connection:
-            found: Values = connection.ask("StreamsGroupDescribe", 0, {"GroupIds": [self.scenario]})[
+            groups: Values = connection.ask("StreamsGroupDescribe", 0, {"GroupIds": [self.scenario]})[
                 "Groups"
             ][0]
-        return found
+        return groups
 
     def settled(self, members: int) -> Values:
         """The group once it is stable with so many members, and stays as it is. Raises InstanceError."""
@@ -142,7 +142,7 @@ class ApplicationFixture:
     def see(self, label: str, members: int) -> None:
         """Note how many tasks each member and each instance has, and how many have gone from one that stays.
 
-        Which tasks those are, and who of equals has more, depends on process ids, and these are random.
+        Which tasks those are, and which of equals has more, depends on process ids, and these are random.
         """
         group = self.settled(members)
         active, copies, of_instance, agreed = [], 0, Counter[int](), True
@@ -175,7 +175,7 @@ class ApplicationFixture:
         """Note the topology with its internal topics."""
         self.note("topology", self.described()["Topology"])
 
-    def counts(self, wanted: int) -> dict[str, int]:
+    def counts(self, expected: int) -> dict[str, int]:
         """The last count of each text, once the counts come to so many in all. Raises InstanceError."""
         consumer = Consumer(
             {
@@ -189,7 +189,7 @@ class ApplicationFixture:
         consumer.assign([TopicPartition("counts", number, 0) for number in partitions])
         last: dict[str, int] = {}
         deadline = time.monotonic() + WAIT_S
-        while sum(last.values()) < wanted and time.monotonic() < deadline:
+        while sum(last.values()) < expected and time.monotonic() < deadline:
             for message in consumer.consume(500, 0.5):
                 if not message.error():
                     text, count = (message.key() or b"").decode(), int(message.value() or b"0")
@@ -238,10 +238,10 @@ class ApplicationFixture:
 
 def _tasks(assignment: Values) -> set[Task]:
     return {
-        (role, one["SubtopologyId"], n)
+        (role, task["SubtopologyId"], n)
         for role in ROLES
-        for one in assignment[role]
-        for n in one["Partitions"]
+        for task in assignment[role]
+        for n in task["Partitions"]
     }
 
 

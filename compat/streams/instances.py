@@ -76,10 +76,10 @@ class Instance:
         self.process.stdin.flush()
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
         while True:
-            said = self.lines[begin:]
-            sorry = [line for line in said if line.startswith("sorry ")]
-            if sorry or "done" in said:
-                return sorry or [line for line in said if line != "done" and not line.startswith("state ")]
+            lines = self.lines[begin:]
+            sorry = [line for line in lines if line.startswith("sorry ")]
+            if sorry or "done" in lines:
+                return sorry or [line for line in lines if line != "done" and not line.startswith("state ")]
             if time.monotonic() > deadline or self.process.poll() is not None:
                 raise InstanceError(f"instance {self.number} does not answer {question!r}; see {self.log}")
             time.sleep(0.05)

@@ -103,7 +103,7 @@ def stateless(fixture: ApplicationFixture) -> None:
 
 @scenario
 def tool(fixture: ApplicationFixture) -> None:
-    """Run kafka-streams-groups: see what it shows of an application, and does to it when nobody is left."""
+    """Run kafka-streams-groups: see what it shows of an application, and does to it without members."""
     fixture.topic("words", 4)
     fixture.topic("counts", 2)
     fixture.configure(streams_num_standby_replicas="1")

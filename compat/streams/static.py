@@ -89,8 +89,8 @@ def run_members(class_path: str, bootstrap: str) -> None:
 
     def group() -> tuple[int, set[str]]:
         with side.connect() as connection:
-            found = connection.ask("StreamsGroupDescribe", 0, {"GroupIds": [GROUP]})["Groups"][0]
-        return found["GroupEpoch"], {str(member["InstanceId"]) for member in found["Members"]}
+            groups = connection.ask("StreamsGroupDescribe", 0, {"GroupIds": [GROUP]})["Groups"][0]
+        return groups["GroupEpoch"], {str(member["InstanceId"]) for member in groups["Members"]}
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("words", 4, 1)])["words"].result(30)
@@ -100,15 +100,15 @@ def run_members(class_path: str, bootstrap: str) -> None:
         tasks = {name: member.wait_tasks(2) for name, member in members.items()}
         epoch, names = group()
         print(f"epoch {epoch}, {sorted(names)}: {tasks}")
-        said = len(members["left"].lines)
+        line_count = len(members["left"].lines)
         members["right"].end("pause")
         members["right"] = Member(class_path, bootstrap, places["right"], "right")
         back = members["right"].wait_tasks(2)
         print(f"epoch {group()[0]}: back with {back}")
         if back != tasks["right"] or group() != (epoch, names):
             raise WrongError(f"{back} in {group()} where {tasks['right']} in {(epoch, names)} was")
-        if len(members["left"].lines) != said:
-            raise WrongError(f"the other member had to move: {members['left'].lines[said:]}")
+        if len(members["left"].lines) != line_count:
+            raise WrongError(f"the other member had to move: {members['left'].lines[line_count:]}")
         double = members["double"] = Member(class_path, bootstrap, places["right"], "right")
         double.wait_said("failed UnreleasedInstanceIdException")
         print(f"who uses its instance id beside it: {double.lines}")

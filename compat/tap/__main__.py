@@ -80,12 +80,12 @@ def _run(client: str, cases: list[str], bootstrap: str, directory: Path) -> int:
 
 def _troubles(events: list[dict[str, Any]], directory: Path) -> Iterator[str]:
     """Yield what is wrong with what the tap wrote."""
-    for one in events:
+    for event in events:
         for name in ("request_problem", "response_problem"):
-            if name in one:
-                yield f"not decoded: {one['api']} v{one['version']}: {one[name]}"
-        if one["type"] in ("noted", "left_out"):
-            yield f"{one['type']}: {one.get('text', one.get('lines'))}"
+            if name in event:
+                yield f"not decoded: {event['api']} v{event['version']}: {event[name]}"
+        if event["type"] in ("noted", "left_out"):
+            yield f"{event['type']}: {event.get('text', event.get('lines'))}"
     again = _barnabas("tap", "--read", str(directory / "tap.pcapng"), "--json", "-")
     read = Counter(_name(json.loads(line)) for line in again.stdout.splitlines())
     if read != Counter(map(_name, events)):

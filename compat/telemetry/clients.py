@@ -45,8 +45,8 @@ def main() -> int:
                 shown = _samples(answer.read().decode())
         finally:
             broker.stop()
-    found = re.search(r"PASS push (\d+) records", done.stdout)
-    if found is None or f"PASS {FRANZ_GO_CASE}" not in go.stdout:
+    match = re.search(r"PASS push (\d+) records", done.stdout)
+    if match is None or f"PASS {FRANZ_GO_CASE}" not in go.stdout:
         print(done.stderr, go.stderr)
         return 1
     topic = next(
@@ -62,11 +62,11 @@ def main() -> int:
         ),
         "the consumer's records are those that it has read": (
             _value(shown, "org_apache_kafka_consumer_fetch_manager_records_consumed_total", topic=""),
-            float(found[1]),
+            float(match[1]),
         ),
     }
-    for what, (pushed, known) in checks.items():
-        print(f"{'ok' if pushed == known else 'WRONG'}: {what}: {pushed} pushed, {known} known")
+    for what, (pushed, expected) in checks.items():
+        print(f"{'ok' if pushed == expected else 'WRONG'}: {what}: {pushed} pushed, {expected} known")
     opened = [
         value
         for (name, labels), value in shown.items()
@@ -79,7 +79,7 @@ def main() -> int:
     print(
         f"{len(names)} metrics of {len({dict(labels).get('client_id') for _, labels in shown} - {None})} clients"
     )
-    return 0 if sum(opened) and all(pushed == known for pushed, known in checks.values()) else 1
+    return 0 if sum(opened) and all(pushed == expected for pushed, expected in checks.values()) else 1
 
 
 def _franz_go(bootstrap: str) -> subprocess.CompletedProcess[str]:
@@ -91,16 +91,16 @@ def _franz_go(bootstrap: str) -> subprocess.CompletedProcess[str]:
 
 
 def _samples(text: str) -> Samples:
-    found = (LINE.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
-    return {(one[1], frozenset(LABEL.findall(one[2] or ""))): float(one[3]) for one in found if one}
+    matches = (LINE.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
+    return {(one[1], frozenset(LABEL.findall(one[2] or ""))): float(one[3]) for one in matches if one}
 
 
-def _value(samples: Samples, wanted: str, **labels: str) -> float | None:
+def _value(samples: Samples, metric: str, **labels: str) -> float | None:
     """The value of the only sample with these labels; a label that is empty must not be there."""
     values = [
         value
-        for (name, found), value in samples.items()
-        if name == wanted and all(dict(found).get(key, "") == label for key, label in labels.items())
+        for (name, matching), value in samples.items()
+        if name == metric and all(dict(matching).get(key, "") == label for key, label in labels.items())
     ]
     return values[0] if len(values) == 1 else None
 

@@ -41,9 +41,9 @@ def main() -> int:
         with both(settings, options.version, classpath=classes) as sides:
             answers = [_all_answers(side) for side in sides]
     differences = [
-        found
+        values
         for label in dict.fromkeys([*answers[0], *answers[1]])
-        for found in differences_of(label, answers[0].get(label), answers[1].get(label))
+        for values in differences_of(label, answers[0].get(label), answers[1].get(label))
     ]
     for label in answers[0] if options.verbose else ():
         print(f"{label}: Kafka {answers[0][label]}, Barnabas {answers[1].get(label)}")

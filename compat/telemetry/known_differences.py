@@ -16,15 +16,17 @@ def is_new_id(value: Any) -> bool:
     return isinstance(value, bytes) and len(value) == 16 and value != ZERO_UUID and value[15] != value[0] + 15
 
 
-def of_another_id(one: Difference) -> bool:
+def of_another_id(difference: Difference) -> bool:
     """Numbers that differ in what goes into them from the client's id, which is new on both sides, and in nothing else."""
-    ids = [answer["ClientInstanceId"] for answer in one.whole]
-    return all(map(is_new_id, ids)) and _without(one.theirs, ids[0]) == _without(one.ours, ids[1])
+    ids = [answer["ClientInstanceId"] for answer in difference.whole]
+    return all(map(is_new_id, ids)) and _without(difference.theirs, ids[0]) == _without(
+        difference.ours, ids[1]
+    )
 
 
-def other_order(one: Difference) -> bool:
+def other_order(difference: Difference) -> bool:
     """The same metrics, each once, in another order."""
-    theirs, ours = (answer["RequestedMetrics"] for answer in one.whole)
+    theirs, ours = (answer["RequestedMetrics"] for answer in difference.whole)
     return theirs != ours and sorted(theirs) == sorted(ours) and len(set(ours)) == len(ours)
 
 

@@ -103,9 +103,9 @@ class Client:
 def subscribe(side: Side, name: str, settings: dict[str, str] | None) -> int:
     """Set a subscription's settings, or remove it; the error code."""
     names = ("metrics", "interval.ms", "match")
-    wanted = settings or {}
+    fields = settings or {}
     configs = [
-        {"Name": key, "ConfigOperation": SET if key in wanted else DELETE, "Value": wanted.get(key)}
+        {"Name": key, "ConfigOperation": SET if key in fields else DELETE, "Value": fields.get(key)}
         for key in names
     ]
     resource = {"ResourceType": CLIENT_METRICS, "ResourceName": name, "Configs": configs}

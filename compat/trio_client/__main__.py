@@ -49,12 +49,12 @@ def run(bootstrap: str, only: str) -> int:
             continue
         began = time.monotonic()
         try:
-            said = trio.run(check, bootstrap)
+            verdict = trio.run(check, bootstrap)
         except Exception as error:
             failed += 1
-            said = f"FAILED: {type(error).__name__}: {error}"
+            verdict = f"FAILED: {type(error).__name__}: {error}"
             traceback.print_exc()
-        print(f"  {name:28} {time.monotonic() - began:6.1f} s  {said}", flush=True)
+        print(f"  {name:28} {time.monotonic() - began:6.1f} s  {verdict}", flush=True)
     return failed
 
 

@@ -37,11 +37,11 @@ Check = Callable[[str], Awaitable[str]]
 
 
 async def new_topic(bootstrap: str, partitions: int) -> str:
-    """Make a topic that nobody else has."""
+    """Make a topic of its own name."""
     topic = f"trio-client-{next(_names)}"
-    wanted = CreateTopicsRequest.CreatableTopic(topic, num_partitions=partitions, replication_factor=1)
+    topic_request = CreateTopicsRequest.CreatableTopic(topic, num_partitions=partitions, replication_factor=1)
     async with open_client(bootstrap) as client:
-        response = await client.ask_controller(CreateTopicsRequest([wanted]))
+        response = await client.ask_controller(CreateTopicsRequest([topic_request]))
         check(response.topics[0].error_code, f"creating {topic}", response.topics[0].error_message)
     return topic
 
@@ -51,12 +51,12 @@ async def read_all(bootstrap: str, topic: str, *, isolation: str = "read_committ
     settings = ConsumerSettings(offset_reset="earliest", isolation=isolation)
     records = []
     async with open_consumer(bootstrap, settings=settings) as consumer:
-        places = [TopicPartition(topic, one) for one in await consumer.partitions(topic)]
+        places = [TopicPartition(topic, assignor_name) for assignor_name in await consumer.partitions(topic)]
         consumer.assign(places)
         ends = await consumer.end_offsets(places)
         with trio.fail_after(WAIT_S):
-            while found := await consumer.receive_until(ends):
-                records += found
+            while batch := await consumer.receive_until(ends):
+                records += batch
     return records
 
 
@@ -101,9 +101,9 @@ async def check_positions(bootstrap: str) -> str:
     settings = ConsumerSettings(group_id=f"{topic}-g", offset_reset="earliest", is_auto_committing=False)
     async with open_consumer(bootstrap, settings=settings) as consumer:
         consumer.assign([place])
-        found = await consumer.offsets_for_times({place: base + 41_500})
-        assert (one := found[place]) is not None
-        assert (one.offset, one.timestamp_ms) == (42, base + 42_000)
+        offsets = await consumer.offsets_for_times({place: base + 41_500})
+        assert (offset := offsets[place]) is not None
+        assert (offset.offset, offset.timestamp_ms) == (42, base + 42_000)
         assert (await consumer.offsets_for_times({place: base * 2}))[place] is None
         consumer.seek(place, 90)
         with trio.fail_after(WAIT_S):
@@ -147,9 +147,9 @@ async def check_transactions(bootstrap: str) -> str:
                 continue
             expected += [(number, 0), (number, 1)]
         async with open_consumer(bootstrap, settings=ConsumerSettings(group_id=group)) as consumer:
-            found = (await consumer.committed([(topic, 0)]))[TopicPartition(topic, 0)]
-            assert found is not None
-            assert found.offset == 19
+            committed = (await consumer.committed([(topic, 0)]))[TopicPartition(topic, 0)]
+            assert committed is not None
+            assert committed.offset == 19
         async with open_producer(bootstrap, settings) as newer:
             try:
                 async with producer.transaction():
@@ -182,7 +182,9 @@ async def librdkafka_member(
     def poll() -> None:
         while not stop:
             message = consumer.poll(0.1)
-            now = {one.partition for one in consumer.assignment()}  # from another thread, it blocks for ever
+            now = {
+                assignor_name.partition for assignor_name in consumer.assignment()
+            }  # from another thread, it blocks for ever
             assigned.intersection_update(now)
             assigned.update(now)
             if message is not None and message.error() is None:
@@ -237,7 +239,10 @@ async def check_group(bootstrap: str, protocol: str, assignor: str) -> str:
 
             async def read() -> None:
                 while True:
-                    ours.extend((one.partition, one.offset) for one in await consumer.receive_batch())
+                    ours.extend(
+                        (assignor_name.partition, assignor_name.offset)
+                        for assignor_name in await consumer.receive_batch()
+                    )
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(read)
@@ -247,9 +252,9 @@ async def check_group(bootstrap: str, protocol: str, assignor: str) -> str:
     async def settle(consumers: Iterable[Any], other: set[int], members: int) -> list[int]:
         """Wait until all partitions are shared out evenly."""
         while True:
-            shares = [{place.partition for place in one.assignment} for one in consumers]
+            shares = [{place.partition for place in assignor_name.assignment} for assignor_name in consumers]
             shares.append(set(other))
-            everything = [one for share in shares for one in share]
+            everything = [assignor_name for share in shares for assignor_name in share]
             sizes = sorted(len(share) for share in shares)
             even = sizes == [partitions // members] * members
             if even and sorted(everything) == list(range(partitions)):
@@ -268,7 +273,7 @@ async def check_group(bootstrap: str, protocol: str, assignor: str) -> str:
             for event, place in zip(leaves, consumers, strict=True):
                 await nursery.start(member, event, place)
             async with librdkafka_member(bootstrap, topic, theirs_settings, theirs) as other:
-                await settle([one[0] for one in consumers], other, 3)
+                await settle([assignor_name[0] for assignor_name in consumers], other, 3)
                 await produce(RECORDS)
                 while len(set(ours) | set(theirs)) < RECORDS:
                     await trio.sleep(0.05)
@@ -306,8 +311,8 @@ async def check_static_member(bootstrap: str) -> str:
     return f"generations {generations[0]}, epochs {generations[1]}"
 
 
-GROUPS = [("classic", one) for one in ("range", "roundrobin", "cooperative-sticky")] + [
-    ("consumer", one) for one in ("uniform", "range")
+GROUPS = [("classic", assignor_name) for assignor_name in ("range", "roundrobin", "cooperative-sticky")] + [
+    ("consumer", assignor_name) for assignor_name in ("uniform", "range")
 ]
 CHECKS: dict[str, Check] = {
     "codecs": check_all_codecs,

@@ -28,24 +28,24 @@ EXPECTED = {
 """Lines that the client prints after it has read the first records, by `auto.offset.reset`."""
 
 
-def main(given: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Returns the exit code: 0 when each client has learned what is lost."""
     parser = argparse.ArgumentParser(prog="python -m compat.truncation", description=__doc__)
     parser.add_argument("--clients", default=",".join(CLIENTS), help="releases of the Java client")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     failed = 0
     for version in options.clients.split(","):
         for reset, expected in EXPECTED.items():
             try:
-                said = _run(version, reset)
+                verdict = _run(version, reset)
             except (KafkaError, BrokerError) as error:
                 print(f"FAIL kafka-clients {version}: {error}")
                 return 1
-            is_right = said == expected
+            is_right = verdict == expected
             failed += not is_right
             print(
                 f"{'ok' if is_right else 'FAIL'} kafka-clients {release(version).version}, "
-                f"auto.offset.reset={reset}: {'; '.join(said)}"
+                f"auto.offset.reset={reset}: {'; '.join(verdict)}"
             )
     return 1 if failed else 0
 

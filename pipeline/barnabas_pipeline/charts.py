@@ -11,7 +11,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from html import escape
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2733; --paper: #fcfcfa; --rule: #c9d1d9; --soft: #eef1f4; --bad: #c0392b;
@@ -47,7 +51,7 @@ figure { margin: .8rem 0; } figcaption { font-size: .9rem; font-weight: 600; mar
 def page(
     title: str,
     lead: str,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, object],
     sections: Sequence[tuple[str, str]],
     *,
     again_seconds: int = 0,
@@ -74,7 +78,7 @@ def note(text: str) -> str:
     return f'<p class="note">{escape(text)}</p>'
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str] | None = None) -> str:
     """Rows as an HTML table; text to the left, numbers to the right."""
     if not rows:
         return "<p>none</p>"
@@ -103,8 +107,8 @@ SIZE = 5.6, 2.6
 
 
 @contextmanager
-def _drawn(caption: str, into: list[str]) -> Iterator[Any]:
-    """Give axes to draw on; what was drawn is put into a list, as a figure of the page."""
+def _drawn(caption: str, into: list[str]) -> Iterator[Axes]:
+    """Yield axes to draw on; afterwards the drawing is appended to a list, as a figure of the page."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -127,13 +131,13 @@ def _drawn(caption: str, into: list[str]) -> Iterator[Any]:
         finally:
             pyplot.close(figure)
     svg = buffer.getvalue()
-    svg = re.sub("|".join(_NAMES), lambda found: _NAMES[found[0]], svg[svg.index("<svg") :])
+    svg = re.sub("|".join(_NAMES), lambda match: _NAMES[match[0]], svg[svg.index("<svg") :])
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{escape(caption)}" ', 1)
     into.append(f"<figure><figcaption>{escape(caption)}</figcaption>{svg}</figure>")
 
 
-def _over_time(axes: Any) -> None:
-    """Have dates, in UTC, on the x axis."""
+def _over_time(axes: Axes) -> None:
+    """Show dates, in UTC, on the x axis."""
     from matplotlib import dates
 
     locator = dates.AutoDateLocator(minticks=4, maxticks=8)
@@ -145,7 +149,7 @@ def _moments(timestamps_ms: Iterable[float]) -> list[datetime]:
     return [datetime.fromtimestamp(one / 1000, UTC) for one in timestamps_ms]
 
 
-def _in_thousands(axis: Any) -> None:
+def _in_thousands(axis: Axis) -> None:
     axis.set_major_formatter(lambda value, _: _text(value))
 
 
@@ -209,7 +213,7 @@ def scatter(points: Sequence[tuple[float, float]], caption: str, *, x_name: str,
     return out[0]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

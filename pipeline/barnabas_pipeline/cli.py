@@ -11,31 +11,35 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas.environment import output
 from barnabas_pipeline import requirements
+from barnabas_pipeline.commands.arguments import BY_JOB, DerivedArguments
 from barnabas_pipeline.commands.common import Parser
 from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_DEFECT, EXIT_INCOMPLETE, EXIT_USAGE, PipelineError
 
+if TYPE_CHECKING:
+    import argparse
+
 JOBS = {
     "simulate": ("simulate", "send the events of a simulated site to a broker"),
-    "infer-schema": ("infer_schema", "draft a schema file, from a registry or from a sample of records"),
-    "load": ("load", "from topics into the lake, exactly once, in batches or as a stream"),
-    "backfill": ("lake", "replace the rows of some hours by what the log says of them, decoded again"),
-    "compact": ("lake", "many small files of an hour become few large ones"),
+    "infer-schema": ("infer_schema", "draft a schema file from a registry or a sample of records"),
+    "load": ("load", "load topics into the lake, exactly once, in batches or as a stream"),
+    "backfill": ("lake", "decode the records of some hours again, and replace their rows"),
+    "compact": ("lake", "merge many small files of an hour into few large ones"),
     "audit": ("lake", "compare the lake with the log, record by record; seal complete hours"),
     "redrive": ("lake", "decode dead letters again, and load those that can be decoded now"),
-    "current": ("current", "the newest row of each key, out of a compacted topic or a change stream"),
-    "migrate": ("migrate", "a lake of the earlier format, without a catalog, becomes an Iceberg table"),
-    "mirror": ("mirror", "topics of other clusters into one, each record once, once or in rounds"),
-    "feed": ("derived", "for each member the newest items that those they follow voted for"),
-    "rank": ("derived", "items by clicks per view and votes"),
-    "security": ("derived", "verdicts on crawlers, spammers, and those who guess passwords"),
-    "monitor": ("derived", "roll-ups of service metrics and log lines, and alerts"),
-    "visitors": ("derived", "how often each member's profile was seen, and by how many"),
-    "report": ("derived", "the tables of a day, from sealed hours only"),
-    "demo": ("demo", "a broker, a simulated stream, and all jobs; ends with an HTML report"),
+    "current": ("current", "keep the newest row of each key of a compacted topic or a change stream"),
+    "migrate": ("migrate", "convert a lake of the earlier format, without a catalog, to an Iceberg table"),
+    "mirror": ("mirror", "mirror topics of other clusters, each record once, in one run or in rounds"),
+    "feed": ("derived", "make a feed for each member: the newest items that followed members voted for"),
+    "rank": ("derived", "rank items by clicks per view and votes"),
+    "security": ("derived", "find crawlers, vote spam and guessed passwords"),
+    "monitor": ("derived", "roll up service metrics and log lines, and raise alerts"),
+    "visitors": ("derived", "count views and visitors of each member's profile"),
+    "report": ("derived", "write the tables of a day, from sealed hours only"),
+    "demo": ("demo", "run a broker, a simulated stream and all jobs, and write an HTML report"),
 }
 """Each job: the module of `commands` that has its `add_<job>` and `run_<job>`, and what it does.
 
@@ -73,29 +77,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     parser = Parser(prog="barnabas-pipeline", description="Barnabas' data pipeline on Apache Spark.")
     jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB", parser_class=Parser)
-    known = JOBS | {
-        one.name: ("derived", f"a job of {one.dist.name if one.dist else one.value}")
-        for one in entry_points(group="barnabas_pipeline.jobs")
-        if one.name not in JOBS
+    all_jobs = JOBS | {
+        entry_point.name: (
+            "derived",
+            f"a job of {entry_point.dist.name if entry_point.dist else entry_point.value}",
+        )
+        for entry_point in entry_points(group="barnabas_pipeline.jobs")
+        if entry_point.name not in JOBS
     }
-    if arguments and arguments[0] in known:
+    if arguments and arguments[0] in all_jobs:
         asks_for_help = "-h" in arguments or "--help" in arguments
         requirements.check(needs_java=arguments[0] not in WITHOUT_SPARK and not asks_for_help)
-    for job, (module, text) in known.items():
+    for job, (module, text) in all_jobs.items():
         sub = jobs.add_parser(job, help=text, description=text)
         if job in arguments[:1]:
             _functions(job, module)[0](sub)
-    args = parser.parse_args(arguments)
-    return int(_functions(args.job, known[args.job][0])[1](args))
+    kind = BY_JOB.get(arguments[0], DerivedArguments) if arguments else DerivedArguments
+    args = parser.parse_args(arguments, kind())
+    chosen = str(vars(args)["job"])
+    return _functions(chosen, all_jobs[chosen][0])[1](args)
 
 
-def _functions(job: str, module: str) -> tuple[Callable[[Any], None], Callable[[Any], int]]:
+def _functions(
+    job: str, module: str
+) -> tuple[Callable[[argparse.ArgumentParser], None], Callable[[object], int]]:
     """Return what adds the options of a job, and what runs it."""
-    found = importlib.import_module(f"barnabas_pipeline.commands.{module}")
+    imported = importlib.import_module(f"barnabas_pipeline.commands.{module}")
     name = job.replace("-", "_")
-    if module == "derived" and not hasattr(found, f"add_{name}"):
-        return partial(found.add_derived, name=job), found.run_derived
-    return getattr(found, f"add_{name}"), getattr(found, f"run_{name}")
+    if module == "derived" and not hasattr(imported, f"add_{name}"):
+        return partial(imported.add_derived, name=job), imported.run_derived
+    return getattr(imported, f"add_{name}"), getattr(imported, f"run_{name}")
 
 
 if __name__ == "__main__":

@@ -36,13 +36,13 @@ ENDS = (
 
 
 class PipelineError(Exception):
-    """A job cannot go on; the text is for the person who started it."""
+    """A job cannot continue; the text is shown to the user."""
 
     exit_code = EXIT_INCOMPLETE
 
 
 class UsageError(PipelineError):
-    """The options are wrong, or do not fit what is there."""
+    """The options are wrong, or contradict the table, the topic or the catalog."""
 
     exit_code = EXIT_USAGE
 
@@ -58,7 +58,7 @@ class IncompleteError(PipelineError):
 
 
 class MissingOffsets(NamedTuple):
-    """Offsets [start, end) of a partition that are gone; `end` None: up to an end that nobody has seen."""
+    """Offsets [start, end) of a partition that are gone; `end` None: the end is unknown."""
 
     partition: int
     start: int
@@ -85,7 +85,7 @@ class DataLossError(PipelineError):
 
 
 class DefectError(PipelineError):
-    """One topic of many cannot be loaded by a mistake of ours, whose traceback was shown."""
+    """A defect of the pipeline keeps one topic of many from being loaded; its traceback was printed."""
 
     exit_code = EXIT_DEFECT
 

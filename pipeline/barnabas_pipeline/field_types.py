@@ -11,12 +11,15 @@ The rule: a column holds exactly what a record says. What no column can hold exa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Document, Json
 
 INT64_MAX = (1 << 63) - 1
 DAY_US = 86_400_000_000
@@ -32,13 +35,13 @@ _LOCAL = pa.timestamp("us")
 class Plain(NamedTuple):
     """A plain type: its column, what a whole number is multiplied by for it, and the bounds of that number."""
 
-    arrow: Any
+    arrow: pa.DataType
     factor: int = 1
     min: int | None = None
     max: int | None = None
 
 
-def _time_of(unit_us: int, arrow: Any) -> Plain:
+def _time_of(unit_us: int, arrow: pa.DataType) -> Plain:
     return Plain(arrow, unit_us, DAY_MIN * DAY_US // unit_us, ((DAY_MAX + 1) * DAY_US - 1) // unit_us)
 
 
@@ -82,7 +85,7 @@ class Field:
     required: bool = False
     min: float | None = None
     max: float | None = None
-    default: Any = None
+    default: Json = None
     aliases: tuple[str, ...] = ()
     number: int | None = None
 
@@ -138,7 +141,7 @@ class Union:
 Type = str | Decimal | Enum | Array | Map | Record | Union
 
 
-def arrow_type(kind: Type) -> Any:
+def arrow_type(kind: Type) -> pa.DataType:
     """The type of a column."""
     match kind:
         case str():
@@ -165,33 +168,33 @@ def name_of(kind: Type) -> str:
 # --- as JSON --------------------------------------------------------------------------------------------------------
 
 
-def field_to_dict(one: Field) -> dict[str, Any]:
+def field_to_dict(field: Field) -> Document:
     """Write a field as schema files and manifests have it."""
-    entry: dict[str, Any] = {"name": one.name, **_element_to_dict(one)}
+    entry: Document = {"name": field.name, **_element_to_dict(field)}
     return entry
 
 
-def _element_to_dict(one: Field) -> dict[str, Any]:
-    entry: dict[str, Any] = {"type": type_to_json(one.type)}
-    if one.required:
+def _element_to_dict(field: Field) -> Document:
+    entry: Document = {"type": type_to_json(field.type)}
+    if field.required:
         entry["required"] = True
     entry |= {
         name: value
         for name in ("min", "max", "default", "number")
-        if (value := getattr(one, name)) is not None
+        if (value := getattr(field, name)) is not None
     }
-    if one.aliases:
-        entry["aliases"] = list(one.aliases)
+    if field.aliases:
+        entry["aliases"] = list(field.aliases)
     return entry
 
 
-def type_to_json(kind: Type) -> Any:
+def type_to_json(kind: Type) -> Json:
     """Write a type."""
     match kind:
         case str():
             return kind
         case Decimal():
-            more: dict[str, Any] = {"bytes": True} if kind.is_bytes else {}
+            more: Document = {"bytes": True} if kind.is_bytes else {}
             return {"decimal": [kind.precision, kind.scale], **more}
         case Enum():
             return {"enum": list(kind.symbols)}
@@ -206,8 +209,8 @@ def type_to_json(kind: Type) -> Any:
             return {"union": [field_to_dict(one) for one in kind.branches]}
 
 
-def field_from_dict(entry: Mapping[str, Any], depth: int = 0) -> Field:
-    """Read a field. Raises ValueError, KeyError, TypeError for what is none."""
+def field_from_dict(entry: Mapping[str, Json], depth: int = 0) -> Field:
+    """Read a field. Raises ValueError, KeyError, TypeError for any other document."""
     values = dict(entry)
     values["type"] = type_from_json(values["type"], depth)
     values["aliases"] = tuple(values.get("aliases", ()))
@@ -216,15 +219,15 @@ def field_from_dict(entry: Mapping[str, Any], depth: int = 0) -> Field:
     return Field(**values)
 
 
-def _element_from(entry: Any, name: str, depth: int) -> Field:
+def _element_from(entry: Json, name: str, depth: int) -> Field:
     """Read the type of elements: with `required` and the like as a field has them, or the bare type."""
     if isinstance(entry, Mapping) and "type" in entry:
         return field_from_dict({**entry, "name": name}, depth)
     return Field(name, type_from_json(entry, depth))
 
 
-def type_from_json(data: Any, depth: int = 0) -> Type:
-    """Read a type. Raises ValueError, KeyError, TypeError for what is none."""
+def type_from_json(data: Json, depth: int = 0) -> Type:
+    """Read a type. Raises ValueError, KeyError, TypeError for any other value."""
     if depth > DEPTH_MAX:
         raise ValueError(f"types are nested more than {DEPTH_MAX} deep")
     if isinstance(data, str):
@@ -259,8 +262,8 @@ def type_from_json(data: Any, depth: int = 0) -> Type:
     raise ValueError(f"type {kind!r} is not {', '.join(NESTED)}")
 
 
-def fields_from(entries: Any, depth: int = 0) -> tuple[Field, ...]:
-    """Read fields, whose names must differ. Raises ValueError, KeyError, TypeError."""
+def fields_from(entries: Iterable[Document], depth: int = 0) -> tuple[Field, ...]:
+    """Read fields; their names must differ. Raises ValueError, KeyError, TypeError."""
     fields = tuple(field_from_dict(entry, depth) for entry in entries)
     names = [one.name.lower() for one in fields]
     if len(set(names)) != len(names) or not names:
@@ -276,9 +279,11 @@ def widened(old: Type, new: Type) -> Type | None:
 
     Nested records gain nullable fields; nothing else changes, so that files that were ever written can be read.
     """
-    if old == new or (isinstance(old, Enum) and isinstance(new, Enum)):
-        return old if old == new else Enum(tuple(dict.fromkeys((*old.symbols, *new.symbols))))  # type: ignore[union-attr]
+    if old == new:
+        return old
     match old, new:
+        case Enum(), Enum():
+            return Enum(tuple(dict.fromkeys((*old.symbols, *new.symbols))))
         case str(), str() if PLAIN[old].arrow == PLAIN[new].arrow and "json" not in (old, new):
             return old
         case Array(), Array():
@@ -305,41 +310,50 @@ def _widened_field(old: Field, new: Field) -> Field | None:
     )
 
 
-def find(fields: tuple[Field, ...], wanted: Field) -> Field | None:
+def find(fields: tuple[Field, ...], other: Field) -> Field | None:
     """Find the field of another version: by its number if both have one, else by its name or a former one."""
-    if wanted.number is not None:
-        for one in fields:
-            if one.number == wanted.number:
-                return one
-    for one in fields:
-        if one.name == wanted.name and (one.number is None or wanted.number is None):
-            return one
-    for one in fields:
-        if one.number is None and (one.name in wanted.aliases or wanted.name in one.aliases):
-            return one
+    if other.number is not None:
+        for field in fields:
+            if field.number == other.number:
+                return field
+    for field in fields:
+        if field.name == other.name and (field.number is None or other.number is None):
+            return field
+    for field in fields:
+        if field.number is None and (field.name in other.aliases or other.name in field.aliases):
+            return field
     return None
 
 
 def merged(old: tuple[Field, ...], new: tuple[Field, ...]) -> tuple[Field, ...] | None:
     """Return the fields of old and new, the added ones nullable and at the end; None if one has changed its type."""
-    found = []
-    for one in old:
-        other = find(new, one)
-        kept = one if other is None else _widened_field(one, other)
+    fields = []
+    for field in old:
+        other = find(new, field)
+        kept = field if other is None else _widened_field(field, other)
         if kept is None:
             return None
-        found.append(kept)
-    for one in new:
-        if find(old, one) is None:
-            if any(one.name.lower() == other.name.lower() for other in found):
+        fields.append(kept)
+    for field in new:
+        if find(old, field) is None:
+            if any(field.name.lower() == other.name.lower() for other in fields):
                 return None
-            found.append(
-                Field(one.name, one.type, False, one.min, one.max, one.default, one.aliases, one.number)
+            fields.append(
+                Field(
+                    field.name,
+                    field.type,
+                    False,
+                    field.min,
+                    field.max,
+                    field.default,
+                    field.aliases,
+                    field.number,
+                )
             )
-    return tuple(found)
+    return tuple(fields)
 
 
-def from_whole(column: Any, kind: str) -> Any:
+def from_whole(column: Column, kind: str) -> Column:
     """Make the column of a type from whole numbers that are within its bounds."""
     plain = PLAIN[kind]
     if plain.factor != 1:

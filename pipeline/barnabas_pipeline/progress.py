@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TextIO
 
 WIDTH = 30
 
@@ -35,7 +35,7 @@ class Bar:
         self._file.flush()
 
 
-def summarize(job: str, facts: Mapping[str, Any], *, as_json: bool) -> None:
+def summarize(job: str, facts: Mapping[str, object], *, as_json: bool) -> None:
     """Print what a job did."""
     if as_json:
         print(json.dumps({"job": job, **facts}, default=str))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,10 +26,13 @@ from barnabas_pipeline.field_types import (
     widened,
 )
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document, Json, Value
+
 __all__ = ["BUILT_IN", "INT64_MAX", "NO_EVENT_TIME", "EventSchema", "Field", "load"]
 
 NO_EVENT_TIME = "_timestamp"
-"""The event time of a schema whose events tell none: that of the record."""
+"""The event time of a schema without one: the timestamp of the record."""
 KEY_COLUMN = "_key_fields"
 _TIME_TYPES = ("long", "timestamp_ms", "timestamp_s", "timestamp_us", "iso8601")
 
@@ -52,21 +55,21 @@ class EventSchema:
         return (*self.fields, Field(KEY_COLUMN, Record(self.key))) if self.key else self.fields
 
     @property
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.Schema:
         """The columns as Arrow types."""
         return pa.schema([pa.field(one.name, arrow_type(one.type)) for one in self.columns])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """As it is kept in manifests and schema files."""
-        found = {
+        document = {
             "name": self.name,
             "event_time": self.event_time,
             "fields": [field_to_dict(one) for one in self.fields],
         }
-        return found | ({"key": [field_to_dict(one) for one in self.key]} if self.key else {})
+        return document | ({"key": [field_to_dict(one) for one in self.key]} if self.key else {})
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> EventSchema:
+    def from_dict(cls, data: Mapping[str, Json]) -> EventSchema:
         """Read what `to_dict` writes. Raises UsageError."""
         try:
             name, event_time = str(data["name"]), str(data.get("event_time", NO_EVENT_TIME))
@@ -83,7 +86,8 @@ class EventSchema:
         if any(one.name.startswith("_") for one in self.fields):
             raise UsageError(f"schema {self.name}: field names must not begin with an underscore")
         if self.event_time != NO_EVENT_TIME and not any(
-            one.name == self.event_time and one.type in _TIME_TYPES and one.required for one in self.fields
+            field.name == self.event_time and field.type in _TIME_TYPES and field.required
+            for field in self.fields
         ):
             raise UsageError(
                 f"schema {self.name}: event_time must name a required field of type {', '.join(_TIME_TYPES)}"
@@ -128,7 +132,7 @@ class EventSchema:
         return replace(self, fields=fields, key=key if self.key else ()).checked()
 
 
-def _schema(name: str, **fields: tuple[Any, ...]) -> EventSchema:
+def _schema(name: str, **fields: tuple[Value, ...]) -> EventSchema:
     return EventSchema(name, "ts", tuple(Field(key, *row) for key, row in fields.items()))
 
 

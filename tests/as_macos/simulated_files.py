@@ -40,7 +40,7 @@ HIDDEN = ("/proc", "/sys", "/dev/shm")
 F_FULLFSYNC = 51
 OPEN_MAX = 10_240
 """Files that a process may ask for, while its hard limit is said to be unlimited."""
-SENT_AT_ONCE = 50_001
+SENT_MAX = 50_001
 """Bytes that the simulated `sendfile` takes: less than asked for, as often on BSD."""
 BOOT = b"5E2C1B86-0000-4000-8000-00000000B007"
 
@@ -57,7 +57,7 @@ def sendfile(out_fd, in_fd, offset, count, headers=(), trailers=(), flags=0):
     assert not trailers
     assert not flags
     whole = os.fstat(in_fd).st_size - offset
-    return linux_sendfile(out_fd, in_fd, offset, min(count or whole, SENT_AT_ONCE))
+    return linux_sendfile(out_fd, in_fd, offset, min(count or whole, SENT_MAX))
 
 
 def control_file(descriptor, command, argument=0):

@@ -283,7 +283,7 @@ def test_records_are_searched_followed_and_saved(served: Served, show: Show, nam
     expect(rows).to_have_count(100)
     page.get_by_label("Search for").fill("(")
     page.get_by_role("button", name="Show").click()
-    expect(page.get_by_text("no regular expression").first).to_be_visible()
+    expect(page.get_by_text("not a regular expression").first).to_be_visible()
     page.get_by_label("Search for").fill("")
     page.get_by_label("Regex").uncheck()
 
@@ -418,7 +418,7 @@ def test_the_bench_commits_faults_moves_the_clock_and_goes_back(
     assert failures[0] is not None
     shown.open("control")
     page.get_by_role("button", name="Remove").first.click()
-    expect(page.get_by_text("Nothing goes wrong on purpose.")).to_be_visible()
+    expect(page.get_by_text("No faults.")).to_be_visible()
 
     page.get_by_role("button", name="Take snapshot").click()
     dialog.get_by_label("Name").fill(name)

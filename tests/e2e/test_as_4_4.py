@@ -70,7 +70,7 @@ def test_whom_a_client_means_is_looked_at_once_it_has_logged_in(start_broker: St
 def test_the_wire_suite_holds_it_to_what_4_4_answers(start_broker: StartBroker) -> None:
     """Kafka 4.4.0 passes the same cases."""
     broker = start_broker("group.initial.rebalance.delay.ms=0", options=["--as-version", "4.4"])
-    wanted = (
+    requested = (
         "ApiVersions",
         "TxnOffsetCommit",
         "DeleteGroups",
@@ -78,7 +78,7 @@ def test_the_wire_suite_holds_it_to_what_4_4_answers(start_broker: StartBroker) 
         "transactions",
         "walks/transactions",
     )
-    patterns = [word for pattern in wanted for word in ("--select", pattern)]
+    patterns = [word for pattern in requested for word in ("--select", pattern)]
     done = subprocess.run(
         [sys.executable, "-m", "barnabas", "conform", broker.bootstrap, "--seed", "7", *patterns],
         capture_output=True,

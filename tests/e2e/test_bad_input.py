@@ -120,7 +120,7 @@ def test_an_unknown_api_versions_version_is_told_the_known_ones(broker: BrokerPr
         assert struct.unpack_from(">ih", answer(connection)) == (7, 0)
 
 
-def test_the_response_header_of_api_versions_has_no_tagged_fields(broker: BrokerProcess) -> None:
+def test_api_versions_response_header_has_no_tagged_fields(broker: BrokerProcess) -> None:
     with connected(broker) as connection:
         connection.sendall(frame(header(API_VERSIONS, 3) + b"\x00" + b"\x04raw\x021\x00"))
         body = answer(connection)
@@ -135,7 +135,7 @@ def test_a_null_client_id_is_fine(broker: BrokerProcess) -> None:
         assert struct.unpack_from(">ih", answer(connection)) == (7, 0)
 
 
-def test_requests_byte_by_byte_and_many_at_once_are_answered_in_order(broker: BrokerProcess) -> None:
+def test_split_and_pipelined_requests_are_answered_in_order(broker: BrokerProcess) -> None:
     with connected(broker) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in frame(header(API_VERSIONS, 0, correlation_id=1)):

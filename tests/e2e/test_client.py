@@ -18,9 +18,9 @@ IMPATIENT = ClientSettings(retries=0, connect_timeout_ms=2_000)
 
 
 def list_offsets(topic: str) -> ListOffsetsRequest:
-    wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    requested = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
     return ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[wanted])]
+        replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[requested])]
     )
 
 

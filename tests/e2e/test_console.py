@@ -139,7 +139,7 @@ def test_the_console_of_any_cluster(start_broker: StartBroker) -> None:
 def test_what_cannot_be_is_said_in_one_line(
     tmp_path: Path, arguments: tuple[str, ...], code: int, text: str
 ) -> None:
-    command = [str(tmp_path) if one == "DIR" else one for one in arguments]
+    command = [str(tmp_path) if argument == "DIR" else argument for argument in arguments]
     with running(*command) as (process, _):
         _, errors = process.communicate(timeout=SECONDS_MAX)
     assert process.returncode == code, errors
@@ -148,7 +148,7 @@ def test_what_cannot_be_is_said_in_one_line(
 
 
 @pytest.mark.filterwarnings("ignore")  # the registry's client leaves its connection to the collector
-def test_the_console_reads_values_by_the_registry_that_is_served_with_it() -> None:
+def test_console_reads_values_by_the_registry_beside_it() -> None:
     arguments = ("serve", "--ephemeral", "--listen", "127.0.0.1:0", "--topic", "views")
     beside = ("--console", "127.0.0.1:0", "--registry", "127.0.0.1:0")
     with running(*arguments, *beside) as (process, line):

@@ -129,11 +129,11 @@ def test_groups_are_listed_described_and_deleted(started: BrokerProcess) -> None
     consumer.commit(asynchronous=False)
     admin = AdminClient({"bootstrap.servers": started.bootstrap})
     listing = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER})
-    listed = {one.group_id: one for one in listing.result(10).valid}
+    listed = {entry.group_id: entry for entry in listing.result(10).valid}
     assert listed[group].state == ConsumerGroupState.STABLE
     assert listed[group].type == ConsumerGroupType.CONSUMER
     listing = admin.list_consumer_groups(types={ConsumerGroupType.CLASSIC})
-    assert group not in [one.group_id for one in listing.result(10).valid]
+    assert group not in [entry.group_id for entry in listing.result(10).valid]
     describing = admin.describe_consumer_groups([group])
     described = describing[group].result(10)
     assert described.state == ConsumerGroupState.STABLE

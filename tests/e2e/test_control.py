@@ -62,15 +62,15 @@ def test_faults_are_added_counted_switched_and_removed(start_broker: StartBroker
     assert produced(broker, b"2") == [None]
     assert call(broker, "PATCH", "/v1/faults/final", {"enabled": True})[1]["seen"] == 0
     assert produced(broker, b"3")[0].name() == "POLICY_VIOLATION"
-    assert [one["name"] for one in call(broker, "GET", "/v1/faults")[1]["faults"]] == ["fault-1", "final"]
+    assert [entry["name"] for entry in call(broker, "GET", "/v1/faults")[1]["faults"]] == ["fault-1", "final"]
 
-    found = call(broker, "GET", "/v1/requests?api=Produce&topic=t&error_code=44")[1]["requests"]
-    assert len(found) == 1
-    assert found[0]["request"]["topic_data"][0]["partition_data"][0]["records"] == {"bytes": 69}
+    result = call(broker, "GET", "/v1/requests?api=Produce&topic=t&error_code=44")[1]["requests"]
+    assert len(result) == 1
+    assert result[0]["request"]["topic_data"][0]["partition_data"][0]["records"] == {"bytes": 69}
     assert call(broker, "POST", "/v1/faults/reset", {"seed": 5})[1]["faults"][1]["hits"] == 0
     assert call(broker, "DELETE", "/v1/faults/final") == (204, None)
     assert call(broker, "GET", "/v1/faults/final")[0] == 404
-    sets = [one["name"] for one in call(broker, "GET", "/v1/faults/sets")[1]["sets"]]
+    sets = [entry["name"] for entry in call(broker, "GET", "/v1/faults/sets")[1]["sets"]]
     assert "moved-leader" in sets
     assert (
         len(call(broker, "POST", "/v1/faults/sets/moved-leader", {"topic": "t", "times": 1})[1]["faults"])
@@ -101,8 +101,8 @@ def test_faults_are_added_counted_switched_and_removed(start_broker: StartBroker
 def test_a_mistake_is_explained(
     control_broker: BrokerProcess, method: str, path: str, body: Any, status: int, text: str
 ) -> None:
-    found, answer = call(control_broker, method, path, body)
-    assert (found, text in answer["error"]) == (status, True), answer
+    result, answer = call(control_broker, method, path, body)
+    assert (result, text in answer["error"]) == (status, True), answer
 
 
 @pytest.fixture(scope="module")
@@ -123,20 +123,20 @@ def test_connections_are_listed_and_closed(control_broker: BrokerProcess) -> Non
     producer = Producer({"bootstrap.servers": control_broker.bootstrap, "client.id": "to-be-closed"})
     producer.produce("connections", b"1")
     assert producer.flush(PATIENCE_S) == 0
-    found = [
+    result = [
         one
         for one in call(control_broker, "GET", "/v1/connections")[1]["connections"]
         if one["client_id"] == "to-be-closed"
     ]
-    assert found
-    assert found[0]["software"].startswith("confluent-kafka-python") or "librdkafka" in found[0]["software"]
-    for one in found:
+    assert result
+    assert result[0]["software"].startswith("confluent-kafka-python") or "librdkafka" in result[0]["software"]
+    for one in result:
         assert call(control_broker, "DELETE", f"/v1/connections/{one['id']}?reset=true") == (204, None)
     producer.produce("connections", b"2")
     assert producer.flush(PATIENCE_S) == 0
 
 
-def test_the_broker_is_restarted_on_its_ports_and_keeps_its_faults(start_broker: StartBroker) -> None:
+def test_restarted_broker_keeps_ports_and_faults(start_broker: StartBroker) -> None:
     broker = start_broker(options=(*OPTIONS, "--fault", "Produce nth=2 name=mine -> kill=after"))
     assert produced(broker, b"1") == [None]
     for body in ({}, {"crash": True, "down_ms": 100}):
@@ -190,7 +190,7 @@ def test_the_document_names_every_route(control_broker: BrokerProcess) -> None:
     document = call(control_broker, "GET", "/openapi.json")[1]
     assert document["openapi"].startswith("3.1")
     assert {"/v1/faults", "/v1/requests", "/v1/clock/advance", "/v1/broker/restart"} <= set(document["paths"])
-    names = [one["operationId"] for path in document["paths"].values() for one in path.values()]
+    names = [entry["operationId"] for path in document["paths"].values() for entry in path.values()]
     assert len(names) == len(set(names))
 
 
@@ -252,9 +252,9 @@ def test_a_broker_that_serve_has_started_is_forked(start_broker: StartBroker) ->
             {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
         )
         consumer.assign([TopicPartition("t", 0, 0)])
-        found = consumer.consume(count, PATIENCE_S)
+        result = consumer.consume(count, PATIENCE_S)
         consumer.close()
-        return [message.value() for message in found]
+        return [message.value() for message in result]
 
     assert produced(broker, b"first alone") == [None]
     producer = Producer({"bootstrap.servers": fork["bootstrap"]})

@@ -22,8 +22,10 @@ SETTINGS = ("offsets.topic.num.partitions=1", "log.cleaner.enable=false")
 
 
 def commit_much(broker: BrokerProcess) -> None:
-    made = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-    assert ask(broker, 19, 7, CreateTopicsRequest(topics=[made], timeout_ms=30_000)).topics[0].error_code == 0
+    created = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
+    assert (
+        ask(broker, 19, 7, CreateTopicsRequest(topics=[created], timeout_ms=30_000)).topics[0].error_code == 0
+    )
     for offset in range(COMMITS):
         topic = OffsetCommitRequest.OffsetCommitRequestTopic(
             name=TOPIC,
@@ -38,7 +40,7 @@ def commit_much(broker: BrokerProcess) -> None:
         assert {one.error_code for one in answer.topics[0].partitions} == {0}
 
 
-def test_who_comes_too_early_is_sent_away_and_finds_all_offsets_later(start_broker: StartBroker) -> None:
+def test_early_consumers_retry_and_find_all_offsets(start_broker: StartBroker) -> None:
     first = start_broker(*SETTINGS)
     commit_much(first)
     first.stop()
@@ -51,8 +53,8 @@ def test_who_comes_too_early_is_sent_away_and_finds_all_offsets_later(start_brok
     # Stock clients know what to do about it.
     client = {"bootstrap.servers": broker.bootstrap}
     consumer = Consumer({**client, "group.id": GROUP})
-    wanted = [TopicPartition(TOPIC, index) for index in (0, PARTITIONS - 1)]
-    assert [one.offset for one in consumer.committed(wanted, timeout=30)] == [COMMITS - 1] * 2
+    requested = [TopicPartition(TOPIC, index) for index in (0, PARTITIONS - 1)]
+    assert [one.offset for one in consumer.committed(requested, timeout=30)] == [COMMITS - 1] * 2
     consumer.close()
     admin = AdminClient(client)
     listed = admin.list_consumer_groups().result(30)  # type: ignore[no-untyped-call]

@@ -99,12 +99,12 @@ def test_a_classic_group_goes_on_after_its_topic_was_deleted(broker: BrokerProce
         offset = commit(consumer)
     consumer.close()
     again = consumer_in(broker, group, "classic")
-    (found,) = again.committed([TopicPartition(topic, 0)], SECONDS)
-    assert found.offset == offset
+    (result,) = again.committed([TopicPartition(topic, 0)], SECONDS)
+    assert result.offset == offset
     again.close()
 
 
-def test_a_group_of_kip_848_begins_again_after_its_topic_was_deleted(broker: BrokerProcess) -> None:
+def test_kip_848_group_starts_anew_after_its_topic_was_deleted(broker: BrokerProcess) -> None:
     """Its members end with GROUP_ID_NOT_FOUND, as with Apache Kafka; new ones join."""
     topic, group = topic_on(broker), fresh("group")
     for _ in range(2):

@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore")]
 
 def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    ports = [entry.getsockname()[1] for entry in sockets]
+    for entry in sockets:
+        entry.close()
     return ports
 
 
@@ -44,13 +44,13 @@ def demo(directory: Path, *more: str) -> Iterator[str]:
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = ""
+        output = ""
         for line in process.stdout:
-            said += line
+            output += line
             if line.startswith("barnabas is ready"):
                 break
         try:
-            yield said
+            yield output
         finally:
             process.terminate()
         assert process.wait(30) == 0
@@ -73,56 +73,58 @@ def as_user(settings: dict[str, str], said: str, user: str) -> dict[str, str]:
     return {**settings, "sasl.username": user, "sasl.password": passwords(said)[user], "log_level": "0"}
 
 
-def test_the_printed_settings_work_as_they_are_and_a_second_start_prints_the_same(tmp_path: Path) -> None:
+def test_printed_settings_work_and_stay_over_a_restart(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
-    with demo(directory) as said:
-        settings = properties(section(said, "librdkafka"))
+    with demo(directory) as output:
+        settings = properties(section(output, "librdkafka"))
         producer = Producer(settings)
         producer.produce("demo", b"from librdkafka")
         assert producer.flush(30) == 0
-        python = eval(section(said, "kafka-python"), {"KafkaProducer": KafkaProducer})
+        python = eval(section(output, "kafka-python"), {"KafkaProducer": KafkaProducer})
         python.send("demo", b"from kafka-python").get(30)
         python.close()
         group = {"group.id": "demo-readers", "auto.offset.reset": "earliest"}
-        consumer = Consumer({**as_user(settings, said, "bob"), **group})
+        consumer = Consumer({**as_user(settings, output, "bob"), **group})
         consumer.subscribe(["demo"])
-        found: list[bytes] = []
-        while len(found) < 2:
-            found += [message.value() or b"" for message in consumer.consume(2 - len(found), 1)]
+        result: list[bytes] = []
+        while len(result) < 2:
+            result += [message.value() or b"" for message in consumer.consume(2 - len(result), 1)]
         consumer.close()
-        assert sorted(found) == [b"from kafka-python", b"from librdkafka"]
+        assert sorted(result) == [b"from kafka-python", b"from librdkafka"]
     with demo(directory) as again:
-        assert passwords(again) == passwords(said)
+        assert passwords(again) == passwords(output)
         producer = Producer(properties(section(again, "librdkafka")))
         producer.produce("demo", b"later")
         assert producer.flush(30) == 0
 
 
-def test_settings_are_printed_for_the_listener_that_has_their_security_protocol(tmp_path: Path) -> None:
+def test_settings_are_printed_for_listener_of_their_protocol(tmp_path: Path) -> None:
     plain, sasl, ssl = free_ports(3)
     more = [
         "--set", f"listeners=INSIDE://localhost:{plain},LOGIN://localhost:{sasl},SSL://localhost:{ssl}",
         "--set", "listener.security.protocol.map=INSIDE:PLAINTEXT,LOGIN:SASL_SSL,SSL:SSL",
         "--set", "inter.broker.listener.name=INSIDE",
     ]  # fmt: skip
-    with demo(tmp_path / "demo", *more) as said:
-        settings = properties(section(said, "librdkafka"))
+    with demo(tmp_path / "demo", *more) as output:
+        settings = properties(section(output, "librdkafka"))
         assert settings["bootstrap.servers"] == f"localhost:{sasl}"
-        assert properties(section(said, "Java with a certificate"))["bootstrap.servers"] == f"localhost:{ssl}"
-        assert AdminClient(as_user(settings, said, "admin")).list_topics(timeout=30).brokers
+        assert (
+            properties(section(output, "Java with a certificate"))["bootstrap.servers"] == f"localhost:{ssl}"
+        )
+        assert AdminClient(as_user(settings, output, "admin")).list_topics(timeout=30).brokers
 
 
 def test_who_has_no_right_or_a_wrong_password_gets_nothing(tmp_path: Path) -> None:
-    with demo(tmp_path / "demo") as said:
-        settings = properties(section(said, "librdkafka"))
+    with demo(tmp_path / "demo") as output:
+        settings = properties(section(output, "librdkafka"))
         refused: list[str] = []
-        producer = Producer(as_user(settings, said, "bob"))
+        producer = Producer(as_user(settings, output, "bob"))
         producer.produce("demo", b"not allowed", on_delivery=lambda error, _: refused.append(error.name()))
         producer.flush(30)
         assert refused == ["TOPIC_AUTHORIZATION_FAILED"]
-        admin = AdminClient(as_user(settings, said, "admin"))
+        admin = AdminClient(as_user(settings, output, "admin"))
         assert admin.list_topics(timeout=30).brokers
-        wrong = AdminClient({**as_user(settings, said, "admin"), "sasl.password": "wrong"})
+        wrong = AdminClient({**as_user(settings, output, "admin"), "sasl.password": "wrong"})
         with pytest.raises(KafkaException):
             wrong.list_topics(timeout=3)
 

@@ -79,9 +79,7 @@ def on_a_small_volume(volume: Path, program: Sequence[str] = PROGRAM) -> Sequenc
     return (*unshare, "sh", "-c", f'{mount} && exec "$@"', str(volume), *program)
 
 
-def test_a_full_disk_refuses_writes_serves_readers_and_takes_more_when_there_is_room(
-    start_broker: StartBroker, tmp_path: Path
-) -> None:
+def test_full_disk_refuses_writes_until_there_is_room(start_broker: StartBroker, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     broker = start_broker(data=volume / "data", program=on_a_small_volume(volume))
@@ -122,9 +120,7 @@ def test_a_full_disk_refuses_writes_serves_readers_and_takes_more_when_there_is_
     assert broker.stop() == 0
 
 
-def test_a_disk_that_breaks_takes_its_own_partitions_and_no_others(
-    start_broker: StartBroker, tmp_path: Path
-) -> None:
+def test_broken_disk_takes_only_its_own_partitions(start_broker: StartBroker, tmp_path: Path) -> None:
     good, bad, mark = tmp_path / "good", tmp_path / "bad", tmp_path / "broken"
     program = (sys.executable, "-m", "tests.support.broken_disk", str(bad), str(mark))
     broker = start_broker(data=good, program=program)
@@ -161,7 +157,7 @@ def test_a_disk_that_breaks_takes_its_own_partitions_and_no_others(
     assert again.stop() == 0
 
 
-def test_a_broker_that_was_killed_on_a_full_disk_starts_and_can_be_read(
+def test_broker_killed_on_a_full_disk_starts_and_is_readable(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     volume = tmp_path / "volume"

@@ -76,9 +76,9 @@ class Process:
         """Wait until it has written this; returns what the pattern's group matches."""
         ends = time.monotonic() + WAIT_S
         while time.monotonic() < ends:
-            found = re.search(pattern, self.said())
-            if found is not None:
-                return found[1]
+            result = re.search(pattern, self.said())
+            if result is not None:
+                return result[1]
             assert self.process.poll() is None, self.said()
             time.sleep(0.02)
         raise AssertionError(self.said())
@@ -87,32 +87,35 @@ class Process:
         """Wait for its end."""
         return self.process.wait(WAIT_S)
 
+    def close(self) -> None:
+        """End it, and close what it was connected with."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.terminate()
+        self.code()
+        self.said()
+        self.process.stdout.close()
+
 
 class Place:
     """A place to try one command in: a directory, and the processes that end with the test."""
 
-    def __init__(self, command: str, directory: Path, stack: ExitStack) -> None:
+    def __init__(
+        self, command: str, directory: Path, stack: ExitStack, request: pytest.FixtureRequest
+    ) -> None:
         self.command = command
         self.directory = directory
         self._stack = stack
+        self._request = request
         self._count = 0
 
     def start(self, *arguments: str, program: Sequence[str] = PROGRAM) -> Process:
         """Start `barnabas` with arguments."""
         self._count += 1
         process = Process([*program, *arguments], self.directory / f"{self._count}.log")
-        self._stack.callback(self._end, process)
+        self._stack.callback(process.close)
         return process
-
-    @staticmethod
-    def _end(process: Process) -> None:
-        if process.process.stdin is not None:
-            process.process.stdin.close()
-        process.process.terminate()
-        process.code()
-        process.said()
-        assert process.process.stdout is not None
-        process.process.stdout.close()
 
     def data(self) -> str:
         return str(self.directory / "data")
@@ -144,7 +147,7 @@ class Place:
 
     def broker(self, *settings: str) -> str:
         """Another broker; its address."""
-        running = RunningBroker(dict(one.split("=", 1) for one in settings))
+        running = RunningBroker(dict(setting.split("=", 1) for setting in settings))
         self._stack.callback(running.close)
         running.start()
         return running.bootstrap
@@ -156,28 +159,21 @@ class Place:
             produce(broker.bootstrap)
         return Path(self.data())
 
-    def recording(self, topic: str) -> tuple[str, str]:
+    def recording(self) -> tuple[str, str]:
         """A session that a broker answers as it did, and its address."""
-        path = str(self.directory / "session.pcapng")
-        address = self.broker()
-        produce(address)
-        tap = self.start("tap", address, "--listen", "127.0.0.1:0", "--pcap", path)
-        AdminClient({"bootstrap.servers": tap.until(r"is ready: (\S+)")}).list_topics(topic, timeout=WAIT_S)
-        tap.process.terminate()
-        assert tap.code() == 0
+        path, address = self._request.getfixturevalue("recording")
         return path, address
 
     def differing(self) -> list[str]:
         """The arguments of a replay to a broker that does not answer as the recorded one."""
-        path, _ = self.recording("t")
-        return ["replay", path, "--to", self.broker("auto.create.topics.enable=false")]
+        return ["replay", self.recording()[0], "--to", self.broker("auto.create.topics.enable=false")]
 
     def work(self) -> list[str]:
         """The arguments of a command that does one thing."""
         if self.command == "log":
             return ["log", "verify", str(self.log_dir())]
         if self.command == "replay":
-            path, address = self.recording("t")
+            path, address = self.recording()
             return ["replay", path, "--to", address]
         if self.command == "storage":
             return ["storage", "random-uuid"]
@@ -204,8 +200,9 @@ def spoil_disk(pid: int) -> None:
 
 
 def by_signals(place: Place) -> Iterator[int]:
-    several = place.command in ("serve --workers", "cluster")  # which take their time
-    for number in SIGNALS[:: 2 if several else 1]:
+    """Each signal for `serve`, one of them for each of the others, which have the same handlers."""
+    first = SERVERS.index(place.command) % len(SIGNALS)
+    for number in SIGNALS if place.command == "serve" else SIGNALS[first : first + 1]:
         process, _ = place.serving()
         process.process.send_signal(number)
         yield process.code()
@@ -258,7 +255,7 @@ def by_wrong_option(place: Place) -> Iterator[int]:
     name, *workers = place.command.split()
     more = [*workers, "2"] if workers else []
     yield place.start(name, *more, "--no-such-option").code()
-    if name in ("serve", "cluster", "test-server"):
+    if place.command in ("serve", "cluster", "test-server"):
         for setting in ("no.such.setting=1", "num.partitions=many"):
             yield place.start(*place.arguments(), "--set", setting).code()
 
@@ -349,7 +346,7 @@ def by_missing_zookeeper(place: Place) -> Iterator[int]:
 
 def by_missing_broker(place: Place) -> Iterator[int]:
     if place.command == "replay":
-        path, _ = place.recording("t")
+        path, _ = place.recording()
         yield place.start("replay", path, "--to", "127.0.0.1:1").code()
     elif place.command == "topics":
         yield place.start("topics", "list", "-b", "127.0.0.1:1").code()
@@ -370,7 +367,7 @@ def by_closed_output(place: Place) -> Iterator[int]:
         arguments = place.differing()
     else:
         arguments = place.arguments() if place.command in SERVERS else place.work()
-    for redirection in (">&-", ">/dev/full"):
+    for redirection in (">&-", ">/dev/full") if place.command in ("serve", "tap", "topics") else (">&-",):
         if place.command == "tap":  # it writes of traffic alone
             arguments = ["tap", place.broker(), "--listen", "127.0.0.1:0"]
         shell = ("sh", "-c", f'exec "$@" {redirection}', "sh", *PROGRAM)
@@ -399,7 +396,7 @@ def by_ctrl_c(place: Place) -> Iterator[int]:
         process.process.send_signal(signal.SIGINT)
         yield process.code()
         return
-    recorded = place.recording("t")[0] if place.command == "replay" else ""
+    recorded = place.recording()[0] if place.command == "replay" else ""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         arguments = ["replay", recorded, "--to", address] if recorded else [place.command, address]
@@ -415,7 +412,7 @@ def by_defect(place: Place) -> Iterator[int]:
     if place.command in SERVERS:
         arguments = place.arguments()
     elif place.command == "replay":
-        arguments = ["replay", place.recording("t")[0], "--to", "127.0.0.1:1"]
+        arguments = ["replay", place.recording()[0], "--to", "127.0.0.1:1"]
     else:
         arguments = {
             "log": ["log", "verify", place.data()],
@@ -455,21 +452,37 @@ WAYS: dict[str, Callable[[Place], Iterator[int]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A recorded session, and the broker that answered so."""
+    directory = tmp_path_factory.mktemp("recording")
+    path = directory / "session.pcapng"
+    with RunningBroker() as broker:
+        produce(broker.bootstrap)
+        command = [*PROGRAM, "tap", broker.bootstrap, "--listen", "127.0.0.1:0", "--pcap", str(path)]
+        tap = Process(command, directory / "tap.log")
+        AdminClient({"bootstrap.servers": tap.until(r"is ready: (\S+)")}).list_topics("t", timeout=WAIT_S)
+        tap.process.terminate()
+        assert tap.code() == DONE
+        tap.close()
+        yield str(path), broker.bootstrap
+
+
 @pytest.mark.parametrize(
     ("how", "command", "expected"), [(end.how, command, end.code) for end in ENDS for command in end.commands]
 )
 def test_a_process_ends_with_the_code_of_the_reference(
-    how: str, command: str, expected: int, tmp_path: Path
+    how: str, command: str, expected: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     with ExitStack() as stack:
-        place = Place(command, tmp_path, stack)
+        place = Place(command, tmp_path, stack, request)
         codes = list(WAYS[how](place))
-        said = [path.read_text(errors="replace") for path in tmp_path.glob("[0-9]*.log")]
-        assert codes == [expected] * len(codes), said
+        output = [path.read_text(errors="replace") for path in tmp_path.glob("[0-9]*.log")]
+        assert codes == [expected] * len(codes), output
         assert codes
         if how != "a defect, with its traceback":
-            assert not any("Traceback" in text for text in said), said
-            assert not any("sub-exception" in text for text in said), said
+            assert not any("Traceback" in text for text in output), output
+            assert not any("sub-exception" in text for text in output), output
 
 
 def test_the_reference_names_every_way_once() -> None:
@@ -480,9 +493,11 @@ def test_the_reference_names_every_way_once() -> None:
 
 
 @pytest.mark.parametrize("command", SERVERS)
-def test_a_hangup_that_is_ignored_stays_ignored(command: str, tmp_path: Path) -> None:
+def test_a_hangup_that_is_ignored_stays_ignored(
+    command: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     with ExitStack() as stack:
-        place = Place(command, tmp_path, stack)
+        place = Place(command, tmp_path, stack, request)
         nohup = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh", *PROGRAM)
         process = place.start(*place.arguments(), program=nohup)
         process.until("(is ready: |bootstrap_servers)")

@@ -56,7 +56,7 @@ def test_tokens_need_the_extra_for_security():
     assert "pip install 'barnabas[security]'" in lines[0]
 
 
-def test_certificates_for_a_demonstration_need_the_extra_for_security(tmp_path):
+def test_demonstration_certificates_need_the_security_extra(tmp_path):
     code, lines = serve_without("--demo-security", str(tmp_path / "demo"))
     assert code != 0
     assert len(lines) == 1

@@ -23,8 +23,8 @@ PATIENCE_S = 40.0
 
 @pytest.fixture(scope="module")
 def module_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosted]:
-    with hosted(tmp_path_factory.mktemp("faults") / "data") as found:
-        yield found
+    with hosted(tmp_path_factory.mktemp("faults") / "data") as result:
+        yield result
 
 
 @pytest.fixture
@@ -115,9 +115,7 @@ VALUES = [b"%d" % number for number in range(6)]
         "Produce topic={t} nth=2 -> swap",
     ],
 )
-def test_an_idempotent_producer_of_librdkafka_neither_loses_nor_repeats(
-    broker: Hosted, topic: str, rule: str
-) -> None:
+def test_idempotent_librdkafka_loses_and_repeats_nothing(broker: Hosted, topic: str, rule: str) -> None:
     name = broker.fault(rule.format(t=topic))
     errors = produced(
         broker,
@@ -134,9 +132,7 @@ def test_an_idempotent_producer_of_librdkafka_neither_loses_nor_repeats(
 
 
 @pytest.mark.parametrize("how", ["swap", "twice", "garbage=frame", "correlation_id=wrong"])
-def test_an_idempotent_producer_that_pipelines_gets_over_answers_that_it_cannot_match(
-    broker: Hosted, topic: str, how: str
-) -> None:
+def test_pipelining_producer_survives_unmatched_responses(broker: Hosted, topic: str, how: str) -> None:
     """Five requests in flight, so that an answer may come after a later one's."""
     name = broker.fault(f"Produce topic={topic} nth=3 -> {how}")
     late = broker.fault(
@@ -182,9 +178,7 @@ def test_a_producer_of_kafka_python_gets_over_it(broker: Hosted, topic: str, how
 
 
 @pytest.mark.parametrize("how", ["twice", "swap", "garbage=body", "delay_us_per_byte=20"])
-def test_consumers_get_over_fetch_answers_that_are_not_as_they_should_be(
-    broker: Hosted, topic: str, how: str
-) -> None:
+def test_consumers_survive_malformed_fetch_responses(broker: Hosted, topic: str, how: str) -> None:
     produced(broker, topic, VALUES)
     name = broker.fault(f"Fetch topic={topic} times=2 -> {how}")
     consumer = consumer_of(broker, topic, **{"socket.timeout.ms": 2000})
@@ -214,7 +208,7 @@ def test_an_answer_of_garbage_is_an_error_for_its_record_alone(broker: Hosted, t
     consumer.close()
 
 
-def test_a_plain_producer_repeats_what_was_appended_but_not_acknowledged(broker: Hosted, topic: str) -> None:
+def test_plain_producer_repeats_unacknowledged_records(broker: Hosted, topic: str) -> None:
     name = broker.fault(f"Produce topic={topic} nth=2 -> reset=after")
     assert produced(broker, topic, VALUES) == [None] * len(VALUES)
     assert broker.hits(name) == 1
@@ -275,7 +269,7 @@ def test_librdkafka_delivers_nothing_that_is_damaged(broker: Hosted, topic: str,
 
 def test_answers_without_records_do_not_count_as_damaged(broker: Hosted, topic: str) -> None:
     name = broker.fault("Fetch times=1 -> corrupt=byte")
-    since = max((one.id for one in broker.asked()), default=0)
+    since = max((entry.id for entry in broker.asked()), default=0)
     consumer = consumer_of(broker, topic, **{"check.crcs": True})
     consumer.poll(0.1)
     broker.wait_asked(api="Fetch", since=since)
@@ -330,7 +324,7 @@ def test_a_member_that_was_forgotten_joins_again(broker: Hosted, topic: str) -> 
     consumer.close()
 
 
-def test_a_commit_is_repeated_at_the_coordinator_that_is_found_again(broker: Hosted, topic: str) -> None:
+def test_commit_is_retried_at_the_new_coordinator(broker: Hosted, topic: str) -> None:
     consumer = consumer_of(broker, topic, **{"client.id": f"c-{topic}"})
     group = f"g-{topic}"
     broker.do(lambda: broker.host.faulting.faults.use("moved-coordinator", {"group": group, "times": 1}))
@@ -343,10 +337,10 @@ def test_a_commit_is_repeated_at_the_coordinator_that_is_found_again(broker: Hos
             is_passing = error.args[0].retriable() or error.args[0].code() == KafkaError.NOT_COORDINATOR
             if not is_passing or time.monotonic() > deadline:
                 raise
-    found = broker.wait_asked(api="OffsetCommit", group=group, client_id=f"c-{topic}", error_code=16)
-    committed = [one for one in broker.asked(api="OffsetCommit", group=group) if not one.error_codes]
+    result = broker.wait_asked(api="OffsetCommit", group=group, client_id=f"c-{topic}", error_code=16)
+    committed = [entry for entry in broker.asked(api="OffsetCommit", group=group) if not entry.error_codes]
     assert committed
-    assert committed[-1].id > found.id
+    assert committed[-1].id > result.id
     assert committed[-1].request["topics"][0]["partitions"][0]["committed_offset"] == 5
     assert len(broker.asked(api="FindCoordinator", group=group)) > 1
     consumer.close()
@@ -393,7 +387,7 @@ def test_fields_of_answers_are_set(broker: Hosted, topic: str) -> None:
     assert partitions[1].error.code() == KafkaError.LEADER_NOT_AVAILABLE
 
 
-def test_a_producer_gets_over_a_restart_and_a_crash_between_append_and_answer(tmp_path: Path) -> None:
+def test_producer_survives_restart_and_crash_before_response(tmp_path: Path) -> None:
     with hosted(tmp_path / "data") as broker:
         broker.host.faulting.kill = lambda: broker.host.restart_soon(is_clean=False)
         restarted = broker.fault("Produce nth=3 -> restart=after")

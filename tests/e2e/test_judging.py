@@ -45,10 +45,10 @@ def test_a_broker_of_ours_keeps_every_rule_and_nothing_is_left(broker: BrokerPro
     files = ["--html", str(html), "--junit", str(junit), "--json", str(as_json)]
     done = run("conform", broker.bootstrap, "--seed", "7", "--random", "1", *patterns, *files)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(as_json.read_text())
-    assert found["summary"]["failed"] == 0
-    assert found["summary"]["passed"] > 100
-    assert found["left"] == []
+    result = json.loads(as_json.read_text())
+    assert result["summary"]["failed"] == 0
+    assert result["summary"]["passed"] > 100
+    assert result["left"] == []
     suites = ElementTree.parse(junit).getroot()
     assert sum(int(suite.get("failures", "1")) for suite in suites) == 0
     assert "Conformance of" in html.read_text()
@@ -81,18 +81,21 @@ def test_a_probe_sees_what_is_advertised_and_changes_nothing(
     card = tmp_path / "card.html"
     done = run("probe", old.bootstrap, "--json", "--html", str(card))
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["release"] == {"names": ["2.8"], "exact": True, "differing": []}
-    assert {one["status"] for api in found["apis"] for one in api["versions"]} == {"honoured", "not tried"}
-    assert [one["name"] for one in found["quirks"] if one["as_kafka"] is False] == []
-    by_name = {one["client"]: one for one in found["clients"]}
+    result = json.loads(done.stdout)
+    assert result["release"] == {"names": ["2.8"], "exact": True, "differing": []}
+    assert {entry["status"] for api in result["apis"] for entry in api["versions"]} == {
+        "honoured",
+        "not tried",
+    }
+    assert [entry["name"] for entry in result["quirks"] if entry["as_kafka"] is False] == []
+    by_name = {entry["client"]: entry for entry in result["clients"]}
     assert "transactions" in by_name["kafka-clients 4.3"]["works"]
     assert any(use == "groups of KIP-848" for use, _ in by_name["kafka-clients 4.3"]["lacks"])
     assert "Apache Kafka 2.8" in card.read_text()
     assert [path.name for path in old.data.iterdir() if path.is_dir() and path.name[-2:] == "-0"] == []
 
 
-def test_a_probe_that_may_write_appends_in_each_version_and_cleans_up(broker: BrokerProcess) -> None:
+def test_writing_probe_appends_in_each_version_and_cleans_up(broker: BrokerProcess) -> None:
     done = run("probe", broker.bootstrap, "--json", "--write")
     assert done.returncode == 0, done.stderr
     written = json.loads(done.stdout)["written"]

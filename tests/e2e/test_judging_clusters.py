@@ -33,17 +33,17 @@ def judged(address: str, tmp_path: Path, *arguments: str, random: int = 1) -> di
     as_json = tmp_path / f"{address.rpartition(':')[2]}.json"
     done = run("conform", address, "--random", str(random), "--json", str(as_json), *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(as_json.read_text())
-    assert found["left"] == []
-    return {case["id"]: case["verdict"] for case in found["cases"]}
+    result = json.loads(as_json.read_text())
+    assert result["left"] == []
+    return {case["id"]: case["verdict"] for case in result["cases"]}
 
 
 def selecting(*patterns: str) -> list[str]:
     return [word for pattern in patterns for word in ("--select", pattern)]
 
 
-def test_each_broker_of_a_cluster_is_judged_by_what_it_leads_and_coordinates(tmp_path: Path) -> None:
-    wanted = selecting(
+def test_brokers_of_a_cluster_are_judged_by_what_they_lead(tmp_path: Path) -> None:
+    requested = selecting(
         "CreateTopics/v5/*",
         "JoinGroup/v7/*",
         "OffsetCommit/v8/*",
@@ -54,7 +54,7 @@ def test_each_broker_of_a_cluster_is_judged_by_what_it_leads_and_coordinates(tmp
     )
     with workers(tmp_path / "data", 2) as running:
         for address in running.bootstrap.split(","):
-            verdicts = judged(address, tmp_path, *wanted)
+            verdicts = judged(address, tmp_path, *requested)
             needs_authorizer = {"walks/ACLs 0"}
             assert {case for case, verdict in verdicts.items() if verdict != "passed"} == needs_authorizer
 
@@ -109,8 +109,8 @@ def test_an_authorizer_is_judged_by_who_has_logged_in(start_broker: StartBroker,
         login = [
             word for key, value in as_admin(mechanism).items() for word in ("--property", f"{key}={value}")
         ]
-        wanted = selecting("walks/ACLs *", "DescribeAcls", "Metadata/v12/*")
-        verdicts = judged(broker.bootstrap, tmp_path, *login, *wanted, random=2)
+        requested = selecting("walks/ACLs *", "DescribeAcls", "Metadata/v12/*")
+        verdicts = judged(broker.bootstrap, tmp_path, *login, *requested, random=2)
         assert {verdicts[f"walks/ACLs {number}"] for number in range(2)} == {"passed"}
         report = json.loads(run("probe", broker.bootstrap, "--json", *login).stdout)
         assert "honoured" in {one["status"] for api in report["apis"] for one in api["versions"]}

@@ -68,12 +68,12 @@ def produce(broker: KafkaBroker, *sent: bytes, **settings: object) -> None:
 
 
 def consumer(broker: KafkaBroker, group: str = "g") -> Consumer:
-    made = Consumer(
+    created = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
          "enable.auto.commit": False, "reconnect.backoff.max.ms": 200}
     )  # fmt: skip
-    made.subscribe(["orders"])
-    return made
+    created.subscribe(["orders"])
+    return created
 
 
 def consumed(client: Consumer, count: int) -> list[bytes]:
@@ -207,7 +207,7 @@ def test_a_fork_holds_the_same_and_goes_its_own_way(broker: KafkaBroker) -> None
             assert values(second) == [b"seeded", b"both"]
 
 
-def test_snapshots_of_a_test_are_gone_after_a_reset_and_those_of_the_baseline_stay() -> None:
+def test_reset_removes_snapshots_younger_than_the_baseline() -> None:
     with start_process() as broker:
         broker.snapshot("before")
         broker.set_baseline()
@@ -290,7 +290,7 @@ def test_a_broker_that_cannot_start_says_why(start: Callable[..., KafkaBroker]) 
         start(seeds={"topics": {"t": {"settings": {"cleanup.policy": "none"}}}})
 
 
-def test_a_broker_starts_for_a_test_that_has_very_many_files_open() -> None:
+def test_broker_starts_for_a_test_with_many_open_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(2_048, hard)), hard))
     files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
@@ -314,7 +314,7 @@ def begin(*options: str, **how: object) -> subprocess.Popen[str]:
     )  # type: ignore[call-overload, no-any-return]  # fmt: skip
 
 
-def test_a_test_server_prints_one_line_of_json_and_ends_with_its_input() -> None:
+def test_test_server_prints_json_and_ends_with_its_input() -> None:
     with begin("--topic", "t:2", stdin=subprocess.PIPE) as server:
         assert server.stdout is not None
         line = json.loads(server.stdout.readline())

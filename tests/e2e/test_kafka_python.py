@@ -88,8 +88,8 @@ def test_offsets_are_found_by_timestamp(broker: BrokerProcess) -> None:
     producer.close()
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap)
     partition = TopicPartition(topic, 0)
-    found = consumer.offsets_for_times({partition: 1_700_000_004_500})[partition]
-    assert (found.offset, found.timestamp) == (5, 1_700_000_005_000)
+    result = consumer.offsets_for_times({partition: 1_700_000_004_500})[partition]
+    assert (result.offset, result.timestamp) == (5, 1_700_000_005_000)
     assert consumer.beginning_offsets([partition]) == {partition: 0}
     assert consumer.end_offsets([partition]) == {partition: 10}
     consumer.close()

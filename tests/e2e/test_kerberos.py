@@ -32,8 +32,8 @@ PREFIX = "listener.name.sasl_plaintext"
 
 @pytest.fixture(scope="module")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
-    with realm_or_skip(tmp_path_factory.mktemp("realm")) as made:
-        yield made
+    with realm_or_skip(tmp_path_factory.mktemp("realm")) as created:
+        yield created
 
 
 def jaas(realm: Realm, *principals: str) -> str:
@@ -117,9 +117,7 @@ def test_a_principal_becomes_a_user_by_the_rules(
         assert may_act_on_cluster(client) is may
 
 
-def test_bare_tokens_are_taken_after_the_handshake_of_version_0_and_without_any(
-    broker: BrokerProcess, realm: Realm
-) -> None:
+def test_bare_tokens_work_after_handshake_0_and_without_any(broker: BrokerProcess, realm: Realm) -> None:
     for has_handshake in (True, False):
         with RawClient(broker.bootstrap) as client:
             if has_handshake:
@@ -139,15 +137,13 @@ def test_a_ticket_for_another_service_lets_nobody_in(broker: BrokerProcess, real
     realm.keytab("http/localhost")
     with RawClient(broker.bootstrap) as client:
         answers = log_in(client, tickets(realm, "alice", "http"))
-        said = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
-        assert answers == [(ErrorCode.SASL_AUTHENTICATION_FAILED, said)]
+        output = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
+        assert answers == [(ErrorCode.SASL_AUTHENTICATION_FAILED, output)]
         assert client.is_closed()
     assert "sasl.kerberos.service.name" in broker.said()
 
 
-def test_a_replayed_ticket_closes_the_connection_without_an_answer(
-    broker: BrokerProcess, realm: Realm
-) -> None:
+def test_replayed_ticket_closes_connection_without_response(broker: BrokerProcess, realm: Realm) -> None:
     token = next(gssapi(tickets(realm), "localhost"))
     for is_first in (True, False):
         with RawClient(broker.bootstrap) as client:

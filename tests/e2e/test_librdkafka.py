@@ -116,7 +116,7 @@ def test_settings_are_described_and_altered(broker: BrokerProcess) -> None:
     assert list(settings["retention.ms"].synonyms) == ["retention.ms"]
 
 
-def test_records_are_deleted_up_to_an_offset_and_partitions_are_added(broker: BrokerProcess) -> None:
+def test_records_are_deleted_and_partitions_added(broker: BrokerProcess) -> None:
     topic = fresh("topic")
     produce(broker.bootstrap, topic, 100)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -56,7 +56,7 @@ def cluster(directory: Path) -> Iterator[Running]:
 
 
 @pytest.mark.slow
-def test_a_cluster_outlives_one_of_its_brokers_and_is_there_again_after_a_stop(tmp_path: Path) -> None:
+def test_cluster_survives_a_kill_and_a_restart_of_all(tmp_path: Path) -> None:
     with cluster(tmp_path) as running:
         bootstrap = running.until(READY).removeprefix(READY).split()[0]
         assert not any("not served" in line for line in running.said)

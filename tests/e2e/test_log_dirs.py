@@ -33,7 +33,7 @@ def values(bootstrap: str, partitions: set[int]) -> dict[int, list[bytes | None]
     """The values in these partitions, up to their ends."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True})
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in partitions])
-    found: dict[int, list[bytes | None]] = {partition: [] for partition in partitions}
+    result: dict[int, list[bytes | None]] = {partition: [] for partition in partitions}
     ended: set[int | None] = set()
     while ended != partitions:
         message: Message | None = consumer.poll(20)
@@ -42,14 +42,12 @@ def values(bootstrap: str, partitions: set[int]) -> dict[int, list[bytes | None]
             assert error.code() == KafkaError._PARTITION_EOF, error
             ended.add(message.partition())
         else:
-            found[message.partition() or 0].append(message.value())
+            result[message.partition() or 0].append(message.value())
     consumer.close()
-    return found
+    return result
 
 
-def test_what_was_in_a_lost_log_dir_is_offline_until_it_is_given_up(
-    start_broker: StartBroker, tmp_path: Path
-) -> None:
+def test_partitions_of_a_lost_log_dir_stay_offline(start_broker: StartBroker, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     broker = start_broker(f"log.dirs={first},{second}")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -75,8 +73,10 @@ def test_what_was_in_a_lost_log_dir_is_offline_until_it_is_given_up(
     produce(broker.bootstrap, b"meanwhile", everything - lost)
 
     def elect(kind: ElectionType) -> dict[int, KafkaError | None]:
-        wanted = [TopicPartition(TOPIC, partition) for partition in sorted(lost)]
-        return {one.partition: error for one, error in admin.elect_leaders(kind, wanted).result(20).items()}
+        requested = [TopicPartition(TOPIC, partition) for partition in sorted(lost)]
+        return {
+            one.partition: error for one, error in admin.elect_leaders(kind, requested).result(20).items()
+        }
 
     for error in elect(ElectionType.PREFERRED).values():
         assert error is not None

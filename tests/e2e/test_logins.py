@@ -188,7 +188,7 @@ def test_a_wrong_bare_token_is_not_answered(client: RawClient) -> None:
     assert client.is_closed()
 
 
-def test_a_mechanism_that_is_not_offered_is_answered_with_those_that_are(client: RawClient) -> None:
+def test_unknown_mechanism_is_answered_with_the_offered_ones(client: RawClient) -> None:
     answer = client.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
     assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert answer.mechanisms == ["PLAIN"]

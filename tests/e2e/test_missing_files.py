@@ -55,7 +55,7 @@ def send(
     return outcome[0]
 
 
-def test_a_topic_is_deleted_while_segments_of_it_wait_to_be_removed(start_broker: StartBroker) -> None:
+def test_topic_is_deleted_while_segments_await_removal(start_broker: StartBroker) -> None:
     broker = start_broker("log.retention.check.interval.ms=200")
     for name in ("gone", "again"):
         make_topic(broker.bootstrap, name, file_delete_delay_ms="1000")
@@ -134,7 +134,7 @@ def test_a_log_dir_that_is_removed_takes_no_more_records(
     assert list(second.glob("*")) == []
 
 
-def test_a_partition_whose_directory_is_removed_goes_offline_alone(start_broker: StartBroker) -> None:
+def test_partition_with_removed_directory_goes_offline_alone(start_broker: StartBroker) -> None:
     broker = start_broker("log.flush.offset.checkpoint.interval.ms=1000", "auto.create.topics.enable=false")
     make_topic(broker.bootstrap, "t", 3)
     senders = [Sender(broker.bootstrap, "t", n, acks) for n, acks in ((0, "1"), (1, "all"))]
@@ -155,16 +155,16 @@ def test_a_partition_whose_directory_is_removed_goes_offline_alone(start_broker:
     assert broker.stop() == 0
 
 
-def test_a_broker_whose_only_log_dir_is_removed_says_so_and_stops(start_broker: StartBroker) -> None:
+def test_broker_with_removed_log_dir_says_so_and_stops(start_broker: StartBroker) -> None:
     broker = start_broker()
     make_topic(broker.bootstrap, "t")
     assert send(broker.bootstrap, "t") is None
     shutil.rmtree(broker.data)
     until(lambda: broker.process.poll() is not None, "it runs on")
-    said = broker.said()
-    assert f"is gone, or is another one: '{broker.data}/.lock'" in said
-    assert "no log dir works any more" in said
-    assert "Traceback" not in said
+    output = broker.said()
+    assert f"is gone, or is another one: '{broker.data}/.lock'" in output
+    assert "no log dir works any more" in output
+    assert "Traceback" not in output
     assert not broker.data.exists()
 
 
@@ -176,7 +176,7 @@ def test_a_broker_whose_log_dir_is_emptied_says_so_and_stops(start_broker: Start
     for path in broker.data.glob("[!.]*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     until(lambda: broker.process.poll() is not None, "it runs on")
-    said = broker.said()
-    assert "what was in it was removed while the broker had it open" in said
-    assert "Traceback" not in said
+    output = broker.said()
+    assert "what was in it was removed while the broker had it open" in output
+    assert "Traceback" not in output
     assert {path.name for path in broker.data.iterdir()} == {".lock", ".barnabas-boot-id"}

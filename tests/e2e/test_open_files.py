@@ -69,7 +69,7 @@ def crowd(broker: BrokerProcess, count: int, stack: ExitStack) -> None:
         stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
 
 
-def test_few_open_files_are_enough_for_many_partitions_and_connections(start_broker: StartBroker) -> None:
+def test_few_open_files_serve_many_partitions(start_broker: StartBroker) -> None:
     broker = start_broker(program=FEW_FILES)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(60)
@@ -89,7 +89,7 @@ def test_few_open_files_are_enough_for_many_partitions_and_connections(start_bro
     assert again.stop() == 0
 
 
-def test_a_broker_that_had_no_descriptors_left_serves_again_once_there_are_some(
+def test_broker_serves_again_once_descriptors_are_free(
     start_broker: StartBroker,
 ) -> None:
     broker = start_broker(options=["--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
@@ -133,7 +133,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_a_limit_with_which_no_broker_can_work_is_told_at_the_start(tmp_path: Path) -> None:
+def test_too_low_limit_of_files_is_reported_at_start(tmp_path: Path) -> None:
     command = (
         "sh",
         "-c",
@@ -149,7 +149,5 @@ def test_a_limit_with_which_no_broker_can_work_is_told_at_the_start(tmp_path: Pa
         [*command, "--listen", "127.0.0.1:0"], capture_output=True, text=True, check=False, env=environment
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(
-        "barnabas: this process may have 20 open files, and a broker needs 128 at least"
-    )
+    assert done.stderr.startswith("barnabas: the limit of open files is 20, and a broker needs at least 128")
     assert done.stderr.count("\n") == 1

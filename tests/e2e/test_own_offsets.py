@@ -61,9 +61,9 @@ class Sending:
 @pytest.fixture
 def sending() -> Iterator[tuple[str, Sending]]:
     with RunningBroker() as broker:
-        found = Sending(broker.bootstrap)
-        yield broker.bootstrap, found
-        found.thread.join(SECONDS_MAX)
+        result = Sending(broker.bootstrap)
+        yield broker.bootstrap, result
+        result.thread.join(SECONDS_MAX)
 
 
 class Programs:
@@ -134,7 +134,7 @@ def test_each_record_is_saved_once_whoever_is_killed(
         assert mine == sorted(mine), "in the order of the log"
 
 
-def test_of_two_that_read_the_same_one_is_told_and_nothing_is_saved_twice(
+def test_second_reader_is_refused_and_nothing_is_saved_twice(
     tmp_path: Path, sending: tuple[str, Sending]
 ) -> None:
     bootstrap, sent = sending
@@ -146,14 +146,14 @@ def test_of_two_that_read_the_same_one_is_told_and_nothing_is_saved_twice(
     try:
         while len(programs.rows()) < len(sent.sent):
             assert time.monotonic() < until
-            for one in [one for one in running if one.poll() is not None]:
-                assert "OvertakenError" in one.communicate()[1]
+            for entry in [entry for entry in running if entry.poll() is not None]:
+                assert "OvertakenError" in entry.communicate()[1]
                 overtaken += 1
-                running[running.index(one)] = programs.start()
+                running[running.index(entry)] = programs.start()
             time.sleep(0.02)
         assert sorted(amount for *_, amount in programs.rows()) == sent.sent
     finally:
-        for one in running:
-            one.kill()
-            one.communicate()
+        for entry in running:
+            entry.kill()
+            entry.communicate()
     print(f"{overtaken} were overtaken")

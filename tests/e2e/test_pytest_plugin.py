@@ -28,8 +28,8 @@ def ran(directory: Path, *arguments: str, **outcomes: int) -> str:
         env={**os.environ, "PYTHONPATH": import_path(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
     last = done.stdout.strip().splitlines()[-1]
-    found = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|errors?)", last)}
-    assert found == outcomes, done.stdout + done.stderr
+    result = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|errors?)", last)}
+    assert result == outcomes, done.stdout + done.stderr
     return done.stdout
 
 

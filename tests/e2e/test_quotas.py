@@ -64,7 +64,7 @@ class Throttled:
 
     def _read(self, text: str) -> None:
         brokers = json.loads(text)["brokers"].values()
-        self.statistics_ms = max(self.statistics_ms, *(one["throttle"]["max"] for one in brokers))
+        self.statistics_ms = max(self.statistics_ms, *(broker["throttle"]["max"] for broker in brokers))
 
     def wait(self, poll: Callable[[float], object]) -> None:
         """Poll until both have said so."""
@@ -75,7 +75,7 @@ class Throttled:
         raise AssertionError(f"callback: {self.times_s} s, statistics: {self.statistics_ms} ms")
 
 
-def test_librdkafka_reports_throttling_when_it_produces_and_fetches(broker: BrokerProcess) -> None:
+def test_librdkafka_reports_throttling_of_produce_and_fetch(broker: BrokerProcess) -> None:
     client_id, topic = name_of("rdkafka"), name_of("t")
     limit(broker.bootstrap, "client-id", client_id, producer_byte_rate=QUOTA, consumer_byte_rate=QUOTA)
     seen = Throttled()
@@ -94,7 +94,7 @@ def test_librdkafka_reports_throttling_when_it_produces_and_fetches(broker: Brok
     consumer.close()
 
 
-def test_a_client_that_uses_more_of_the_brokers_time_than_it_may_is_throttled(broker: BrokerProcess) -> None:
+def test_client_over_its_request_quota_is_throttled(broker: BrokerProcess) -> None:
     client_id, topic = name_of("busy"), name_of("t")
     limit(broker.bootstrap, "client-id", client_id, request_percentage=0.01)
     seen = Throttled()
@@ -129,8 +129,8 @@ def test_topics_beyond_the_quota_are_refused_until_there_is_room(broker: BrokerP
 
     def code_of(admin: KafkaAdminClient, name: str, partitions: int = 1) -> int:
         topic = {name: {"num_partitions": partitions, "replication_factor": 1}}
-        (found,) = admin.create_topics(topic, raise_errors=False)["topics"]
-        code: int = found["error_code"]
+        (result,) = admin.create_topics(topic, raise_errors=False)["topics"]
+        code: int = result["error_code"]
         return code
 
     admin = KafkaAdminClient(**settings)
@@ -144,7 +144,7 @@ def test_topics_beyond_the_quota_are_refused_until_there_is_room(broker: BrokerP
     again.close()
 
 
-def test_metrics_show_who_was_throttled_and_a_restart_keeps_quotas(start_broker: StartBroker) -> None:
+def test_metrics_show_throttling_and_quotas_survive_restart(start_broker: StartBroker) -> None:
     broker = start_broker("metrics.listener=127.0.0.1:0")
     limit(broker.bootstrap, "user", "ANONYMOUS", producer_byte_rate=1000)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "p"})

@@ -244,10 +244,10 @@ def test_fetch_of_old_versions_converts_little_and_gives_way(broker: BrokerProce
         response = ask_beside(broker, connection, FETCH, 2, fetch_old("converted-many", 50_000_000))
         (partition,) = response.responses[0].partitions
         assert partition.error_code == 0
-        found = sum(
+        result = sum(
             len(legacy.read_records(partition.records, at)) for at, _ in batch.iter_batches(partition.records)
         )
-        assert found == 200_000
+        assert result == 200_000
 
 
 def test_offsets_by_timestamp_where_timestamps_do_not_rise(broker: BrokerProcess) -> None:

@@ -52,8 +52,14 @@ async def test_subjects_versions_and_ids(tmp_path: Path) -> None:
         assert await client.ask("GET", "/subjects?offset=1&limit=1") == ["s-value"]
         assert await client.ask("GET", "/subjects/s-value/versions") == [1, 2]
         for name in ("latest", "-1", "2"):
-            found = await client.ask("GET", f"/subjects/s-value/versions/{name}")
-            assert found == {"subject": "s-value", "version": 2, "id": 2, "schemaType": "AVRO", "schema": TWO}
+            result = await client.ask("GET", f"/subjects/s-value/versions/{name}")
+            assert result == {
+                "subject": "s-value",
+                "version": 2,
+                "id": 2,
+                "schemaType": "AVRO",
+                "schema": TWO,
+            }
         assert await client.ask("GET", "/schemas/ids/1") == {"schemaType": "AVRO", "schema": ONE}
         assert await client.ask("GET", "/schemas/ids/1?fetchMaxId=true") == {
             "schemaType": "AVRO", "schema": ONE, "maxId": 2,
@@ -67,8 +73,8 @@ async def test_subjects_versions_and_ids(tmp_path: Path) -> None:
         assert [one["version"] for one in await client.ask("GET", "/schemas?latestOnly=true")] == [1, 2]
         assert await client.ask("GET", "/schemas/ids/2/schema") == json.loads(TWO)
         assert await client.ask("GET", "/subjects/s-value/versions/1/schema") == json.loads(ONE)
-        found = await client.ask("POST", "/subjects/s-value", {"schema": TWO})
-        assert (found["version"], found["id"]) == (2, 2)
+        result = await client.ask("POST", "/subjects/s-value", {"schema": TWO})
+        assert (result["version"], result["id"]) == (2, 2)
 
 
 async def test_refusals_have_confluents_codes_and_texts(tmp_path: Path) -> None:
@@ -95,8 +101,8 @@ async def test_refusals_have_confluents_codes_and_texts(tmp_path: Path) -> None:
             ("GET", "/nowhere"): (404, 404, "HTTP 404 Not Found"),
             ("DELETE", "/schemas/types"): (405, 405, "HTTP 405 Method Not Allowed"),
         }  # fmt: skip
-        for (method, path), wanted in told.items():
-            assert await refused(client, method, path) == wanted
+        for (method, path), expected in told.items():
+            assert await refused(client, method, path) == expected
         post = "/subjects/s/versions"
         assert (await refused(client, "POST", post, {"schema": "nothing"}))[:2] == (422, 42201)
         assert (await refused(client, "POST", post, {"schema": "{}", "schemaType": "XML"}))[:2] == (
@@ -147,9 +153,9 @@ async def test_levels_of_compatibility(tmp_path: Path, level: str, takes_more: b
         await client.register("s", avro(TWO))
         assert await client.ask("POST", f"{checks}/latest", {"schema": ONE}) == {"is_compatible": True}
         assert await client.ask("POST", checks, {"schema": third}) == {"is_compatible": takes_more}
-        found = await client.ask("POST", f"{checks}?verbose=true", {"schema": BROKEN})
-        assert found["is_compatible"] is (level == "NONE")
-        assert bool(found["messages"]) is (level != "NONE")
+        result = await client.ask("POST", f"{checks}?verbose=true", {"schema": BROKEN})
+        assert result["is_compatible"] is (level == "NONE")
+        assert bool(result["messages"]) is (level != "NONE")
         if level != "NONE":
             with pytest.raises(RegistryError):
                 await client.register("s", avro(BROKEN))
@@ -189,8 +195,8 @@ async def test_references_are_held_and_counted(tmp_path: Path) -> None:
     async with running([tmp_path]) as broker, registry(address_of(broker)) as client:
         await client.register("city", avro(city))
         await client.register("person", avro(person, Reference("geo.City", "city", -1)))
-        found = await client.version("person", 1)
-        assert found.schema.references == (Reference("geo.City", "city", 1),)
+        result = await client.version("person", 1)
+        assert result.schema.references == (Reference("geo.City", "city", 1),)
         assert await client.ask("GET", "/subjects/city/versions/1/referencedby") == [2]
         assert "geo" in (await client.ask("GET", "/schemas/ids/2?format=resolved"))["schema"]
         for path in ("/subjects/city", "/subjects/city/versions/1"):
@@ -222,8 +228,8 @@ async def test_modes(tmp_path: Path) -> None:
         assert (await refused(client, "PUT", "/mode", {"mode": "IMPORT"}))[1] == 42205  # schemas are there
         await client.ask("PUT", "/mode/:.copy:", {"mode": "IMPORT"})
         body = {"schema": BROKEN, "id": 77, "version": 5}
-        found = await client.ask("POST", "/subjects/:.copy:s/versions", body)
-        assert (found["id"], found["version"]) == (77, 5)
+        result = await client.ask("POST", "/subjects/:.copy:s/versions", body)
+        assert (result["id"], result["version"]) == (77, 5)
         assert (await refused(client, "POST", "/subjects/:.copy:u/versions", {**body, "schema": ONE}))[
             1
         ] == 42207
@@ -244,8 +250,8 @@ async def test_contexts_have_ids_and_settings_of_their_own(tmp_path: Path) -> No
         await client.ask("PUT", "/config", {"compatibility": "NONE"})
         await client.ask("PUT", "/config/:.b:", {"compatibility": "FULL"})
         for subject, level in (("s", "NONE"), (":.b:s", "FULL"), (":.c:s", "BACKWARD")):
-            found = await client.ask("GET", f"/config/{subject}?defaultToGlobal=true")
-            assert found == {"compatibilityLevel": level}
+            result = await client.ask("GET", f"/config/{subject}?defaultToGlobal=true")
+            assert result == {"compatibilityLevel": level}
         await client.ask("PUT", "/config/:.__GLOBAL:", {"compatibility": "FORWARD"})
         assert await client.ask("GET", "/config/:.c:s?defaultToGlobal=true") == {
             "compatibilityLevel": "FORWARD"
@@ -267,21 +273,21 @@ async def test_metadata_and_rules_are_kept_and_inherited(tmp_path: Path) -> None
         assert await client.register("s", Schema("AVRO", ONE, (), {"properties": {"owner": "bob"}})) == 2
         await client.register("s", avro(TWO))
         assert (await client.latest("s")).schema.rule_set == rules
-        found = await client.ask("GET", "/subjects/s/metadata?key=owner&value=ann")
-        assert found["version"] == 1
+        result = await client.ask("GET", "/subjects/s/metadata?key=owner&value=ann")
+        assert result["version"] == 1
         assert (await refused(client, "GET", "/subjects/s/metadata?key=owner&value=eve"))[1] == 40403
 
 
 async def test_order_and_spelling_mean_nothing_where_that_is_asked_for(tmp_path: Path) -> None:
-    one, other = '{"type":"object","title":"a"}', '{"title":"a","type":"object"}'
+    entry, other = '{"type":"object","title":"a"}', '{"title":"a","type":"object"}'
     async with running([tmp_path]) as broker, registry(address_of(broker)) as client:
-        assert await client.register("s", Schema("JSON", one)) == 1
+        assert await client.register("s", Schema("JSON", entry)) == 1
         assert await client.register("s", Schema("JSON", other)) == 2
-        assert await client.register("n", Schema("JSON", one), normalize=True) == 2
+        assert await client.register("n", Schema("JSON", entry), normalize=True) == 2
         assert await client.register("n", Schema("JSON", other), normalize=True) == 2
-        assert (await client.lookup("n", Schema("JSON", one), normalize=True)).version == 1
+        assert (await client.lookup("n", Schema("JSON", entry), normalize=True)).version == 1
         await client.ask("PUT", "/config/m", {"compatibility": "FULL", "normalize": True})
-        assert await client.register("m", Schema("JSON", one)) == 2
+        assert await client.register("m", Schema("JSON", entry)) == 2
         text = 'syntax = "proto3";\n// with a comment\nmessage M { int32 a = 1; }\n'
         assert await client.register("p", Schema("PROTOBUF", text)) == 3
         assert await client.register("p", Schema("PROTOBUF", text.replace("// with a comment\n", ""))) == 3
@@ -334,7 +340,7 @@ async def test_another_registry_finds_all_that_was_written(tmp_path: Path) -> No
         assert [json.loads(key)["keytype"] for key, _ in records if b"NOOP" not in key] == [
             "SCHEMA", "SCHEMA", "CONFIG", "MODE", "SCHEMA", "SCHEMA",
         ]  # fmt: skip
-        key, value = next(one for one in records if b"SCHEMA" in one[0])
+        key, value = next(record for record in records if b"SCHEMA" in record[0])
         assert key == b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}'
         assert value is not None
         assert json.loads(value) == {"subject": "s", "version": 1, "id": 1, "schema": ONE, "deleted": False}
@@ -346,10 +352,10 @@ async def _records(bootstrap: str) -> list[tuple[bytes, bytes | None]]:
         place = ("_schemas", 0)
         consumer.assign([place])
         ends = await consumer.end_offsets([place])
-        found: list[tuple[bytes, bytes | None]] = []
+        result: list[tuple[bytes, bytes | None]] = []
         while records := await consumer.receive_until(ends):
-            found += [(one.key or b"", one.value) for one in records]
-        return found
+            result += [(one.key or b"", one.value) for one in records]
+        return result
 
 
 async def test_it_takes_over_what_confluents_registry_has_written(tmp_path: Path) -> None:
@@ -387,14 +393,14 @@ async def test_it_takes_over_what_confluents_registry_has_written(tmp_path: Path
                 content = None if value is None else json.dumps(value).encode()
                 await producer.send("_schemas", content, key=json.dumps(key).encode())
             await producer.send("_schemas", b"nothing", key=b"nothing")
-        async with registry(address_of(broker)) as found:
-            assert await found.subjects() == ["new"]
-            assert await found.ask("GET", "/subjects?deleted=true") == ["new", "old"]
-            assert await found.ask("GET", "/schemas/ids/21") == {"schemaType": "AVRO", "schema": ONE}
-            assert await found.ask("GET", "/config") == {"compatibilityLevel": "FORWARD"}
-            assert await found.ask("GET", "/config/old") == {"compatibilityLevel": "NONE", "alias": "a"}
-            assert await found.ask("GET", "/mode/old") == {"mode": "READONLY"}
-            assert await found.register("more", avro(TWO)) == 23
+        async with registry(address_of(broker)) as result:
+            assert await result.subjects() == ["new"]
+            assert await result.ask("GET", "/subjects?deleted=true") == ["new", "old"]
+            assert await result.ask("GET", "/schemas/ids/21") == {"schemaType": "AVRO", "schema": ONE}
+            assert await result.ask("GET", "/config") == {"compatibilityLevel": "FORWARD"}
+            assert await result.ask("GET", "/config/old") == {"compatibilityLevel": "NONE", "alias": "a"}
+            assert await result.ask("GET", "/mode/old") == {"mode": "READONLY"}
+            assert await result.register("more", avro(TWO)) == 23
 
 
 @pytest.mark.parametrize(
@@ -421,9 +427,9 @@ async def test_a_topic_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
         async with open_client(address_of(broker)) as other:
             admin = Admin(other)
             assert await admin.delete_topics(["_schemas"]) == {"_schemas": None}
-            wanted = NewTopic("_schemas", 1, 1, {"cleanup.policy": "compact"})
+            requested = NewTopic("_schemas", 1, 1, {"cleanup.policy": "compact"})
             with trio.fail_after(30):
-                while (await admin.create_topics([wanted]))["_schemas"] is not None:
+                while (await admin.create_topics([requested]))["_schemas"] is not None:
                     await trio.sleep(0.05)
                 while await client.subjects():
                     await trio.sleep(0.05)

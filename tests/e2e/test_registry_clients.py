@@ -68,16 +68,16 @@ class Stack:
             {"bootstrap.servers": self.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
         )
         consumer.subscribe([topic])
-        found: list[bytes] = []
+        result: list[bytes] = []
         try:
-            while len(found) < len(values):
+            while len(result) < len(values):
                 message = consumer.poll(SECONDS_MAX)
                 assert message is not None
                 assert message.error() is None
-                found.append(message.value())
+                result.append(message.value())
         finally:
             consumer.close()
-        return found
+        return result
 
     def decoded(self, *values: bytes) -> list[Any]:
         """Read values with our own client."""

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Elsewhere]:
-    with registry_elsewhere(tmp_path_factory.mktemp("elsewhere") / "demo") as found:
-        yield found
+    with registry_elsewhere(tmp_path_factory.mktemp("elsewhere") / "demo") as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +38,13 @@ def orders(elsewhere: Elsewhere, profile: Path) -> str:
 
 def test_consume_by_a_profile_and_by_properties(elsewhere: Elsewhere, profile: Path, orders: str) -> None:
     assert elsewhere.run("consume", orders, "-q", config=profile)[:2] == (0, '{"id": "a1"}\n')
-    given = (
+    arguments = (
         "-X", f"schema.registry.ssl.ca.location={elsewhere.ca}",
         "-X", f"schema.registry.basic.auth.user.info=admin:{elsewhere.password}",
     )  # fmt: skip
-    assert elsewhere.run("consume", orders, "-q", "--registry", elsewhere.url, *given)[1] == '{"id": "a1"}\n'
+    assert (
+        elsewhere.run("consume", orders, "-q", "--registry", elsewhere.url, *arguments)[1] == '{"id": "a1"}\n'
+    )
     code, shown, _ = elsewhere.run("consume", orders, "-q", "--registry", "", config=profile)
     assert (code, shown != '{"id": "a1"}\n') == (0, True), "none is asked, so the bytes are shown"
 
@@ -50,21 +52,21 @@ def test_consume_by_a_profile_and_by_properties(elsewhere: Elsewhere, profile: P
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "cannot be asked: its certificate is not trusted ("),
-        (["-X", "schema.registry.ssl.ca.location={ca}"], "{url} wants a login"),
+        ([], "cannot be reached: its certificate is not trusted ("),
+        (["-X", "schema.registry.ssl.ca.location={ca}"], "{url} requires a login"),
         (["-X", "schema.registry.ssl.ca.location={ca}", "-X", "schema.registry.basic.auth.user.info=admin:wrong"],
-         "{url} refuses the login"),
+         "{url} refused the login"),
         (["-X", "schema.registry.ssl.ca.location={ca}", "-X", "schema.registry.bearer.auth.token=x"],
-         "{url} refuses the login"),
+         "{url} refused the login"),
         (["-X", "schema.registry.ssl.ca.location=/nowhere"], "schema.registry.ssl.ca.location '/nowhere'"),
-        (["-X", "schema.registry.ca=x"], "schema.registry.ca is no setting"),
+        (["-X", "schema.registry.ca=x"], "schema.registry.ca is not a setting"),
     ],
 )  # fmt: skip
 def test_consume_says_why_it_is_not_answered(
     elsewhere: Elsewhere, orders: str, given: list[str], message: str
 ) -> None:
     named = {"ca": elsewhere.ca, "url": elsewhere.url}
-    options = [one.format(**named) for one in given]
+    options = [entry.format(**named) for entry in given]
     code, shown, error = elsewhere.run("consume", orders, "-q", "--registry", elsewhere.url, *options)
     assert (code in (1, 2), shown) == (True, "")
     assert message.format(**named) in error
@@ -89,11 +91,11 @@ def test_the_console_of_any_cluster(elsewhere: Elsewhere, profile: Path) -> None
         assert record["value"]["text"] == '{"id": "a1"}'
     trusted = "-X", f"schema.registry.ssl.ca.location={elsewhere.ca}"
     with started(*command, "--registry", elsewhere.url, *trusted) as words:
-        status, said = subjects_at(words["console"])
-        assert (status, f"{elsewhere.url} wants a login" in str(said)) == (502, True)
+        status, output = subjects_at(words["console"])
+        assert (status, f"{elsewhere.url} requires a login" in str(output)) == (502, True)
     with started(*command, "--registry", elsewhere.url) as words:
-        status, said = subjects_at(words["console"])
-        assert (status, "its certificate is not trusted" in str(said)) == (502, True)
+        status, output = subjects_at(words["console"])
+        assert (status, "its certificate is not trusted" in str(output)) == (502, True)
 
 
 @pytest.mark.usefixtures("orders")
@@ -109,4 +111,4 @@ def test_the_console_of_a_broker(elsewhere: Elsewhere) -> None:
             assert elsewhere.password not in answer.read().decode()
     wrong = "serve", "--ephemeral", "--console", "127.0.0.1:0", "--console-registry", "r:1"
     code, _, error = elsewhere.run(*wrong, "--listen", "localhost:0")
-    assert (code, "no address of a registry" in error) == (1, True)
+    assert (code, "not the address of a registry" in error) == (1, True)

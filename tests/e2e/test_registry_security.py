@@ -129,7 +129,7 @@ async def test_plain_http_is_not_answered_where_tls_is_spoken(secured: Secured) 
         ),
         (
             ["--registry", "localhost:0", "--listen", "SASL_PLAINTEXT://localhost:0", *MECHANISM],
-            "all listeners have clients log in",
+            "all listeners require a login",
         ),
         (["--registry", "localhost:0", "--workers", "2"], "for one broker, not for --workers"),
     ],

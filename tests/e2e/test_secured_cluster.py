@@ -92,9 +92,9 @@ def test_brokers_replicate_with_tls_and_logins(
     assert not failures
     consumer = Consumer({**client, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["copied"])
-    found: set[bytes] = set()
-    while len(found) < 400:
-        found |= {message.value() or b"" for message in consumer.consume(400, 1)}
+    result: set[bytes] = set()
+    while len(result) < 400:
+        result |= {message.value() or b"" for message in consumer.consume(400, 1)}
     consumer.close()
     for broker in brokers:
         assert broker.stop() == 0

@@ -50,19 +50,19 @@ def test_acls_cannot_be_changed(broker: BrokerProcess, what: str) -> None:
 
 def test_acls_cannot_be_described(broker: BrokerProcess) -> None:
     # By kafka-python: confluent-kafka drops the error of this answer.
-    wanted = ACLFilter("User:k", "*", ACLOperation.ANY, ACLPermissionType.ANY, ANYTHING)
+    requested = ACLFilter("User:k", "*", ACLOperation.ANY, ACLPermissionType.ANY, ANYTHING)
     with (
         closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin,
         pytest.raises(SecurityDisabledError, match="No Authorizer is configured"),
     ):
-        admin.describe_acls(wanted)
+        admin.describe_acls(requested)
 
 
 def test_no_election_is_needed(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("elected", 1, 1)])["elected"].result(10)
     for kind in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
-        known, unknown = TopicPartition("elected", 0), TopicPartition("elected", 7)
-        results = admin.elect_leaders(kind, [known, unknown]).result(10)
-        assert results[known].code() == KafkaError.ELECTION_NOT_NEEDED
+        expected, unknown = TopicPartition("elected", 0), TopicPartition("elected", 7)
+        results = admin.elect_leaders(kind, [expected, unknown]).result(10)
+        assert results[expected].code() == KafkaError.ELECTION_NOT_NEEDED
         assert results[unknown].code() == KafkaError.UNKNOWN_TOPIC_OR_PART

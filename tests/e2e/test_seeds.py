@@ -57,12 +57,12 @@ def test_stock_clients_find_what_was_seeded_once(tmp_path: Path, start_broker: S
         assert (settings["cleanup.policy"].value, settings["retention.ms"].value) == ("compact", "5000")
         assert values_of(broker.bootstrap) == [b"first", b'{"id":1}']
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "billing"})
-        (zero, one) = consumer.committed(
+        (zero, entry) = consumer.committed(
             [TopicPartition("orders", 0), TopicPartition("orders", 1)], timeout=20
         )
         (low, high) = consumer.get_watermark_offsets(TopicPartition("orders", 1), timeout=20)
         consumer.close()
-        assert (zero.offset, one.offset, low, high) == (0, 1, 0, 2)
+        assert (zero.offset, entry.offset, low, high) == (0, 1, 0, 2)
         assert broker.stop() == 0
 
 

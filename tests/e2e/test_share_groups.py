@@ -199,22 +199,6 @@ def test_every_version_joins_and_is_described(connection: Connection, version: i
     assert described.members[0].assignment.topic_partitions[0].topic_name == group
 
 
-def test_sessions_are_checked(connection: Connection, shared: tuple[str, bytes]) -> None:
-    group, topic = shared
-    assert connection.fetch(group, "m", 1).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert connection.fetch(group, "m", -1).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert connection.acknowledge(group, "m", 1, topic).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-    begins = connection.acknowledge(group, "m", 0, topic)
-    assert begins.error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    early = connection.fetch(group, "m", 0, topic, acks=[(0, 0, ACCEPT)])
-    assert early.error_code == ErrorCode.INVALID_REQUEST
-    assert connection.fetch(None, "m", 0, topic).error_code == ErrorCode.INVALID_REQUEST
-    assert connection.fetch(group, "", 0, topic).error_code == ErrorCode.INVALID_REQUEST
-    assert connection.fetch(group, "m", 0, topic).error_code == 0
-    assert connection.fetch(group, "m", 5).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    assert connection.fetch(group, "m", 1).error_code == 0
-
-
 def test_acknowledgements_are_checked(connection: Connection, shared: tuple[str, bytes]) -> None:
     group, topic = shared
     connection.fetch(group, "m", 0, topic)
@@ -232,16 +216,6 @@ def test_acknowledgements_are_checked(connection: Connection, shared: tuple[str,
     renewed = connection.acknowledge(group, "m", len(wrong) + 2, topic, (0, 9, RENEW), is_renew_ack=True)
     assert renewed.responses[0].partitions[0].error_code == 0
     assert renewed.acquisition_lock_timeout_ms == 30_000
-
-
-def test_what_there_is_not_is_told(connection: Connection, shared: tuple[str, bytes]) -> None:
-    group, topic = shared
-    unknown = connection.fetch(group, "m", 0, b"?" * 16)
-    assert unknown.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    missing = connection.fetch(group, "m", 0, topic, partition=7)
-    assert missing.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    stranger = connection.fetch("nobody", "m", 0, topic)
-    assert stranger.responses[0].partitions[0].error_code != 0
 
 
 def test_a_fetch_waits_for_records(
@@ -302,8 +276,8 @@ def test_offsets_can_be_described_and_altered(connection: Connection, shared: tu
     request = AlterShareGroupOffsetsRequest(group_id=group, topics=[change])
     refused = connection.ask("AlterShareGroupOffsets", 0, request)
     assert refused.error_code == ErrorCode.NON_EMPTY_GROUP
-    left = ShareGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=-1)
-    assert connection.ask("ShareGroupHeartbeat", 1, left).error_code == 0
+    remaining = ShareGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=-1)
+    assert connection.ask("ShareGroupHeartbeat", 1, remaining).error_code == 0
     altered = connection.ask("AlterShareGroupOffsets", 0, request)
     assert [p.error_code for p in altered.responses[0].partitions] == [
         0,

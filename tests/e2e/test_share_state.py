@@ -89,8 +89,8 @@ def test_its_coordinator_is_found_by_group_and_partition(start_broker: StartBrok
     broker = start_broker()
     keys = ["group:AAECAwQFBgcICQoLDA0ODw:0", "group", "group:topic:0"]
     request = FindCoordinatorRequest(key_type=2, coordinator_keys=keys)
-    codes = [found.error_code for found in ask(broker, 10, 6, request).coordinators]
+    codes = [result.error_code for result in ask(broker, 10, 6, request).coordinators]
     assert codes == [0, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
-    assert {found.error_code for found in ask(broker, 10, 5, request).coordinators} == {
+    assert {result.error_code for result in ask(broker, 10, 5, request).coordinators} == {
         ErrorCode.INVALID_REQUEST
     }

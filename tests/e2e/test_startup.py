@@ -40,7 +40,7 @@ NOT_AT_START = (
     "barnabas.coordinators.groups.shard",
     "barnabas.tools.localcluster",
     "barnabas.log.config",
-    "barnabas.log.loading",
+    "barnabas.log.recovery.loading",
     "barnabas.log.partition_log",
     "barnabas.network.kerberos",
     "barnabas.network.tls",
@@ -101,12 +101,12 @@ def test_a_plain_broker_imports_only_what_it_uses_at_once(start_broker: StartBro
     judge(imported_in(broker.said()), NOT_AT_START, MODULES_MAX)
 
 
-def test_a_test_server_imports_what_its_control_api_needs_with_the_first_request(tmp_path: Path) -> None:
-    said = tmp_path / "said"
+def test_test_server_imports_control_api_on_first_request(tmp_path: Path) -> None:
+    output = tmp_path / "said"
     environment = {**os.environ, "PYTHONPATH": import_path()}
     arguments = [sys.executable, "-X", "importtime", "-m", "barnabas", "test-server"]
     with (
-        said.open("wb") as log,
+        output.open("wb") as log,
         subprocess.Popen(
             arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment
         ) as process,
@@ -115,7 +115,7 @@ def test_a_test_server_imports_what_its_control_api_needs_with_the_first_request
         ready = json.loads(process.stdout.readline())
         with RawClient(ready["bootstrap_servers"]) as client:
             assert client.ask(ApiVersionsRequest(), 0).error_code == 0
-        at_start = imported_in(said.read_text())
+        at_start = imported_in(output.read_text())
         # The control API answers all the same, and a fault is committed.
         with urllib.request.urlopen(f"{ready['control_url']}/v1/broker", timeout=20) as answer:
             assert json.load(answer)["ready"]
@@ -125,7 +125,7 @@ def test_a_test_server_imports_what_its_control_api_needs_with_the_first_request
         with RawClient(ready["bootstrap_servers"]) as client:
             assert client.ask(ApiVersionsRequest(), 0).error_code == -1
     assert process.returncode == 0
-    assert {"h11", "barnabas.tools.control.openapi"} <= imported_in(said.read_text())
+    assert {"h11", "barnabas.tools.control.openapi"} <= imported_in(output.read_text())
     judge(at_start, NOT_IN_TEST_SERVERS, MODULES_MAX + IN_TEST_SERVERS_MAX)
 
 
@@ -140,8 +140,8 @@ def is_package(name: str) -> bool:
 
 def judge(imported: set[str], in_vain: Sequence[str], count_max: int) -> None:
     assert {"trio", "barnabas.broker.assembly"} <= imported
-    found = [one for one in imported if any(f"{one}.".startswith(f"{part}.") for part in in_vain)]
-    assert not found
+    result = [one for one in imported if any(f"{one}.".startswith(f"{part}.") for part in in_vain)]
+    assert not result
     ours = sorted(one for one in imported if one.startswith("barnabas.") and not is_package(one))
     assert len(ours) <= count_max, "\n".join(ours)
 
@@ -165,7 +165,7 @@ def heaps_of_threads(pid: int) -> int:
         addresses, *rest = line.split()
         if len(rest) > 4:  # of a file
             continue
-        begin, end = (int(one, 16) for one in addresses.split("-"))
+        begin, end = (int(entry, 16) for entry in addresses.split("-"))
         if spans and spans[-1][1] == begin:
             spans[-1][1] = end
         else:

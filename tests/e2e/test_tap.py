@@ -60,13 +60,13 @@ def tapped(directory: Path, broker: str, *options: str, listen: str = "127.0.0.1
         ) as process,
     ):
         assert process.stderr is not None
-        said = ""
+        text = ""
         for line in process.stderr:
-            said += line
+            text += line
             if "is ready" in line:
                 break
-        assert "is ready: " in said, said
-        tap = Tap(said.partition("is ready: ")[2].split()[0], directory)
+        assert "is ready: " in text, text
+        tap = Tap(text.partition("is ready: ")[2].split()[0], directory)
         try:
             yield tap
         finally:
@@ -96,9 +96,7 @@ def use_kafka_python(bootstrap: str, topic: str) -> None:
     consumer.close()
 
 
-def test_stock_clients_work_through_it_and_every_exchange_is_shown(
-    broker: BrokerProcess, tmp_path: Path
-) -> None:
+def test_stock_clients_work_and_every_exchange_is_shown(broker: BrokerProcess, tmp_path: Path) -> None:
     with tapped(tmp_path, broker.bootstrap, "--records") as tap:
         use_kafka_python(tap.address, "tapped-orders")
         settings = {"bootstrap.servers": tap.address}
@@ -114,11 +112,11 @@ def test_stock_clients_work_through_it_and_every_exchange_is_shown(
             assert message.error() is None
             values.add(message.value())
         consumer.close()
-    produced = [one for one in tap.exchanges("Produce") if one["client_id"] == "orders-service"]
+    produced = [entry for entry in tap.exchanges("Produce") if entry["client_id"] == "orders-service"]
     records = [
         record["value"]
-        for one in produced
-        for topic in one["request"]["topic_data"]
+        for entry in produced
+        for topic in entry["request"]["topic_data"]
         for partition in topic["partition_data"]
         for batch in partition["records"]
         for record in batch["records"]
@@ -128,14 +126,14 @@ def test_stock_clients_work_through_it_and_every_exchange_is_shown(
     # Nobody has gone past the tap: what the broker said of itself was changed on the way.
     port = int(broker.bootstrap.rpartition(":")[2])
     assert tap.exchanges("Metadata")[0]["response"]["brokers"][0]["port"] == port
-    assert {one["api"] for one in tap.events if one["type"] == "exchange"} >= {
+    assert {entry["api"] for entry in tap.events if entry["type"] == "exchange"} >= {
         "JoinGroup",
         "OffsetCommit",
         "Fetch",
     }
     assert "librdkafka Produce v" in tap.output
     assert "orders-service (kafka-python " in tap.output
-    assert not [one for one in tap.events if one["type"] == "noted"]
+    assert not [entry for entry in tap.events if entry["type"] == "noted"]
 
 
 def test_filters_choose_what_is_shown(broker: BrokerProcess, tmp_path: Path) -> None:
@@ -144,15 +142,13 @@ def test_filters_choose_what_is_shown(broker: BrokerProcess, tmp_path: Path) -> 
             producer = KafkaProducer(bootstrap_servers=tap.address)
             producer.send(topic, b"x").get(30)
             producer.close()
-    shown = [one for one in tap.events if one["type"] == "exchange"]
-    assert [(one["api"], list(one["topics"])) for one in shown] == [("Produce", ["filtered-a"])]
+    shown = [event for event in tap.events if event["type"] == "exchange"]
+    assert [(event["api"], list(event["topics"])) for event in shown] == [("Produce", ["filtered-a"])]
     lines = [line for line in tap.output.splitlines() if "->" in line]
     assert len(lines) == 1
 
 
-def test_a_recording_is_read_and_replayed_and_differences_are_found(
-    start_broker: StartBroker, tmp_path: Path
-) -> None:
+def test_recording_is_replayed_and_differences_are_found(start_broker: StartBroker, tmp_path: Path) -> None:
     first = start_broker(data=tmp_path / "first")
     with tapped(tmp_path, first.bootstrap) as tap:
         use_kafka_python(tap.address, "recorded")
@@ -162,8 +158,8 @@ def test_a_recording_is_read_and_replayed_and_differences_are_found(
     assert shown.returncode == 0
     events = [json.loads(line) for line in shown.stdout.splitlines()]
     for api in ("Produce", "JoinGroup", "OffsetCommit"):
-        again = [one["request"] for one in events if one.get("api") == api]
-        assert again == [one["request"] for one in tap.exchanges(api)]
+        again = [entry["request"] for entry in events if entry.get("api") == api]
+        assert again == [entry["request"] for entry in tap.exchanges(api)]
 
     second = start_broker(data=tmp_path / "second")
     replayed = run("replay", recording, "--to", second.bootstrap)
@@ -176,23 +172,26 @@ def test_a_recording_is_read_and_replayed_and_differences_are_found(
     # Once more to the same broker: its offsets are others now.
     different = run("replay", recording, "--to", second.bootstrap, "--json")
     assert different.returncode == 1
-    found = [json.loads(line) for line in different.stdout.splitlines()]
+    result = [json.loads(line) for line in different.stdout.splitlines()]
     paths = {
-        one["path"] for exchange in found if exchange["api"] == "Produce" for one in exchange["differences"]
+        entry["path"]
+        for exchange in result
+        if exchange["api"] == "Produce"
+        for entry in exchange["differences"]
     }
     assert any("base_offset" in path for path in paths)
 
 
 def test_tls_on_both_sides_and_a_login_through_it(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
-    with demo(directory) as said:
-        settings = properties(section(said, "librdkafka"))
+    with demo(directory) as output:
+        settings = properties(section(output, "librdkafka"))
         broker = settings["bootstrap.servers"]
         authority = settings["ssl.ca.location"]
         options = ("--tls", "--tls-directory", str(tmp_path / "tls"), "--broker-ca", authority)
         with tapped(tmp_path, broker, *options, listen="localhost:0") as tap:
             through = {
-                **as_user(settings, said, "alice"),
+                **as_user(settings, output, "alice"),
                 "bootstrap.servers": tap.address,
                 "ssl.ca.location": str(tmp_path / "tls" / "ca.crt"),
             }
@@ -213,11 +212,11 @@ def test_a_broker_that_is_not_there_is_said(tmp_path: Path) -> None:
         host, _, number = tap.address.rpartition(":")
         with socket.create_connection((host, int(number)), 30) as client:
             assert client.recv(1) == b""
-    (note,) = [one for one in tap.events if one["type"] == "noted"]
+    (note,) = [event for event in tap.events if event["type"] == "noted"]
     assert note["text"] == f"the broker at 127.0.0.1:{port} cannot be reached: Connection refused"
 
 
-def test_another_protocol_passes_and_a_half_closed_connection_is_answered(tmp_path: Path) -> None:
+def test_other_protocols_pass_and_half_closed_is_answered(tmp_path: Path) -> None:
     server = socket.create_server(("127.0.0.1", 0))
     server.settimeout(30)
     with server, tapped(tmp_path, f"127.0.0.1:{server.getsockname()[1]}") as tap:
@@ -231,7 +230,7 @@ def test_another_protocol_passes_and_a_half_closed_connection_is_answered(tmp_pa
                 accepted.sendall(b"HTTP/1.0 200 OK\r\n\r\nhello")
             with client.makefile("rb") as answer:
                 assert answer.read() == b"HTTP/1.0 200 OK\r\n\r\nhello"
-    notes = [one["text"] for one in tap.events if one["type"] == "noted"]
+    notes = [event["text"] for event in tap.events if event["type"] == "noted"]
     assert "HTTP request" in notes[0]
 
 
@@ -265,12 +264,14 @@ def test_admin_of_a_local_cluster_sees_the_tap_for_every_broker(tmp_path: Path) 
         try:
             with tapped(tmp_path, brokers[0]) as tap:
                 admin = KafkaAdminClient(bootstrap_servers=tap.address)
-                nodes = {(one["host"], one["port"]) for one in admin.describe_cluster()["brokers"]}
+                nodes = {(broker["host"], broker["port"]) for broker in admin.describe_cluster()["brokers"]}
                 admin.close()
                 host, _, port = tap.address.rpartition(":")
                 assert len(nodes) == 2
                 assert (host, int(port)) in nodes
-                assert not nodes & {(one.rpartition(":")[0], int(one.rpartition(":")[2])) for one in brokers}
+                assert not nodes & {
+                    (broker.rpartition(":")[0], int(broker.rpartition(":")[2])) for broker in brokers
+                }
                 for other in nodes:
                     socket.create_connection(other, 30).close()
         finally:
@@ -294,7 +295,7 @@ def test_serve_tap_shows_the_brokers_own_requests(
     assert "orders-service Produce v" in shown
     assert "unusual" in shown or "requests on" in shown
     events = [json.loads(line) for line in file.read_text().splitlines()]
-    (produced,) = [one for one in events if one["type"] == "exchange"]
+    (produced,) = [event for event in events if event["type"] == "exchange"]
     assert (
         produced["request"]["topic_data"][0]["partition_data"][0]["records"][0]["records"][0]["value"]
         == "hello"

@@ -91,7 +91,7 @@ def test_what_librdkafka_pushes_is_shown(broker: BrokerProcess) -> None:
         }
     )
     consumer.subscribe(["letters"])
-    wanted = {
+    expected = {
         ("org_apache_kafka_producer_request_latency_avg", "klamm"),
         ("org_apache_kafka_consumer_fetch_manager_fetch_latency_avg", "olga"),
     }
@@ -104,7 +104,7 @@ def test_what_librdkafka_pushes_is_shown(broker: BrokerProcess) -> None:
         producer.poll(0)
         consumer.poll(0.1)
 
-    until(lambda: measured() >= wanted, work)
+    until(lambda: measured() >= expected, work)
     for name, labels, _ in pushed(broker):
         assert labels["client_id"] == ("klamm" if "_producer_" in name else "olga")
         assert labels["client_software_name"] == "confluent-kafka-python"
@@ -115,12 +115,12 @@ def test_what_librdkafka_pushes_is_shown(broker: BrokerProcess) -> None:
 
 
 def test_only_what_is_subscribed_to_is_pushed(broker: BrokerProcess) -> None:
-    wanted = {
+    requested = {
         "metrics": "org.apache.kafka.producer.connection",
         "interval.ms": "300",
         "match": "client_id=kla.*",
     }
-    assert subscribe(side(broker), "some", wanted) == 0
+    assert subscribe(side(broker), "some", requested) == 0
     clients = [
         Producer({"bootstrap.servers": broker.bootstrap, "client.id": name}) for name in ("klamm", "frieda")
     ]

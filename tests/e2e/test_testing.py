@@ -37,16 +37,16 @@ def test_a_broker_for_a_block() -> None:
 
 def test_the_broker_ends_with_a_block_that_fails() -> None:
     broker = RunningBroker()
-    found = []
+    result = []
 
     def fail() -> None:
         with broker:
-            found.append(pids(broker))
+            result.append(pids(broker))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert not is_running(found[0])
+    assert not is_running(result[0])
 
 
 def test_a_broker_that_cannot_start_says_why() -> None:

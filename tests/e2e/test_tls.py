@@ -59,18 +59,18 @@ def as_alice(files: Files) -> dict[str, object]:
 
 
 def test_a_client_with_a_certificate_is_who_it_says(broker: BrokerProcess, files: Files) -> None:
-    wanted = options(broker, files, **as_alice(files))
-    producer = Producer(wanted)
+    requested = options(broker, files, **as_alice(files))
+    producer = Producer(requested)
     for _ in range(100):
         producer.produce("large", b"x" * 100_000)
     assert producer.flush(30) == 0
     group = {"group.id": "g", "auto.offset.reset": "earliest"}
-    consumer = Consumer({**wanted, **group})
+    consumer = Consumer({**requested, **group})
     consumer.subscribe(["large"])
-    found: list[bytes] = []
-    while len(found) < 100:
-        found += [message.value() or b"" for message in consumer.consume(100 - len(found), 1)]
-    assert set(found) == {b"x" * 100_000}
+    result: list[bytes] = []
+    while len(result) < 100:
+        result += [message.value() or b"" for message in consumer.consume(100 - len(result), 1)]
+    assert set(result) == {b"x" * 100_000}
     consumer.close()
 
 
@@ -92,7 +92,7 @@ def test_kafka_python_shows_its_certificate(broker: BrokerProcess, files: Files)
 
 
 @pytest.mark.parametrize("host", ["localhost", ""])
-def test_without_advertised_listeners_clients_find_the_name_of_the_certificate(
+def test_unadvertised_listener_has_name_of_its_certificate(
     start_broker: StartBroker, files: Files, tmp_path: Path, host: str
 ) -> None:
     """The name is that of `listeners`, or of this machine; no address is in the certificate."""
@@ -129,11 +129,11 @@ def test_a_client_that_does_not_trust_the_broker_says_so(broker: BrokerProcess, 
     other = tmp_path / "other.pem"
     other.write_text(signed({"CN": "Somebody else"}).pem)
     errors: list[KafkaError] = []
-    wanted = {
+    requested = {
         "bootstrap.servers": broker.bootstrap, "security.protocol": "SSL", "ssl.ca.location": str(other),
         "error_cb": errors.append, "log_level": 0,
     }  # fmt: skip
-    producer = Producer(wanted)
+    producer = Producer(requested)
     while not errors:
         producer.poll(0.1)
     # As _SSL or, when the connection has ended by then, as _TRANSPORT.
@@ -181,14 +181,14 @@ def test_a_certificate_is_renewed_while_the_broker_runs(
 def test_logins_are_encrypted(files: Files, tmp_path: Path) -> None:
     broker = _start(tmp_path / "data", *broker_settings(files), listen="SASL_SSL://127.0.0.1:0")
     try:
-        wanted = options(
+        requested = options(
             broker, files, security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="bob"
         )
-        producer = Producer({**wanted, "sasl.password": "builder"})
+        producer = Producer({**requested, "sasl.password": "builder"})
         producer.produce("t", b"x")
         assert producer.flush(20) == 0
         errors: list[KafkaError] = []
-        wrong = Producer({**wanted, "sasl.password": "wrong", "error_cb": errors.append})
+        wrong = Producer({**requested, "sasl.password": "wrong", "error_cb": errors.append})
         while not errors:
             wrong.poll(0.1)
         assert errors[0].code() == KafkaError._AUTHENTICATION

@@ -111,7 +111,7 @@ def test_what_is_open_is_not_seen(broker: BrokerProcess) -> None:
     assert read(broker, topic) == ["after", "open"]
 
 
-def test_a_second_instance_fences_the_first_and_aborts_what_it_left(broker: BrokerProcess) -> None:
+def test_second_instance_fences_the_first_and_aborts_its_work(broker: BrokerProcess) -> None:
     topic, transactional_id = topic_on(broker), fresh("txn")
     first = transactional(broker, transactional_id)
     first.begin_transaction()

@@ -54,9 +54,9 @@ def consumer_at_end(bootstrap: str, reset: str) -> Consumer:
 
 def read(consumer: Consumer, count: int) -> dict[int, str]:
     """Read so many records; the values by offset. An error of the partition is raised."""
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     until = time.monotonic() + WAIT_SECONDS
-    while len(found) < count and time.monotonic() < until:
+    while len(result) < count and time.monotonic() < until:
         message = consumer.poll(0.2)
         if message is None:
             continue
@@ -65,8 +65,8 @@ def read(consumer: Consumer, count: int) -> dict[int, str]:
             if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
                 continue
             raise PartitionError(error)
-        found[message.offset() or 0] = (message.value() or b"").decode()
-    return found
+        result[message.offset() or 0] = (message.value() or b"").decode()
+    return result
 
 
 class PartitionError(Exception):

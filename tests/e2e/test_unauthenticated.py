@@ -73,7 +73,7 @@ def frames(rng: random.Random) -> list[bytes]:
         (36, rng.randrange(3), SaslAuthenticateRequest(auth_bytes=token)),
         (3, 1, MetadataRequest(topics=None)),
     )
-    found = []
+    result = []
     for _ in range(rng.randrange(1, 5)):
         key, version, request = choices[rng.choice((0, 1, 1, 2, 2, 2, 3))]
         data = bytearray(b"".join(map(bytes, encode_request(key, version, 7, "x", request))))  # type: ignore[arg-type]
@@ -84,8 +84,8 @@ def frames(rng: random.Random) -> list[bytes]:
             data = data[: rng.randrange(len(data))]
         elif damage == 2:
             data = bytearray(struct.pack(">i", len(token)) + token)
-        found.append(bytes(data))
-    return found
+        result.append(bytes(data))
+    return result
 
 
 def answers(bootstrap: str, messages: list[bytes]) -> bytes:

@@ -23,8 +23,8 @@ HOUR_S = 3600.0
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosted]:
     settings = {"log.retention.check.interval.ms": "60000", "log.cleaner.backoff.ms": "1000"}
-    with hosted(tmp_path_factory.mktemp("clock") / "data", settings, clock=VirtualClock()) as found:
-        yield found
+    with hosted(tmp_path_factory.mktemp("clock") / "data", settings, clock=VirtualClock()) as result:
+        yield result
 
 
 def until(holds: Callable[[], Any]) -> None:

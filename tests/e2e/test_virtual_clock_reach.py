@@ -43,8 +43,8 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosted]:
-    with hosted(tmp_path_factory.mktemp("reach") / "data", SETTINGS, clock=VirtualClock()) as found:
-        yield found
+    with hosted(tmp_path_factory.mktemp("reach") / "data", SETTINGS, clock=VirtualClock()) as result:
+        yield result
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosted]:
         "delegation.token.secret.key": "a secret",
         "connections.max.idle.ms": "86400000",
     }
-    with hosted(tmp_path_factory.mktemp("secured") / "data", settings, clock=VirtualClock()) as found:
-        yield found
+    with hosted(tmp_path_factory.mktemp("secured") / "data", settings, clock=VirtualClock()) as result:
+        yield result
 
 
 def log_in(client: RawClient) -> int:
@@ -127,7 +127,7 @@ def test_a_login_ends_with_the_clock_unless_clients_are_kept(secured: Hosted) ->
         assert client.ask(MetadataRequest(topics=[]), 1) is None
 
 
-def test_a_client_of_librdkafka_logs_in_again_after_its_login_has_ended(secured: Hosted) -> None:
+def test_librdkafka_logs_in_again_after_its_login_has_ended(secured: Hosted) -> None:
     producer = Producer(
         {
             "bootstrap.servers": secured.bootstrap, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
@@ -145,17 +145,17 @@ def test_a_client_of_librdkafka_logs_in_again_after_its_login_has_ended(secured:
 def test_a_delegation_token_ends(secured: Hosted) -> None:
     with RawClient(secured.bootstrap) as client:
         log_in(client)
-        made = client.ask(CreateDelegationTokenRequest(max_lifetime_ms=int(DAY_S * 1000)), 2)
-        assert made.error_code == 0
-        assert made.expiry_timestamp_ms - made.issue_timestamp_ms == DAY_S * 1000
+        created = client.ask(CreateDelegationTokenRequest(max_lifetime_ms=int(DAY_S * 1000)), 2)
+        assert created.error_code == 0
+        assert created.expiry_timestamp_ms - created.issue_timestamp_ms == DAY_S * 1000
 
         def tokens() -> list[str]:
             return [one.token_id for one in client.ask(DescribeDelegationTokenRequest(owners=None), 2).tokens]
 
-        assert made.token_id in tokens()
+        assert created.token_id in tokens()
         secured.advance(DAY_S + 1, is_kept=True)
         log_in(client)
-        until(lambda: made.token_id not in tokens())
+        until(lambda: created.token_id not in tokens())
 
 
 # --- what is forgotten ------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_records_are_compacted_when_they_are_old_enough(broker: Hosted, name: st
             }
         )  # fmt: skip
         consumer.assign([TopicPartition(name, 0, 0)])
-        found: list[bytes] = []
+        result: list[bytes] = []
         while True:
             message = consumer.poll(PATIENCE_S)
             assert message is not None
@@ -234,8 +234,8 @@ def test_records_are_compacted_when_they_are_old_enough(broker: Hosted, name: st
             if error is not None:
                 assert error.code() == KafkaError._PARTITION_EOF
                 consumer.close()
-                return found
-            found.append(message.value() or b"")
+                return result
+            result.append(message.value() or b"")
 
     broker.advance(60, is_kept=True)
     assert values() == [b"1", b"2", b"3"]
@@ -278,18 +278,18 @@ def test_a_quota_is_over_when_its_windows_are(broker: Hosted, name: str) -> None
 def test_a_member_of_a_consumer_group_is_kept(broker: Hosted, name: str) -> None:
     """KIP-848: the broker assigns, and counts the member's heartbeats."""
     create(broker, name)
-    given: list[str] = []
+    arguments: list[str] = []
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": name, "group.protocol": "consumer"}
     )
     consumer.subscribe(
-        [name], on_assign=lambda *_: given.append("assigned"), on_lost=lambda *_: given.append("lost"),
-        on_revoke=lambda *_: given.append("revoked"),
+        [name], on_assign=lambda *_: arguments.append("assigned"), on_lost=lambda *_: arguments.append("lost"),
+        on_revoke=lambda *_: arguments.append("revoked"),
     )  # fmt: skip
-    until(lambda: consumer.poll(0.1) is None and "assigned" in given)
+    until(lambda: consumer.poll(0.1) is None and "assigned" in arguments)
     broker.advance(DAY_S, is_kept=True)
     last = broker.asked(api="ConsumerGroupHeartbeat", group=name)[-1].id
-    found = broker.wait_asked(api="ConsumerGroupHeartbeat", group=name, since=last)
-    assert not found.error_codes
-    assert given == ["assigned"]
+    result = broker.wait_asked(api="ConsumerGroupHeartbeat", group=name, since=last)
+    assert not result.error_codes
+    assert arguments == ["assigned"]
     consumer.close()

@@ -78,7 +78,7 @@ def test_an_installed_wheel_serves_stock_clients(tmp_path, monkeypatch, switch):
     assert all(file.startswith(str(tmp_path)) for file in files)
 
 
-def test_a_wheel_that_must_be_compiled_and_cannot_be_is_not_built(tmp_path, monkeypatch):
+def test_wheel_that_cannot_be_compiled_as_required_fails(tmp_path, monkeypatch):
     monkeypatch.setenv(hatch_build.SWITCH, "yes")
     monkeypatch.setenv("CC", str(tmp_path / "no-compiler"))
     command = [sys.executable, "-c", "import hatchling.build; hatchling.build.build_wheel('.')"]

@@ -33,12 +33,12 @@ class Running:
     def until(self, words: str) -> str:
         """Read what it says up to a line with these words."""
         assert self.process.stderr is not None
-        said = ""
+        output = ""
         for line in self.process.stderr:
-            said += line
+            output += line
             if words in line:
                 return line
-        raise AssertionError(said)
+        raise AssertionError(output)
 
 
 def command(directory: Path, *more: str) -> list[str]:
@@ -108,15 +108,15 @@ def read(bootstrap: str, count: int) -> set[bytes]:
 
 def pid_of(parent: int, directory: Path, number: int) -> int:
     """The process id of a worker."""
-    (found,) = (
+    (result,) = (
         pid
         for pid, (started_by, _, command) in processes().items()
         if started_by == parent and f"{directory}/worker-{number}.properties" in command
     )
-    return found
+    return result
 
 
-def test_workers_share_the_partitions_and_one_that_is_killed_comes_back(tmp_path: Path) -> None:
+def test_workers_share_partitions_and_a_killed_one_restarts(tmp_path: Path) -> None:
     with workers(tmp_path, 2) as running:
         first = running.bootstrap.split(",")[0]
         admin = AdminClient({"bootstrap.servers": first})
@@ -159,7 +159,7 @@ def test_a_directory_stays_what_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_need_no_more_than_an_option_to_keep_everything_in_memory() -> None:
+def test_workers_with_ephemeral_keep_everything_in_memory() -> None:
     process = subprocess.Popen(
         [
             sys.executable,

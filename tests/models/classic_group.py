@@ -105,8 +105,8 @@ class ClassicGroup:
             self.answers[member.sync_waiter] = ("sync", "REBALANCE_IN_PROGRESS", b"")
         member.sync_waiter = waiter
         if member_id == self.leader:
-            for one in self.members.values():
-                one.assignment = assigned.get(one.id, b"")
+            for other in self.members.values():
+                other.assignment = assigned.get(other.id, b"")
             self.state = "Stable"
             self.answer_syncs("NONE", now_ms)
             self.write()
@@ -343,7 +343,7 @@ class ClassicGroup:
             due = [one for one in due if one[0] <= now_ms]
             if not due:
                 return
-            at_ms, happens = min(due, key=lambda one: one[0])
+            at_ms, happens = min(due, key=lambda entry: entry[0])
             happens(at_ms)
 
     def pending_is_gone(self, member_id: str, now_ms: int) -> None:
@@ -376,7 +376,7 @@ class ClassicGroup:
         )  # fmt: skip
         for member in copy.deepcopy(self.written.members).values():
             member.protocols = tuple(
-                (name, said) for name, said in member.protocols if name == group.protocol
+                (name, metadata) for name, metadata in member.protocols if name == group.protocol
             )
             member.join_waiter = member.sync_waiter = None
             member.is_new, member.has_synced = False, True

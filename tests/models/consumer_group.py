@@ -123,7 +123,7 @@ class ConsumerGroup:
         refuse_unless(says_epochs or in_transaction, "UNSUPPORTED_VERSION")
         member = self.members[member_id]
         is_recent = epoch < member.epoch and all(
-            one in member.since and member.since[one] <= epoch for one in places
+            partition in member.since and member.since[partition] <= epoch for partition in places
         )
         refuse_unless(
             epoch == member.epoch or is_recent, "STALE_MEMBER_EPOCH" if says_epochs else "ILLEGAL_GENERATION"
@@ -166,11 +166,11 @@ class ConsumerGroup:
         # What it has just given up counts as free from its next step on.
         others = [other for other in self.members.values() if other is not member]
         taken = had | member.revoking.union(*(other.assigned | other.revoking for other in others))
-        given = target - kept - taken
-        for one in given:
-            member.since[one] = self.assignment_epoch
-        all_given = kept | given == target
-        self.move(member, self.assignment_epoch, kept | given, frozenset(), now_ms, is_reconciled=all_given)
+        gained = target - kept - taken
+        for partition in gained:
+            member.since[partition] = self.assignment_epoch
+        all_given = kept | gained == target
+        self.move(member, self.assignment_epoch, kept | gained, frozenset(), now_ms, is_reconciled=all_given)
 
     def move(
         self, member: Member, epoch: int, assigned: frozenset[Partition], revoking: frozenset[Partition], now_ms: int,
@@ -191,12 +191,12 @@ class ConsumerGroup:
 
     def checked(self, target: dict[str, frozenset[Partition]]) -> dict[str, frozenset[Partition]]:
         """Return a target after a look at it: all that is wanted is given, once, to one who wants it."""
-        given = [(member_id, one) for member_id, part in target.items() for one in part]
+        assigned = [(member_id, one) for member_id, part in target.items() for one in part]
         assert target.keys() == self.members.keys()
-        assert len({one for _, one in given}) == len(given)
-        assert all(one[0] in self.members[member_id].topics for member_id, one in given)
-        wanted = frozenset[str]().union(*(member.topics for member in self.members.values()))
-        assert {one for _, one in given} == {one for one in self.partitions if one[0] in wanted}
+        assert len({one for _, one in assigned}) == len(assigned)
+        assert all(one[0] in self.members[member_id].topics for member_id, one in assigned)
+        subscribed = frozenset[str]().union(*(member.topics for member in self.members.values()))
+        assert {one for _, one in assigned} == {one for one in self.partitions if one[0] in subscribed}
         return target
 
     # --- time -----------------------------------------------------------------------------------------------
@@ -240,6 +240,14 @@ class ConsumerGroup:
         )
 
 
-def seen_of(one: Member) -> tuple[Any, ...]:
+def seen_of(member: Member) -> tuple[Any, ...]:
     """The comparable state of a member."""
-    return one.instance, one.topics, one.epoch, one.previous_epoch, one.assigned, one.revoking, one.since
+    return (
+        member.instance,
+        member.topics,
+        member.epoch,
+        member.previous_epoch,
+        member.assigned,
+        member.revoking,
+        member.since,
+    )

@@ -98,22 +98,22 @@ class ShareGroup:
     # --- rules ----------------------------------------------------------------------------------------------
 
     def wanted_topics(self) -> dict[str, int]:
-        wanted = frozenset[str]().union(*(member.topics for member in self.members.values()))
-        return {name: count for name, count in self.topics.items() if name in wanted}
+        subscribed = frozenset[str]().union(*(member.topics for member in self.members.values()))
+        return {name: count for name, count in self.topics.items() if name in subscribed}
 
     def lacks(self) -> bool:
         """Tell if a partition that somebody wants has got a state since the target was made."""
-        given = frozenset[Partition]().union(*self.target.values())
-        return bool({one for one in self.begun if one[0] in self.wanted_topics()} - given)
+        assigned = frozenset[Partition]().union(*self.target.values())
+        return bool({one for one in self.begun if one[0] in self.wanted_topics()} - assigned)
 
     def checked(self, target: dict[str, frozenset[Partition]]) -> dict[str, frozenset[Partition]]:
         """Return a target after a look at it: all that has a state and is wanted is given to one who wants it."""
         assert target.keys() == self.members.keys()
-        for member_id, given in target.items():
-            assert all(one[0] in self.members[member_id].topics and one in self.begun for one in given)
-        wanted = self.wanted_topics()
-        given = frozenset[Partition]().union(*target.values())
-        assert given == {one for one in self.begun if one[0] in wanted}
+        for member_id, assigned in target.items():
+            assert all(one[0] in self.members[member_id].topics and one in self.begun for one in assigned)
+        topics = self.wanted_topics()
+        assigned = frozenset[Partition]().union(*target.values())
+        assert assigned == {one for one in self.begun if one[0] in topics}
         return target
 
     # --- time and questions ---------------------------------------------------------------------------------
@@ -131,7 +131,8 @@ class ShareGroup:
     def seen(self) -> Any:
         """The comparable state of the group."""
         members = {
-            one.id: (one.topics, one.epoch, one.previous_epoch, one.assigned) for one in self.members.values()
+            member.id: (member.topics, member.epoch, member.previous_epoch, member.assigned)
+            for member in self.members.values()
         }
         state = "Stable" if self.members else "Empty"
         return state, self.epoch, self.assignment_epoch, self.target, members

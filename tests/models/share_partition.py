@@ -121,32 +121,36 @@ class SharePartition:
         """
         room = self.window - (self.end - self.start)
         last = batches[-1][1] if room > 0 else min(batches[-1][1], self.end - 1)
-        left = min(records_max, room if room > 0 else self.end - self.next_offset)
-        if left <= 0 or last < self.start:
+        count_max = min(records_max, room if room > 0 else self.end - self.next_offset)
+        if count_max <= 0 or last < self.start:
             return {}
         for offset in range(self.next_offset, batches[0][0]):  # no longer in the log
             if offset in self.records and self.records[offset].state == AVAILABLE:
                 self.records[offset].state = ARCHIVED
-        given: list[int] = []
-        for known, offsets in self.stretches(max(batches[0][0], self.start), last):
-            if left <= 0:
+        deliveries: list[int] = []
+        for is_delivered, offsets in self.stretches(max(batches[0][0], self.start), last):
+            if count_max <= 0:
                 break
-            if known:
-                picked, goes_on = self.again(offsets, left if is_strict else NO_LIMIT, left, bool(given))
+            if is_delivered:
+                picked, goes_on = self.again(
+                    offsets, count_max if is_strict else NO_LIMIT, count_max, bool(deliveries)
+                )
                 spans = [(offset, offset) for offset in picked]
             else:
                 spans, goes_on = (
-                    fresh(offsets[0], offsets[-1], batches, left, portion, is_strict=is_strict),
+                    fresh(offsets[0], offsets[-1], batches, count_max, portion, is_strict=is_strict),
                     True,
                 )
             for span in spans:
                 self.lock(span, member, now_ms)
-                given += range(span[0], span[1] + 1)
-                left -= span[1] - span[0] + 1
+                deliveries += range(span[0], span[1] + 1)
+                count_max -= span[1] - span[0] + 1
             if not goes_on:
                 break
-        told = {offset: self.records[offset].deliveries for offset in given}
-        for offset in [offset for offset in given if any(base <= offset <= end for base, end in aborted)]:
+        told = {offset: self.records[offset].deliveries for offset in deliveries}
+        for offset in [
+            offset for offset in deliveries if any(base <= offset <= end for base, end in aborted)
+        ]:
             record = self.records[offset]
             record.state, record.member, record.due_ms = ARCHIVED, "", 0
             del told[offset]
@@ -163,11 +167,11 @@ class SharePartition:
             is_known = record.state != AVAILABLE or record.deliveries > 0
             return is_known, None if is_known else record.batch
 
-        for (known, _), offsets in groupby(range(first, last + 1), kind):
-            yield known, list(offsets)
+        for (is_delivered, _), offsets in groupby(range(first, last + 1), kind):
+            yield is_delivered, list(offsets)
 
     def again(
-        self, offsets: list[int], cap: int, wanted: int, is_after_others: bool
+        self, offsets: list[int], cap: int, count_max: int, is_after_others: bool
     ) -> tuple[list[int], bool]:
         """Return which are delivered again, and if more may come with them.
 
@@ -176,7 +180,7 @@ class SharePartition:
         often = max(2, (self.deliveries_max + 1) // 2)
         picked: list[int] = []
         for batch, those in groupby(offsets, lambda offset: self.records[offset].batch):
-            if len(picked) >= wanted:
+            if len(picked) >= count_max:
                 break
             free = [offset for offset in those if self.records[offset].state == AVAILABLE]
             if not free:
@@ -221,19 +225,25 @@ class SharePartition:
     # --- deciding -------------------------------------------------------------------------------------------
 
     def acknowledge(
-        self, member: str, said: Sequence[Acknowledgement], now_ms: int, *, knows_renew: bool, is_renew: bool
+        self,
+        member: str,
+        acknowledgements: Sequence[Acknowledgement],
+        now_ms: int,
+        *,
+        knows_renew: bool,
+        is_renew: bool,
     ) -> Write:
         """Decide on records, all or none; locks that were renewed before a mistake stay renewed."""
-        fits = fit_together(said, RENEW if knows_renew else REJECT, is_renew=is_renew)
+        fits = fit_together(acknowledgements, RENEW if knows_renew else REJECT, is_renew=is_renew)
         refuse_unless(fits, "INVALID_REQUEST")
         decided: list[int] = []
         try:
-            for one in said:
-                if one.last < self.start:
+            for acknowledgement in acknowledgements:
+                if acknowledgement.last < self.start:
                     continue
                 refuse_unless(bool(self.records), "INVALID_RECORD_STATE")
-                refuse_unless(one.last < self.end, "INVALID_REQUEST")
-                for type_, offsets in one_by_one(one):
+                refuse_unless(acknowledgement.last < self.end, "INVALID_REQUEST")
+                for type_, offsets in one_by_one(acknowledgement):
                     there = [offset for offset in offsets if offset >= self.start]
                     for offset in there:
                         record = self.records[offset]
@@ -287,9 +297,9 @@ class SharePartition:
     def write(self, offsets: Iterable[int]) -> Write:
         changed = {}
         for offset in offsets:
-            one = self.lost.get(offset) or self.records[offset]
-            changed[offset] = one.state if one.target is None else one.target, one.deliveries
-        return Write(self.start, sum(one.is_complete for one in self.records.values()), changed)
+            record = self.lost.get(offset) or self.records[offset]
+            changed[offset] = record.state if record.target is None else record.target, record.deliveries
+        return Write(self.start, sum(record.is_complete for record in self.records.values()), changed)
 
     def written(self, write: Write, *, done: bool) -> None:
         """The share coordinator knows it, or does not: then the records are still acquired."""
@@ -315,11 +325,11 @@ class SharePartition:
 
 
 def fresh(
-    first: int, last: int, batches: Sequence[Span], left: int, portion: int, *, is_strict: bool
+    first: int, last: int, batches: Sequence[Span], count_max: int, portion: int, *, is_strict: bool
 ) -> list[Span]:
     """Return the portions in which records are delivered for the first time; they end where batches of the log do."""
-    if last - first + 1 > left:
-        cut = first + left - 1
+    if last - first + 1 > count_max:
+        cut = first + count_max - 1
         if not is_strict:
             cut = next((end for base, end in batches if base <= cut <= end), cut)
         last = min(last, cut)
@@ -331,33 +341,38 @@ def fresh(
     return [*spans, (first, last)]
 
 
-def fit_together(said: Sequence[Acknowledgement], last_type: int, *, is_renew: bool) -> bool:
+def fit_together(acknowledgements: Sequence[Acknowledgement], last_type: int, *, is_renew: bool) -> bool:
     """Tell if one partition's acknowledgements make sense together: in order, of types that there are."""
     before = -1
-    for one in said:
-        has_types = one.types and len(one.types) in (1, one.last - one.first + 1)
-        if one.first > one.last or one.first < before or not has_types:
+    for acknowledgement in acknowledgements:
+        has_types = acknowledgement.types and len(acknowledgement.types) in (
+            1,
+            acknowledgement.last - acknowledgement.first + 1,
+        )
+        if acknowledgement.first > acknowledgement.last or acknowledgement.first < before or not has_types:
             return False
-        if not all(0 <= type_ <= last_type and (is_renew or type_ != RENEW) for type_ in one.types):
+        if not all(
+            0 <= type_ <= last_type and (is_renew or type_ != RENEW) for type_ in acknowledgement.types
+        ):
             return False
-        before = one.last
+        before = acknowledgement.last
     return True
 
 
-def one_by_one(one: Acknowledgement) -> Iterator[tuple[int, list[int]]]:
+def one_by_one(acknowledgement: Acknowledgement) -> Iterator[tuple[int, list[int]]]:
     """Yield the offsets that have the same type, in order."""
-    offsets = range(one.first, one.last + 1)
-    types = one.types * len(offsets) if len(one.types) == 1 else one.types
+    offsets = range(acknowledgement.first, acknowledgement.last + 1)
+    types = acknowledgement.types * len(offsets) if len(acknowledgement.types) == 1 else acknowledgement.types
     for type_, pairs in groupby(zip(types, offsets, strict=True), lambda pair: pair[0]):
         yield type_, [offset for _, offset in pairs]
 
 
 def runs(saved: Saved) -> list[Span]:
     """Return the stretches of offsets of which the same is known."""
-    found: list[Span] = []
+    spans: list[Span] = []
     for offset in sorted(saved):
-        if found and found[-1][1] == offset - 1 and saved[offset - 1] == saved[offset]:
-            found[-1] = found[-1][0], offset
+        if spans and spans[-1][1] == offset - 1 and saved[offset - 1] == saved[offset]:
+            spans[-1] = spans[-1][0], offset
         else:
-            found.append((offset, offset))
-    return found
+            spans.append((offset, offset))
+    return spans

@@ -49,43 +49,43 @@ class ShareStates:
     def initialize(self, key: object, partition: int, state_epoch: int, start: int) -> None:
         """Begin a state, or begin it again; leaders of before stay fenced."""
         refuse_unless(partition >= 0, "INVALID_REQUEST")
-        known = self.states.get(key)
-        if known is not None:
+        state = self.states.get(key)
+        if state is not None:
             refuse_unless(
-                state_epoch in (NOT_SAID, max(state_epoch, known.state_epoch)), "FENCED_STATE_EPOCH"
+                state_epoch in (NOT_SAID, max(state_epoch, state.state_epoch)), "FENCED_STATE_EPOCH"
             )
         refuse_unless(key in self.there, "UNKNOWN_TOPIC_OR_PARTITION")
         begun = Known(state_epoch, start, NOT_SAID if start == NOT_SAID else 0)
-        if known is not None:
-            begun.state_epoch = max(state_epoch, known.state_epoch)
-            begun.leader_epoch = known.leader_epoch
+        if state is not None:
+            begun.state_epoch = max(state_epoch, state.state_epoch)
+            begun.leader_epoch = state.leader_epoch
         self.states[key] = begun
 
     def read(self, key: object, partition: int, leader_epoch: int) -> Known:
         """Return the state for a leader; those with an older epoch are fenced from now on."""
-        known = self.of_leader(key, partition, leader_epoch)
+        state = self.of_leader(key, partition, leader_epoch)
         refuse_unless(key in self.there, "UNKNOWN_TOPIC_OR_PARTITION")
-        known.leader_epoch = max(leader_epoch, known.leader_epoch)
-        return known
+        state.leader_epoch = max(leader_epoch, state.leader_epoch)
+        return state
 
     def write(
         self, key: object, partition: int, state_epoch: int, leader_epoch: int, start: int, complete: int,
         batches: Iterable[Batch],
     ) -> None:  # fmt: skip
         """Put new states over the old ones: for each offset those after more deliveries count, then the later ones."""
-        known = self.of_leader(key, partition, leader_epoch)
-        refuse_unless(state_epoch == NOT_SAID or state_epoch >= known.state_epoch, "FENCED_STATE_EPOCH")
+        state = self.of_leader(key, partition, leader_epoch)
+        refuse_unless(state_epoch == NOT_SAID or state_epoch >= state.state_epoch, "FENCED_STATE_EPOCH")
         refuse_unless(key in self.there, "UNKNOWN_TOPIC_OR_PARTITION")
-        if start == known.start:
-            known.complete = max(complete, known.complete)
-        elif start > known.start:
-            known.start, known.complete = start, complete
+        if start == state.start:
+            state.complete = max(complete, state.complete)
+        elif start > state.start:
+            state.start, state.complete = start, complete
         for batch in batches:
             for offset in range(batch.first, batch.last + 1):
-                before = known.records.get(offset, (0, -1))
+                before = state.records.get(offset, (0, -1))
                 new = batch.state, batch.deliveries
-                known.records[offset] = max(before, new, key=lambda one: (one[1], one[0]))
-        known.records = {offset: one for offset, one in known.records.items() if offset >= known.start}
+                state.records[offset] = max(before, new, key=lambda entry: (entry[1], entry[0]))
+        state.records = {offset: one for offset, one in state.records.items() if offset >= state.start}
 
     def summary(self, key: object, partition: int) -> Known | None:
         refuse_unless(partition >= 0, "INVALID_REQUEST")
@@ -98,6 +98,6 @@ class ShareStates:
 
     def of_leader(self, key: object, partition: int, leader_epoch: int) -> Known:
         refuse_unless(partition >= 0 and key in self.states, "INVALID_REQUEST")
-        known = self.states[key]
-        refuse_unless(leader_epoch == NOT_SAID or leader_epoch >= known.leader_epoch, "FENCED_LEADER_EPOCH")
-        return known
+        state = self.states[key]
+        refuse_unless(leader_epoch == NOT_SAID or leader_epoch >= state.leader_epoch, "FENCED_LEADER_EPOCH")
+        return state

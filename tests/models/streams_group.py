@@ -254,8 +254,8 @@ class StreamsGroup:
 
     def seen_now(self, topology: Topology, misfit: int | None) -> tuple[Any, ...]:
         names = {name for part in topology.parts for name in part[1:] if name is not None}
-        known = {name: self.topics[name] for name in names if name in self.topics}
-        return known, -1 if misfit is not None else topology.epoch, self.standbys
+        existing = {name: self.topics[name] for name in names if name in self.topics}
+        return existing, -1 if misfit is not None else topology.epoch, self.standbys
 
     def settle_target(self, now_ms: int) -> bool:
         """Assign if the epoch is ahead; returns if that has to wait, for more members or since it was done just now."""
@@ -277,15 +277,15 @@ class StreamsGroup:
         assert self.topology is not None
         topics, fits_epoch, standbys = self.seen_before
         every = set() if fits_epoch == -1 else tasks_of(self.topology, topics)
-        given = [(member_id, task) for member_id, tasks in target.items() for task in tasks]
-        assert sorted(task[1:] for _, task in given if task[0] == "active") == sorted(every)
-        copies = Counter((self.members[member_id].process, task[1:]) for member_id, task in given)
+        assigned = [(member_id, task) for member_id, tasks in target.items() for task in tasks]
+        assert sorted(task[1:] for _, task in assigned if task[0] == "active") == sorted(every)
+        copies = Counter((self.members[member_id].process, task[1:]) for member_id, task in assigned)
         assert max(copies.values(), default=1) == 1
         others = len({one.process for one in self.members.values()}) - 1
         stateful = {part.id for part in self.topology.parts if part.changelog}
-        standby = Counter(task[1:] for _, task in given if task[0] == "standby")
-        wanted = {task: min(standbys, others) for task in every if task[0] in stateful}
-        assert standby == Counter(wanted) - Counter()
+        standby = Counter(task[1:] for _, task in assigned if task[0] == "standby")
+        expected = {task: min(standbys, others) for task in every if task[0] in stateful}
+        assert standby == Counter(expected) - Counter()
         return target
 
     # --- reconciliation -------------------------------------------------------------------------------------
@@ -293,7 +293,9 @@ class StreamsGroup:
     def taken(self, process: str) -> Callable[[Task], bool]:
         """Tell of a task if it cannot be given to a process now: it is active somewhere, or it has a copy there."""
         running = [
-            (one.process, task) for one in self.members.values() for task in one.assigned | one.revoking
+            (member.process, task)
+            for member in self.members.values()
+            for task in member.assigned | member.revoking
         ]
         active = {task[1:] for _, task in running if task[0] == "active"}
         here = {task[1:] for where, task in running if where == process}
@@ -314,10 +316,10 @@ class StreamsGroup:
         if surplus and (owned is None or owned & surplus):
             self.move(member, epoch, kept, surplus, now_ms, is_reconciled=False)
             return
-        given = frozenset(task for task in target - kept if not taken(task))
-        member.since = {**member.since, **dict.fromkeys(given, self.assignment_epoch)}
-        has_all = kept | given == target
-        self.move(member, self.assignment_epoch, kept | given, NOTHING, now_ms, is_reconciled=has_all)
+        gained = frozenset(task for task in target - kept if not taken(task))
+        member.since = {**member.since, **dict.fromkeys(gained, self.assignment_epoch)}
+        has_all = kept | gained == target
+        self.move(member, self.assignment_epoch, kept | gained, NOTHING, now_ms, is_reconciled=has_all)
 
     def move(
         self,
@@ -341,11 +343,11 @@ class StreamsGroup:
 
     def next_due(self) -> tuple[int, str] | None:
         """Return when something happens by itself, and which member is gone then; none if it is the initial delay."""
-        dues = [(one.session_due_ms, one.id) for one in self.members.values()]
+        dues = [(member.session_due_ms, member.id) for member in self.members.values()]
         dues += [
-            (one.revocation_due_ms, one.id)
-            for one in self.members.values()
-            if one.revocation_due_ms is not None
+            (member.revocation_due_ms, member.id)
+            for member in self.members.values()
+            if member.revocation_due_ms is not None
         ]
         if self.delay_due_ms is not None:
             dues.append((self.delay_due_ms, ""))
@@ -392,9 +394,10 @@ def tasks_of(topology: Topology, topics: dict[str, tuple[int, int]]) -> set[tupl
     return {(part.id, number) for part in topology.parts for number in range(topics[part.source][1])}
 
 
-def seen_of(one: Member) -> tuple[Any, ...]:
+def seen_of(member: Member) -> tuple[Any, ...]:
     """The comparable state of a member."""
-    since = {task: since for task, since in one.since.items() if task[0] == "active"}
+    since = {task: since for task, since in member.since.items() if task[0] == "active"}
     return (
-        one.instance, one.process, one.topology_epoch, one.epoch, one.previous_epoch, one.assigned, one.revoking, since
+        member.instance, member.process, member.topology_epoch, member.epoch, member.previous_epoch,
+        member.assigned, member.revoking, since,
     )  # fmt: skip

@@ -79,7 +79,7 @@ class Tasks:
                 raise outcome
             if isinstance(outcome, CrashError):
                 raise IncompleteError("Spark could not do it: a worker died")
-            found.append(outcome or TaskResult(task.wanted, loaded=len(task.wanted)))
+            found.append(outcome or TaskResult(task.offset_range, loaded=len(task.offset_range)))
         return found
 
     @property

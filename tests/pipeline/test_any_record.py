@@ -97,7 +97,7 @@ def stored(root: Path, records: list[AnyRecord], decoder: Decoder) -> tuple[list
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(RECORDS, min_size=1, max_size=6), st.sampled_from([30 * 86_400_000, 1 << 62]))
-def test_any_record_is_a_row_or_a_dead_letter_that_is_kept_as_it_came(
+def test_any_record_is_a_row_or_a_dead_letter(
     tmp_path: Path, records: list[AnyRecord], past_max_ms: int
 ) -> None:
     decoder = Decoder(SCHEMA, past_max_ms=past_max_ms)
@@ -125,9 +125,7 @@ def test_any_record_is_a_row_or_a_dead_letter_that_is_kept_as_it_came(
 
 
 @pytest.mark.parametrize("unit", [1_000, 1_000_000])
-def test_a_record_stamped_in_micro_or_nanoseconds_is_a_dead_letter_beside_others(
-    tmp_path: Path, unit: int
-) -> None:
+def test_record_stamped_in_micro_or_nanoseconds_is_a_dead_letter(tmp_path: Path, unit: int) -> None:
     records = [AnyRecord(NOW, event(NOW), None, []), AnyRecord(NOW * unit, event(NOW * unit), None, [])]
     rows, letters = stored(tmp_path, records, Decoder(SCHEMA))
     assert [row["_offset"] for row in rows] == [0]
@@ -136,7 +134,7 @@ def test_a_record_stamped_in_micro_or_nanoseconds_is_a_dead_letter_beside_others
     assert str(NOW * unit) in letters["detail"].to_pylist()[0]
 
 
-def test_dead_letters_of_an_earlier_version_are_redriven_and_what_is_left_of_them_stays(
+def test_dead_letters_of_an_earlier_version_are_redriven(
     tmp_path: Path,
 ) -> None:
     late = event(NOW - 40 * 86_400_000)
@@ -212,7 +210,7 @@ def test_unknown_fields_are_kept_as_they_are_written(members: list[str], place: 
 
 
 @pytest.mark.parametrize("digits", [40, 400, 401, 5_000])
-def test_long_integers_are_no_reason_to_refuse_a_record_but_for_a_known_field(digits: int) -> None:
+def test_long_integers_are_refused_in_known_fields_only(digits: int) -> None:
     text = "9" * digits
     row = Decoder(SCHEMA).decode_one(b'{"at":%d,"x":-%s}' % (NOW, text.encode()), NOW)
     assert row[EXTRA] == f'{{"x":-{text}}}'

@@ -143,9 +143,7 @@ def re_sign(loading: LoadOptions, edit: Callable[[Entry], None] = lambda _: None
         table.commit(entry)
 
 
-def test_an_untouched_lake_has_no_problems_and_is_not_decoded_unless_asked_for(
-    spark: Any, lake: LoadOptions
-) -> None:
+def test_untouched_lake_passes_without_decoding(spark: Any, lake: LoadOptions) -> None:
     report, deep = check(spark, lake), check(spark, lake, deep=True)
     assert report.problems == deep.problems == []
     assert report.rows_decoded == 0
@@ -165,9 +163,7 @@ TAMPERINGS = {
 
 
 @pytest.mark.parametrize("what", TAMPERINGS)
-def test_a_file_that_was_tampered_with_is_found_and_what_is_wrong_with_it(
-    spark: Any, lake: LoadOptions, what: str
-) -> None:
+def test_tampered_file_is_reported_with_its_problem(spark: Any, lake: LoadOptions, what: str) -> None:
     change, expected = TAMPERINGS[what]
     file = one_file(lake)
     rewrite(lake, file, change)
@@ -185,7 +181,7 @@ def assert_found(report: AuditReport, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize("what", [one for one in TAMPERINGS if one != "a value is changed"])
-def test_what_is_missing_twice_or_misplaced_is_found_even_if_ledger_and_snapshots_cover_it_up(
+def test_missing_and_duplicate_rows_are_found_behind_a_forgery(
     spark: Any, lake: LoadOptions, what: str
 ) -> None:
     change, expected = TAMPERINGS[what]
@@ -195,7 +191,7 @@ def test_what_is_missing_twice_or_misplaced_is_found_even_if_ledger_and_snapshot
     assert_found(report, expected)
 
 
-def test_a_value_that_ledger_and_snapshots_cover_up_takes_a_deep_audit(spark: Any, lake: LoadOptions) -> None:
+def test_forged_value_is_found_by_a_deep_audit(spark: Any, lake: LoadOptions) -> None:
     rows = rewrite(lake, one_file(lake), with_another_value)
     re_sign(lake)
     assert check(spark, lake).problems == [], "files, ledger and coordinates fit: this is for --deep"
@@ -225,9 +221,7 @@ def test_a_dead_letter_that_is_changed_is_found(spark: Any, lake: LoadOptions) -
 
 
 @pytest.mark.parametrize("how", ["lost", "cut", "junk"])
-def test_a_file_that_is_lost_or_no_parquet_any_more_is_found_with_its_offsets(
-    spark: Any, lake: LoadOptions, how: str
-) -> None:
+def test_lost_or_corrupt_file_is_reported_with_its_offsets(spark: Any, lake: LoadOptions, how: str) -> None:
     file = one_file(lake)
     path = path_of(file)
     if how == "lost":
@@ -253,9 +247,7 @@ def test_an_entry_that_is_missing_in_the_chain_is_found(spark: Any, lake: LoadOp
         check(spark, lake)
 
 
-def test_a_table_that_was_rolled_back_is_as_if_its_last_offsets_were_not_loaded_yet(
-    spark: Any, lake: LoadOptions
-) -> None:
+def test_rolled_back_table_lacks_its_last_offsets(spark: Any, lake: LoadOptions) -> None:
     table = Table(lake.root)
     lost = table.entries()[-1].partitions.values()
     snapshot = table.iceberg.snapshots()[-2]
@@ -265,7 +257,7 @@ def test_a_table_that_was_rolled_back_is_as_if_its_last_offsets_were_not_loaded_
     assert report.problems == []
 
 
-def test_entries_that_say_nothing_or_lies_of_the_log_have_it_decoded(spark: Any, lake: LoadOptions) -> None:
+def test_wrong_digests_of_entries_cause_decoding(spark: Any, lake: LoadOptions) -> None:
     """Those of a time before digests; and a digest of other batches."""
     for made_up in ("", "0" * 32):
 
@@ -362,7 +354,7 @@ def test_other_records_at_the_same_offsets_are_found(
     assert report.missing == [[0, 23, 24], [0, 31, 32]]
 
 
-def test_records_that_compaction_has_removed_since_are_gone_and_no_problem(
+def test_records_removed_by_log_compaction_are_no_problem(
     spark: Any, by_hand: tuple[Segment, LoadOptions]
 ) -> None:
     segment, loading = by_hand
@@ -373,7 +365,7 @@ def test_records_that_compaction_has_removed_since_are_gone_and_no_problem(
     assert check(spark, loading).problems == ["1 rows of the log are altered"]
 
 
-def test_where_retention_cut_the_log_files_vouch_for_what_is_gone(
+def test_offsets_before_the_log_start_are_checked_by_files(
     spark: Any, by_hand: tuple[Segment, LoadOptions]
 ) -> None:
     segment, loading = by_hand
@@ -391,7 +383,7 @@ def test_where_retention_cut_the_log_files_vouch_for_what_is_gone(
     assert check(spark, loading).problems == [], "counts fit, and nothing is left to compare with"
 
 
-def test_a_log_that_became_shorter_is_a_problem_and_the_rest_is_checked(
+def test_truncated_log_is_reported_and_the_rest_checked(
     spark: Any, by_hand: tuple[Segment, LoadOptions]
 ) -> None:
     segment, loading = by_hand

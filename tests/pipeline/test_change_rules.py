@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from barnabas_pipeline.errors import UsageError
-from barnabas_pipeline.field_types import Decimal, Field, Record
+from barnabas_pipeline.field_types import Field, Record
 from barnabas_pipeline.formats.base import TOMBSTONE
 from barnabas_pipeline.lake import changes
 from barnabas_pipeline.lake.changes import (
@@ -21,13 +21,9 @@ from barnabas_pipeline.lake.changes import (
     buckets_of,
     within,
 )
-from barnabas_pipeline.lake.columns import COORDINATES
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
 
 from .changing import BY_ID, BY_RECORD_KEY, CHANGES, PAIRS, at
-
-LSN = Field("source", Record((Field("lsn", "long"),)))
-PLACE = ["_topic_partition", "_offset", "_changed_at"]
 
 
 def schema_of(*fields: Field, key: tuple[Field, ...] = ()) -> EventSchema:
@@ -35,88 +31,6 @@ def schema_of(*fields: Field, key: tuple[Field, ...] = ()) -> EventSchema:
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("shape", "schema", "keys", "columns"),
-    [
-        (BY_RECORD_KEY, PAIRS, ["_key"], ["_key", "n", "text", "_extra", *PLACE]),
-        (BY_RECORD_KEY, replace(PAIRS, key=()), ["_key"], ["_key", "n", "text", "_extra", *PLACE]),
-        (Shape(("text",), PLAIN, 2), PAIRS, ["text"], ["text", "n", "_extra", *PLACE]),
-        (
-            Shape(("text", "n"), PLAIN, 2),
-            PAIRS,
-            ["text", "n"],
-            ["text", "n", "_extra", *PLACE, "_bucket"],
-        ),
-        (BY_ID, CHANGES, ["id"], ["id", "n", "text", "_extra", *PLACE, "_source_lsn"]),
-        (
-            Shape((), DEBEZIUM, 2),
-            replace(CHANGES, key=(Field("id", "long"), Field("part", "string"))),
-            ["id", "part"],
-            ["id", "part", "n", "text", "_extra", *PLACE, "_source_lsn", "_bucket"],
-        ),
-        (
-            BY_RECORD_KEY,
-            replace(PAIRS, key=(Field("value", "long"), Field("part", "string"))),
-            ["value", "part"],
-            ["value", "part", "n", "text", "_extra", *PLACE, "_bucket"],
-        ),
-        (
-            BY_RECORD_KEY,
-            replace(PAIRS, key=(Field("part", "int"),)),
-            ["part"],
-            ["part", "n", "text", "_extra", *PLACE],
-        ),
-    ],
-)
-def test_a_table_has_the_key_the_value_and_the_last_event(
-    shape: Shape, schema: EventSchema, keys: list[str], columns: list[str]
-) -> None:
-    form = Form(shape, schema).checked()
-    assert list(form.keys) == keys
-    assert form.arrow.names == columns
-    assert form.gone.names == [*keys, *(one for one in columns if one in (*PLACE, "_source_lsn"))]
-    assert form.arrow.field("_changed_at").type == pa.timestamp("us", "UTC")
-    assert {form.arrow.field(one).type for one in ("_offset", "n")} == {pa.int64()}
-    assert {form.arrow.field(one).type for one in columns if one in ("_bucket", "_topic_partition")} == {
-        pa.int32()
-    }
-    assert all(form.gone.field(one).type == form.arrow.field(one).type for one in form.gone.names)
-
-
-def test_the_key_of_a_record_that_is_not_decoded_is_bytes_and_one_value_has_no_name_of_its_own() -> None:
-    assert Form(BY_RECORD_KEY, replace(PAIRS, key=())).key_types == {"_key": pa.binary()}
-    assert Form(BY_RECORD_KEY, PAIRS).key_types == {"_key": pa.string()}
-    of_value = Form(Shape(("text", "n"), PLAIN, 2), PAIRS)
-    assert of_value.key_types == {"text": pa.string(), "n": pa.int64()}
-
-
-def test_of_events_only_the_columns_are_read_that_changes_are_made_of() -> None:
-    coordinates = [one.name for one in COORDINATES if one.name not in ("_leader_epoch", "_headers")]
-    wide = replace(CHANGES, fields=(*CHANGES.fields, Field("ts_ms", "long")))
-    assert Form(BY_ID, wide).read.names == ["op", "before", "after", "source", *coordinates]
-    assert Form(BY_RECORD_KEY, PAIRS).read.names == ["n", "text", "_key_fields", *coordinates]
-
-
-@pytest.mark.parametrize(
-    ("envelope", "source", "expected"),
-    [
-        (DEBEZIUM, LSN, True),
-        (PLAIN, LSN, False),
-        (DEBEZIUM, Field("source", Record((Field("lsn", "string"),))), False),
-        (DEBEZIUM, Field("source", Record((Field("pos", "long"),))), False),
-        (DEBEZIUM, Field("source", Record((Field("pos", "long"), Field("lsn", "long")))), True),
-        (DEBEZIUM, Field("source", "long"), False),
-        (DEBEZIUM, Field("origin", Record((Field("lsn", "long"),))), False),
-    ],
-)
-def test_events_tell_their_place_in_a_log_if_they_are_envelopes_with_a_number_for_it(
-    envelope: str, source: Field, expected: bool
-) -> None:
-    form = Form(Shape(("id",), envelope, 2), schema_of(Field("id", "long"), *CHANGES.fields[:3], source))
-    assert form.has_lsn is expected
-    assert ("_source_lsn" in form.arrow.names) is expected
 
 
 OP, BEFORE, AFTER = CHANGES.fields[:3]
@@ -146,20 +60,6 @@ def test_events_that_are_no_such_changes_are_a_wrong_option(
     with pytest.raises(UsageError) as raised:
         Form(shape, schema).checked()
     assert str(raised.value) == why
-
-
-@pytest.mark.parametrize(
-    ("shape", "schema"),
-    [
-        (Shape((), DEBEZIUM, 2), replace(schema_of(OP, AFTER), key=(Field("id", "long"),))),
-        (BY_RECORD_KEY, replace(PAIRS, key=(Field("n", "long"), Field("a", "string")))),
-        (Shape(("n",), PLAIN, 2), PAIRS),
-        (Shape(("d",), PLAIN, 2), schema_of(Field("d", Decimal(9, 2)), Field("f", "float"))),
-    ],
-)
-def test_a_form_that_fits_is_returned(shape: Shape, schema: EventSchema) -> None:
-    form = Form(shape, schema)
-    assert form.checked() is form
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -197,7 +97,7 @@ def made(form: Form, *rows: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
         ({}, []),
     ],
 )
-def test_events_of_an_incarnation_are_within_the_ranges_of_their_partitions(
+def test_events_are_selected_by_incarnation_and_range(
     ranges: dict[int, tuple[int, int]], kept: list[int]
 ) -> None:
     table = pa.table(
@@ -211,7 +111,7 @@ def test_events_of_an_incarnation_are_within_the_ranges_of_their_partitions(
     assert within(table.slice(0, 0), "id", ranges).num_rows == 0
 
 
-def test_a_plain_event_is_a_row_or_a_deletion_and_one_without_a_key_is_lost() -> None:
+def test_plain_event_is_a_row_a_deletion_or_lost() -> None:
     form = Form(Shape((), PLAIN, 5), PAIRS)
     key = {"_key_fields": {"value": "k"}}
     found, lost = made(
@@ -265,7 +165,7 @@ def test_an_envelope_is_what_its_operation_says() -> None:
     assert [one["_source_lsn"] for one in found] == [77, *[None] * 6]
 
 
-def test_of_an_envelope_by_the_key_of_the_record_a_tombstone_is_a_deletion_too() -> None:
+def test_tombstone_deletes_by_the_record_key() -> None:
     form = Form(Shape((), DEBEZIUM, 7), replace(CHANGES, key=(Field("id", "long"), Field("shop", "string"))))
 
     def key(number: int | None, shop: str | None = "s") -> dict[str, Any]:
@@ -288,7 +188,7 @@ def test_of_an_envelope_by_the_key_of_the_record_a_tombstone_is_a_deletion_too()
     assert all(0 <= one["_bucket"] < 7 for one in found)
 
 
-def test_fields_of_a_key_of_one_type_are_not_taken_for_each_other() -> None:
+def test_key_fields_of_one_type_are_not_confused() -> None:
     form = Form(BY_RECORD_KEY, replace(PAIRS, key=(Field("a", "long"), Field("b", "long"))))
     given = [
         {"_key_fields": {"a": a, "b": b}, "n": n}
@@ -312,7 +212,7 @@ def test_an_envelope_by_the_key_of_the_record_needs_no_before(before: tuple[Fiel
 
 
 @pytest.mark.parametrize("names", [("id",), ("shop", "id")])
-def test_a_row_whose_key_before_is_not_told_is_taken_for_the_same_one(names: tuple[str, ...]) -> None:
+def test_row_with_an_untold_earlier_key_keeps_its_key(names: tuple[str, ...]) -> None:
     """As Debezium does where the source's table tells only some columns of what was there before."""
     before = Field("before", Record((Field("shop", "string"),)))
     after = Field("after", Record((Field("id", "long"), Field("shop", "string"))))
@@ -325,14 +225,6 @@ def test_a_row_whose_key_before_is_not_told_is_taken_for_the_same_one(names: tup
         (100, 6, "s", False)
     ]
     assert lost == 1
-
-
-def test_events_without_one_that_is_lost_say_nothing_of_lost_ones() -> None:
-    form = Form(Shape(("n",), PLAIN, 4), PAIRS)
-    found = dict(changes.changes(form, events(form, *({"n": n, "text": f"t{n}"} for n in range(40)))))
-    assert sorted(found) == [0, 1, 2, 3]
-    assert sum(len(one) for one in found.values()) == 40
-    assert all(one["_offset"].to_pylist() == sorted(one["_offset"].to_pylist()) for one in found.values())
 
 
 # --- buckets ----------------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def test_a_task_that_was_run_twice_is_there_once(
     assert any("/data/" in path for path in orphans), "what the first attempt has written, and nobody names"
 
 
-def test_results_in_a_store_are_those_of_a_directory_and_need_none_that_is_shared(
+def test_results_in_a_store_equal_those_in_a_directory(
     spark: Any, stream: Stream, tmp_path: Path, cluster: SparkCluster, s3: FailingS3
 ) -> None:
     """The catalog is the driver's alone, and the store is all that the executors reach."""
@@ -153,7 +153,7 @@ def lose_driver(_cluster: SparkCluster, job: subprocess.Popen[str]) -> None:
     kill_group(job)
 
 
-def test_what_is_lost_in_the_middle_of_a_load_costs_no_record_and_no_aborted_one_comes(
+def test_lost_worker_or_broker_costs_no_record(
     tmp_path: Path, cluster: SparkCluster, new_broker: Callable[..., Broker]
 ) -> None:
     broker = new_broker()

@@ -9,7 +9,6 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from sqlalchemy.exc import OperationalError
 
-from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.lake import iceberg
 from barnabas_pipeline.lake import table as table_module
 from barnabas_pipeline.lake.iceberg import Place
@@ -74,32 +73,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, *errors: Callable[[], Exception] | 
 # --- tries ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_that_nobody_knows_is_waited_for_twice_as_long_each_time_and_six_times(
-    place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, made = begun(place)
-    tries = failing(monkeypatch, *[locked] * 5, unknown, *[locked] * 9)
-    with pytest.raises(IncompleteError) as raised:
-        table.commit(made)
-    assert type(raised.value) is IncompleteError
-    assert str(raised.value) == f"version 2 of {place.location} cannot be committed: gateway timeout"
-    assert type(raised.value.__cause__) is CommitStateUnknownException, "the last one"
-    assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6]
-    assert len(tries) == 6
-    assert scan(place) == list(range(10))
-
-
-def test_after_the_first_refusal_there_is_no_wait_and_after_others_there_is(
-    place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, made = begun(place)
-    failing(monkeypatch, refused, refused, locked, refused)
-    table.commit(made)
-    assert waits == [0, 0.1, 0.2, 0.4]
-    assert scan(place) == list(range(17))
-
-
-def test_a_commit_goes_on_as_long_as_somebody_else_makes_progress(
+def test_commit_retries_while_other_writers_make_progress(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, made = begun(place)
@@ -116,7 +90,7 @@ def test_a_commit_goes_on_as_long_as_somebody_else_makes_progress(
     assert versions(place) == ["1", *[None] * 7, "2"]
 
 
-def test_a_catalog_that_is_away_after_a_commit_is_asked_until_it_says_whether_it_has_happened(
+def test_lost_answer_of_a_commit_is_resolved_by_the_catalog(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, made = begun(place)
@@ -144,36 +118,6 @@ def test_a_catalog_that_is_away_after_a_commit_is_asked_until_it_says_whether_it
     assert table.state().version == 2
 
 
-def test_a_catalog_that_stays_away_is_the_last_thing_that_is_told(
-    place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, made = begun(place)
-
-    def away(*_: Any) -> Any:
-        raise ConnectionError("no route")
-
-    def lose() -> Exception:
-        monkeypatch.setattr(iceberg, "load_or_none", away)
-        return locked()
-
-    failing(monkeypatch, *[lose] * 9)
-    with pytest.raises(
-        IncompleteError, match=r"cannot be committed: the lake cannot be reached: ConnectionError: no route$"
-    ):
-        table.commit(made)
-    assert len(waits) == 6
-
-
-def test_a_mistake_of_ours_is_no_answer_of_the_catalog(
-    place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, made = begun(place)
-    tries = failing(monkeypatch, ZeroDivisionError, *[ZeroDivisionError] * 9)
-    with pytest.raises(ZeroDivisionError):
-        table.commit(made)
-    assert (len(tries), waits) == (1, [])
-
-
 # --- conflicts --------------------------------------------------------------------------------------------------------
 
 
@@ -196,43 +140,6 @@ def test_a_commit_that_another_has_overtaken_is_tried_once(
     assert scan(place) == list(range(13))
 
 
-def test_files_are_removed_from_the_snapshot_that_was_seen_or_not_at_all(
-    place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another engine may have deleted rows of a file that a compaction has read; without a new snapshot it has not."""
-    for _ in range(2):
-        load(place, 5)
-    for how, is_done in ((refused, True), (None, False)):
-        table = Table(place)
-        made = staged(table, 7)
-        made.remove = [table.pieces()[0].path]
-        with monkeypatch.context() as patch:
-
-            def overtaken() -> Exception:
-                add_snapshot(place)
-                return refused()
-
-            failing(patch, how or overtaken)
-            if is_done:
-                table.commit(made)
-            else:
-                with pytest.raises(ConflictError, match="was committed by another writer"):
-                    table.commit(made)
-    assert versions(place) == ["1", "2", "3", None]
-
-
-def test_a_file_that_is_not_there_any_more_is_not_removed_twice(place: Place, waits: list[float]) -> None:
-    load(place, 5)
-    table = Table(place)
-    made = staged(table, 7)
-    gone = f"{place.location}/data/gone.parquet"
-    made.remove = [table.pieces()[0].path, gone]
-    with pytest.raises(ConflictError) as raised:
-        table.commit(made)
-    assert str(raised.value) == f"files of {place.location} were replaced by another engine: run again"
-    assert (scan(place), waits) == (list(range(5)), [])
-
-
 def test_files_of_another_partitioning_are_written_again(place: Place, waits: list[float]) -> None:
     load(place, 5)
     table = Table(place)
@@ -250,7 +157,7 @@ def test_files_of_another_partitioning_are_written_again(place: Place, waits: li
     assert scan(place) == list(range(12))
 
 
-def test_a_table_that_is_dropped_under_a_commit_is_told_as_such(
+def test_table_dropped_during_a_commit_is_a_conflict(
     place: Place, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, made = begun(place)
@@ -268,9 +175,7 @@ def test_a_table_that_is_dropped_under_a_commit_is_told_as_such(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_version_that_is_there_already_is_a_conflict_before_anything_is_written(
-    place: Place, version: int
-) -> None:
+def test_existing_version_conflicts_before_anything_is_written(place: Place, version: int) -> None:
     for _ in range(2):
         load(place, 5)
     table = Table(place)

@@ -11,11 +11,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.lake import conditional
 from barnabas_pipeline.lake.conditional import create
 
-from .stores import BUCKET, FailingS3
+from .stores import FailingS3
 
 
 class Recorder(ThreadingHTTPServer):
@@ -86,7 +85,7 @@ S3 = {"s3.endpoint": "URL", "s3.access-key-id": "k", "s3.secret-access-key": "s"
         ("wasbs://b/a/b.json", AZURE, "/acc/b/a/b.json", ("if-none-match", "*"), "SharedKey acc:"),
     ],
 )  # fmt: skip
-def test_each_store_is_asked_to_put_an_object_if_there_is_none(
+def test_put_is_conditional_in_each_store(
     recorder: Recorder,
     monkeypatch: pytest.MonkeyPatch,
     location: str,
@@ -109,17 +108,7 @@ def test_each_store_is_asked_to_put_an_object_if_there_is_none(
         assert "x-amz-security-token" not in headers
 
 
-def test_a_proxy_and_times_of_s3_are_those_of_the_properties(recorder: Recorder) -> None:
-    properties = {**S3, "s3.endpoint": "http://store.invalid", "s3.proxy-uri": recorder.url}
-    assert create("s3://b/a", b"1", properties, "r")
-    assert [*recorder.objects] == ["http://store.invalid/b/a"]
-    recorder.seconds = 1.0
-    for name, value in (("s3.request-timeout", "0.1"), ("s3.connect-timeout", "none")):
-        with pytest.raises((OSError, ValueError), match=r"timeout|error sending request|could not convert"):
-            create("s3://b/b", b"1", {**properties, name: value}, "r")
-
-
-def test_keys_are_found_where_awss_library_finds_them_and_else_in_the_environment(
+def test_s3_keys_are_found_by_boto3_or_the_environment(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
@@ -136,27 +125,6 @@ def test_keys_are_found_where_awss_library_finds_them_and_else_in_the_environmen
     assert asked == ["p/", "e/"]
 
 
-def test_a_role_is_taken_as_the_lake_takes_it(s3: FailingS3, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", s3.endpoint)
-    properties = {**s3.properties, "s3.role-arn": "arn:aws:iam::123456789012:role/lake"}
-    location = f"s3://{BUCKET}/roles/one"
-    with s3.failing(lambda method, path: "slow" if method == "POST" else "") as asked:
-        assert create(location, b"1", properties, "us-east-1")
-    assert asked, "for the role"
-    assert not create(location, b"2", properties, "us-east-1")
-    monkeypatch.setattr(conditional, "find_spec", lambda _: None)
-    with pytest.raises(UsageError, match="pip install boto3"):
-        create(location, b"2", properties, "us-east-1")
-
-
 def test_a_bucket_that_is_not_there_is_no_conflict(s3: FailingS3) -> None:
     with pytest.raises(OSError, match="404"):
         create("s3://none/a/b", b"", s3.properties, "us-east-1")
-
-
-def test_without_the_client_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "obstore", None)
-    with pytest.raises(UsageError, match="pip install obstore"):
-        create("s3://b/a", b"", {}, None)

@@ -175,7 +175,7 @@ def test_dead_letters_stand_for_the_offsets_of_their_spans(table: Table, tmp_pat
         (OffsetRange(4, 0, 100), [], True),
     ],
 )
-def test_only_the_parts_of_a_file_are_read_that_may_have_the_offsets(
+def test_only_row_groups_that_may_have_the_offsets_are_read(
     tmp_path: Path, wanted: OffsetRange, groups: list[int], is_sure: bool
 ) -> None:
     """And the partitions are looked at where one of those parts may have others."""
@@ -213,7 +213,7 @@ def test_a_file_may_have_what_nothing_says_it_has_not(said: tuple[int, int, int]
     assert not Seen(None).may_have(0, 0, 1)
 
 
-def test_a_file_may_be_of_the_incarnation_that_it_names_and_of_any_if_it_names_none() -> None:
+def test_file_may_be_of_its_incarnation_or_of_any_without_one() -> None:
     for name, expected in (("id", True), ("another", False), ("", True)):
         entry, piece = DataFile("e", 1, 1, "", name), Piece("p", bounds=FileBounds(name, -1, -1, -1))
         for seen in (

@@ -97,7 +97,7 @@ def test_rows_are_those_of_a_dict_wherever_a_run_dies(
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_tasks_that_each_have_some_files_come_to_the_same_rows(tmp_path: Path, count: int) -> None:
+def test_tasks_of_some_files_give_the_same_rows(tmp_path: Path, count: int) -> None:
     rng = random.Random(9)
     source = topic(tmp_path, CHANGES, *(envelopes(rng, 120, 20, skew=True) for _ in range(count)))
     for part in (50, 90, 120):
@@ -122,7 +122,7 @@ def _fail() -> None:
 # --- keys -----------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_format_of_keys_the_bytes_of_the_records_key_are_the_key(tmp_path: Path) -> None:
+def test_undecoded_record_key_identifies_rows_by_its_bytes(tmp_path: Path) -> None:
     source = topic(
         tmp_path, replace(PAIRS, key=()), [Event({"n": 1}, "a"), Event({"n": 2}, "b"), Event(None, "a")]
     )
@@ -239,9 +239,7 @@ def repartitioned(source: Topic, found: CurrentRows, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_a_table_that_another_engine_has_partitioned_in_another_way_is_refused(
-    tmp_path: Path, count: int
-) -> None:
+def test_table_with_foreign_partitioning_is_refused(tmp_path: Path, count: int) -> None:
     source = topic(tmp_path, PAIRS, [Event({"n": n}, f"k{n % 30}") for n in range(60)])
     source.load({0: 30})
     found = current(source)
@@ -259,7 +257,7 @@ def test_a_table_that_another_engine_has_partitioned_in_another_way_is_refused(
 # --- events that are none -------------------------------------------------------------------------------------------
 
 
-def test_events_without_a_key_are_counted_and_tombstones_that_were_refused_end_a_run(tmp_path: Path) -> None:
+def test_events_without_a_key_are_counted(tmp_path: Path) -> None:
     source = topic(tmp_path, PAIRS, [Event({"n": 1}, "a"), Event({"n": 2}), Event({"n": 3})])
     source.load()
     found = current(source)
@@ -301,7 +299,7 @@ def test_values_that_an_update_has_not_touched_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_truncation_alone_empties_buckets_that_have_no_changes(tmp_path: Path, count: int) -> None:
+def test_truncation_empties_buckets_without_changes(tmp_path: Path, count: int) -> None:
     rows = [Event({"op": "c", "after": {"id": n}}, None, n) for n in range(20)]
     source = topic(tmp_path, CHANGES, rows, *([] for _ in range(1, count)))
     source.load()
@@ -319,9 +317,7 @@ def test_a_truncation_alone_empties_buckets_that_have_no_changes(tmp_path: Path,
 
 @pytest.mark.parametrize("source", [None, (Field("lsn", "string"),), (Field("lsn", "long"),)])
 @pytest.mark.parametrize("count", [1, 2])
-def test_events_that_do_not_tell_their_place_in_a_log_are_in_the_order_of_their_times(
-    tmp_path: Path, source: Any, count: int
-) -> None:
+def test_events_without_lsn_are_ordered_by_timestamp(tmp_path: Path, source: Any, count: int) -> None:
     fields = CHANGES.fields[:3] + ((Field("source", Record(source)),) if source else ())
     rng = random.Random(7)
     parts = [envelopes(rng, 60, 6) for _ in range(count)]
@@ -337,7 +333,7 @@ def test_events_that_do_not_tell_their_place_in_a_log_are_in_the_order_of_their_
         assert found.check().differences == 0
 
 
-def test_debezium_by_the_key_of_the_record_whose_json_has_a_schema_too(tmp_path: Path) -> None:
+def test_debezium_rows_by_a_record_key_with_a_schema(tmp_path: Path) -> None:
     def event(value: dict[str, Any] | None, key: int) -> Event:
         return Event(value, json.dumps({"schema": {"type": "struct"}, "payload": {"id": key}}))
 
@@ -424,7 +420,7 @@ def test_with_a_second_partition_deletions_are_remembered(tmp_path: Path) -> Non
     assert rows_of(found, "n") == {"b": (3,), "a": (5,)}
 
 
-def test_a_table_of_events_that_was_rolled_back_is_applied_again(tmp_path: Path) -> None:
+def test_rolled_back_events_are_applied_again(tmp_path: Path) -> None:
     source = topic(tmp_path, PAIRS, [Event({"n": n}, "a") for n in range(3)])
     for end in (1, 2, 3):
         source.load({0: end})

@@ -28,9 +28,7 @@ from .test_faults import run_cli
 POINTS = [name for name in faults.POINTS if name.startswith("current.")]
 
 
-def test_of_two_runs_at_once_the_second_goes_on_from_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_second_of_two_runs_continues_from_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = topic(tmp_path, PAIRS, pairs(random.Random(1), 40, 5))
     source.load({0: 10})
     current(source).round()
@@ -125,7 +123,7 @@ def command(source: Topic, *more: str) -> list[str]:
     return ["current", "--topic", "logins", "--lake", lake, "--json", *more]
 
 
-def test_a_run_that_is_killed_anywhere_is_exact_after_the_next(tmp_path: Path) -> None:
+def test_run_killed_anywhere_is_exact_after_the_next(tmp_path: Path) -> None:
     source = topic(tmp_path, PAIRS, pairs(random.Random(3), 60, 8), pairs(random.Random(4), 60, 8))
     for n, name in enumerate(POINTS, 1):
         source.load({0: 12 * n, 1: 12 * n})
@@ -167,7 +165,7 @@ def test_a_job_that_follows_waits_for_the_first_load(tmp_path: Path) -> None:
     assert rows_of(found, "n") == {"a": (1,)}
 
 
-def test_rounds_of_the_command_end_with_a_signal_and_a_summary(tmp_path: Path) -> None:
+def test_rounds_end_with_a_signal_and_a_summary(tmp_path: Path) -> None:
     source = topic(tmp_path, PAIRS, [Event({"n": 1}, "a")])
     words = [*command(source, "--key-from", "record-key"), "--trigger", "10 milliseconds"]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}/server{os.pathsep}{ROOT}/pipeline"}

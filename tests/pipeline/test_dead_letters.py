@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from pyiceberg.exceptions import CommitFailedException
 
 from barnabas_pipeline import faults
 from barnabas_pipeline.errors import IncompleteError
-from barnabas_pipeline.lake import dead as dead_module
 from barnabas_pipeline.lake import old
 from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.iceberg import Place, ledger_of
@@ -46,7 +44,7 @@ def rolled_back(place: Place, version: int) -> None:
 # --- publishing -------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_dead_letters_is_beside_the_other_and_names_its_entry(place: Place) -> None:
+def test_dead_letter_table_names_the_entry_of_its_ledger(place: Place) -> None:
     load(place, 5, dead=2)
     load(place, 3)
     dead = DeadLetters(Table(place))
@@ -105,7 +103,7 @@ def test_of_two_publishers_at_once_the_second_finds_it_done(
     assert not slow.publish(), "and knows it"
 
 
-def test_letters_that_came_and_went_are_never_there_and_those_that_went_are_no_more(place: Place) -> None:
+def test_removed_letters_are_not_published(place: Place) -> None:
     load(place, 0, dead=2)
     load(place, 0, dead=3)
     assert DeadLetters(Table(place)).publish()
@@ -125,27 +123,8 @@ def test_letters_that_came_and_went_are_never_there_and_those_that_went_are_no_m
     assert letters(place) == []
 
 
-@pytest.mark.parametrize("is_known", [True, False], ids=["by the same", "by another"])
-def test_what_comes_after_a_publication_is_published_by_whoever_has_seen_it(
-    place: Place, is_known: bool
-) -> None:
-    load(place, 4, dead=2)
-    table = Table(place)
-    dead = DeadLetters(table)
-    assert dead.publish()
-    load(place, 4)
-    load(place, 1, dead=3)
-    assert not dead.publish(), "it has not seen them"
-    table.refresh()
-    found = dead if is_known else DeadLetters(Table(place))
-    assert found.publish()
-    assert letters(place) == [4, 5, 11, 12, 13]
-
-
 @pytest.mark.parametrize("loads", [1, 2, 3, 4])
-def test_letters_of_entries_that_were_rolled_back_go_however_many_come_after(
-    place: Place, loads: int
-) -> None:
+def test_rolled_back_letters_are_removed(place: Place, loads: int) -> None:
     """So the version that was published may be the newest one too, or an earlier one, of another ledger."""
     for count in (3, 2, 1):
         load(place, 0, dead=count)
@@ -165,21 +144,7 @@ def test_letters_of_entries_that_were_rolled_back_go_however_many_come_after(
     assert not dead.publish()
 
 
-def test_letters_go_with_the_only_entries_that_had_some(place: Place) -> None:
-    load(place, 5)
-    load(place, 0, dead=3)
-    table = Table(place)
-    dead = DeadLetters(table)
-    assert dead.publish()
-    rolled_back(place, 1)
-    table.refresh()
-    assert table.state().dead_version == 0
-    assert dead.publish()
-    assert letters(place) == []
-    assert not dead.publish()
-
-
-def test_what_another_engine_has_removed_comes_back_with_the_next_redrive_of_it(place: Place) -> None:
+def test_redrive_restores_letters_removed_by_an_engine(place: Place) -> None:
     for count in (3, 2):
         load(place, 0, dead=count)
     assert DeadLetters(Table(place)).publish()
@@ -190,43 +155,6 @@ def test_what_another_engine_has_removed_comes_back_with_the_next_redrive_of_it(
     assert DeadLetters(table).publish()
     assert letters(place) == [3, 4]
     assert DeadLetters(table).differences(table.entries()) == []
-
-
-def test_differences_are_those_up_to_the_entry_that_was_published(place: Place) -> None:
-    load(place, 0, dead=3)
-    table = Table(place)
-    dead = DeadLetters(table)
-    assert dead.differences(table.entries()) == [], "there is none yet"
-    assert dead.iceberg() is None
-    assert dead.publish()
-    load(place, 0, dead=2)
-    table.refresh()
-    assert dead.differences(table.entries()) == []
-    assert dead.publish()
-    first, second = table.files().dead
-    catalog(place).load_table(NAME).delete("offset >= 3")
-    assert dead.differences(table.entries()) == [f"table {NAME} lacks {second}"]
-    assert first != second
-
-
-@pytest.mark.parametrize("what", ["publish", "differences", "iceberg"])
-def test_a_catalog_that_is_away_is_told_as_such(
-    place: Place, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    load(place, 1, dead=1)
-    table = Table(place)
-    entries = table.entries()
-
-    def away(*_: Any) -> Any:
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr(dead_module, "load_or_none", away)
-    dead = DeadLetters(table)
-    call: Callable[[], Any] = (
-        (lambda: dead.differences(entries)) if what == "differences" else getattr(dead, what)
-    )
-    with pytest.raises(IncompleteError, match=r"^the lake cannot be reached: ConnectionError: no route$"):
-        call()
 
 
 # --- the earlier format -----------------------------------------------------------------------------------------------
@@ -249,7 +177,7 @@ def written(root: Path, *changes: dict[str, Any]) -> list[str]:
     return digests
 
 
-def test_a_manifest_becomes_an_entry_with_files_below_the_old_lake(tmp_path: Path) -> None:
+def test_manifest_becomes_an_entry_with_files_of_the_old_lake(tmp_path: Path) -> None:
     assert not old.exists(tmp_path)
     file = {
         "path": "data/a", "rows": 3, "size": 70, "sha256": "s", "topic_id": "id", "partition": 1, "hour": "2026-11-20T07",
@@ -285,7 +213,7 @@ def test_a_manifest_becomes_an_entry_with_files_below_the_old_lake(tmp_path: Pat
     assert [(one.previous, one.previous_path, one.format) for one in (first, second)] == [("", "", 2)] * 2
 
 
-def test_entries_of_manifests_are_chained_to_the_state_before_them(tmp_path: Path) -> None:
+def test_entries_of_manifests_are_chained(tmp_path: Path) -> None:
     commits = [
         {
             "start": start, "end": end, "leader_epoch": 0, "high_watermark": end, "loaded": end - start,
@@ -354,7 +282,7 @@ def test_a_manifest_that_is_missing_before_another_is_named(tmp_path: Path, miss
     assert str(raised.value) == f"manifest {missing} of {tmp_path} is missing"
 
 
-def test_of_the_last_manifest_nothing_says_that_there_was_one(tmp_path: Path) -> None:
+def test_missing_last_manifest_is_not_noticed(tmp_path: Path) -> None:
     written(tmp_path, {}, {}, {})
     (tmp_path / "_log" / f"{3:020d}.json").unlink()
     assert [one.version for one in old.entries(tmp_path, "")] == [1, 2]

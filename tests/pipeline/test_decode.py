@@ -92,7 +92,7 @@ def test_bad_records_have_a_reason_alone_and_among_good_ones(value: bytes | None
 
 
 @pytest.mark.parametrize("ts", [NOW + FUTURE_MAX_MS, NOW - PAST_MAX_MS, NOW])
-def test_an_event_may_be_somewhat_older_than_its_record_and_a_little_younger(ts: int) -> None:
+def test_event_time_is_bounded_by_the_record_timestamp(ts: int) -> None:
     (row,) = verdict([b'{"ts":%d,"name":"g"}' % ts])
     assert row["ts"] == ts
 
@@ -138,11 +138,6 @@ def test_a_record_is_judged_the_same_in_any_company(values: list[bytes | None]) 
     slow_rows, slow_table, slow_bad = DECODER._decode_each(columns(values))
     rows, table, bad = DECODER.decode(columns(values))
     assert (rows.tolist(), table.to_pylist(), bad) == (slow_rows.tolist(), slow_table.to_pylist(), slow_bad)
-
-
-@given(st.lists(GOOD, min_size=1, max_size=5))
-def test_good_records_take_the_fast_way(values: list[bytes]) -> None:
-    assert DECODER._decode_block(columns(list(values))) is not None
 
 
 def test_schemas_grow_by_nullable_fields_only() -> None:

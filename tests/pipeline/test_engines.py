@@ -99,9 +99,7 @@ def sums(offsets: set[int]) -> Sums:
 
 
 @pytest.mark.parametrize("engine", [ours, pyiceberg, duckdb, polars, spark])
-def test_an_engine_reads_what_loads_compactions_expiry_and_deletes_leave(
-    place: Place, engine: Callable[[Place], Sums]
-) -> None:
+def test_engine_reads_tables_after_each_kind_of_change(place: Place, engine: Callable[[Place], Sums]) -> None:
     is_slow = engine is spark  # and so is asked twice
     for _ in range(2):
         load(place, 25)
@@ -134,7 +132,5 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 @pytest.mark.parametrize("engine", [ours, pyiceberg, duckdb, polars, spark])
-def test_an_engine_respects_rows_that_spark_has_deleted_by_position(
-    marked: Place, engine: Callable[[Place], Sums]
-) -> None:
+def test_engine_respects_positional_deletes_of_spark(marked: Place, engine: Callable[[Place], Sums]) -> None:
     assert engine(marked) == sums(set(range(70)) - {3, 17, 55})

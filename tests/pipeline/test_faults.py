@@ -86,7 +86,7 @@ DEAD_POINTS = ["commit.after_swap", *(name for name in faults.POINTS if name.sta
 @pytest.mark.parametrize(
     ("trigger", "points"), [("once", DEAD_POINTS), ("available", ["dead.before_commit"])]
 )
-def test_stock_readers_see_rows_and_dead_letters_once_whatever_has_died(
+def test_stock_readers_see_rows_once_after_any_crash(
     tmp_path: Path, new_broker: Callable[..., Broker], trigger: str, points: list[str]
 ) -> None:
     from pyiceberg.catalog import load_catalog
@@ -134,7 +134,7 @@ def test_stock_readers_see_rows_and_dead_letters_once_whatever_has_died(
     )
 
 
-def test_options_of_the_catalog_that_do_not_fit_are_usage_errors(tmp_path: Path) -> None:
+def test_wrong_options_of_the_catalog_are_usage_errors(tmp_path: Path) -> None:
     common = ["redrive", "--topic", "logins"]
     done = run_cli(*common, "--lake", str(tmp_path), "--catalog-property", "x")
     assert (done.returncode, "not NAME=VALUE" in done.stderr) == (4, True)

@@ -134,7 +134,7 @@ def test_values_of_all_types_are_what_fastavro_reads(data: Any) -> None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_any_bytes_are_judged_the_same_in_any_company_and_by_both_ways(data: Any) -> None:
+def test_verdicts_on_any_bytes_agree_in_any_block_and_both_ways(data: Any) -> None:
     schema, values = data.draw(records())
     decoder = decoder_of(schema)
     good = values.map(lambda one: written(schema, one))

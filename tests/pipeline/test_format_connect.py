@@ -17,7 +17,7 @@ from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import Array, Decimal, Field, Map, Record
 from barnabas_pipeline.formats.avro import AvroDecoder, fields_of_text
 from barnabas_pipeline.formats.base import EXTRA
-from barnabas_pipeline.formats.connect import ConnectJsonDecoder, draft
+from barnabas_pipeline.formats.connect import ConnectJsonDecoder, draft, type_of
 from barnabas_pipeline.formats.json import JsonDecoder
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
 
@@ -36,7 +36,7 @@ def wrapped(payload: str, schema: str = '{"type":"struct","fields":[]}') -> byte
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_payloads_are_judged_as_json_is_in_any_company_and_by_both_ways(data: Any) -> None:
+def test_payload_verdicts_agree_in_any_block_and_both_ways(data: Any) -> None:
     schema = EventSchema("t", NO_EVENT_TIME, data.draw(fields()))
     assert EventSchema.from_dict(json.loads(json.dumps(schema.to_dict(), sort_keys=True))) == schema
     events = [json.dumps(one) for one in data.draw(st.lists(objects(schema.fields), min_size=1, max_size=5))]
@@ -81,7 +81,7 @@ def test_a_value_is_its_payload_or_is_refused_beside_others_too(value: bytes | N
     assert verdict(careful(decoder), [good, value])[1] == expected
 
 
-def test_a_decoder_is_found_by_its_name_and_made_again_from_its_limits() -> None:
+def test_decoder_is_restored_from_its_limits() -> None:
     decoder = formats.restore(SCHEMA, {"format": "connect-json", "tombstones": "keep"})
     assert isinstance(decoder, ConnectJsonDecoder)
     assert formats.restore(SCHEMA, decoder.limits()) == decoder
@@ -183,6 +183,16 @@ def test_decimals_that_are_bytes_lose_no_digit(data: bytes | None, expected: str
     text = "x" if data is None else b64encode(data).decode()
     (found,) = verdict(JsonDecoder(schema), [json.dumps({"d": text}).encode()])
     assert (found if isinstance(found, str) else str(found["d"])) == expected
+
+
+@pytest.mark.parametrize(
+    ("parameters", "decimal"), [({"scale": "3", "connect.decimal.precision": "2"}, (3, 3)), ({}, (38, 0))]
+)
+def test_decimal_of_connect_holds_all_digits_of_its_scale(
+    parameters: dict[str, str], decimal: tuple[int, int]
+) -> None:
+    schema = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
+    assert type_of(schema) == Decimal(*decimal, is_bytes=True)
 
 
 AVRO: dict[str, Any] = {

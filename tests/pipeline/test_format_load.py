@@ -157,9 +157,7 @@ def order(n: int) -> dict[str, Any]:
     }
 
 
-def test_avro_of_stock_producers_is_loaded_grows_and_is_audited(
-    stack: Stack, spark: Any, run: Any, tmp_path: Path
-) -> None:
+def test_stock_avro_is_loaded_evolved_and_audited(stack: Stack, spark: Any, run: Any, tmp_path: Path) -> None:
     topic = "orders"
     produce.create_topics(stack.bootstrap, [topic], 1, {"retention.ms": "-1"})
     first = AvroSerializer(stack.client, json.dumps(ORDER))
@@ -217,7 +215,7 @@ message Visit { string page = 1; google.protobuf.Timestamp at = 2; repeated int3
 enum Kind { OTHER = 0; HUMAN = 1; }"""
 
 
-def test_protobuf_of_stock_producers_is_loaded_grows_and_is_audited(
+def test_stock_protobuf_is_loaded_evolved_and_audited(
     stack: Stack, spark: Any, run: Any, tmp_path: Path
 ) -> None:
     topic = "visits"
@@ -292,9 +290,7 @@ USER = {
 NEWER_USER = {**USER, "properties": {**USER["properties"], "size": {"type": ["null", "number"]}}}  # type: ignore[dict-item]
 
 
-def test_json_of_stock_producers_is_loaded_grows_and_is_audited(
-    stack: Stack, spark: Any, run: Any, tmp_path: Path
-) -> None:
+def test_stock_json_is_loaded_evolved_and_audited(stack: Stack, spark: Any, run: Any, tmp_path: Path) -> None:
     topic = "users"
     produce.create_topics(stack.bootstrap, [topic], 1, {"retention.ms": "-1"})
     stack.client.set_compatibility(f"{topic}-value", "NONE")
@@ -383,7 +379,7 @@ def test_a_drafted_schema_loads_what_it_was_drafted_from(
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["fields"]][:3] == ["id", "at", "total"]
 
 
-def test_a_simulated_site_in_avro_is_loaded_but_for_what_was_spoilt(
+def test_simulated_avro_is_loaded_but_for_spoilt_events(
     stack: Stack, spark: Any, tmp_path: Path, capsys: Any
 ) -> None:
     assert spark is not None

@@ -220,9 +220,7 @@ ANY = st.one_of(
 @pytest.mark.parametrize("text", [PROTO3, PROTO2])
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(ANY, min_size=1, max_size=5))
-def test_any_bytes_are_judged_the_same_in_any_company_and_by_both_ways(
-    text: str, many: list[bytes | None]
-) -> None:
+def test_verdicts_on_any_bytes_agree_in_any_block_and_both_ways(text: str, many: list[bytes | None]) -> None:
     decoder = decoder_of(text)
     alone = [one for value in many for one in verdict(careful(decoder), [value])]
     assert same(verdict(careful(decoder), list(many)), alone)
@@ -247,7 +245,7 @@ def test_what_the_schema_does_not_know_is_kept() -> None:
     assert message_class(newer).FromString(b64decode(json.loads(row[EXTRA])["_unknown"])).new == "hello"
 
 
-def test_a_time_that_no_column_holds_exactly_is_kept_beside_it() -> None:
+def test_inexact_timestamp_is_kept_in_extra() -> None:
     cls = message_class(PROTO3)
     value = made(cls, {"s": {"seconds": 1, "nanos": 1_234_567}}).SerializeToString()
     (row,) = verdict(decoder_of(PROTO3), [value])
@@ -255,7 +253,14 @@ def test_a_time_that_no_column_holds_exactly_is_kept_beside_it() -> None:
     assert json.loads(row[EXTRA]) == {"s": "1970-01-01T00:00:01.001234567Z"}
 
 
-def test_messages_within_themselves_and_json_of_google_become_text() -> None:
+@pytest.mark.parametrize("nanos", [-1000, 1_000_000_000])
+def test_timestamp_with_invalid_nanoseconds_is_read_alike(nanos: int) -> None:
+    value = made(message_class(PROTO3), {"s": {"seconds": 1, "nanos": nanos}}).SerializeToString()
+    decoder = decoder_of(PROTO3)
+    assert verdict(decoder, [value]) == verdict(careful(decoder), [value])
+
+
+def test_recursive_messages_and_struct_become_json_text() -> None:
     text = """syntax = "proto3"; package t; import "google/protobuf/struct.proto";
     message All { string name = 1; All child = 2; repeated All children = 3; google.protobuf.Struct held = 4; }"""
     cls = message_class(text)

@@ -60,7 +60,7 @@ def framed(n: int, schema: Any, value: Any) -> bytes:
     return b"\x00" + n.to_bytes(4) + written(schema, value)
 
 
-def test_each_record_is_read_by_its_writers_schema_and_resolved_to_the_tables() -> None:
+def test_records_are_resolved_from_the_writers_schema() -> None:
     mine = record(
         ("a", "long", {}),
         ("b", ["null", "string"], {"default": None}),
@@ -113,7 +113,7 @@ def test_each_record_is_read_by_its_writers_schema_and_resolved_to_the_tables() 
     assert doubtful.tolist() == [2, 3, 4, 5, 6]
 
 
-def test_an_id_has_four_bytes_and_a_value_begins_with_a_byte_of_0() -> None:
+def test_framing_is_a_zero_byte_and_four_bytes_of_id() -> None:
     schema = record(("a", "long", {}))
     one, large = registered("http://framed:1", json.dumps(schema)), 0x01020304
     registries._KNOWN[one, large] = registries._KNOWN[one, 1]
@@ -129,7 +129,7 @@ def test_an_id_has_four_bytes_and_a_value_begins_with_a_byte_of_0() -> None:
         assert verdict(each, values) == [{"a": 5, EXTRA: None}, "framing", "framing"]
 
 
-def test_an_id_that_is_not_there_is_asked_for_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_schema_id_is_requested_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     now, asked = [100.0], []
     there: list[Any] = [(None, None), (None, None), (Schema("AVRO", '"int"'), "understood")]
 
@@ -245,6 +245,12 @@ LOGICAL = [
         b"",
         Decimal(4, 2),
         Number("0.00"),
+    ),
+    (
+        {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 2},
+        b"\x05",
+        Decimal(2, 2),
+        Number("0.05"),
     ),
 ]
 
@@ -407,7 +413,7 @@ def test_a_draft_holds_the_sample_that_it_was_made_from() -> None:
     ]
 
 
-def test_the_decoder_of_the_how_to_is_found_by_its_entry_point(
+def test_decoder_of_the_how_to_is_found_by_entry_point(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     shutil.copy(EXAMPLES / "csv_decoder.py", tmp_path / "csv_events.py")

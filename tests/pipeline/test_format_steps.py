@@ -51,9 +51,7 @@ def decoder_of(schema: Any) -> AvroDecoder:
         (FEW, ITEMS_MAX + 1, False),
     ],
 )
-def test_records_with_many_items_go_the_fast_way_if_they_are_many_and_these_not_too_many(
-    records: int, items: int, is_fast: bool
-) -> None:
+def test_many_records_with_many_items_take_the_fast_way(records: int, items: int, is_fast: bool) -> None:
     for schema, value in ((LONGS, list(range(items))), (BY_NAME, {str(n): n for n in range(items)})):
         decoder = decoder_of(schema)
         short: Any = [7] if schema is LONGS else {"7": 7}
@@ -64,7 +62,7 @@ def test_records_with_many_items_go_the_fast_way_if_they_are_many_and_these_not_
         assert found == [items] * records + [1]
 
 
-def test_a_record_that_is_damaged_in_its_items_holds_nobody_up() -> None:
+def test_damaged_record_leaves_others_the_fast_way() -> None:
     steps: list[int] = []
 
     class Counting(ColumnReader):
@@ -114,12 +112,12 @@ def test_a_nullable_value_has_two_branches_and_no_third() -> None:
         ("long", True),
     ],
 )
-def test_text_as_it_was_written_maps_and_unions_have_no_fast_way(kind: Any, expected: bool) -> None:
+def test_json_maps_and_unions_have_no_fast_way(kind: Any, expected: bool) -> None:
     assert can_read(Field("f", kind)) is expected
 
 
 @pytest.mark.parametrize("text", ['"abc"', "5.00", "null", "[1,2]", '{"a":1}', "true"])
-def test_a_value_that_is_kept_as_json_keeps_its_quotes_and_digits(text: str) -> None:
+def test_json_value_keeps_its_quotes_and_digits(text: str) -> None:
     decoder = JsonDecoder(EventSchema("t", NO_EVENT_TIME, (Field("f", "json"),)))
     for each in (decoder, careful(decoder)):
         (found,) = verdict(each, [b'{"f":%b}' % text.encode()])
@@ -168,7 +166,7 @@ class Client:
         return Found
 
 
-def test_texts_that_a_schema_refers_to_stand_after_those_that_they_need(
+def test_referenced_schemas_follow_their_dependencies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client = Client(top=("a", "bb"), a=("ccc",), bb=("ccc", "dddd"), ccc=(), dddd=("ccc",))

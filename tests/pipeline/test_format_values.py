@@ -18,7 +18,7 @@ from barnabas_pipeline.formats.avro_columns import has_fast_way
 from barnabas_pipeline.formats.avro_plan import Plan, plan_of
 from barnabas_pipeline.formats.avro_values import Reader
 from barnabas_pipeline.formats.base import RefusedError
-from barnabas_pipeline.formats.framing import unframed, view_of
+from barnabas_pipeline.formats.framing import NO_FRAME, frames_of, unframed, view_of
 from barnabas_pipeline.formats.json import JsonDecoder
 from barnabas_pipeline.formats.json_values import Checker, parse_object
 from barnabas_pipeline.formats.protobuf import ProtobufWriter
@@ -71,9 +71,7 @@ def checked(value: Any, kind: Type, **more: Any) -> Any:
         ('{"x":{"c": [1.50, true, null, "ä"]}}', "json", '{"c":[1.50,true,null,"ä"]}'),
     ],
 )
-def test_a_plain_value_is_exactly_its_type_or_is_refused_with_its_path(
-    value: Any, kind: str, expected: Any
-) -> None:
+def test_plain_value_fits_its_type_or_is_refused_with_its_path(value: Any, kind: str, expected: Any) -> None:
     found = checked(value, kind)
     assert (found, type(found)) == (expected, type(expected))
 
@@ -117,7 +115,7 @@ NO_YEAR = ("range", "a.b is no time of the years 1 to 9999")
         ("9999-12-31T23:58:59.999999-00:01", 253_402_300_799_999_999),
     ],
 )
-def test_a_time_in_words_is_one_of_the_years_1_to_9999_in_microseconds(text: str, expected: Any) -> None:
+def test_iso8601_time_is_of_the_years_1_to_9999(text: str, expected: Any) -> None:
     assert checked(text, "iso8601") == expected
 
 
@@ -203,9 +201,7 @@ INNER = Record((Field("c", "long", True), Field("d", "string", default="x")))
         ),
     ],
 )
-def test_a_nested_value_is_refused_with_the_path_of_what_does_not_fit(
-    value: Any, kind: Any, expected: Any
-) -> None:
+def test_nested_value_is_refused_with_the_path_of_its_member(value: Any, kind: Any, expected: Any) -> None:
     assert checked(value, kind) == expected
 
 
@@ -237,7 +233,7 @@ def test_a_field_within_that_nobody_knows_is_noticed(value: Any, kind: Any, is_s
     assert other.strange, "what was noticed before stays so"
 
 
-def test_what_is_kept_of_an_event_is_what_has_no_column_or_is_not_all_in_its_column() -> None:
+def test_extra_keeps_members_without_a_whole_column() -> None:
     decoder = JsonDecoder(
         EventSchema("t", NO_EVENT_TIME, (Field("a", INNER), Field("b", "long"), Field("n", "long")))
     )
@@ -251,7 +247,7 @@ def test_what_is_kept_of_an_event_is_what_has_no_column_or_is_not_all_in_its_col
 # --- frames -----------------------------------------------------------------------------------------------------------
 
 
-def test_values_of_a_part_of_an_array_are_looked_at_where_they_are() -> None:
+def test_sliced_array_is_viewed_at_its_offset() -> None:
     values = pa.array([b"before", b"\0\0\0\0\1abc", None, b"", b"\0\0\0\0\2d", b"after"], pa.binary())
     view = view_of(values.slice(1, 4))
     assert [view.data[low:high] for low, high in zip(view.start, view.end, strict=True)] == [
@@ -261,7 +257,13 @@ def test_values_of_a_part_of_an_array_are_looked_at_where_they_are() -> None:
     assert view_of(values.slice(2, 0)).start.tolist() == []
 
 
-def test_a_frame_that_is_none_or_names_no_schema_is_refused_in_these_words() -> None:
+def test_frame_has_a_zero_and_the_four_bytes_of_an_id() -> None:
+    values = pa.array([b"\0\0\0\1\2data", b"", b"\0\0\0\1", b"\1\0\0\0\1", b"\0\xff\0\0\3", b"\0\0\0\0\0"])
+    assert frames_of(values).tolist() == [258, NO_FRAME, NO_FRAME, NO_FRAME, 0xFF000003, 0]
+    assert frames_of(values.slice(4)).tolist() == [0xFF000003, 0]
+
+
+def test_invalid_frame_or_schema_id_is_refused_with_a_reason() -> None:
     registry = registered("http://frames", '{"type":"object"}', form="JSON")
     decoder = JsonDecoder(EventSchema("t", NO_EVENT_TIME, (Field("f", "long"),)), registry=registry)
     assert decoder.split(b"\0\0\0\0\1x") == (1, b"x")
@@ -343,9 +345,7 @@ NO_INDEX = "is no number of an enum's symbols or a union's branches"
         (zigzag(-1), Plan("int", "time_ms"), ("range", "-1 is no time_ms that a column holds")),
     ],
 )  # fmt: skip
-def test_bytes_of_avro_are_a_value_or_are_refused_in_these_words(
-    data: bytes, plan: Plan, expected: Any
-) -> None:
+def test_avro_bytes_are_a_value_or_are_refused_with_a_reason(data: bytes, plan: Plan, expected: Any) -> None:
     found = read(data, plan)
     assert (found, type(found)) == (expected, type(expected))
 
@@ -374,7 +374,7 @@ def items(*blocks: bytes) -> bytes:
     ],
     ids=range(10),
 )
-def test_items_come_in_blocks_and_are_not_more_than_the_bytes_make_believable(
+def test_avro_blocks_have_no_more_items_than_their_bytes_allow(
     data: bytes, plan: Plan, expected: Any
 ) -> None:
     assert avro_values.EMPTY_ITEMS_MAX == 10_000
@@ -387,7 +387,7 @@ EMPTIES = {"type": "record", "name": "E", "fields": [{"name": f"n{n}", "type": "
 @pytest.mark.parametrize(
     "item", [EMPTIES, {**EMPTIES, "fields": [*EMPTIES["fields"], {"name": "b", "type": "boolean"}]}]
 )
-def test_fields_without_bytes_are_not_more_than_the_bytes_allow(item: Any) -> None:
+def test_fields_without_bytes_are_bounded_by_the_bytes(item: Any) -> None:
     schema = json.dumps(
         {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": item}}]}
     )
@@ -399,7 +399,7 @@ def test_fields_without_bytes_are_not_more_than_the_bytes_allow(item: Any) -> No
     assert not has_fast_way(plan)
 
 
-def test_fields_of_messages_that_are_not_set_are_not_too_many() -> None:
+def test_unset_fields_of_messages_are_bounded() -> None:
     fields = " ".join(f"int32 f{n} = {n};" for n in range(1, 1_001))
     text = f'syntax = "proto3"; message M {{ repeated E e = 1; }} message E {{ {fields} }}'
     parsed: Any = parse(Schema("PROTOBUF", text))

@@ -70,7 +70,7 @@ def test_a_topic_is_loaded_compacted_and_audited(
         assert report.offsets == report.rows_compared == len(stream.of("logins"))
 
 
-def test_a_file_is_whole_when_it_is_closed_and_what_hdfs_refuses_is_an_os_error(place: Place) -> None:
+def test_hdfs_file_is_whole_on_close_and_refusals_are_oserror(place: Place) -> None:
     io = StoreIO({})
     stream = io.new_output(f"{place.location}/a").create()
     stream.write(b"x" * 10_000)
@@ -88,7 +88,7 @@ def test_a_file_is_whole_when_it_is_closed_and_what_hdfs_refuses_is_an_os_error(
         store.write(io, f"{place.location}/a/b", b"")
 
 
-def test_a_namenode_that_is_away_is_tried_again_later_and_one_that_is_unknown_is_a_wrong_option(
+def test_namenode_away_is_incomplete_and_unknown_is_usage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = f"127.0.0.1:{free_port()}"

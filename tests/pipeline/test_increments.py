@@ -92,7 +92,7 @@ def portions(events: list[Event], count: int) -> Iterator[list[Event]]:
 
 
 @somewhere
-def test_increments_of_which_each_is_killed_somewhere_give_what_one_run_gives(
+def test_killed_increments_give_the_result_of_one_run(
     spark: Any,
     simulation: Simulation,
     events: list[Event],
@@ -176,7 +176,7 @@ def days_of(events: list[Event], count: int) -> list[Event]:
     ]  # fmt: skip
 
 
-def test_what_a_run_reads_grows_with_what_is_new_and_not_with_the_table(
+def test_reads_of_a_run_grow_with_new_events_only(
     spark: Any, simulation: Simulation, events: list[Event], tmp_path: Path, out: Where
 ) -> None:
     costs = []
@@ -199,9 +199,7 @@ def test_what_a_run_reads_grows_with_what_is_new_and_not_with_the_table(
     assert costs[1]["monitor"][3] == costs[1]["security"][3] == 1, "the last day alone is made again"
 
 
-def test_a_partition_without_news_is_left_alone_and_a_member_in_two_is_refused(
-    spark: Any, tmp_path: Path, out: Where
-) -> None:
+def test_partition_without_news_is_skipped(spark: Any, tmp_path: Path, out: Where) -> None:
     def seen(ts: int, member: str, visitor: str) -> Event:
         fields = {"ts": START_MS + ts, "member": member, "visitor": visitor}
         return Event(START_MS + ts, START_MS + ts, "profiles", member, fields)

@@ -59,7 +59,7 @@ def wilson(successes: float, trials: float) -> float:
     return max(0.0, (middle - spread) / (1 + z * z / trials))
 
 
-def test_rank_weighs_what_is_recent_and_counts_the_last_vote_of_each(spark: Any, tmp_path: Path) -> None:
+def test_rank_weighs_recent_events_and_last_votes(spark: Any, tmp_path: Path) -> None:
     draw = random.Random(1)
     window, half_life = 600_000, 6 * HOUR_MS
     times = iter(draw.sample(range(DAY - 5 * HOUR_MS, DAY + 20 * HOUR_MS), 240))
@@ -112,7 +112,7 @@ def test_rank_weighs_what_is_recent_and_counts_the_last_vote_of_each(spark: Any,
     assert derived.job.messages(derived) == {row["item"]: row for row in rows}
 
 
-def test_feed_has_the_newest_items_that_those_one_follows_have_liked(spark: Any, tmp_path: Path) -> None:
+def test_feed_has_the_newest_liked_items_of_followed_members(spark: Any, tmp_path: Path) -> None:
     draw = random.Random(2)
     events = []
     for ts in draw.sample(range(DAY, DAY + DAY_MS), 80):
@@ -188,9 +188,7 @@ def test_security_judges_each_minute_by_its_rules(spark: Any, tmp_path: Path) ->
     assert derived.job.messages(derived) == expected
 
 
-def test_monitor_rolls_up_windows_and_alerts_from_the_first_above_a_rule_to_the_last(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_monitor_rolls_up_windows_and_alerts_above_rules(spark: Any, tmp_path: Path) -> None:
     draw = random.Random(4)
     events = []
     for _ in range(300):
@@ -255,7 +253,7 @@ def test_monitor_rolls_up_windows_and_alerts_from_the_first_above_a_rule_to_the_
     assert {*derived.job.messages(derived)} == {f"{one[0]}/{one[1]}/{one[2]}" for one in alerts}
 
 
-def test_visitors_are_counted_once_for_each_member_and_nothing_has_none(spark: Any, tmp_path: Path) -> None:
+def test_visitors_are_counted_once_for_each_member(spark: Any, tmp_path: Path) -> None:
     table = Table(Lake(str(tmp_path / "lake")).place("profiles"))
     table.prepare(BUILT_IN["profiles"])
     table.commit(replace(entry_of(table, "load", BUILT_IN["profiles"]), topic="profiles"))

@@ -13,8 +13,7 @@ import pytest
 from barnabas.client import AuthenticationError, ClientError
 from barnabas.wire.generated.metadata import MetadataResponse
 from barnabas_pipeline.errors import IncompleteError, UsageError
-from barnabas_pipeline.jobs import audit as audits
-from barnabas_pipeline.jobs import monitor, rank, report, security
+from barnabas_pipeline.jobs import report
 from barnabas_pipeline.jobs.derived import Derived
 from barnabas_pipeline.jobs.feed import Feed
 from barnabas_pipeline.jobs.monitor import Monitor
@@ -23,7 +22,6 @@ from barnabas_pipeline.jobs.security import Rules, Security
 from barnabas_pipeline.jobs.sites import Cluster, Site, Topic
 from barnabas_pipeline.jobs.visitors import Visitors
 from barnabas_pipeline.lake.ledger import State, hour_name, hour_number
-from barnabas_pipeline.log.model import OffsetRange
 
 
 def job_of(kind: Any, *words: str, **more: Any) -> Any:
@@ -69,7 +67,7 @@ def test_a_feed_needs_to_know_who_follows_whom(tmp_path: Path) -> None:
         job_of(Feed, truth=None)
 
 
-def test_what_makes_partials_other_is_a_setting_of_theirs_and_what_judges_them_is_not() -> None:
+def test_params_are_the_settings_that_partials_depend_on() -> None:
     def params(job: Any) -> str:
         return json.dumps(job.params(), sort_keys=True)
 
@@ -84,79 +82,10 @@ def test_what_makes_partials_other_is_a_setting_of_theirs_and_what_judges_them_i
     assert params(Security()) == params(Security(Rules(spam_votes=1), allowed=("a",)))
 
 
-# --- scores -----------------------------------------------------------------------------------------------------------
-
-
-def alert(service: str, start: int, end: int) -> dict[str, Any]:
-    return {"service": service, "start": start, "end": end}
-
-
-@pytest.mark.parametrize(
-    ("alerts", "incidents", "precision", "recall"),
-    [
-        ([], [], 1.0, 1.0),
-        ([], [("s", 0, 10)], 1.0, 0.0),
-        ([("s", 0, 10)], [], 0.0, 1.0),
-        ([("s", 0, 10)], [("s", 9, 20)], 1.0, 1.0),
-        ([("s", 0, 10)], [("s", 10, 20)], 0.0, 0.0),
-        ([("s", 10, 20)], [("s", 0, 10)], 0.0, 0.0),
-        ([("s", 0, 10)], [("t", 0, 10)], 0.0, 0.0),
-        ([("s", 0, 10), ("s", 0, 4), ("t", 0, 1)], [("s", 5, 6), ("s", 30, 40), ("s", 3, 9)], 0.6667, 0.6667),
-    ],
-)
-def test_an_alert_is_right_if_it_overlaps_an_incident_of_its_service(
-    alerts: Any, incidents: Any, precision: float, recall: float
-) -> None:
-    found = monitor.score([alert(*one) for one in alerts], [alert(*one) for one in incidents])
-    assert found == {"precision": precision, "recall": recall}
-
-
-def test_verdicts_of_one_kind_are_held_against_the_guilty() -> None:
-    verdicts = [
-        {"kind": kind, "subject": name}
-        for kind, name in (("spam", "a"), ("spam", "b"), ("spam", "c"), ("rate", "d"))
-    ]
-    for truth, precision, recall in ((["a", "b", "c"], 1.0, 1.0), (["a", "d"], 0.3333, 0.5), ([], 0.0, 1.0)):
-        assert security.score(verdicts, "spam", truth) == {"precision": precision, "recall": recall}
-    assert security.score(verdicts, "other", ["a"]) == {"precision": 1.0, "recall": 0.0}
-
-
-def test_a_ranking_is_judged_by_those_that_were_seen() -> None:
-    quality = {"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0}
-
-    def ranked(names: str, views: int = 20) -> list[dict[str, Any]]:
-        return [{"item": name, "views": views} for name in names]
-
-    assert rank.score(ranked("abcd"), quality) == {"spearman": 1.0, "ndcg": 1.0, "items": 4}
-    assert rank.score(ranked("dcba"), quality)["spearman"] == -1.0
-    assert rank.score(ranked("bacd"), quality) == {"spearman": 0.8, "ndcg": 0.9496, "items": 4}
-    assert rank.score(ranked("abcd", 19), quality) == {"spearman": 0.0, "ndcg": 1.0, "items": 0}
-    assert rank.score([*ranked("d", 19), *ranked("abc")], quality)["spearman"] == 1.0
-    assert rank.score(ranked("ba"), quality)["spearman"] == 0.0, "two say nothing"
-    assert rank.score(ranked("cab"), quality)["spearman"] == -0.5
-    assert rank.score(ranked("ab"), quality, top=1)["ndcg"] == 1.0
-    assert rank.score(ranked("ba"), quality, top=1)["ndcg"] == 0.75
-
-
-def test_scores_are_of_a_jobs_own_results() -> None:
-    def derived(**results: list[dict[str, Any]]) -> Any:
-        return SimpleNamespace(result=lambda name: SimpleNamespace(to_pylist=lambda: results[name]))
-
-    truth = SimpleNamespace(
-        follows={"m": ["a"]}, crawlers=["x"], spammers=[], quality={"a": 1.0}, incidents=[]
-    )
-    feed = [{"member": "m", "voter": "a"}, {"member": "m", "voter": "b"}]
-    assert Feed({}).score(derived(feed=feed), truth) == {"entries_of_strangers": 1}
-    found = Security().score(derived(verdicts=[{"kind": "crawler", "subject": "x"}]), truth)
-    assert found == {"crawler": {"precision": 1.0, "recall": 1.0}, "spam": {"precision": 1.0, "recall": 1.0}}
-    assert Monitor().score(derived(alerts=[]), truth) == {"precision": 1.0, "recall": 1.0}
-    assert Rank().score(derived(rank=[{"item": "a", "views": 1}]), truth)["ndcg"] == 1.0
-
-
 # --- reports ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_report_takes_the_hours_of_its_day_and_names_those_that_are_not_sealed() -> None:
+def test_report_has_the_hours_of_its_day_and_unsealed_ones() -> None:
     first = hour_number("2026-11-20T00")
     views = State(version=7, hours={first - 1, first, first + 5, first + 23, first + 24}, sealed={first})
     votes = State(version=3, hours={first + 5, first + 6}, sealed={first + 5, first + 6})
@@ -175,48 +104,6 @@ def test_a_report_is_of_a_day_that_there_is(tmp_path: Path) -> None:
         report.report(None, lake=str(tmp_path), out=str(tmp_path), day="2026-11-20")
     with pytest.raises(UsageError, match=r"there is nothing in file://.*/p-profiles$"):
         Derived(Visitors(), lake=str(tmp_path), root=str(tmp_path), prefix="p-").update(None)
-
-
-# --- which values an audit compares -----------------------------------------------------------------------------------
-
-
-def run_of(
-    partition: int, start: int, end: int, kept: int | None = None, *, is_as_loaded: bool = True
-) -> Any:
-    wanted = OffsetRange(partition, start, end)
-    in_log = OffsetRange(partition, start if kept is None else kept, end)
-    return SimpleNamespace(wanted=wanted, in_log=in_log, is_as_loaded=is_as_loaded)
-
-
-class FileAt(SimpleNamespace):
-    def may_have(self, partition: int, start: int, end: int) -> bool:
-        return bool(self.partition == partition and start <= self.offset < end)
-
-
-@pytest.mark.parametrize(
-    ("runs", "is_all", "expected"),
-    [
-        ([], True, []),
-        ([run_of(0, 0, 5)], False, []),
-        ([run_of(0, 0, 5)], True, [(0, 0, 5)]),
-        ([run_of(0, 0, 5, is_as_loaded=False)], False, [(0, 0, 5)]),
-        ([run_of(1, 5, 10), run_of(1, 0, 5)], False, [(1, 5, 10)]),
-        ([run_of(0, 5, 10), run_of(0, 0, 5)], True, [(0, 0, 10)]),
-        ([run_of(0, 0, 5), run_of(0, 6, 10)], True, [(0, 0, 5), (0, 6, 10)]),
-        ([run_of(0, 0, 5), run_of(1, 5, 10)], True, [(0, 0, 5), (1, 5, 10)]),
-        ([run_of(0, 0, 5, 5), run_of(0, 5, 10, 7)], True, [(0, 7, 10)]),
-        ([run_of(0, 0, 5), run_of(0, 5, 10, 7), run_of(0, 10, 12)], True, [(0, 0, 5), (0, 7, 12)]),
-        ([run_of(0, 0, 5, is_as_loaded=False), run_of(0, 5, 9), run_of(0, 9, 10, is_as_loaded=False)], False,
-         [(0, 0, 5), (0, 9, 10)]),
-    ],
-)  # fmt: skip
-def test_values_are_compared_in_ranges_that_the_log_still_has_side_by_side_in_one(
-    runs: Any, is_all: bool, expected: Any
-) -> None:
-    files = [FileAt(path="bad", partition=1, offset=7), FileAt(path="good", partition=0, offset=2)]
-    inventory: Any = SimpleNamespace(files=files)
-    found = audits._doubtful(runs, {"bad"}, inventory, is_all=is_all)
-    assert found == [OffsetRange(*one) for one in expected]
 
 
 # --- clusters ---------------------------------------------------------------------------------------------------------
@@ -246,7 +133,7 @@ def info(
     )
 
 
-def test_topics_of_a_cluster_are_those_that_it_can_say_something_of() -> None:
+def test_topics_with_metadata_errors_are_left_out() -> None:
     answers = SimpleNamespace(
         cluster_id="c",
         topics=[
@@ -268,7 +155,7 @@ def test_topics_of_a_cluster_are_those_that_it_can_say_something_of() -> None:
     site.close()
 
 
-def test_a_login_that_is_refused_is_a_wrong_option_and_what_may_pass_is_not() -> None:
+def test_refused_login_is_usage_and_other_errors_incomplete() -> None:
     site = Site(Cluster("name", "127.0.0.1:1"))
     for error, kind in ((AuthenticationError("no"), UsageError), (ClientError("away"), IncompleteError)):
 

@@ -176,7 +176,7 @@ def _send_views(served: Served, topic: str, events: list[Event]) -> None:
 
 
 @pytest.mark.parametrize("name", ["barnabas", "kafka"])
-def test_what_compaction_has_taken_is_counted_and_the_rest_is_loaded(
+def test_compacted_offsets_are_counted_and_the_rest_loaded(
     spark: Any, brokers: dict[str, Served], tmp_path: Path, name: str
 ) -> None:
     served, topic = brokers[name], "logins-compacted"

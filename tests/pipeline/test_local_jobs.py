@@ -20,7 +20,7 @@ from barnabas_pipeline.jobs.backfill import backfill
 from barnabas_pipeline.jobs.compact import compact
 from barnabas_pipeline.jobs.compare import Differences
 from barnabas_pipeline.jobs.follow import Follower, load
-from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary, find_loss
+from barnabas_pipeline.jobs.load import LoadOptions, find_loss
 from barnabas_pipeline.jobs.redrive import redrive
 from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
 from barnabas_pipeline.lake.columns import PARTITION
@@ -64,7 +64,7 @@ def test_a_load_takes_each_offset_once(topic: Topic, options: LoadOptions) -> No
     assert Table(options.root).state().ends == {0: 3, 1: 7}
 
 
-def test_a_load_in_portions_commits_each_and_says_how_far_it_is(options: LoadOptions) -> None:
+def test_load_in_portions_commits_each_and_reports_progress(options: LoadOptions) -> None:
     told: list[tuple[int, int]] = []
     summary = load(
         Here(), replace(options, offsets_per_commit_max=4), lambda done, of: told.append((done, of))
@@ -83,9 +83,7 @@ def test_a_load_begins_and_ends_where_it_is_told_to(options: LoadOptions) -> Non
     assert load(Here(), options).loaded == 1, "the rest, from where the first one has ended"
 
 
-def test_records_that_are_gone_before_they_were_loaded_are_a_loss_or_recorded_as_one(
-    topic: Topic, options: LoadOptions
-) -> None:
+def test_records_lost_before_a_load_are_raised_or_recorded(topic: Topic, options: LoadOptions) -> None:
     load(Here(), options)
     topic.append(login(3), login(3), login(3))
     topic.trim(0, 5)
@@ -117,7 +115,7 @@ def test_any_other_trigger_is_refused(text: str) -> None:
         parse_trigger(text)
 
 
-def test_rounds_begin_an_interval_apart_and_pause_where_nothing_is_new() -> None:
+def test_rounds_begin_an_interval_apart_and_pause_when_idle() -> None:
     class Stopping(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             waited.append(timeout or 0)
@@ -177,9 +175,7 @@ def test_what_ends_a_follower_comes_out(topic: Topic, options: LoadOptions) -> N
 # --- audit ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_audit_accounts_for_each_offset_and_seals_hours_that_are_complete(
-    topic: Topic, options: LoadOptions
-) -> None:
+def test_audit_accounts_for_offsets_and_seals_hours(topic: Topic, options: LoadOptions) -> None:
     load(Here(), options)
     report = audited(options)
     assert report.problems == []
@@ -235,9 +231,7 @@ def changed(path: Path, change: Callable[[bytes], bytes]) -> None:
     path.write_bytes(change(path.read_bytes()))
 
 
-def test_values_are_compared_where_a_file_or_the_log_is_not_as_it_was_loaded(
-    topic: Topic, options: LoadOptions
-) -> None:
+def test_values_are_compared_where_file_or_log_changed(topic: Topic, options: LoadOptions) -> None:
     load(Here(), options)
     files = Table(options.root).files().rows.values()
     file = next(one for one in files if one.partition == 1)
@@ -264,16 +258,14 @@ def test_another_record_at_an_offset_is_noticed_by_its_batch(topic: Topic, optio
     assert [(one.partition, one.start, one.end) for one in ranges] == [(0, 0, 3)]
 
 
-def test_rows_that_the_log_has_no_more_are_counted_and_no_problem(topic: Topic, options: LoadOptions) -> None:
+def test_rows_gone_from_the_log_are_counted(topic: Topic, options: LoadOptions) -> None:
     load(Here(), options)
     topic.trim(0, 2)
     report = audited_without_values(options)
     assert (report.problems, report.rows_gone_from_log) == ([], 2)
 
 
-def test_an_audit_goes_on_where_records_of_the_same_topic_are_gone_that_were_never_loaded(
-    topic: Topic, options: LoadOptions
-) -> None:
+def test_audit_continues_after_losses_of_the_same_topic(topic: Topic, options: LoadOptions) -> None:
     load(Here(), options)
     topic.append(*[login(1)] * 5)
     topic.trim(0, 6)
@@ -331,9 +323,7 @@ def test_many_loads_become_few_files_with_the_same_rows(topic: Topic, options: L
     assert audited(options).problems == []
 
 
-def test_a_compaction_is_planned_again_when_somebody_has_loaded_meanwhile(
-    topic: Topic, options: LoadOptions
-) -> None:
+def test_compaction_is_planned_again_after_a_concurrent_load(topic: Topic, options: LoadOptions) -> None:
     load(Here(), options)
     topic.append(login(0))
     load(Here(), options)
@@ -368,9 +358,7 @@ def test_a_backfill_gives_the_rows_of_some_hours_new_columns(topic: Topic, optio
     assert audited_without_values(options).problems == []
 
 
-def test_a_backfill_of_no_hours_or_of_some_that_the_log_has_no_more_is_refused(
-    topic: Topic, options: LoadOptions
-) -> None:
+def test_backfill_without_hours_or_log_is_refused(topic: Topic, options: LoadOptions) -> None:
     load(Here(), options)
     with pytest.raises(UsageError, match="no rows in these hours"):
         backfill(Here(), options, from_ms=BEGAN_MS + 3 * HOUR_MS, to_ms=NOW, reason="")
@@ -406,10 +394,6 @@ def test_dead_letters_that_are_good_now_become_rows(topic: Topic, options: LoadO
     assert (report.problems, report.loaded, report.dead) == ([], 5, 3)
 
 
-def test_a_summary_of_nothing_is_empty() -> None:
-    assert counts(LoadSummary()) == [0] * 5
-
-
 # --- what an audit forgives, and what not ----------------------------------------------------------------------------
 
 
@@ -420,7 +404,7 @@ def test_markers_that_the_log_has_no_more_are_no_problem(topic: Topic, options: 
     assert (report.problems, report.rows_gone_from_log) == ([], 2)
 
 
-def test_a_file_that_is_missing_is_told_once_and_its_rows_as_missing(options: LoadOptions) -> None:
+def test_missing_file_is_reported_once_with_its_rows(options: LoadOptions) -> None:
     load(Here(), options)
     file = next(one for one in Table(options.root).files().rows.values() if one.rows == 1)
     path = local_path(file.path)
@@ -447,7 +431,7 @@ def test_a_loss_can_be_gone_on_from_only_if_all_of_it_can(topic: Topic, options:
     assert find_loss(state, identity, {0: fine, 1: fine}) is None
 
 
-def test_a_compaction_that_nobody_has_overtaken_and_that_is_refused_ends(
+def test_refused_compaction_without_progress_ends(
     topic: Topic, options: LoadOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(Here(), options)

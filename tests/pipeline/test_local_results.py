@@ -78,9 +78,7 @@ def test_no_hours_are_sealed_of_a_table_without_rows() -> None:
 # --- reading again ---------------------------------------------------------------------------------------------------
 
 
-def test_a_record_is_read_again_as_its_load_or_what_came_later_has_read_it(
-    topic: Topic, options: LoadOptions
-) -> None:
+def test_rereading_uses_the_latest_decoder_of_a_record(topic: Topic, options: LoadOptions) -> None:
     topic.append(login(0, device="d0"), login(1, member="x" * 150, device="d1"), login(1, device="d2"))
     load(Here(), replace(options, value_bytes_max=100))
     redrive(options, reasons={"too_large"})
@@ -98,10 +96,12 @@ def test_a_record_is_read_again_as_its_load_or_what_came_later_has_read_it(
     log = open_log(options.log)
     try:
         found = list(plan_rereading(entries, state, log, [OffsetRange(0, 0, 6)]))
-        assert [(one.wanted.start, one.wanted.end) for one in found] == [(0, 6)]
+        assert [(one.offset_range.start, one.offset_range.end) for one in found] == [(0, 6)]
         assert [(one.offsets, len(one.hours)) for one in found[0].overrides] == [((4,), 0), ((), 1)]
         elsewhere = list(plan_rereading(entries, state, log, [OffsetRange(0, 0, 2), OffsetRange(1, 2, 6)]))
-        assert [(one.wanted.partition, one.wanted.start, one.wanted.end) for one in elsewhere] == [
+        assert [
+            (one.offset_range.partition, one.offset_range.start, one.offset_range.end) for one in elsewhere
+        ] == [
             (0, 0, 2),
             (1, 2, 6),
         ]
@@ -134,7 +134,7 @@ class Acknowledging:
         return 0
 
 
-def test_only_results_that_have_changed_are_sent_and_those_that_are_gone_deleted(
+def test_changed_results_are_sent_and_gone_ones_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import confluent_kafka
@@ -157,9 +157,7 @@ def test_only_results_that_have_changed_are_sent_and_those_that_are_gone_deleted
     assert published(a=2) == (0, [])
 
 
-def test_a_result_takes_in_what_came_since_or_everything_if_rows_have_changed(
-    topic: Topic, options: LoadOptions
-) -> None:
+def test_result_reads_new_files_or_all_after_changed_rows(topic: Topic, options: LoadOptions) -> None:
     load(Here(), options)
     lake = options.root.location.rpartition("/")[0]  # type: ignore[union-attr]
     job: Any = SimpleNamespace(name="job", kinds=("logins",))
@@ -204,9 +202,7 @@ def test_a_result_takes_in_what_came_since_or_everything_if_rows_have_changed(
     assert (news(5), news(5, one_hour)) == (None, []), "rows of another hour have changed"
 
 
-def test_news_are_of_the_tables_that_there_are_and_of_files_that_are_still_there(
-    topic: Topic, options: LoadOptions
-) -> None:
+def test_news_are_of_existing_tables_and_files(topic: Topic, options: LoadOptions) -> None:
     load(Here(), options)
     lake = options.root.location.rpartition("/")[0]  # type: ignore[union-attr]
     job: Any = SimpleNamespace(name="job", kinds=("logins", "views"))

@@ -90,7 +90,7 @@ class Told(Watcher):
                 pytest.fail(f"waited for {set(wanted) - self._seen}, was told {self._seen}")
 
 
-def test_topics_and_partitions_join_leave_and_fail_while_a_load_runs(
+def test_topics_join_leave_and_fail_during_a_load(
     spark: Any, stream: Stream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster, told, lake = Cluster(stream.bootstrap), Told(), Lake(str(tmp_path))
@@ -144,7 +144,7 @@ def test_topics_and_partitions_join_leave_and_fail_while_a_load_runs(
     assert check(spark, options_of("many.a")).problems == []
 
 
-def test_kill_9_within_a_round_of_several_topics_loads_each_record_once(
+def test_killed_round_of_several_topics_is_exact_after_the_next(
     tmp_path: Path, new_broker: Callable[..., Broker]
 ) -> None:
     cluster = Cluster(new_broker().bootstrap)

@@ -79,9 +79,7 @@ def test_a_table_has_the_rows_and_the_ledger_of_the_old_lake(
         migrate(old, place)
 
 
-def test_an_audit_of_a_migrated_lake_finds_nothing_and_a_load_goes_on(
-    spark: Any, stream: Stream, tmp_path: Path
-) -> None:
+def test_migrated_lake_passes_an_audit_and_a_load_resumes(spark: Any, stream: Stream, tmp_path: Path) -> None:
     loading = options(stream, tmp_path / "made", "logins", offsets_per_commit_max=300)
     loading.selection = type(loading.selection)(ending='{"0": 200, "1": 200, "2": 200}')
     load_job(spark, loading)

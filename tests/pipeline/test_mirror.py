@@ -22,9 +22,8 @@ from confluent_kafka.admin import (
 )
 
 from barnabas_pipeline.errors import DataLossError, IncompleteError, UsageError
-from barnabas_pipeline.jobs.choices import choose, parse_choice
+from barnabas_pipeline.jobs.choices import parse_choice
 from barnabas_pipeline.jobs.mirror.model import GROUP_PREFIX, HEADER, MirrorOptions, MirrorSummary
-from barnabas_pipeline.jobs.mirror.naming import check_rename, target_name
 from barnabas_pipeline.jobs.mirror.reading import coordinates_of
 from barnabas_pipeline.jobs.mirror.rounds import Mirror, mirror
 from barnabas_pipeline.jobs.sites import Cluster
@@ -86,44 +85,6 @@ def settings(bootstrap: str, topic: str) -> dict[str, str]:
     return {one.name: one.value for one in entries if one.source == 1}
 
 
-# --- names ----------------------------------------------------------------------------------------------------------
-
-
-def test_topics_are_chosen_by_name_and_by_expression_without_internal_ones() -> None:
-    choice = parse_choice(["a, orders\\..*", "x|y"], ["orders\\.test"])
-    assert choice.names == ("a",)
-    there = dict.fromkeys(["x", "a", "orders.test", "orders.eu", "__orders.eu", "z"], False) | {
-        "orders.state": True
-    }
-    assert choose(choice, there) == ["a", "orders.eu", "x"]
-    assert choose(parse_choice([".*"], []), {"__consumer_offsets": False, "__mine": False, "b": False}) == [
-        "b"
-    ]
-    for wrong in (["("], [""], ["a,,b"]):
-        with pytest.raises(UsageError):
-            parse_choice(wrong, [])
-
-
-def test_names_in_the_target_follow_the_policy_and_are_names() -> None:
-    several = parse_choice(["a,b"], [])
-    assert target_name("{source}.{topic}", "eu", "a") == "eu.a"
-    for pattern, sources in (("copy", 1), ("{topics}", 1), ("{topic}{", 1), ("{topic}}", 1)):
-        with pytest.raises(UsageError):
-            check_rename(pattern, several, sources)
-    with pytest.raises(UsageError, match="several sources"):
-        check_rename("copy", parse_choice(["a"], []), 2)
-    check_rename("{topic}", several, 2)
-    with pytest.raises(UsageError, match="249 are the most"):
-        target_name("{source}.{topic}", "s" * 200, "t" * 60)
-
-
-@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
-def test_nothing_is_mirrored_into_an_internal_topic(topic: str) -> None:
-    target = Cluster("", "127.0.0.1:2")
-    with pytest.raises(UsageError, match=f"{topic} cannot be mirrored into"):
-        Mirror(None, MirrorOptions((Cluster("", "127.0.0.1:1"),), target, parse_choice([topic], [])))
-
-
 # --- topics and records ---------------------------------------------------------------------------------------------
 
 
@@ -162,9 +123,7 @@ def test_topics_of_two_sources_are_mirrored_record_by_record(
         mirror(spark, clash)
 
 
-def test_header_names_that_are_no_text_large_records_and_no_time_at_all_are_kept(
-    spark: Any, pair: tuple[Broker, Broker]
-) -> None:
+def test_odd_header_names_sizes_and_timestamps_are_kept(spark: Any, pair: tuple[Broker, Broker]) -> None:
     import trio
 
     from barnabas.client import ProducerSettings, open_producer
@@ -188,9 +147,7 @@ def test_header_names_that_are_no_text_large_records_and_no_time_at_all_are_kept
     assert first.timestamp == -1
 
 
-def test_topics_and_partitions_that_come_later_join_and_settings_follow_if_wanted(
-    spark: Any, pair: tuple[Broker, Broker]
-) -> None:
+def test_new_topics_and_partitions_join_and_settings_follow(spark: Any, pair: tuple[Broker, Broker]) -> None:
     source, target = pair
     admin = AdminClient({"bootstrap.servers": source.bootstrap})
     create(source.bootstrap, "a", 2, segment_bytes="1048576")
@@ -235,9 +192,7 @@ def test_nothing_is_made_where_that_is_not_wanted(spark: Any, pair: tuple[Broker
         mirror(spark, mirror_options(source, target, "a", rename="b", replication_factor=3))
 
 
-def test_what_is_gone_fails_its_topic_to_the_offset_and_the_others_go_on(
-    spark: Any, pair: tuple[Broker, Broker]
-) -> None:
+def test_lost_offsets_fail_their_topic_only(spark: Any, pair: tuple[Broker, Broker]) -> None:
     source, target = pair
     for topic in ("again", "good"):
         create(source.bootstrap, topic)
@@ -429,9 +384,7 @@ def test_every_offset_is_translated_exactly_over_gaps(
     assert there == high_watermark(target.bootstrap, "t"), "nothing is left to read, and there is no lag"
 
 
-def test_a_group_that_lives_or_is_further_stays_and_one_that_is_ahead_waits(
-    spark: Any, pair: tuple[Broker, Broker]
-) -> None:
+def test_live_and_further_groups_stay_and_ahead_ones_wait(spark: Any, pair: tuple[Broker, Broker]) -> None:
     source, target = pair
     create(source.bootstrap, "t")
     send(source.bootstrap, "t", range(100))

@@ -120,9 +120,7 @@ def copy(part: Part) -> PartResult:
 
 
 @pytest.mark.parametrize("point", [name for name in POINTS if name in WORKER_POINTS])
-def test_a_zombie_that_goes_on_after_its_successor_doubles_nothing(
-    pair: tuple[Broker, Broker], point: str
-) -> None:
+def test_resumed_zombie_duplicates_no_record(pair: tuple[Broker, Broker], point: str) -> None:
     zombie_doubles_nothing(*(one.bootstrap for one in pair), point)
 
 
@@ -181,7 +179,7 @@ def start_cli(log: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_rounds_report_go_on_beside_what_fails_and_end_after_a_signal(
+def test_rounds_continue_beside_failures_and_end_by_a_signal(
     tmp_path: Path, pair: tuple[Broker, Broker], number: int
 ) -> None:
     source, target = pair
@@ -253,7 +251,7 @@ def test_rounds_report_go_on_beside_what_fails_and_end_after_a_signal(
         (["--topic", "a", "--log-dir", "/tmp", "--groups", "g"], "log dirs have no groups"),
     ],
 )
-def test_options_that_cannot_be_are_named_before_spark_starts(
+def test_wrong_options_fail_before_spark_starts(
     wrong: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["mirror", *wrong, "--to-bootstrap", "h:2"]) == 4

@@ -9,22 +9,17 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import ClientError
 from barnabas.records.batch import read_header
 from barnabas.records.building import encode_batch
 from barnabas.records.control import encode_end_marker
 from barnabas.records.record import Record
-from barnabas_pipeline.errors import DataLossError, IncompleteError, NoTopicError, UsageError
+from barnabas_pipeline.errors import DataLossError, IncompleteError, UsageError
 from barnabas_pipeline.jobs.choices import Choice, choose, parse_choice
 from barnabas_pipeline.jobs.mirror.copying import is_from_target, producer_settings
 from barnabas_pipeline.jobs.mirror.model import (
     HEADER,
     Coordinates,
-    Failure,
-    MirrorOptions,
-    MirrorSummary,
     Part,
-    PartResult,
     Place,
     check_identity,
     check_position,
@@ -33,13 +28,11 @@ from barnabas_pipeline.jobs.mirror.model import (
 from barnabas_pipeline.jobs.mirror.naming import check_rename, target_name
 from barnabas_pipeline.jobs.mirror.reading import Counts, coordinates_of, read_blocks, read_records
 from barnabas_pipeline.jobs.mirror.resuming import newest_header
-from barnabas_pipeline.jobs.mirror.rounds import Mirror, raise_worst
 from barnabas_pipeline.jobs.mirror.translating import Translator
 from barnabas_pipeline.jobs.sites import Cluster, Site
 from barnabas_pipeline.log.model import Bounds, CorruptSpan, LogOptions, OffsetRange, RawBatch
 
 PLACE = Place("c", "tid", 1, "copy", "cid")
-OPTIONS = MirrorOptions((Cluster("", "s:1"),), Cluster("", "t:1"), Choice())
 
 
 def part_of(**more: Any) -> Part:
@@ -50,7 +43,7 @@ def part_of(**more: Any) -> Part:
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_could_be_a_name_is_one_and_anything_else_an_expression() -> None:
+def test_valid_names_are_names_and_other_texts_patterns() -> None:
     found = parse_choice(["a, b.c", "x.*,a"], ["y+"])
     assert found == Choice(("a", "b.c"), ("x.*",), ("y+",))
     for topics, excluded in ((["a,"], []), ([""], []), (["(a"], []), ([], ["(a"])):
@@ -126,7 +119,7 @@ def test_what_is_no_coordinate_of_ours_is_none(value: Any) -> None:
     assert parse_coordinates(value) is None
 
 
-def test_coordinates_and_positions_come_back_as_they_were_written() -> None:
+def test_coordinates_and_positions_round_trip() -> None:
     one = Coordinates("c", "t", 3, 44)
     assert parse_coordinates(one.encode()) == parse_coordinates("c/t/3/44") == one
     assert PLACE.parse_position(PLACE.position(7)) == Coordinates("c", "tid", 1, 7)
@@ -160,38 +153,6 @@ def test_a_position_is_of_this_incarnation(cluster: str, topic: str, is_good: bo
     assert [tuple(one) for one in raised.value.missing] == [(1, 12, None)]
 
 
-def test_a_part_has_ids_of_its_own() -> None:
-    part = part_of()
-    assert (part.group, part.transactional_id) == ("barnabas-mirror.c", "barnabas-mirror.c/tid/1/copy")
-    assert (
-        replace(part, place=PLACE._replace(topic_id="")).transactional_id == "barnabas-mirror.c/topic/1/copy"
-    )
-    assert (str(part), part.up_to(15).bound) == ("topic-1", Bounds(10, 15, 20, 0))
-    cluster = Cluster("", "h:1", (("a", "b"),))
-    assert cluster.log("t") == LogOptions("t", "wire", "h:1", (), cluster.isolation, (("a", "b"),))
-    assert Cluster(log_dirs=("/d",)).log("t").transport == "disk"
-    assert [str(one) for one in (Cluster("n", "h:1"), Cluster("", "h:1"), Cluster(log_dirs=("/d",)))] == [
-        "n",
-        "h:1",
-        "/d",
-    ]
-
-
-def test_what_a_task_did_is_counted_once_and_a_failure_has_its_code() -> None:
-    summary = MirrorSummary()
-    summary.add_part(PartResult(PLACE, 5, 1, 2, 3, 4, "gone"))
-    summary.add_part(PartResult(PLACE, None, 10, 20, 30, 40))
-    assert (summary.mirrored, summary.skipped_loops, summary.skipped_control, summary.transactions) == (
-        11,
-        22,
-        33,
-        44,
-    )
-    assert summary.lost == ["gone"]
-    assert Failure.of("w", DataLossError("d", [])).exit_code == 3
-    assert Failure.of("w", ClientError("c")) == Failure("w", 2, "c")
-
-
 @pytest.mark.parametrize(
     ("coordinates", "is_loop"),
     [
@@ -212,7 +173,7 @@ def test_within_one_cluster_only_the_target_topic_is_a_loop(topic_id: str, is_lo
     assert is_from_target(part_of(target_cluster_id="c"), record) is is_loop
 
 
-def test_what_is_written_is_exactly_once_whatever_the_settings_say() -> None:
+def test_producer_is_idempotent_whatever_its_settings() -> None:
     given = (("acks", "1"), ("enable.idempotence", "false"), ("linger.ms", "7"), ("client.id", "x"))
     part = part_of()
     made, client = producer_settings(replace(part, target=replace(part.target, client=given)))
@@ -302,7 +263,7 @@ def test_the_newest_coordinates_are_last() -> None:
     ("offset", "found"),
     [(0, 10), (100, 10), (101, 12), (102, 12), (105, 12), (106, 13), (107, 17), (999, 17)],
 )
-def test_an_offset_of_the_source_is_that_of_the_record_after_those_before_it(offset: int, found: int) -> None:
+def test_source_offset_translates_to_the_next_mirrored_record(offset: int, found: int) -> None:
     """Those mirrored are 100, 105 and 106 of the source; at 11 a marker, at 13 of another mirror, at 15 and 16 nothing."""
     other = Coordinates("x", "tid", 1, 999)
     log: Any = Log(batch(10, source(100)), marker(11), batch(12, source(105), other, source(106)))
@@ -330,7 +291,7 @@ def test_the_newest_record_says_how_far_a_mirror_has_come() -> None:
         newest_header(elsewhere, part_of(), there)
 
 
-def test_of_several_clusters_that_a_record_came_through_the_last_one_counts() -> None:
+def test_last_cluster_of_a_record_counts() -> None:
     there, far = Bounds(0, 250, 250, 0), Coordinates("far", "tid", 1, 7)
     through: Any = Log(batch(3, (far, source(40))))
     assert newest_header(through, part_of(), there) == source(41)
@@ -348,98 +309,3 @@ def test_wrong_settings_of_a_cluster_are_wrong_options() -> None:
         Site(Cluster("", "h:1", client=(("security.protocol", "NONE"),)))
     with pytest.raises(UsageError):
         Site(Cluster("", "no port"))
-
-
-# --- rounds -----------------------------------------------------------------------------------------------------------
-
-
-def mirror_of(**options: Any) -> Any:
-    made = Mirror.__new__(Mirror)
-    made._options = replace(OPTIONS, **options)
-    made.summary, made.failures = MirrorSummary(), []
-    return made
-
-
-@pytest.mark.parametrize(
-    ("codes", "topics", "code", "kind"),
-    [
-        ([], 1, 0, None), ([2], 1, 2, IncompleteError), ([4], 0, 4, UsageError), ([4], 1, 2, IncompleteError),
-        ([4, 2], 0, 2, IncompleteError), ([2, 3, 4], 1, 3, DataLossError),
-    ],
-)  # fmt: skip
-def test_the_worst_failure_gives_the_exit_code(codes: list[int], topics: int, code: int, kind: Any) -> None:
-    one = mirror_of()
-    one.failures = [Failure(f"w{n}", code, "text") for n, code in enumerate(codes)]
-    one.summary.topics = topics
-    assert one.exit_code == code
-    if kind is None:
-        raise_worst(one)
-    else:
-        with pytest.raises(kind, match="w0: text"):
-            raise_worst(one)
-
-
-@pytest.mark.parametrize(
-    ("position", "bound", "is_empty", "record", "start"),
-    [
-        (None, Bounds(0, 0, 0, 0), True, False, None),
-        (None, Bounds(0, 0, 0, 0), False, False, 0),
-        (None, Bounds(5, 5, 5, 0), True, False, 5),
-        (None, Bounds(5, 9, 9, 0), True, False, 5),
-        (7, Bounds(5, 9, 9, 0), False, False, 7),
-        (9, Bounds(5, 9, 9, 0), False, False, None),
-        (4, Bounds(5, 9, 9, 0), False, True, 5),
-        (4, Bounds(5, 9, 9, 0), False, False, DataLossError),
-    ],
-)
-def test_a_partition_begins_where_its_position_is(
-    position: int | None, bound: Bounds, is_empty: bool, record: bool, start: Any
-) -> None:
-    one = mirror_of(on_data_loss="record" if record else "fail")
-    stream = SimpleNamespace(topic=SimpleNamespace(name="topic"))
-    found = None if position is None else Coordinates("c", "tid", 1, position)
-    if start is DataLossError:
-        with pytest.raises(DataLossError):
-            one._start(stream, PLACE, bound, found, is_empty=is_empty)
-    else:
-        assert one._start(stream, PLACE, bound, found, is_empty=is_empty) == start
-
-
-def test_a_round_takes_a_fair_share_of_each_partition() -> None:
-    one = mirror_of(offsets_per_round_max=10)
-    parts = [part_of(bound=Bounds(0, end, end, 0), start=0) for end in (100, 4, 0)]
-    done = SimpleNamespace(parts=parts, behind=0)
-    one._shorten(done)
-    ends = [part.bound.end for part in done.parts]
-    assert ends == [9, 1, 0]
-    assert done.behind == 94
-
-
-def test_figures_of_rounds_are_summed_or_the_newest() -> None:
-    one = mirror_of()
-    for factor in (1, 10):
-        made = MirrorSummary(*(factor * n for n in range(1, 16)))
-        made.lost = [f"lost {factor}"]
-        one._note(SimpleNamespace(summary=made, failures=[Failure("w", 2, f"t{factor}")]))
-    total = one.summary
-    assert (total.rounds, total.mirrored, total.skipped_loops, total.skipped_control, total.transactions) == (
-        11,
-        22,
-        33,
-        44,
-        55,
-    )
-    assert (total.topics, total.partitions) == (60, 70)
-    assert (total.created_topics, total.added_partitions, total.changed_settings, total.groups_committed) == (
-        88,
-        99,
-        110,
-        121,
-    )
-    assert (total.groups_waiting, total.groups_live, total.groups_kept, total.behind) == (120, 130, 140, 150)
-    assert (total.lost, total.failures) == (["lost 1", "lost 10"], ["w: t10"])
-    assert [one.text for one in one.failures] == ["t10"]
-
-
-def test_a_name_that_is_not_there_is_an_option_that_is_wrong() -> None:
-    assert Failure.of("w", NoTopicError("none")).exit_code == 4

@@ -73,7 +73,7 @@ def test_bounds_are_of_partitions_that_have_a_leader(isolation: str, end: int) -
 
 
 @pytest.mark.parametrize("kind", ["starts", "stable", "ends"])
-def test_a_partition_that_one_question_fails_for_has_no_bounds(kind: str) -> None:
+def test_partition_with_a_failed_request_has_no_bounds(kind: str) -> None:
     error = ClientError("no")
     admin = Offsets({(kind, ("a", 1)): error})
     found = site_of(admin, "read_committed").bounds([Topic("a", "x", 2, False)])
@@ -90,7 +90,7 @@ def test_an_end_is_never_before_its_start() -> None:
 CODES = [code for code in ErrorCode if code != ErrorCode.NONE]
 
 
-def test_a_group_that_is_not_there_has_committed_nothing_and_any_other_error_is_one() -> None:
+def test_missing_group_has_no_offsets_and_other_errors_raise() -> None:
     one = CommittedOffset(5)
     for code in CODES:
         site = site_of(
@@ -109,7 +109,7 @@ def test_a_group_that_is_not_there_has_committed_nothing_and_any_other_error_is_
 
 
 @pytest.mark.parametrize("known", [None, "position", "another"])
-def test_a_position_is_what_the_group_keeps_for_this_partition(known: str | None, monkeypatch: Any) -> None:
+def test_position_is_the_committed_one_of_the_partition(known: str | None, monkeypatch: Any) -> None:
     part = Part(
         PLACE, LogOptions("topic"), LogOptions("copy"), bound=Bounds(0, 9, 9, 0), target_cluster_id="t"
     )
@@ -160,7 +160,7 @@ def test_a_group_that_is_not_there_keeps_no_position(monkeypatch: Any) -> None:
         ((0, 1), (0, 0), set()),
     ],
 )
-def test_partitions_are_empty_that_have_neither_position_nor_records(
+def test_partitions_without_position_and_records_are_empty(
     committed: tuple[int, ...], high: tuple[int, int], empty: set[int]
 ) -> None:
     asked: list[Any] = []

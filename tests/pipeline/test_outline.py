@@ -61,7 +61,7 @@ def spans(found: Outline) -> list[int]:
 
 @given(logs(), st.data())
 @settings(max_examples=300)
-def test_headers_tell_what_decoding_tells_and_digests_add_up_wherever_the_log_is_cut(
+def test_outline_agrees_with_decoding_and_digests_add_up(
     made: tuple[list[StoredBatch], int], data: st.DataObject
 ) -> None:
     items, end = made
@@ -82,7 +82,7 @@ def test_headers_tell_what_decoding_tells_and_digests_add_up_wherever_the_log_is
     assert digest.add(*digests[:2]) == digests[2]
 
 
-def test_another_batch_in_the_same_place_has_another_digest_and_another_leader_epoch_has_not() -> None:
+def test_digest_depends_on_the_batch_but_not_the_leader_epoch() -> None:
     def of(value: bytes, epoch: int = 0) -> int:
         data = encode_batch([Record(7, 1000, None, value)], base_offset=7, leader_epoch=epoch)
         return outline(GivenLog([stored(data)]), OffsetRange(0, 7, 8)).counts.digest  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ PLOTS = {
 
 
 @pytest.mark.parametrize("name", PLOTS)
-def test_the_colours_of_a_plot_are_those_of_the_page_and_its_caption_is_text(name: str) -> None:
+def test_plot_has_colours_of_the_page_and_an_escaped_caption(name: str) -> None:
     plot = PLOTS[name]
     assert set(re.findall(r"#[0-9a-f]{6}", plot)) == set()
     colors = set(re.findall(r"var\((--\w+)\)", plot))

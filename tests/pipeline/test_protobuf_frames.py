@@ -75,7 +75,7 @@ def test_a_path_that_leads_nowhere_is_refused(path: bytes) -> None:
         assert verdict(each, values) == ["schema_id", {"f": 6, "_extra": None}]
 
 
-def test_values_of_other_messages_beside_are_read_as_what_they_are() -> None:
+def test_values_of_other_messages_are_read_by_their_path() -> None:
     one = decoder_of("http://mixed")
     values: list[bytes | None] = [
         framed(INNER, 1, 5),
@@ -106,7 +106,7 @@ def test_values_of_other_messages_beside_are_read_as_what_they_are() -> None:
         (b"", None),
     ],
 )
-def test_a_path_has_as_many_numbers_as_it_says_and_a_hundred_at_most(payload: bytes, found: Any) -> None:
+def test_message_path_has_at_most_a_hundred_numbers(payload: bytes, found: Any) -> None:
     one = decoder_of("http://payloads")
     assert ProtobufDecoder(SCHEMA, text=FILE % "").path_of(payload) == ((), payload)
     if found is not None:

@@ -99,7 +99,7 @@ def batch(base: int, count: int, **options: Any) -> bytes:
 
 @given(batches(), st.data())
 @settings(max_examples=300)
-def test_any_damage_is_reported_and_every_offset_is_accounted_for(data: bytes, draw: st.DataObject) -> None:
+def test_any_damage_is_reported_with_every_offset(data: bytes, draw: st.DataObject) -> None:
     header = read_header(data)
     at = draw.draw(st.integers(21, len(data) - 1))
     broken = bytearray(data)
@@ -120,9 +120,7 @@ def test_any_damage_is_reported_and_every_offset_is_accounted_for(data: bytes, d
 
 @given(batches(), st.integers(0, 63))
 @settings(max_examples=300)
-def test_a_batch_that_says_other_offsets_is_reported_and_its_neighbours_are_read(
-    data: bytes, bit: int
-) -> None:
+def test_batch_with_wrong_offsets_is_reported_alone(data: bytes, bit: int) -> None:
     header = read_header(data)
     broken = ((header.base_offset ^ 1 << bit) % (1 << 64)).to_bytes(8, "big") + data[8:]
     start, end = header.base_offset - 2, header.next_offset + 5
@@ -133,7 +131,7 @@ def test_a_batch_that_says_other_offsets_is_reported_and_its_neighbours_are_read
     assert (counts.span, counts.records) == (end - start, 7)
 
 
-def test_offsets_of_a_range_are_records_or_control_or_aborted_or_compacted() -> None:
+def test_offsets_are_records_control_aborted_or_compacted() -> None:
     from barnabas.records.control import encode_end_marker
 
     marker = encode_end_marker(
@@ -363,7 +361,7 @@ def test_deleted_records_are_missing_to_the_offset(stream: Stream, open_log: Ope
     assert [tuple(one) for one in caught.value.missing] == [(0, 10, 40)]
 
 
-def test_the_disk_shows_nothing_of_open_and_aborted_transactions(tmp_path: Path, open_log: OpenLog) -> None:
+def test_disk_log_hides_open_and_aborted_transactions(tmp_path: Path, open_log: OpenLog) -> None:
     """By hand, since only the files matter: committed, aborted and open transactions in one segment."""
     from barnabas.log.format import checkpoints
     from barnabas.records.control import encode_end_marker

@@ -38,13 +38,13 @@ def test_the_pipeline_asks_as_it_is_told(elsewhere: Elsewhere, monkeypatch: pyte
     with pytest.raises(IncompleteError, match="its certificate is not trusted"):
         one().latest("orders-value")
     monkeypatch.setenv(registries.PASSWORD, "wrong")
-    with pytest.raises(IncompleteError, match="refuses the login"):
+    with pytest.raises(IncompleteError, match="refused the login"):
         one(ca=elsewhere.ca).latest("orders-value")
     monkeypatch.setenv(registries.TOKEN, "t")
-    with pytest.raises(UsageError, match="do not go together"):
+    with pytest.raises(UsageError, match="exclude each other"):
         one(ca=elsewhere.ca)
     monkeypatch.delenv(registries.USER)
-    with pytest.raises(IncompleteError, match="refuses the login"):
+    with pytest.raises(IncompleteError, match="refused the login"):
         one(ca=elsewhere.ca).latest("orders-value")
     with pytest.raises(UsageError, match=r"ssl\.ca\.location '/nowhere'"):
         one(ca="/nowhere")

@@ -29,7 +29,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (A, "https://a:8081", False),
     ],
 )
-def test_a_login_of_the_environment_goes_to_the_registry_that_it_names(
+def test_login_of_the_environment_goes_to_its_registry_only(
     monkeypatch: pytest.MonkeyPatch, named: str, url: str, is_told: bool
 ) -> None:
     monkeypatch.setenv(ADDRESS, named)

@@ -57,7 +57,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         ([no(0), no(400)], None, [0.2]),
     ],
 )
-def test_what_may_pass_is_asked_again_with_longer_pauses_and_what_is_refused_is_not(
+def test_transient_errors_of_a_registry_are_retried(
     slept: list[float], answers: list[Any], outcome: str | None, pauses: list[float]
 ) -> None:
     client = Client(*answers)
@@ -70,7 +70,7 @@ def test_what_may_pass_is_asked_again_with_longer_pauses_and_what_is_refused_is_
     assert client.answers == []
 
 
-def test_a_subject_or_a_schema_that_is_not_there_is_none_and_any_other_error_is_one(
+def test_missing_subject_or_schema_is_none_and_others_raise(
     slept: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = Client()
@@ -91,7 +91,7 @@ def test_a_subject_or_a_schema_that_is_not_there_is_none_and_any_other_error_is_
     assert slept == []
 
 
-def test_a_schema_is_asked_for_once_and_one_that_was_not_there_again_after_a_while(
+def test_schema_is_requested_once_and_a_missing_one_again(
     slept: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, now = Client(), [0.0]

@@ -43,7 +43,7 @@ def slow() -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
 
 
-def test_threads_that_ask_for_the_same_schema_are_all_answered_and_it_is_asked_for_once(
+def test_threads_share_one_request_for_a_schema(
     slow: tuple[str, list[str]],
 ) -> None:
     url, asked = slow

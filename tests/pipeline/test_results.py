@@ -85,9 +85,7 @@ class Model:
     [*(("local", 40, run) for run in range(8)), ("s3", 40, 8), ("s3", 40, 9), ("hdfs", 15, 10)],
     indirect=["where"],
 )
-def test_whatever_runs_do_kept_commits_are_whole_and_nothing_else_is_left(
-    where: Where, steps: int, run: int
-) -> None:
+def test_kept_commits_are_whole_and_other_files_removed(where: Where, steps: int, run: int) -> None:
     """Runs at random: one after the other, two from the same state, some that die before or after their commit."""
     draw = drawing(run)
     kept, shown, model = results_at(where), where / "shown", Model()
@@ -199,46 +197,6 @@ assert [str(one) for one in done] == [*kept.state().partials], done
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.usefixtures("few_commits")
-@somewhere
-def test_of_two_that_clean_up_at_the_same_time_neither_fails(
-    where: Where, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept, real = results_at(where), Results._clean
-    for _ in range(KEPT + 1):
-        kept.commit(write(kept, kept.state(), "a", ["x", "days/1"]))
-
-    def clean(self: Results, run: str, paths: list[str], named: set[str]) -> None:
-        monkeypatch.setattr(Results, "_clean", real)
-        kept.commit(write(kept, kept.state(), "a", ["x"]))
-        real(self, run, paths, named)
-        real(self, run, paths, {paths[0]})  # whatever the other has left
-
-    monkeypatch.setattr(Results, "_clean", clean)
-    kept.commit(write(kept, kept.state(), "a", ["x"]))
-    assert kept.state().version == KEPT + 3
-    assert len([*store.listing(kept.io, kept.path("commits"))]) == KEPT
-    kept.publish((where / "shown").location)
-
-
-@somewhere
-def test_a_commit_that_goes_while_it_is_looked_at_is_none(
-    where: Where, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept, real = results_at(where), store.read
-    kept.commit(write(kept, ResultState(), "a", ["x"]))
-    kept.commit(write(kept, kept.state(), "a", ["y"]))
-
-    def read(files: StoreIO, location: str) -> bytes:
-        if location.endswith(f"commits/{1:020d}.json"):  # listed, and gone when it is read
-            files.delete(location) if files.new_input(location).exists() else None
-        return real(files, location)
-
-    monkeypatch.setattr(store, "read", read)
-    kept.publish((where / "shown").location)
-    assert (where / "shown").names() == ["y"]
-
-
 @everywhere
 @pytest.mark.parametrize(("point", "is_committed"), POINTS.items())
 def test_a_run_that_dies_has_done_nothing_or_all_of_it(where: Where, point: str, is_committed: bool) -> None:
@@ -269,7 +227,7 @@ kept.publish({shown.location!r})
 
 @pytest.mark.parametrize("what", ["error", "lost", "error after"])
 @pytest.mark.parametrize("where", ["s3"], indirect=True)
-def test_a_run_finds_its_own_commit_where_the_answer_was_lost(where: Where, s3: FailingS3, what: str) -> None:
+def test_run_finds_its_commit_after_a_lost_answer(where: Where, s3: FailingS3, what: str) -> None:
     kept, puts = results_at(where), []
 
     def rule(method: str, path: str) -> str:
@@ -284,26 +242,6 @@ def test_a_run_finds_its_own_commit_where_the_answer_was_lost(where: Where, s3: 
     assert len(failed) == 1
     assert len(puts) == 2, "it was asked again"
     assert kept.state() == made
-
-
-@pytest.mark.parametrize("where", ["s3"], indirect=True)
-def test_a_lost_answer_to_a_commit_that_another_was_faster_with_is_a_conflict(
-    where: Where, s3: FailingS3
-) -> None:
-    kept = results_at(where)
-    mine, other = (write(kept, ResultState(), part, ["x"]) for part in "ab")
-    kept.commit(other)
-    gone: list[str] = []
-
-    def rule(method: str, path: str) -> str:
-        if method != "PUT" or "/commits/" not in path or gone:
-            return ""
-        gone.append(path)
-        return "lost"
-
-    with s3.failing(rule), pytest.raises(ConflictError):
-        kept.commit(mine)
-    assert kept.state() == other
 
 
 @pytest.mark.parametrize("where", ["s3"], indirect=True)
@@ -339,9 +277,7 @@ def test_only_results_of_earlier_commits_are_removed(where: Where) -> None:
 
 
 @everywhere
-def test_results_are_those_of_a_commit_that_comes_while_they_are_published(
-    where: Where, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publication_ends_with_the_newest_commit(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, shown = results_at(where), where / "shown"
     kept.commit(write(kept, ResultState(), "", ["a", "b"]))
 
@@ -360,7 +296,7 @@ def test_results_are_those_of_a_commit_that_comes_while_they_are_published(
 
 @somewhere
 @pytest.mark.usefixtures("few_commits")
-def test_what_a_late_run_has_shown_is_replaced_and_what_was_long_there_is_left_alone(where: Where) -> None:
+def test_late_publication_is_replaced_by_the_next(where: Where) -> None:
     kept, shown = results_at(where), where / "shown"
     first = write(kept, ResultState(), "", ["days/1"])
     kept.commit(first)
@@ -378,9 +314,7 @@ def test_what_a_late_run_has_shown_is_replaced_and_what_was_long_there_is_left_a
 
 @pytest.mark.usefixtures("few_commits")
 @pytest.mark.parametrize("where", ["local", "s3"], indirect=True)
-def test_what_could_not_be_shown_for_longer_than_its_commit_is_kept_is_shown_later(
-    where: Where, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_publication_is_repeated_later(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, shown, real = results_at(where), where / "shown", store.replace
     kept.commit(write(kept, ResultState(), "", ["days/1", "days/2"]))
     kept.publish(shown.location)
@@ -405,32 +339,11 @@ def test_what_could_not_be_shown_for_longer_than_its_commit_is_kept_is_shown_lat
     assert shown.all() == named_by(kept, kept.state())
 
 
-@pytest.mark.parametrize("where", ["local", "hdfs"], indirect=True)
-def test_who_looks_sees_the_old_or_the_new_and_no_half(where: Where, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, shown, real = results_at(where), where / "shown", store.write
-    for names in (["x"], ["x"]):
-        made = write(kept, kept.state(), "", names)
-        kept.commit(made)
-        before = shown.all()
-        seen: list[dict[str, bytes]] = []
-
-        def half(files: StoreIO, location: str, data: bytes, seen: list[Any] = seen) -> None:
-            real(files, location, data[:3])
-            seen.append({name: text for name, text in shown.all().items() if not name.startswith(".")})
-            real(files, location, data)
-
-        monkeypatch.setattr(store, "write", half)
-        kept.publish(shown.location)
-        monkeypatch.undo()
-        assert seen == [before, named_by(kept, made)], "for the file, and for the mark that all is there"
-        assert shown.all() == named_by(kept, made), "and no temporary file"
-
-
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
 @somewhere
-def test_tables_are_sorted_and_those_without_lists_are_read_by_anything(where: Where) -> None:
+def test_tables_are_sorted_and_plain_ones_written_as_csv(where: Where) -> None:
     kept = results_at(where)
     plain = pa.table({"a": [2, 1, 1], "b": ["x", "z", "y"]})
     lists = pa.table({"l": [[2], [1]], "a": [2, 1]})

@@ -34,7 +34,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 # --- one job, one request -------------------------------------------------------------------------------------------
 
 
-def test_topics_are_asked_for_together_and_read_in_one_job_each_with_a_commit_of_its_own(
+def test_round_reads_all_topics_in_one_job_and_commits_each(
     world: World,
 ) -> None:
     for n in range(20):
@@ -50,7 +50,7 @@ def test_topics_are_asked_for_together_and_read_in_one_job_each_with_a_commit_of
     )
 
 
-def test_a_topic_that_has_nothing_new_costs_no_task_and_no_commit(world: World) -> None:
+def test_topic_without_new_records_costs_no_task_or_commit(world: World) -> None:
     world.cluster.put("a", 5)
     world.cluster.put("b", 5)
     rounds = world.rounds(world.topics("a", "b"))
@@ -80,7 +80,7 @@ def test_what_joins_while_a_load_runs(world: World) -> None:
     assert rounds.failures == {}
 
 
-def test_a_load_of_what_is_there_takes_what_was_there_at_its_first_round(world: World) -> None:
+def test_bounded_load_ends_at_the_ends_of_its_first_round(world: World) -> None:
     world.cluster.put("a", 10)
     world.more["a"] = {"offsets_per_commit_max": 4}
 
@@ -106,7 +106,7 @@ def test_latest_is_where_the_topic_ended_when_it_joined(world: World) -> None:
     assert (state.starts, state.ends) == ({0: 10}, {0: 12})
 
 
-def test_a_topic_that_was_made_again_before_anything_was_loaded_is_read_from_its_own_start(
+def test_recreated_topic_without_loads_is_read_from_its_start(
     world: World,
 ) -> None:
     world.cluster.put("a", 10)
@@ -139,20 +139,10 @@ def test_a_topic_with_a_lot_of_data_starves_nobody(world: World) -> None:
     assert second == {"big": 500, "small0": 500}
 
 
-def test_each_topic_gets_something_even_if_a_round_is_smaller_than_that(world: World) -> None:
-    for n in range(5):
-        world.cluster.put(f"t{n}", 3)
-    rounds = world.rounds(world.topics(patterns=(".*",)), offsets_max=2)
-    assert sorted((one.topic, one.count) for one in rounds.round().commits) == [
-        (f"t{n}", 1) for n in range(5)
-    ]
-    rounds.close()
-
-
 # --- what fails -----------------------------------------------------------------------------------------------------
 
 
-def test_topics_that_fail_stop_no_other_and_the_worst_gives_the_exit_code(world: World) -> None:
+def test_failing_topics_stop_no_other_and_set_the_exit_code(world: World) -> None:
     for name in ("bad", "good", "lossy", "worse"):
         world.cluster.put(name, 5)
     world.refused["bad"] = UsageError("no such schema")
@@ -177,7 +167,7 @@ def test_a_failure_of_one_topic_is_raised_as_it_is(world: World) -> None:
         world.load("a")
 
 
-def test_a_pattern_that_nothing_matches_is_a_wrong_option_unless_the_load_goes_on(world: World) -> None:
+def test_unmatched_pattern_fails_a_bounded_load_only(world: World) -> None:
     with pytest.raises(NoTopicError, match=r"no topic of 127\.0\.0\.1:1 matches x\.\*, y"):
         world.load(patterns=("x.*", "y"))
     rounds = world.rounds(world.topics(patterns=("x.*",)))
@@ -205,7 +195,7 @@ def test_what_may_pass_is_tried_again_and_told_once(world: World) -> None:
     assert (world.ends("a"), world.ends("b"), rounds.failures) == ({0: 5}, {0: 5}, {})
 
 
-def test_a_load_of_what_is_there_gives_up_what_fails_again_and_again(world: World) -> None:
+def test_bounded_load_gives_up_a_topic_that_keeps_failing(world: World) -> None:
     world.cluster.put("a", 5)
     world.cluster.put("b", 5)
     world.tasks.outcomes["a"] = IncompleteError("the disk is full")
@@ -223,7 +213,7 @@ def test_a_load_that_goes_on_ends_once_nothing_works(world: World) -> None:
         Follower(None, world.topics("a"), trigger="0 seconds").run()
 
 
-def test_a_worker_that_dies_of_one_topic_keeps_no_other_from_being_loaded(world: World) -> None:
+def test_worker_killed_by_one_topic_leaves_others_loaded(world: World) -> None:
     for name in ("a", "b", "c"):
         world.cluster.put(name, 5)
     world.tasks.outcomes["b"] = CrashError()
@@ -257,7 +247,7 @@ def test_a_mistake_of_ours_is_shown_and_fails_one_topic(
         world.load("b")
 
 
-def test_a_topic_that_is_deleted_is_left_out_once_that_is_certain(world: World) -> None:
+def test_deleted_topic_is_left_out_once_it_is_certain(world: World) -> None:
     world.cluster.put("a", 5)
     world.cluster.put("b", 5)
     rounds = world.rounds(world.topics(patterns=(".*",)))
@@ -280,7 +270,7 @@ def test_a_topic_that_is_deleted_is_left_out_once_that_is_certain(world: World) 
     assert caught.value.exit_code == 3
 
 
-def test_a_topic_that_was_made_again_is_another_one_and_joins_if_losses_are_recorded(world: World) -> None:
+def test_recreated_topic_joins_if_losses_are_recorded(world: World) -> None:
     for name in ("a", "b"):
         world.cluster.put(name, 5)
     world.more["b"] = {"on_data_loss": "record"}
@@ -304,9 +294,7 @@ def test_a_topic_that_was_made_again_is_another_one_and_joins_if_losses_are_reco
 
 
 @pytest.mark.parametrize("names", [("a.b", "a_b"), ("a", "a__dead"), ("x__dead", "x"), ("a", "a__current")])
-def test_two_topics_of_one_table_are_refused_before_anything_is_written(
-    world: World, names: tuple[str, str]
-) -> None:
+def test_topics_with_one_table_are_refused_before_writing(world: World, names: tuple[str, str]) -> None:
     for name in (*names, "fine"):
         world.cluster.put(name, 5)
     with pytest.raises(UsageError, match="would both have a table barnabas"):
@@ -314,7 +302,7 @@ def test_two_topics_of_one_table_are_refused_before_anything_is_written(
     assert not world.root.exists()
 
 
-def test_a_topic_that_joins_and_would_have_the_table_of_another_is_left_out(world: World) -> None:
+def test_joining_topic_with_a_taken_table_is_left_out(world: World) -> None:
     world.cluster.put("a.b", 5)
     rounds = world.rounds(world.topics(patterns=(".*",)))
     rounds.round()
@@ -375,9 +363,7 @@ def test_a_conflict_that_nobody_has_caused_ends_a_load(world: World, monkeypatch
         world.load("a")
 
 
-def test_tables_that_nothing_comes_for_are_put_away_and_opened_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_idle_tables_are_closed_and_opened_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds_module, "TABLES_OPEN_MAX", 2)
     for n in range(6):
         world.cluster.put(f"t{n}", 5)
@@ -394,7 +380,7 @@ def test_tables_that_nothing_comes_for_are_put_away_and_opened_again(
     assert rounds.summary.loaded == 48
 
 
-def test_a_table_that_was_put_away_is_looked_at_again_before_more_is_loaded(world: World) -> None:
+def test_closed_table_is_refreshed_before_its_next_load(world: World) -> None:
     world.cluster.put("a", 5)
     rounds = world.rounds(world.topics("a"))
     rounds.round()

@@ -42,7 +42,7 @@ TIMES_MS = [BEGAN_MS + n * HOUR_MS // 4 + shift for n in range(12) for shift in 
 
 @pytest.mark.parametrize("kind", ["long", "timestamp_us", "iso8601"])
 @pytest.mark.parametrize("partition_by", ["", "none"])
-def test_events_of_some_time_begin_with_its_first_millisecond_and_end_before_its_last(
+def test_time_span_includes_its_start_and_excludes_its_end(
     tmp_path: Path, kind: str, partition_by: str
 ) -> None:
     schema = EventSchema("timed", "at", (Field("at", kind, required=True),))
@@ -84,7 +84,7 @@ def test_events_of_some_time_begin_with_its_first_millisecond_and_end_before_its
 
 
 @pytest.mark.parametrize("run", range(4))
-def test_deleted_positions_are_those_of_the_whole_file_however_it_is_read(
+def test_deleted_positions_count_within_the_whole_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: int
 ) -> None:
     """Position deletes as an engine writes them that merges on read: several files of them, which name other files too."""
@@ -114,7 +114,7 @@ def test_deleted_positions_are_those_of_the_whole_file_however_it_is_read(
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_column_that_another_engine_has_renamed_is_the_same_and_one_that_it_has_made_again_is_another(
+def test_renamed_column_keeps_its_values_and_a_new_one_has_none(
     tmp_path: Path,
 ) -> None:
     place = local_place(tmp_path)
@@ -131,7 +131,7 @@ def test_a_column_that_another_engine_has_renamed_is_the_same_and_one_that_it_ha
     assert found.to_pylist() == [{"ip": None, "who": f"m{n}", "nowhere": None} for n in range(3)]
 
 
-def test_files_without_field_ids_are_read_by_name_and_an_earlier_name_of_the_partition(
+def test_files_without_field_ids_are_read_by_name(
     tmp_path: Path,
 ) -> None:
     place = local_place(tmp_path)
@@ -148,9 +148,7 @@ def test_files_without_field_ids_are_read_by_name_and_an_earlier_name_of_the_par
 
 
 @pytest.mark.parametrize("form", ["ORC", "PARQUET"])
-def test_a_file_without_the_column_of_its_partition_has_that_value_in_all_rows(
-    tmp_path: Path, form: str
-) -> None:
+def test_identity_partition_value_replaces_a_missing_column(tmp_path: Path, form: str) -> None:
     """As engines take over files of Hive's: without field ids, and without the column that they are partitioned by."""
     place = local_place(tmp_path, "identity(member)")
     load(place, 3)
@@ -175,7 +173,7 @@ def test_a_file_without_the_column_of_its_partition_has_that_value_in_all_rows(
 
 
 @pytest.mark.parametrize("parallel", [1, 2, 16])
-def test_files_are_read_in_tasks_that_are_neither_too_large_nor_too_many(parallel: int) -> None:
+def test_files_are_split_into_tasks_of_bounded_size_and_number(parallel: int) -> None:
     for count in [*range(1, 70), 1000, 1001]:
         tasks = frames.task_count(count, parallel)
         sizes = [len(one) for one in np.array_split(np.arange(count), tasks)]
@@ -216,7 +214,7 @@ class Frame:
         return made
 
 
-def test_a_frame_has_the_rows_of_a_version_in_the_columns_and_the_time_that_are_asked_for(
+def test_frame_has_the_columns_and_time_span_of_a_version(
     tmp_path: Path,
 ) -> None:
     place, spark = local_place(tmp_path), Frames()

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal as Number
 from typing import Any
 
 import pytest
 
 from barnabas_pipeline.errors import UsageError
-from barnabas_pipeline.field_types import Array, Decimal, Enum, Field, Map, Record, Union
-from barnabas_pipeline.formats.avro import AvroDecoder
-from barnabas_pipeline.formats.avro import fields_of_text as avro_fields
+from barnabas_pipeline.field_types import Array, Enum, Field, Map, Record, Union
 from barnabas_pipeline.formats.base import TIME_MAX_MS
-from barnabas_pipeline.formats.connect import type_of
 from barnabas_pipeline.formats.inference import KEYS_MAX, SINCE_MS, draft
 from barnabas_pipeline.formats.json_schema import fields_of_text as json_fields
-from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
-from tests.pipeline.decoding import careful, columns, verdict
-from tests.pipeline.decoding import written as avro
-
-
-def schema_of(*fields: Field, event_time: str = NO_EVENT_TIME) -> EventSchema:
-    return EventSchema("t", event_time, fields)
-
+from barnabas_pipeline.schema import NO_EVENT_TIME
 
 # --- JSON Schema ------------------------------------------------------------------------------------------------------
 
@@ -110,23 +99,7 @@ def test_what_a_json_schema_says_is_a_column(schema: Any, kind: Any, required: b
     assert not json_field(schema, required=False).required
 
 
-@pytest.mark.parametrize(
-    ("schema", "bounds"),
-    [
-        ({"type": "integer", "minimum": 1, "maximum": 9, "minLength": 5, "maxLength": 6}, (1, 9)),
-        ({"type": "number", "minimum": 0}, (0, None)),
-        ({"type": "string", "minLength": 1, "maxLength": 9, "minimum": 5, "maximum": 6}, (1, 9)),
-        ({"type": "string", "format": "date", "minLength": 1}, (None, None)),
-        ({"type": "array", "minimum": 1}, (None, None)),
-    ],
-    ids=str,
-)
-def test_bounds_are_those_of_the_type(schema: Any, bounds: Any) -> None:
-    made = json_field({**schema, "default": 7})
-    assert (made.min, made.max, made.default) == (*bounds, 7)
-
-
-def test_a_reference_is_followed_within_and_between_files_but_not_for_ever() -> None:
+def test_references_are_followed_between_files_without_cycles() -> None:
     root = {
         "title": "T",
         "type": "object",
@@ -226,144 +199,3 @@ def test_the_event_time_is_what_looks_most_like_one(event: dict[str, Any], time:
     assert draft("t", [json.dumps(event).encode()]).event_time == time
     lacking = draft("t", [json.dumps(event).encode(), json.dumps({"other": 1}).encode()])
     assert lacking.event_time == NO_EVENT_TIME, "it is not always there"
-
-
-# --- schemas of Avro and Connect --------------------------------------------------------------------------------------
-
-
-def avro_field(kind: Any, **more: Any) -> Field:
-    root = {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind, **more}]}
-    ((field,)) = avro_fields(json.dumps(root))[1]
-    return field
-
-
-def fixed(size: int, **more: Any) -> dict[str, Any]:
-    return {"type": "fixed", "name": "F", "size": size, **more}
-
-
-@pytest.mark.parametrize(
-    ("kind", "wanted", "required"),
-    [
-        ("null", "string", False),
-        ("int", "int", True),
-        (["null", "int"], "int", False),
-        (["int", "null"], "int", False),
-        (["int"], "int", True),
-        (["int", "string"], Union((Field("int", "int"), Field("string", "string"))), True),
-        (["null", "int", "string"], Union((Field("int", "int"), Field("string", "string"))), False),
-        ({"type": "array", "items": ["null", "int"]}, Array(Field("element", "int", False)), True),
-        ({"type": "map", "values": "int"}, Map(Field("value", "int", True)), True),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 38}, Decimal(38, 38), True),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 5}, Decimal(5, 0), True),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 1}, "bytes", True),
-        (fixed(16, logicalType="uuid"), "uuid", True),
-        (fixed(15, logicalType="uuid"), "bytes", True),
-        (fixed(16), "bytes", True),
-        (fixed(4, logicalType="decimal", precision=9, scale=2), Decimal(9, 2), True),
-        ({"type": "int", "logicalType": "date"}, "date", True),
-        ({"type": "long", "logicalType": "date"}, "long", True),
-        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, Enum(("A", "B")), True),
-        (
-            [
-                {"type": "record", "name": "a.X", "fields": [{"name": "p", "type": "int"}]},
-                {"type": "record", "name": "b.X", "fields": [{"name": "q", "type": "int"}]},
-            ],
-            Union(
-                (
-                    Field("a_X", Record((Field("p", "int", True),))),
-                    Field("b_X", Record((Field("q", "int", True),))),
-                )
-            ),
-            True,
-        ),
-    ],
-    ids=str,
-)
-def test_what_a_schema_of_avro_says_is_a_column(kind: Any, wanted: Any, required: bool) -> None:
-    made = avro_field(kind)
-    assert (made.type, made.required) == (wanted, required)
-    assert avro_field("int", aliases=["old", "older"]).aliases == ("old", "older")
-
-
-@pytest.mark.parametrize(
-    ("schema", "kind"),
-    [
-        ({"type": "int8"}, "int"),
-        ({"type": "int64"}, "long"),
-        ({"type": "float"}, "float"),
-        ({"type": "bytes"}, "bytes"),
-        ({"type": "int32", "name": "io.debezium.time.Date"}, "date_days"),
-        ({"type": "odd"}, "json"),
-        ({}, "json"),
-        (
-            {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}},
-            Decimal(38, 2, True),
-        ),
-        (
-            {
-                "type": "bytes",
-                "name": "org.apache.kafka.connect.data.Decimal",
-                "parameters": {"scale": "4", "connect.decimal.precision": "3"},
-            },
-            Decimal(4, 4, True),
-        ),
-        ({"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}, Decimal(38, 0, True)),
-        ({"type": "array", "items": {"type": "int64"}}, Array(Field("element", "long"))),
-        (
-            {"type": "map", "keys": {"type": "string"}, "values": {"type": "int64"}},
-            Map(Field("value", "long")),
-        ),
-        ({"type": "map", "keys": {"type": "int32"}, "values": {"type": "int64"}}, "json"),
-        ({"type": "struct", "fields": [{"field": "x", "type": "int64"}]}, Record((Field("x", "long"),))),
-        ({"type": "struct", "fields": []}, "json"),
-    ],
-    ids=str,
-)
-def test_what_a_schema_of_connect_says_is_a_column(schema: Any, kind: Any) -> None:
-    assert type_of(schema) == kind
-
-
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [
-        ("int", [-(2**31), 2**31 - 1]),
-        ("long", [-(2**63), 2**63 - 1]),
-        ("boolean", [True, False]),
-        ("string", ["", "ä" * 200]),
-        ("bytes", [b"", b"\xff" * 200]),
-        (["null", "long"], [None, 5]),
-        ({"type": "array", "items": "int"}, [[], [1, 2]]),
-        ({"type": "map", "values": "int"}, [{}, {"a": 1, "b": 2}]),
-        (fixed(3), [b"abc", b"\0\0\0"]),
-        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, ["A", "B"]),
-        (["int", "string"], [5, "x"]),
-        (
-            {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 2},
-            [Number("9.99"), Number("-9.99"), Number("0.00")],
-        ),
-        ({"type": "int", "logicalType": "time-millis"}, [0, 86_399_999]),
-        ("double", [0.5, -1e300]),
-    ],
-    ids=str,
-)
-def test_good_avro_takes_the_fast_way_to_the_last_value(kind: Any, values: list[Any]) -> None:
-    schema = {
-        "type": "record",
-        "name": "R",
-        "fields": [{"name": "f", "type": kind}, {"name": "end", "type": "long"}],
-    }
-    text = json.dumps(schema)
-    decoder = AvroDecoder(EventSchema("t", NO_EVENT_TIME, avro_fields(text)[1]), text=text)
-    plain = json.loads(text)
-    if kind == {"type": "int", "logicalType": "time-millis"}:
-        plain["fields"][0]["type"] = "int"
-    data: list[bytes | None] = [avro(plain, {"f": one, "end": n}) for n, one in enumerate(values)]
-    _, doubtful = decoder._decode_fast(columns(data))
-    assert doubtful.tolist() == []
-    found = verdict(decoder, data)
-    assert repr(found) == repr(verdict(careful(decoder), data))
-    assert [one["end"] for one in found] == list(range(len(values)))
-    spoilt: list[bytes | None] = [one[:-1] if one else one for one in data] + [
-        one + b"\0" if one else one for one in data
-    ]
-    assert [isinstance(one, str) for one in verdict(decoder, spoilt)] == [True] * len(spoilt)

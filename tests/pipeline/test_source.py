@@ -38,7 +38,7 @@ def test_filters_make_the_range_smaller_if_asked_to(spark: Any, stream: Stream) 
     assert splits(few) == 1
 
 
-def test_a_filtered_frame_takes_nothing_from_the_frame_it_is_made_of(spark: Any, stream: Stream) -> None:
+def test_filtered_frame_leaves_its_source_whole(spark: Any, stream: Stream) -> None:
     every = frame(spark, stream, "wire", "votes", splitBytes=4096)
     assert every.where("offset < 0").count() == 0
     assert every.count() == len(stream.of("votes"))

@@ -54,7 +54,7 @@ def test_a_store_that_fails_now_and_then_costs_nothing(
 
 @pytest.mark.parametrize("part", ["/ledger/", "/data/", "/metadata/"])
 @pytest.mark.parametrize("what", ["error", "lost", "error after"])
-def test_a_store_that_refuses_some_objects_ends_a_load_and_the_next_one_goes_on(
+def test_store_that_refuses_objects_ends_a_load_that_can_resume(
     s3: FailingS3, place: Place, what: str, part: str
 ) -> None:
     load(place, 10)
@@ -71,7 +71,7 @@ def test_a_store_that_refuses_some_objects_ends_a_load_and_the_next_one_goes_on(
     assert versions(place) == ["1", "2"]
 
 
-def test_of_two_writers_one_comes_first_and_a_slow_listing_hides_nothing(s3: FailingS3, place: Place) -> None:
+def test_one_of_two_writers_wins_despite_slow_listings(s3: FailingS3, place: Place) -> None:
     load(place, 10)
     table = Table(place)
     made = staged(table, 10)

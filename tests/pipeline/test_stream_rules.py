@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.client import ClientError
 from barnabas_pipeline.errors import (
     DataLossError,
     DefectError,
@@ -17,12 +16,10 @@ from barnabas_pipeline.errors import (
     UsageError,
 )
 from barnabas_pipeline.jobs import monitor, rank, security, streams
-from barnabas_pipeline.jobs.audit import AuditReport, _check_strays, _doubtful, _judge, _tell, raise_if_lossy
-from barnabas_pipeline.jobs.coverage import EXAMPLES_MAX, RUN_OFFSETS, Found, Run, plan_runs
-from barnabas_pipeline.jobs.load import LoadSummary, find_loss, gone, only_end
-from barnabas_pipeline.jobs.rounds import Commit, Rounds, TableNames, _bounds_of, _portion
+from barnabas_pipeline.jobs.coverage import RUN_OFFSETS, plan_runs
+from barnabas_pipeline.jobs.load import find_loss, gone, only_end
+from barnabas_pipeline.jobs.rounds import Rounds
 from barnabas_pipeline.jobs.seal import _is_complete
-from barnabas_pipeline.jobs.sites import Topic
 from barnabas_pipeline.jobs.streams import MISSED_MAX, TRIES_MAX, Stream, pending
 from barnabas_pipeline.lake.ledger import State
 from barnabas_pipeline.log import digest
@@ -50,7 +47,7 @@ def stream_of(*, is_bounded: bool = True, on_data_loss: str = "fail") -> Any:
     ids=repr,
 )  # fmt: skip
 @pytest.mark.parametrize("is_bounded", [True, False])
-def test_only_what_may_pass_is_tried_again_and_not_for_ever_where_that_must_end(
+def test_transient_errors_are_retried_and_bounded_in_a_batch(
     error: Any, may_pass: bool, is_bounded: bool
 ) -> None:
     one = stream_of(is_bounded=is_bounded)
@@ -135,26 +132,10 @@ def test_one_failure_is_raised_as_it_is_and_several_together(
             one.raise_worst()
 
 
-def test_tables_have_names_of_their_own_with_those_beside_them() -> None:
-    names = TableNames()
-    place = lambda name: SimpleNamespace(name=name)  # noqa: E731
-    import barnabas_pipeline.jobs.rounds as rounds
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds, "place_of", lambda root: root)
-        names.take("a", place("x"))
-        names.take("a", place("x"))
-        names.take("b", place("y"))
-        for taken in ("x", f"x{rounds.dead.SUFFIX}", f"x{rounds.current.SUFFIX}"):
-            with pytest.raises(UsageError, match="topics a and c would both have a table"):
-                names.take("c", place(taken))
-        names.take("c", place("z"))
-
-
 # --- what is next -----------------------------------------------------------------------------------------------------
 
 
-def test_a_load_begins_where_the_last_one_ended_or_where_it_is_told_to() -> None:
+def test_pending_ranges_begin_at_the_last_end_or_given_start() -> None:
     state = State(ends={0: 5, 1: 9})
     bounds = {n: Bounds(2, 20, 20, 0) for n in range(4)}
     found = pending(state, {1: 3, 2: 4}, {3: 20, 0: 8, 1: 7, 2: 20}, bounds)
@@ -187,7 +168,7 @@ def test_a_loss_is_what_can_never_be_loaded(bounds: Any, missing: Any, can_go_on
 @pytest.mark.parametrize(
     ("cluster", "topic", "said"), [("x", "tid", "cluster  is another"), ("c", "x", "topic t is another")]
 )
-def test_of_another_topic_what_was_known_and_not_loaded_is_lost(cluster: str, topic: str, said: str) -> None:
+def test_unloaded_offsets_of_a_replaced_topic_are_lost(cluster: str, topic: str, said: str) -> None:
     state = State(version=1, cluster_id=cluster, topic_id=topic, ends={0: 5, 1: 3}, high_watermarks={0: 8})
     loss = find_loss(state, IDENTITY, {})
     assert loss is not None
@@ -195,23 +176,12 @@ def test_of_another_topic_what_was_known_and_not_loaded_is_lost(cluster: str, to
     assert [tuple(one) for one in loss.missing] == [(0, 5, 8)]
 
 
-def test_a_topic_that_is_gone_is_a_loss_if_some_of_it_was_loaded() -> None:
+def test_missing_topic_is_a_loss_if_it_was_loaded() -> None:
     assert isinstance(gone("t", "here", State()), NoTopicError)
     loss: Any = gone("t", "here", State(version=1, ends={1: 3, 0: 5}))
     assert [tuple(one) for one in loss.missing] == [(0, 5, None), (1, 3, None)]
     chosen = Selection(starting='{"0": 2}', ending='{"0": 3}', ending_timestamp_ms=7)
     assert only_end(chosen) == Selection(ending='{"0": 3}', ending_timestamp_ms=7)
-
-
-def test_a_partition_without_bounds_is_left_out_and_one_with_an_error_raises() -> None:
-    topic = Topic("t", "tid", 3, False)
-    known = Bounds(0, 1, 1, 0)
-    assert _bounds_of(topic, {("t", 0): known, ("t", 2): known, ("u", 1): known}) == {0: known, 2: known}
-    with pytest.raises(IncompleteError, match="no leader"):
-        _bounds_of(topic, {("t", 0): known, ("t", 1): ClientError("no leader")})
-    stream: Any = SimpleNamespace(options=SimpleNamespace(offsets_per_commit_max=10))
-    assert [_portion(stream, [OffsetRange(0, 5, end), OffsetRange(1, 0, 3)]) for end in (6, 50)] == [4, 10]
-    assert Commit("t", 1, {0: (5, 9), 1: (0, 2)}, LoadSummary(), 0, 0.0).count == 6
 
 
 # --- hours ------------------------------------------------------------------------------------------------------------
@@ -255,7 +225,7 @@ def entries_of(*commits: Any, partition: int = 0, topic_id: str = "tid") -> list
 def runs_of(*entries: Any, bounds: Any = None) -> list[tuple[int, int]]:
     known = {0: Bounds(0, 1 << 40, 1 << 40, 0)} if bounds is None else bounds
     found = plan_runs(entries, State(cluster_id="c", topic_id="tid"), known)
-    return [(one.wanted.start, one.wanted.end) for one in found]
+    return [(one.offset_range.start, one.offset_range.end) for one in found]
 
 
 def test_consecutive_commits_are_one_run_up_to_a_size() -> None:
@@ -298,145 +268,8 @@ def test_the_run_in_which_the_log_begins_is_kept_short(start: int, runs: Any, in
     found = plan_runs(
         entries_of(commit_of(0, 5), commit_of(5, 9)), State(cluster_id="c", topic_id="tid"), bounds
     )
-    assert [(one.wanted.start, one.wanted.end) for one in found] == runs
+    assert [(one.offset_range.start, one.offset_range.end) for one in found] == runs
     assert [(one.in_log.start, one.in_log.end) for one in found] == in_log
-
-
-def test_a_run_claims_what_its_commits_do() -> None:
-    entries = entries_of(
-        commit_of(0, 5, digest_=3, loaded=2, dead=1, control=1, aborted=1),
-        commit_of(5, 9, digest_=4, loaded=4),
-    )
-    (run,) = plan_runs(entries, State(cluster_id="c", topic_id="tid"), {0: Bounds(0, 7, 7, 0)})
-    assert (run.accounted, run.control, run.aborted, run.digest) == (7, 1, 1, digest.add(3, 4))
-    assert (run.in_log.start, run.in_log.end) == (0, 7)
-    (gone_run,) = plan_runs(entries, State(cluster_id="c", topic_id="tid"), {})
-    assert len(gone_run.in_log) == 0
-
-
-def run_of(partition: int = 0, **found: Any) -> Run:
-    wanted = OffsetRange(partition, 10, 20)
-    made = Run(wanted, 5, control=1, aborted=2, accounted=7, in_log=wanted)
-    made.found = Found(digest=5, control=1, aborted=2, rows=6, letters=1, accounted=7)
-    for name, value in found.items():
-        setattr(made.found, name, value)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("found", "in_log", "problems", "missing"),
-    [
-        ({}, True, [], []),
-        (
-            {"missing": 2, "missing_first": [12, 15]},
-            True,
-            ["2 rows of the log are not in the lake"],
-            [[0, 12, 13], [0, 15, 16]],
-        ),
-        ({"doubled_first": [13]}, True, ["offset 13 of partition 0 is there twice"], []),
-        (
-            {"gone": 1, "strange_first": [14]},
-            True,
-            ["1 rows of partition 0 are at offsets where the log has no"],
-            [],
-        ),
-        ({"gone": 1, "strange_first": [14]}, False, [], []),
-        ({"accounted": 6}, True, ["are [6, 1, 2], the ledger says [7, 1, 2]"], []),
-        ({"control": 2}, True, ["are [7, 2, 2], the ledger says [7, 1, 2]"], []),
-        ({"aborted": 1}, True, ["are [7, 1, 1], the ledger says [7, 1, 2]"], []),
-        ({"control": 2}, False, [], []),
-        ({"accounted": 6}, False, ["are [6], the ledger says [7]"], []),
-    ],
-)
-def test_a_run_is_judged_by_what_the_log_and_the_files_have(
-    found: dict[str, Any], in_log: bool, problems: list[str], missing: Any
-) -> None:
-    run, report = run_of(**found), AuditReport(1)
-    if not in_log:
-        run.in_log = OffsetRange(0, 12, 20)
-    _judge(run, report)
-    assert len(report.problems) == len(problems)
-    assert all(said in told for said, told in zip(problems, report.problems, strict=True))
-    assert report.missing == missing
-    assert report.rows_compared == 7
-    assert report.rows_gone_from_log == (run.found.gone if not in_log else 0)
-
-
-def test_findings_of_pieces_are_those_of_their_run() -> None:
-    total = Found()
-    for factor in (1, 10):
-        total.add(Found(0, factor, *(factor * n for n in range(1, 8)), [factor] * 15, [factor] * 2, [factor]))
-    assert total.digest == digest.add(1, 10)
-    names = ("control", "aborted", "rows", "letters", "accounted", "gone", "missing")
-    assert [getattr(total, name) for name in names] == [11 * n for n in range(1, 8)]
-    assert (len(total.missing_first), total.doubled_first, total.strange_first) == (
-        EXAMPLES_MAX,
-        [1, 1, 10, 10],
-        [1, 10],
-    )
-
-
-def seen(path: str, *, mine: bool = True, has: tuple[int, int, int] = (0, 0, 100)) -> Any:
-    partition, first, last = has
-    return SimpleNamespace(
-        path=path,
-        may_be_of=lambda topic_id: mine and topic_id == "tid",
-        may_have=lambda one, start, end: one == partition and first < end and start < last,
-    )
-
-
-def test_rows_beyond_all_loads_are_strays() -> None:
-    inventory: Any = SimpleNamespace(
-        state=State(topic_id="tid"), rows=[seen("a"), seen("b"), seen("old", mine=False)], dead=[seen("d")]
-    )
-    checks: Any = [
-        SimpleNamespace(path=path, rows=rows)
-        for path, rows in (("a", 4), ("b", 2), ("old", 9), ("d", 1), ("x", -1))
-    ]
-    for more, problems in ((0, []), (1, ["1 rows are at offsets that no load has covered"])):
-        checks[0].rows = 4 + more
-        report = AuditReport(1)
-        _check_strays([run_of()], checks, inventory, report)
-        assert report.problems == problems
-    checks[0].rows, checks[3].rows = 4, 3
-    report = AuditReport(1)
-    _check_strays([run_of()], checks, inventory, report)
-    assert report.problems == ["2 letters are at offsets that no load has covered"]
-
-
-def test_values_are_compared_where_something_is_doubtful_or_everywhere() -> None:
-    second, third = run_of(), run_of()
-    for n, one in ((1, second), (2, third)):
-        one.wanted = one.in_log = OffsetRange(0, 10 + 10 * n, 20 + 10 * n)
-    runs = [third, run_of(), second]
-    nothing: Any = SimpleNamespace(files=[seen("a", has=(0, 22, 24)), seen("b", has=(0, 5, 9))])
-    assert _doubtful(runs, set(), nothing, is_all=False) == []
-    assert _doubtful(runs, {"a", "b"}, nothing, is_all=False) == [OffsetRange(0, 20, 30)]
-    assert _doubtful(runs, set(), nothing, is_all=True) == [OffsetRange(0, 10, 40)]
-    third.found.digest = 6
-    assert _doubtful(runs, set(), nothing, is_all=False) == [OffsetRange(0, 30, 40)]
-    second.in_log = OffsetRange(0, 22, 30)
-    assert _doubtful(runs, set(), nothing, is_all=True) == [OffsetRange(0, 10, 20), OffsetRange(0, 22, 40)]
-    second.in_log = OffsetRange(0, 30, 30)
-    assert _doubtful(runs, set(), nothing, is_all=True) == [OffsetRange(0, 10, 20), OffsetRange(0, 30, 40)]
-
-
-def test_differences_are_told_once_and_not_all() -> None:
-    missing = [(1, n) for n in range(30)]
-    differences: Any = SimpleNamespace(altered=3, altered_first=[(0, 5)], missing=2, missing_first=missing)
-    report = AuditReport(1)
-    _tell(differences, report)
-    assert report.problems == ["3 rows of the log are altered"]
-    assert report.missing == [[0, 5, 6]], "what is missing is known from the headers"
-    differences.altered, differences.altered_first = 0, []
-    report = AuditReport(1)
-    _tell(differences, report)
-    assert report.problems == ["2 rows of the log are not in the lake"]
-    assert (len(report.missing), report.missing[0]) == (EXAMPLES_MAX, [1, 0, 1])
-    raise_if_lossy(AuditReport(1))
-    with pytest.raises(DataLossError, match=r"audit of version 1: 2 rows .*") as raised:
-        raise_if_lossy(report)
-    assert tuple(raised.value.missing[0]) == (1, 0, 1)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------

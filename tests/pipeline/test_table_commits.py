@@ -37,7 +37,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- several writers --------------------------------------------------------------------------------------------------
 
 
-def test_of_two_writers_that_have_seen_the_same_state_the_second_gives_way(place: Place) -> None:
+def test_second_writer_of_one_state_conflicts(place: Place) -> None:
     load(place, 10)
     table = Table(place)
     made = staged(table, 10)
@@ -59,7 +59,7 @@ def test_of_two_first_writers_one_gives_way(place: Place) -> None:
     assert scan(place) == list(range(10))
 
 
-def test_of_two_that_make_a_namespace_at_the_same_time_the_second_finds_it_made(
+def test_concurrent_creation_of_a_namespace_succeeds_for_both(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = type(iceberg.open_catalog(place))
@@ -75,7 +75,7 @@ def test_of_two_that_make_a_namespace_at_the_same_time_the_second_finds_it_made(
     assert (scan(place), left) == (list(range(10)), [])
 
 
-def test_not_even_if_pyiceberg_is_allowed_to_repeat_commits_on_what_it_has_not_seen(place: Place) -> None:
+def test_pyiceberg_retries_no_commit_on_an_unseen_head(place: Place) -> None:
     load(place, 10)
     with stock(place).transaction() as transaction:
         transaction.set_properties({"commit.retry.num-retries": "4"})
@@ -87,7 +87,7 @@ def test_not_even_if_pyiceberg_is_allowed_to_repeat_commits_on_what_it_has_not_s
     assert scan(place) == list(range(20))
 
 
-def test_a_snapshot_of_another_engine_is_no_conflict_for_a_load(place: Place) -> None:
+def test_snapshot_of_another_engine_is_no_conflict(place: Place) -> None:
     load(place, 10)
     table = Table(place)
     made = staged(table, 10)
@@ -100,7 +100,7 @@ def test_a_snapshot_of_another_engine_is_no_conflict_for_a_load(place: Place) ->
     assert Table(place).state() == table.state()
 
 
-def test_a_compaction_is_planned_again_if_another_engine_has_touched_the_table(place: Place) -> None:
+def test_compaction_is_planned_again_after_a_foreign_snapshot(place: Place) -> None:
     load(place, 5)
     load(place, 5)
     from barnabas_pipeline.jobs.compact import merge, plan
@@ -132,7 +132,7 @@ def test_an_entry_outlives_the_snapshots_that_named_it(place: Place) -> None:
     assert [entry.version for entry in Table(place).entries()] == [1, 2, 3]
 
 
-def test_a_table_that_was_rolled_back_is_loaded_from_where_it_is(place: Place) -> None:
+def test_rolled_back_table_is_loaded_from_its_state(place: Place) -> None:
     for _ in range(3):
         load(place, 10)
     table = stock(place)
@@ -193,7 +193,7 @@ def test_a_commit_counts_once_whatever_the_catalog_answers(
     assert versions(place) == [str(n + 1) for n in range(total // 10)]
 
 
-def test_a_catalog_that_always_fails_ends_a_commit_and_the_next_one_goes_on(
+def test_failing_catalog_ends_a_commit_that_can_be_repeated(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(place, 10)
@@ -215,7 +215,7 @@ def test_a_catalog_that_always_fails_ends_a_commit_and_the_next_one_goes_on(
 # --- the ledger -------------------------------------------------------------------------------------------------------
 
 
-def test_many_entries_are_read_at_once_and_those_that_do_not_count_are_none(
+def test_many_entries_are_read_and_uncommitted_ones_ignored(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_module, "READ_AHEAD_MIN", 2)
@@ -235,9 +235,7 @@ def test_many_entries_are_read_at_once_and_those_that_do_not_count_are_none(
 
 @pytest.mark.parametrize("which", [1, 2, 3])
 @pytest.mark.parametrize("how", ["lost", "changed"])
-def test_each_entry_is_held_to_the_one_after_it_and_the_last_to_its_snapshot(
-    place: Place, which: int, how: str
-) -> None:
+def test_changed_entry_is_found_by_its_successor(place: Place, which: int, how: str) -> None:
     for _ in range(3):
         load(place, 1)
     ledger = local_path(f"{place.location}/ledger")
@@ -309,7 +307,7 @@ place = Lake("{lake}", properties=tuple(properties.items())).place("logins")
 
 @pytest.mark.parametrize("point", COMMIT_POINTS)
 @pytest.mark.parametrize("first", [True, False])
-def test_a_writer_that_dies_anywhere_in_a_commit_neither_loses_nor_doubles(
+def test_writer_killed_in_a_commit_loses_and_doubles_nothing(
     place: Place, tmp_path: Path, point: str, first: bool
 ) -> None:
     (tmp_path / "lake").mkdir()
@@ -332,9 +330,7 @@ def test_a_writer_that_dies_anywhere_in_a_commit_neither_loses_nor_doubles(
 
 
 @pytest.mark.parametrize("point", ["dead.before_commit", "dead.after_commit"])
-def test_dead_letters_are_published_by_whoever_comes_after_a_crash(
-    place: Place, tmp_path: Path, point: str
-) -> None:
+def test_dead_letters_are_published_after_a_crash(place: Place, tmp_path: Path, point: str) -> None:
     load(place, 5, dead=2)
     die(place, tmp_path, point, "DeadLetters(Table(place)).publish()")
     assert DeadLetters(Table(place)).publish() == (point == "dead.before_commit")

@@ -44,7 +44,7 @@ def stray(place: Place, name: str, time_s: float = OLD) -> str:
     return f"file://{path}"
 
 
-def test_what_nobody_names_is_found_below_data_metadata_and_dead_if_it_is_old(place: Place) -> None:
+def test_old_unnamed_objects_are_orphans(place: Place) -> None:
     assert find_orphans(Table(place), 0) == []
     load(place, 5, dead=2)
     assert DeadLetters(Table(place)).publish()
@@ -70,9 +70,7 @@ def test_an_object_is_as_old_as_it_was_last_written(
     assert find_orphans(Table(place), age) == ([found] if is_found else [])
 
 
-def test_what_is_committed_while_objects_are_listed_is_not_taken_for_one_that_nobody_names(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commit_during_a_listing_makes_no_orphan(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     load(place, 5)
     table = Table(place)
     made, listing, done = staged(Table(place), 5, dead=1), store.listing, []
@@ -91,9 +89,7 @@ def test_what_is_committed_while_objects_are_listed_is_not_taken_for_one_that_no
     assert scan(place) == list(range(10))
 
 
-def test_of_a_table_that_is_renamed_while_objects_are_listed_nothing_is_taken_for_one_that_nobody_names(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rename_during_a_listing_makes_no_orphan(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     load(place, 5, dead=1)
     table, listing = Table(place), store.listing
     table.state()
@@ -135,7 +131,7 @@ def test_all_that_a_table_names_is_known() -> None:
 # --- the vacuum -------------------------------------------------------------------------------------------------------
 
 
-def test_snapshots_that_are_old_expire_but_for_the_newest_and_tags_in_both_tables(
+def test_old_snapshots_expire_but_for_the_newest_and_tags(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(3):
@@ -153,7 +149,7 @@ def test_snapshots_that_are_old_expire_but_for_the_newest_and_tags_in_both_table
     assert scan(place) == [n for n in range(18) if n % 6 != 5]
 
 
-def test_a_vacuum_publishes_dead_letters_first_and_does_not_take_them(place: Place) -> None:
+def test_vacuum_publishes_and_keeps_dead_letters(place: Place) -> None:
     load(place, 5, dead=2)
     assert vacuum.vacuum(place, age_seconds=-20_000) == 0
     assert catalog(place).load_table(DEAD_TABLE).scan().to_arrow().num_rows == 2
@@ -177,7 +173,7 @@ def test_a_vacuum_removes_and_counts_what_was_compacted_away(place: Place) -> No
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError, PermissionError])
-def test_what_another_has_removed_is_gone_and_what_cannot_be_removed_ends_a_vacuum(
+def test_missing_orphan_is_skipped_and_other_errors_raise(
     place: Place, monkeypatch: pytest.MonkeyPatch, error: type[OSError]
 ) -> None:
     load(place, 5)
@@ -200,7 +196,7 @@ def test_what_another_has_removed_is_gone_and_what_cannot_be_removed_ends_a_vacu
 # --- columns that a file lacks ----------------------------------------------------------------------------------------
 
 
-def test_a_file_that_has_none_of_the_columns_has_its_rows_all_the_same(tmp_path: Path) -> None:
+def test_file_without_the_columns_has_its_rows_as_nulls(tmp_path: Path) -> None:
     place = local_place(tmp_path)
     load(place, 3)
     table = Table(place)
@@ -222,7 +218,7 @@ def test_a_file_that_has_none_of_the_columns_has_its_rows_all_the_same(tmp_path:
         ("bucket[4](ip), identity(member)", (3, "m"), True, "m"),
     ],
 )
-def test_a_column_of_the_partition_is_taken_from_it_only_if_it_is_there_as_it_is(
+def test_only_identity_partitions_give_missing_columns(
     tmp_path: Path, partition_by: str, partition: tuple[Any, ...], is_of_spec: bool, expected: str | None
 ) -> None:
     place = local_place(tmp_path, partition_by)

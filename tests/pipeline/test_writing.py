@@ -38,7 +38,7 @@ from .tables import BEGAN_MS, GROWN, SCHEMA, entry_of, load, local_place, rows, 
 
 @pytest.mark.parametrize("partition_by", ["", "none", "bucket[4](member), identity(ip)"])
 @pytest.mark.parametrize("run", range(3))
-def test_files_have_all_rows_once_and_an_entry_says_of_each_what_is_in_it(
+def test_files_have_all_rows_once_with_their_bounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: int, partition_by: str
 ) -> None:
     """Portions of rows of any hours, few files open at once, and files that are followed by others when they are large."""
@@ -85,7 +85,7 @@ def test_files_have_all_rows_once_and_an_entry_says_of_each_what_is_in_it(
         assert {key[0] // HOUR_MS for key in partitions} == {one["ts"] // HOUR_MS for one in given.values()}
 
 
-def test_a_file_of_dead_letters_says_which_offsets_it_stands_for_and_why(tmp_path: Path) -> None:
+def test_dead_letter_file_has_offsets_and_reasons(tmp_path: Path) -> None:
     place = local_place(tmp_path)
     load(place, 1)
     table = Table(place)
@@ -149,7 +149,7 @@ def test_a_relative_place_is_below_the_working_directory(
 
 
 @pytest.mark.parametrize("where", ["local", "s3", "hdfs"], indirect=True)
-def test_a_name_is_given_to_the_first_object_alone_and_to_another_on_request(where: Where) -> None:
+def test_first_object_has_the_name_until_it_is_replaced(where: Where) -> None:
     location = f"{where.location}/below/x"
     assert put_if_absent(where.io, location, b"one")
     assert not put_if_absent(where.io, location, b"two")
@@ -161,7 +161,7 @@ def test_a_name_is_given_to_the_first_object_alone_and_to_another_on_request(whe
     assert where.all() == {"below/x": b"", "y": b"four"}
 
 
-def test_an_object_that_is_there_is_written_over_only_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_existing_object_is_overwritten_on_request_only(tmp_path: Path) -> None:
     io, location = StoreIO({}), f"file://{tmp_path}/below/x"
     with io.new_output(location).create() as stream:
         stream.write(b"one")
@@ -222,7 +222,7 @@ APPLIED = Applied(
 @pytest.mark.parametrize(
     "made", [APPLIED, replace(APPLIED, truncated=None, gone=None, shape=Shape((), "none", 1))]
 )
-def test_an_entry_of_current_rows_comes_back_as_it_was_written(made: Applied) -> None:
+def test_entry_of_current_rows_round_trips(made: Applied) -> None:
     data = made.encode()
     found = Applied.decode("elsewhere", data)
     assert found == replace(made, path="elsewhere", digest=found.digest)
@@ -236,7 +236,7 @@ def iceberg_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def test_an_entry_of_current_rows_that_is_none_is_a_broken_lake() -> None:
+def test_invalid_entry_of_current_rows_is_a_broken_lake() -> None:
     good = json.loads(APPLIED.encode())
     broken: list[bytes] = [b"", b"[]", b"{}", b'"x"']
     broken += [json.dumps({**good, **more}).encode() for more in (
@@ -249,7 +249,7 @@ def test_an_entry_of_current_rows_that_is_none_is_a_broken_lake() -> None:
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [1], [3, 3, 3], [10, 1], [4, 5, 1, 0, 9, 30, 2], [5, 5]])
-def test_blocks_have_all_rows_in_order_and_are_no_smaller_than_asked_but_the_last(sizes: list[int]) -> None:
+def test_blocks_have_all_rows_in_order_and_a_minimum_size(sizes: list[int]) -> None:
     numbers = iter(range(1000))
     tables = [pa.table({"n": pa.array([next(numbers) for _ in range(size)], pa.int64())}) for size in sizes]
     found = list(current._blocks(iter(tables), 5))
@@ -280,7 +280,7 @@ def test_of_a_bucket_with_many_rows_there_are_several_files(
 # --- columns that grow ------------------------------------------------------------------------------------------------
 
 
-def test_columns_are_added_beside_another_who_adds_some_and_not_for_ever(
+def test_columns_are_added_beside_a_concurrent_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = local_place(tmp_path)
@@ -332,7 +332,7 @@ WIDER = Record((Field("a", "long"), Field("b", "string")))
     ],
     ids=str,
 )
-def test_a_field_may_become_wider_or_narrower_and_of_another_type_is_a_wrong_schema(
+def test_field_widens_its_column_and_other_types_are_refused(
     tmp_path: Path, before: Any, after: Any, values: Any
 ) -> None:
     place = local_place(tmp_path)
@@ -378,7 +378,7 @@ def _without_nulls(value: Any) -> Any:
     ],
     ids=["made by another", "another error", "a mistake"],
 )
-def test_of_two_that_make_the_tables_of_a_catalog_the_second_finds_them_made(
+def test_concurrent_creation_of_a_catalog_succeeds_for_both(
     monkeypatch: pytest.MonkeyPatch, error: Exception, is_raised: bool
 ) -> None:
     left = [error]

@@ -44,7 +44,7 @@ def _acknowledge_before_write() -> Patch:
 
     def forked(disk: MemoryDisk) -> MemoryDisk:
         copy = fork(disk)
-        _lose_last_writes(copy._root)
+        _lose_last_writes(copy.root)
         return copy
 
     return MemoryDisk, "fork", forked

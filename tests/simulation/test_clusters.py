@@ -29,6 +29,6 @@ def test_nothing_that_was_acknowledged_is_lost(seed):
 
 @pytest.mark.parametrize("kind", [Kind.HARSH, Kind.DIRECTED])
 @pytest.mark.parametrize("seed", range(2 * EFFORT))
-def test_nothing_is_lost_when_faults_come_close_together_or_at_the_worst_moment(seed, kind):
+def test_close_and_worst_moment_faults_lose_nothing(seed, kind):
     _, broken = judged(seed, kind)
     assert not broken, f"python -m tests.simulation --{kind} --seed {seed}:\n" + "\n".join(broken)

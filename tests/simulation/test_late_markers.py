@@ -151,7 +151,7 @@ def test_no_transaction_is_refused_for_the_end_of_the_one_before(seed, delays):
     assert len(history.transactions) == PRODUCERS * TRANSACTIONS
 
 
-def test_a_broker_that_takes_the_marker_before_for_the_end_is_found(delays, monkeypatch):
+def test_broker_that_takes_an_earlier_marker_for_the_end_fails(delays, monkeypatch):
     def refusal(admission: Admission, part: Part) -> Any:
         if admission._has_begun(part) or admission._admitted.get(part) == admission._seen(part):
             return None

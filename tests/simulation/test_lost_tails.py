@@ -20,7 +20,7 @@ def quiet():
 
 
 @pytest.mark.parametrize("seed", range(COUNT))
-def test_nobody_goes_on_behind_records_that_took_the_place_of_lost_ones(seed):
+def test_no_member_resumes_behind_replaced_records(seed):
     history, broken = judged(seed)
     assert not broken, f"python -m tests.simulation --lost-tails --seed {seed}"
     assert history.finals
@@ -30,6 +30,6 @@ def test_histories_have_readers_that_go_back():
     assert any("what it read is lost" in event for seed in range(5) for event in judged(seed)[0].events)
 
 
-def test_a_start_that_goes_on_in_the_leader_epoch_of_before_is_found(monkeypatch):
+def test_start_in_the_previous_leader_epoch_is_noticed(monkeypatch):
     monkeypatch.setattr(storage, "begin_epoch", lambda *_: [])
     assert any(judged(seed)[1] for seed in range(FOUND_AT, FOUND_AT + SEEDS_MAX))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+
+import trio
 
 from barnabas.broker.app import Broker
 from barnabas.broker.assembly import assembled
@@ -16,16 +17,16 @@ from barnabas.broker.services import Services
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment import Threads
 from barnabas.environment.real import real_environment
-from barnabas.errors import RequestError
 from barnabas.log.disk import Disk
 from barnabas.serving import apis
-from barnabas.serving.context import ConnectionInfo, RequestContext, Shared
-from barnabas.serving.error_responses import error_response
+from barnabas.serving.context import ContextParts
+from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.loop_budget import LoopBudget
+from barnabas.serving.request_parts import RequestParts
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
-from barnabas.wire.headers import decode_response, encode_request, encode_response, parse_request_header
-from barnabas.wire.regions import Chunk, FileRegion
+from barnabas.wire.headers import decode_response
+from tests.support.request_parts import ENTRIES_MAX, Transport, answered, frame_of, new_connection
 
 NOW_MS = 1_700_000_000_000
 
@@ -38,11 +39,6 @@ class Clock:
 
     def __call__(self) -> int:
         return self.now_ms
-
-
-def new_connection(number: int = 1) -> ConnectionInfo:
-    """A connection of which nothing is known yet; ApiVersions writes down in it which client it is."""
-    return ConnectionInfo(number, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000))
 
 
 class Asked:
@@ -73,21 +69,22 @@ class Asked:
         name = type(request).__name__.removesuffix("Request")
         api = next(api for api in apis.BY_KEY.values() if api.name == name)
         assert api.min_version <= version <= api.max_version
-        chunks = encode_request(api.key, version, 1, self.client_id, request)
-        frame = bytearray(b"".join(bytes(chunk) for chunk in chunks)[4:])  # writable, as a connection's are
-        header = parse_request_header(frame)
-        received, _ = api.decoders[version](memoryview(frame), header.body_position)
-        shared = Shared(self.broker.memory, self.log_limit, self.authorizer)
-        context = RequestContext(shared, self.connection, api.key, version, 1, self.client_id, NOW_MS)
-        try:
-            response = await self.handlers.answer(api, context, received)
-        except RequestError as error:
-            response = error_response(api, context, received, error.code, error.message)
-        self.is_closed = context.close_after_response
-        if response is None:
-            return None
-        answer = b"".join(map(_read, encode_response(api.key, version, 1, response)))[4:]
-        return decode_response(answer, api.key, version)[1]
+        services = self.services
+        parts = RequestParts(
+            apis.BY_KEY,  # those between brokers, too, which a broker that is alone does not serve
+            self.handlers,
+            ContextParts(self.broker.memory, self.log_limit, self.authorizer),
+            CodecWorker(services.threads, ENTRIES_MAX),
+            budget=services.budget,
+            failures=services.failures,
+            release=services.release,
+            clock_ms=services.clock_ms,
+            now_s=trio.current_time,
+        )
+        transport = Transport()
+        frame = frame_of(api.key, version, request, self.client_id)
+        self.is_closed = not await answered(parts, self.connection, transport, frame)
+        return decode_response(transport.sent[4:], api.key, version)[1] if transport.sent else None
 
 
 async def ask_for_topic(
@@ -103,13 +100,6 @@ async def ask_for_topic(
     )
     answer = await asked(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
     assert [one.error_code for one in answer.topics] == [0]
-
-
-def _read(chunk: Chunk) -> bytes:
-    """Return the bytes of a chunk, be they in memory or in a file."""
-    if isinstance(chunk, FileRegion):
-        return os.pread(chunk.fd, chunk.size, chunk.position)
-    return bytes(chunk)
 
 
 A = TypeVar("A", bound=Asked)

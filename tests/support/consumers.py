@@ -21,7 +21,7 @@ from barnabas.cluster.metadata.image import (
 )
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.membership import Heartbeat, check_heartbeat
-from barnabas.coordinators.groups.records import CommittedOffset, Said
+from barnabas.coordinators.groups.records import CommittedOffset, DecodedRecord
 from barnabas.coordinators.groups.settings import TOGETHER_MS, GroupSettings
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.topics import by_topic
@@ -101,12 +101,12 @@ class Coordinator:
     def _settle(self, out: Decision) -> None:
         for index, (key, value) in enumerate(out.records):
             self.journal.append((key, value))
-            said = out.decoded.get(index)
-            if said is None:
+            content = out.decoded.get(index)
+            if content is None:
                 self.shard.replay(key, value, loading=False)
             else:
-                _check_said(said, key, value)
-                self.shard.replay_said(said, NO_PRODUCER_ID)
+                _check_said(content, key, value)
+                self.shard.replay_decoded(content, NO_PRODUCER_ID)
         self.answers.update(out.replies)
         for timer, at_ms in out.timers.items():
             if at_ms is None:
@@ -163,12 +163,12 @@ class Coordinator:
         return self.write(lambda shard, out: shard.consumer_heartbeat(beat, self.now_ms, out))
 
 
-def _check_said(said: Said | CommittedOffset, key: bytes, value: bytes | None) -> None:
+def _check_said(content: DecodedRecord | CommittedOffset, key: bytes, value: bytes | None) -> None:
     """Check that decoding a record gives the content that it is said to have."""
-    if isinstance(said, Said):
-        record_type = registry.record_type("__consumer_offsets", said.type_id)
+    if isinstance(content, DecodedRecord):
+        record_type = registry.record_type("__consumer_offsets", content.type_id)
         assert value is not None
-        assert (record_type.decode_key(key), record_type.decode_value(value)) == (said.key, said.value)
+        assert (record_type.decode_key(key), record_type.decode_value(value)) == (content.key, content.value)
 
 
 def owned_by(topics: Iterable[Any]) -> set[TopicIdPartition]:

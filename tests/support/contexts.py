@@ -1,15 +1,17 @@
 """Contexts of requests, for what is handled without a connection."""
 
 from barnabas.security.authorizer import AllowEverything
-from barnabas.serving.context import ConnectionInfo, RequestContext, Shared
+from barnabas.serving.context import ConnectionInfo, ContextParts, RequestContext
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.memory import Memory
 from tests.support.logs import NOW_MS
 
 
-def new_context(api_key: int, version: int, *, is_among_others: bool = False) -> RequestContext:
+def new_context(
+    api_key: int, version: int, *, is_among_others: bool = False, now_ms: int = NOW_MS
+) -> RequestContext:
     """Return the context of a request of a client that may do everything."""
-    shared = Shared(Memory(), LogLimit(lambda: 0.0), AllowEverything())
+    shared = ContextParts(Memory(), LogLimit(lambda: 0.0), AllowEverything())
     peer = ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 5), "User:a")
     peer.is_among_others = is_among_others
-    return RequestContext(shared, peer, api_key, version, 1, "app", NOW_MS)
+    return RequestContext(shared, peer, api_key, version, 1, "app", now_ms)

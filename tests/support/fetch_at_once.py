@@ -9,12 +9,14 @@ from barnabas.config.loading import BrokerConfig
 from barnabas.errors import RequestError
 from barnabas.handlers.fetch import Fetch
 from barnabas.records.batch import iter_batches, read_records
+from barnabas.serving.fetch_sessions import FetchSessions
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
+from tests.support.contexts import new_context
 from tests.support.logs import TOPIC_ID
 from tests.support.replicas import Node
 
-VERSION = 17
+FETCH, VERSION = 1, 17
 CONFIG = BrokerConfig({})
 
 
@@ -27,11 +29,12 @@ def fetch_at_once(
         max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, session_id=0, session_epoch=-1,
         topics=[FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])],
     )  # fmt: skip
-    context: Any = SimpleNamespace(
-        api_version=VERSION, now_ms=node.now_ms, authorizes=lambda *_, **__: True, quotas=None,
-        asks_authorizer=False, correlation_id=1, connection=SimpleNamespace(listener="PLAINTEXT"),
-    )  # fmt: skip
-    services: dict[str, Any] = {"step_runner": None, "fetch_sessions": None, "failures": None}
+    context = new_context(FETCH, VERSION, now_ms=node.now_ms)
+    services: dict[str, Any] = {
+        "step_runner": None,
+        "fetch_sessions": FetchSessions(0, lambda: 1),
+        "failures": None,
+    }
     metadata: Any = SimpleNamespace(image=node.image)
     handler = Fetch(metadata=metadata, replicas=node.replicas, config=CONFIG, budget=node.budget, **services)
     response: Any = handler.handle(context, request)

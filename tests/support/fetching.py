@@ -196,11 +196,11 @@ class Leader:
 class Follower(Node):
     """Broker 2, which follows the partitions of `t`."""
 
-    def __init__(self, leader: Leader, **settings: str) -> None:
+    def __init__(self, leader: Leader, *, budget: LoopBudget | None = None, **settings: str) -> None:
         super().__init__(ME)
         config = BrokerConfig({"replica.fetch.backoff.ms": "1000", **settings})
         parts = FetcherParts(
-            leader, config, LoopBudget(), self.failed, lambda: NOW_MS, NoThrottle()  # type: ignore[arg-type]
+            leader, config, budget or LoopBudget(), self.failed, lambda: NOW_MS, NoThrottle()  # type: ignore[arg-type]
         )  # fmt: skip
         self.fetchers = ReplicaFetchers(ME, parts, lambda: 22)
         self.storage_errors: list[Exception] = []

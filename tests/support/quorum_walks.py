@@ -9,9 +9,9 @@ import random as randoms
 import trio
 
 from barnabas.client import ClientSettings
-from barnabas.cluster.kraft.durable_log import DurableLog, LogSettings
+from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.joining import observing
-from barnabas.cluster.kraft.quorum_settings import QuorumSettings
+from barnabas.config.quorum import LogSettings, QuorumSettings
 from barnabas.log.format.properties import MetaProperties
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.testing.simulation.world import run_world

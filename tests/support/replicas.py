@@ -74,7 +74,7 @@ class Node:
         self.logs.open(NOW_MS)
         context = ReplicaContext(
             broker_id=self.broker_id,
-            storage_failed=self._storage_failed,
+            storage_failed=self.storage_failed,
             request_flush=self.flushes.append,
             alter_partition=self,
             clock_ms=lambda: self.now_ms,
@@ -97,7 +97,7 @@ class Node:
         def stop(self, replica: Replica) -> None:
             self.node.fetched.append(("stop", replica))
 
-    def _storage_failed(self, error: StorageError) -> RequestError:
+    def storage_failed(self, error: StorageError) -> RequestError:
         self.replicas.lose(self.logs.take_offline(error.log_dir, error))
         return RequestError(ErrorCode.KAFKA_STORAGE_ERROR)
 

@@ -9,7 +9,7 @@ from typing import Any
 from barnabas.broker.handlers import Handlers
 from barnabas.environment.real import real_environment
 from barnabas.security.authorizer import AllowEverything
-from barnabas.serving.context import ConnectionInfo, Shared
+from barnabas.serving.context import ConnectionInfo, ContextParts
 from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.request import Request
@@ -56,7 +56,7 @@ def request_parts_of(
     return RequestParts(
         services.served,
         Handlers(services),
-        Shared(memory, LogLimit(), AllowEverything() if authorizer is None else authorizer, quotas),
+        ContextParts(memory, LogLimit(), AllowEverything() if authorizer is None else authorizer, quotas),
         CodecWorker(environment.threads, ENTRIES_MAX),
         budget=services.budget,
         failures=services.failures,
@@ -67,9 +67,11 @@ def request_parts_of(
     )
 
 
-def new_connection(**fields: Any) -> ConnectionInfo:
-    """Return a connection of which nothing is known yet."""
-    return ConnectionInfo(1, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000), **fields)
+def new_connection(number: int = 1, **fields: Any) -> ConnectionInfo:
+    """Return a connection of which nothing is known yet; ApiVersions writes down in it which client it is."""
+    return ConnectionInfo(
+        number, "PLAINTEXT", "PLAINTEXT", ("127.0.0.1", 9092), ("127.0.0.1", 50_000), **fields
+    )
 
 
 def frame_of(key: int, version: int, request: Any, client_id: str = "client", number: int = 7) -> memoryview:

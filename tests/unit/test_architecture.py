@@ -27,7 +27,7 @@ def rows() -> list[list[str]]:
     return [re.findall(r"`(\w+)`", line.split("|")[1]) for line in table.splitlines()[2:]]
 
 
-def test_every_package_has_a_row_and_stands_below_those_that_may_import_it() -> None:
+def test_every_package_stands_below_its_importers() -> None:
     listed = [package for row in rows() for package in row]
     packages = {package for layer in layers() for package in layer}
     assert packages - {*listed} == set(), "in the layers of pyproject.toml, and in no row of ARCHITECTURE.md"

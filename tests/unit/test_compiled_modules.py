@@ -29,7 +29,7 @@ def test_nothing_is_awaited_while_an_exception_is_handled(module):
 
 
 @pytest.mark.parametrize("module", COMPILED)
-def test_no_inner_function_uses_a_module_that_its_outer_one_has_imported(module):
+def test_no_inner_function_uses_an_outer_functions_import(module):
     """With mypyc the module is None there, where nobody has imported it before."""
     source = (ROOT / "server" / Path(*module.split("."))).with_suffix(".py").read_text()
     lines = [

@@ -51,7 +51,7 @@ def test_the_compose_file_advertises_the_port_that_it_maps():
     assert ("OUTSIDE", "0.0.0.0", int(inner)) in [parse_endpoint(text) for text in config.listeners()]
 
 
-def test_what_the_image_is_built_of_is_there_and_not_left_out_of_its_context():
+def test_image_sources_exist_and_are_in_its_context():
     (requirements,) = re.findall(r"-r (\S+)$", (ROOT / "deploy/Containerfile").read_text(), re.M)
     assert (ROOT / requirements).exists()
     ignored = (ROOT / ".dockerignore").read_text().split()
@@ -73,7 +73,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_the_unit_starts_a_broker_of_a_cluster_that_keeps_its_data_where_the_unit_may_write():
+def test_unit_starts_a_broker_with_writable_data():
     unit = (ROOT / "deploy/barnabas.service").read_text()
     command = re.search(r"^ExecStart=\S+ (serve .*)$", unit, re.M).group(1).split()
     file = "/etc/barnabas/server.properties"
@@ -84,7 +84,7 @@ def test_the_unit_starts_a_broker_of_a_cluster_that_keeps_its_data_where_the_uni
     assert config.log_dirs == (f"/var/lib/{directory}",)
 
 
-def test_the_debian_package_begins_with_a_broker_for_this_machine_alone():
+def test_debian_package_listens_on_loopback_by_default():
     config = config_of(["serve", "--config", str(ROOT / "deploy/debian/server.properties")])
     assert not is_clustered(config)
     assert [parse_endpoint(text) for text in config.listeners()] == [("PLAINTEXT", "localhost", 9092)]

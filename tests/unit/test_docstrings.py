@@ -43,7 +43,7 @@ def refused(source: str) -> list[int]:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_no_docstring_opens_with_a_word_that_leaves_its_subject_open(part: str) -> None:
+def test_no_docstring_opens_with_a_question_word(part: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}" for path in modules(part) for line in refused(path.read_text())
     ]

@@ -31,7 +31,7 @@ def texts(tree: ast.AST) -> list[str]:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_message_names_a_page_that_an_installed_package_does_not_have(module: Path) -> None:
+def test_messages_name_only_pages_of_the_installed_package(module: Path) -> None:
     source = module.read_text()
     if "docs" in source:  # to parse all of them takes long
         assert [text for text in texts(ast.parse(source)) if "docs/" in text] == []

@@ -1,6 +1,7 @@
 """Names and docstrings say what a thing is: what does not is counted by package, and the count may only fall.
 
-The rules are in CONTRIBUTING.md, "Names and sentences".
+The rules are in CONTRIBUTING.md, "Names and sentences". Tests are also counted by what they cost: their lines, the private
+attributes of other objects that they use, and the lines that patch a stand-in in.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from tests.unit.test_docstrings import PARTS, ROOT, docstrings, modules
 
 VAGUE = frozenset({"one", "found", "wanted", "known", "said", "given", "made", "left"})
 NOBODY = re.compile(r"\b(?:who|whoever|whom|whose|somebody|nobody|everybody)\b", re.IGNORECASE)
+PATCHED = re.compile(r"monkeypatch|\bmock\b")
+OF_TYPES = frozenset({"_replace", "_asdict", "_fields", "_make", "_field_defaults"})
+"""Names of the standard library that begin with an underscore, and are public: those of a NamedTuple."""
+RULES = ("vague", "nobody", "long tests")
+COSTS = ("private", "patched", "thousand lines")
+"""Ties of tests to the code below them, and their weight: counted in tests alone."""
 LINES_MAX = 2
 """Lines of a comprehension in which a variable may be called `one`."""
 TEST_CHARACTERS_MAX = 60
@@ -62,11 +69,24 @@ def _targets(target: ast.AST) -> Iterator[str]:
             yield from _targets(target.value)
 
 
+def is_private(node: ast.AST) -> bool:
+    """Say whether an expression is a private attribute of another object than `self`."""
+    match node:
+        case ast.Attribute(ast.Name("self" | "cls")):
+            return False
+        case ast.Attribute(attr=name):
+            return name.startswith("_") and not name.endswith("__") and name not in OF_TYPES
+    return False
+
+
 def counts_of(source: str) -> Counter[str]:
     """Counts of what breaks each rule in a module."""
     counts: Counter[str] = Counter()
     tree = ast.parse(source)
+    counts["lines"] = source.count("\n")
+    counts["patched"] = sum(PATCHED.search(line) is not None for line in source.splitlines())
     for node in ast.walk(tree):
+        counts["private"] += is_private(node)
         counts["vague"] += sum(name in VAGUE for name in bound_names(node))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             counts["long tests"] += len(node.name) > TEST_CHARACTERS_MAX
@@ -80,6 +100,11 @@ def counts_by_package() -> dict[str, dict[str, int]]:
     for part in PARTS:
         for path in modules(part):
             sums.setdefault(package_of(path), Counter()).update(counts_of(path.read_text()))
+    for package, counts in sums.items():
+        counts["thousand lines"] = -(-counts.pop("lines") // 1000)
+        if package != "tests":
+            for rule in COSTS:
+                del counts[rule]
     return {
         package: {rule: count for rule, count in sorted(counts.items()) if count}
         for package, counts in sorted(sums.items())
@@ -90,7 +115,7 @@ def test_vague_names_and_subjects_become_fewer_in_each_package() -> None:
     budget, counts = json.loads(BUDGET.read_text()), counts_by_package()
     more, fewer = [], []
     for package in sorted({*budget, *counts}):
-        for rule in ("vague", "nobody", "long tests"):
+        for rule in (*RULES, *COSTS):
             allowed, count = (of.get(package, {}).get(rule, 0) for of in (budget, counts))
             if count > allowed:
                 more.append(f"{package}: {count} {rule}, {allowed} allowed")
@@ -117,6 +142,14 @@ def test_vague_names_and_subjects_become_fewer_in_each_package() -> None:
         ('"""Return the leader."""', "nobody", 0),
         (f"def test_{'a' * 56}(): pass", "long tests", 1),
         (f"def test_{'a' * 55}(): pass", "long tests", 0),
+        ("broker._logs._dirs.clear()", "private", 2),
+        ("self._logs = cls._logs = 1", "private", 0),
+        ("self.broker._logs()", "private", 1),
+        ("info._replace(a=1)", "private", 0),
+        ("a.__class__.__name__", "private", 0),
+        ("def test_a(monkeypatch):\n    monkeypatch.chdir(b)\n", "patched", 2),
+        ("from unittest import mock\nmocked = 1\n", "patched", 1),
+        ("a\n\nb\n", "lines", 3),
     ],
 )
 def test_each_rule_counts_what_breaks_it(source: str, rule: str, count: int) -> None:

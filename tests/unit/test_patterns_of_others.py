@@ -25,8 +25,6 @@ NOT_LITERAL = {
         1,
         "from a table of literals of json_values.py, which are tried there",
     ),
-    "server/barnabas/console/routes/__init__.py": (1, "paths of its own table of routes"),
-    "server/barnabas/tools/control/routes/__init__.py": (1, "paths of its own table of routes"),
 }
 """Modules with patterns that are no literals: how many, and why none of them is of others."""
 OF_FNMATCH = {
@@ -35,10 +33,6 @@ OF_FNMATCH = {
     "server/barnabas/tools/tap/filters.py": "fnmatch takes the first place that fits a part, and never goes back",
 }
 """Modules that use `fnmatch`, which is made of `re`, and why they may."""
-OF_RE2 = {
-    "server/barnabas/patterns/__init__.py": "the one place",
-    "server/barnabas/console/matching.py": "with options of its own, in a child process that ends by its own rules",
-}
 CHARACTERS = 30_000
 SECONDS_MAX = 0.15
 """Time of the processor for a text of so many characters: thirty times what is needed, a tenth of what a square takes."""
@@ -73,7 +67,7 @@ def test_functions_of_re_are_called_by_its_name() -> None:
 
 
 def test_one_module_uses_re2() -> None:
-    assert imports_of("re2") == OF_RE2.keys()
+    assert imports_of("re2") == {"server/barnabas/patterns/__init__.py"}
 
 
 def test_modules_with_fnmatch_have_a_reason() -> None:

@@ -43,6 +43,27 @@ def test_each_release_serves_its_apis_and_versions(name):
     assert (18 in served) == releases.is_at_least(name, "0.10.0")
 
 
+BEFORE_ANY_RELEASE = {76: {0}, 77: {0}, 78: {0}, 79: {0}}
+"""Served versions by API key that 4.0 had for its preview of share groups and advertised to nobody."""
+
+
+def test_every_served_version_is_one_of_a_kafka_release():
+    released = {key: set(versions) for key, versions in BEFORE_ANY_RELEASE.items()}
+    for name in releases.NAMES:
+        for key, (first, last) in releases.versions_of(name).items():
+            released.setdefault(key, set()).update(range(first, last + 1))
+    unknown = [
+        f"{api.name} v{version}"
+        for api in apis.BY_KEY.values()
+        for version in range(api.min_version, api.max_version + 1)
+        if version not in released.get(api.key, ())
+    ]
+    assert not unknown, (
+        f"no release of Kafka in config/releases.py serves {', '.join(unknown)}: correct the row in serving/apis.py, or "
+        "add the release there, with the versions in the ApiKeys of its kafka-clients"
+    )
+
+
 async def ask(bootstrap: str, request: Any, version: int) -> Any:
     def alone() -> Any:
         with RawClient(bootstrap) as client:
@@ -124,7 +145,7 @@ def test_what_is_no_release_is_refused_with_those_that_are(text):
             config_as(text)
 
 
-def test_without_a_release_everything_is_served_but_what_4_4_changed():
+def test_default_release_serves_all_but_changes_of_4_4():
     assert profile_of(BrokerConfig()) is KAFKA_4
     assert KAFKA_4.apis.keys() == apis.BY_KEY.keys() - {93}
     older = {

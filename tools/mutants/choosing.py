@@ -50,7 +50,7 @@ def place_of(name: str) -> Path:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """A mutant that was looked at: nobody can tell it from the program."""
+    """A mutant that was looked at: no test can tell it from the program."""
 
     path: str
     function: str
@@ -66,12 +66,13 @@ def equivalents() -> list[Equivalent]:
     return [Equivalent(**entry) for entry in yaml.safe_load(EQUIVALENT.read_text()) or []]
 
 
-def is_in(known: Iterable[Equivalent], mutant: Mutant) -> bool:
+def is_in(equivalents: Iterable[Equivalent], mutant: Mutant) -> bool:
     """Tell those that are in the list."""
     key = (mutant.path, mutant.unit.name, mutant.before, mutant.after)
     at = mutant.line - mutant.unit.first_line
     return any(
-        key == (each.path, each.function, each.before, each.after) and each.at in (None, at) for each in known
+        key == (each.path, each.function, each.before, each.after) and each.at in (None, at)
+        for each in equivalents
     )
 
 
@@ -79,24 +80,24 @@ def changed_lines(base: str) -> Mapping[str, set[int]]:
     """Return the lines of each file of the broker and the pipeline that are new since a commit."""
     command = ["git", "diff", "--unified=0", "--no-color", base, "--", str(PACKAGE), str(PIPELINE)]
     text = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    found: dict[str, set[int]] = {}
+    lines_by_path: dict[str, set[int]] = {}
     path = ""
     for line in text.splitlines():
         if line.startswith("+++ "):
             path = line.removeprefix("+++ b/")
         elif hunk := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
             first, count = int(hunk[1]), int(hunk[2] or 1)
-            found.setdefault(path, set()).update(range(first, first + count))
-    return found
+            lines_by_path.setdefault(path, set()).update(range(first, first + count))
+    return lines_by_path
 
 
-def sampled(found: Sequence[Mutant], count: int | None, seed: str) -> list[Mutant]:
+def sampled(mutants: Sequence[Mutant], count: int | None, seed: str) -> list[Mutant]:
     """Return `count` of these mutants, of each kind of slip alike; the same ones for a seed and the same functions."""
     if count is None:
-        return list(found)
-    texts = {path: (ROOT / path).read_text() for path in {mutant.path for mutant in found}}
+        return list(mutants)
+    texts = {path: (ROOT / path).read_text() for path in {mutant.path for mutant in mutants}}
     by_slip: dict[str, list[Mutant]] = {}
-    for mutant in found:
+    for mutant in mutants:
         by_slip.setdefault(mutant.slip, []).append(mutant)
     for each in by_slip.values():
         each.sort(key=lambda mutant: hashlib.sha256(f"{seed} {mutant.id}".encode()).digest())
@@ -113,8 +114,8 @@ def sampled(found: Sequence[Mutant], count: int | None, seed: str) -> list[Mutan
 
 def all_mutants(read: Iterable[Source]) -> list[Mutant]:
     """Return every mutant of these modules that is not known to be equivalent."""
-    known = equivalents()
-    return [mutant for source in read for mutant in mutants(source) if not is_in(known, mutant)]
+    equivalent = equivalents()
+    return [mutant for source in read for mutant in mutants(source) if not is_in(equivalent, mutant)]
 
 
 @dataclass(frozen=True)

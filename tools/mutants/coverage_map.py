@@ -129,13 +129,13 @@ class CoverageMap:
 
     def missing(self, paths: Iterable[str]) -> list[str]:
         """Return the test files below these paths of which nothing is known as they are now."""
-        known = dict(self.database.execute("SELECT file, hash FROM test_files").fetchall())
-        found: list[str] = []
+        hashes = dict(self.database.execute("SELECT file, hash FROM test_files").fetchall())
+        test_paths: list[str] = []
         for path in paths:
             top = ROOT / path
             files = [top] if top.is_file() else sorted(top.rglob("test_*.py"))
-            found += [str(file.relative_to(ROOT)) for file in files]
-        return [file for file in dict.fromkeys(found) if known.get(file) != self.hash_now(file)]
+            test_paths += [str(file.relative_to(ROOT)) for file in files]
+        return [file for file in dict.fromkeys(test_paths) if hashes.get(file) != self.hash_now(file)]
 
     def keep(self, file: str, report: dict[str, Any]) -> list[str]:
         """Keep what a run of one file has noted; returns its tests that do not pass."""
@@ -175,13 +175,13 @@ class CoverageMap:
     def covering(self, path: str, unit: Unit, lines: range) -> list[str]:
         """Return the tests that run one of these lines of a function, by name."""
         query = "SELECT file, hash, line, tests FROM covered WHERE path = ? AND unit = ?"
-        wanted = range(lines.start - unit.first_line, lines.stop - unit.first_line)
-        found: set[str] = set()
+        offsets = range(lines.start - unit.first_line, lines.stop - unit.first_line)
+        covering_tests: set[str] = set()
         for file, unit_hash, line, tests in self.database.execute(query, (path, unit.name)):
             names = self._names.get(file)  # None: another run has collected it meanwhile
-            if names is not None and (unit_hash != unit.hash or line in wanted):
-                found.update(names[number] for number in json.loads(tests))
-        return sorted(found & self.seconds.keys())
+            if names is not None and (unit_hash != unit.hash or line in offsets):
+                covering_tests.update(names[number] for number in json.loads(tests))
+        return sorted(covering_tests & self.seconds.keys())
 
     # --- results ----------------------------------------------------------------------------------------------
 

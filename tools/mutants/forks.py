@@ -60,7 +60,7 @@ class Run:
     module: str = ""
     text: str = ""
     plugin: Callable[[], Any] | None = None
-    """Makes a plugin of pytest in the fork, whose `report()` is given back."""
+    """Makes a plugin of pytest in the fork and returns its `report()`."""
     all_of: bool = False
     outcome: dict[str, Any] = field(default_factory=dict)
     """`failed`: the first test that failed, or why the fork ended; `report`: what the plugin gives back."""

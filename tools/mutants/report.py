@@ -43,13 +43,13 @@ def rows(verdicts: Iterable[Verdict], sample: str) -> list[tuple[str, ...]]:
     by_package: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         by_package.setdefault(package_of(verdict.mutant.path), []).append(verdict)
-    found: list[tuple[str, ...]] = []
+    table: list[tuple[str, ...]] = []
     for package, tried in sorted(by_package.items()):
         noticed = sum(bool(verdict.noticed_by) for verdict in tried)
         missed = sum(not verdict.is_run for verdict in tried)
         share = f"{100 * noticed / len(tried):.0f} %"
-        found.append((package, str(noticed), str(len(tried)), share, str(missed), sample))
-    return found
+        table.append((package, str(noticed), str(len(tried)), share, str(missed), sample))
+    return table
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:

@@ -95,7 +95,7 @@ BRACKETED = (ast.BoolOp, ast.Compare, ast.IfExp, ast.NamedExpr, ast.Lambda)
 """Expressions that stand in brackets where they are operands."""
 ERROR_CODES = "ErrorCode"
 SMALL_MAX = 10
-"""Nobody is off by one in a larger number: those are units and limits."""
+"""Larger numbers are not off by one by mistake: those are units and limits."""
 LOGS = frozenset({"log", "logger", "_log", "logging", "warnings"})
 NO_EFFECT = frozenset({"checkpoint", "breathe"})
 """Calls that give way to others: nothing is wrong without them but the time that others wait."""
@@ -103,7 +103,7 @@ NO_EFFECT = frozenset({"checkpoint", "breathe"})
 
 def mutants(source: Source) -> list[Mutant]:
     """Return every mutant of a module, in the order of its lines."""
-    found: dict[tuple[int, int, str], Mutant] = {}
+    by_place: dict[tuple[int, int, str], Mutant] = {}
     for unit in source.units:
         if _is_abstract(unit.node):
             continue
@@ -113,8 +113,8 @@ def mutants(source: Source) -> list[Mutant]:
                 for node, text in slipped(place):
                     mutant = _made(source, unit, statement, slip, node, text)
                     if mutant is not None:
-                        found.setdefault((mutant.start, mutant.end, mutant.text), mutant)
-    return sorted(found.values(), key=lambda mutant: (mutant.start, mutant.end, mutant.slip, mutant.text))
+                        by_place.setdefault((mutant.start, mutant.end, mutant.text), mutant)
+    return sorted(by_place.values(), key=lambda mutant: (mutant.start, mutant.end, mutant.slip, mutant.text))
 
 
 def _made(
@@ -217,8 +217,8 @@ def _comparison(place: Place) -> Iterator[Change]:
             continue
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             operator = COMPARISONS[type(node.ops[0])]
-            left, right = (_bracketed(place.source, each) for each in (node.left, node.comparators[0]))
-            yield node, f"{left} {operator} {right}"
+            first, right = (_bracketed(place.source, each) for each in (node.left, node.comparators[0]))
+            yield node, f"{first} {operator} {right}"
         elif isinstance(node, ast.Compare):
             for index, operation in enumerate(node.ops):
                 start, end = place.source.span(node)
@@ -295,8 +295,8 @@ def _like_named(place: Place) -> Iterator[Change]:
             if alike:
                 yield node, _next(alike, node.id)
         elif isinstance(node, ast.Attribute):
-            known = place.source.attributes.get(ast.unparse(node.value), set())
-            others = {each for each in known if _kind_of(each) == kind} - {node.attr}
+            names = place.source.attributes.get(ast.unparse(node.value), set())
+            others = {each for each in names if _kind_of(each) == kind} - {node.attr}
             if others:
                 yield node, f"{place.source.of(node.value)}.{_next(sorted(others), node.attr)}"
 
@@ -334,14 +334,14 @@ def _swapped(place: Place) -> Iterator[Change]:
     for node in place.expressions:
         if not isinstance(node, ast.Call) or (isinstance(node.func, ast.Name) and node.func.id in NEIGHBOURS):
             continue
-        for one, other in zip(node.args, node.args[1:], strict=False):
+        for argument, other in zip(node.args, node.args[1:], strict=False):
             if (
-                _kind(one) is not None
-                and _kind(one) == _kind(other)
-                and place.source.of(one) != place.source.of(other)
+                _kind(argument) is not None
+                and _kind(argument) == _kind(other)
+                and place.source.of(argument) != place.source.of(other)
             ):
                 start, end = place.source.span(node)
-                first, second = place.source.span(one), place.source.span(other)
+                first, second = place.source.span(argument), place.source.span(other)
                 text = place.source.text
                 yield (
                     node,

@@ -64,14 +64,14 @@ class Source:
     @cached_property
     def attributes(self) -> dict[str, set[str]]:
         """Attributes that the module takes of each object, but methods, by the text of the expression that gives it."""
-        found: dict[str, set[str]] = {}
+        names: dict[str, set[str]] = {}
         nodes = list(ast.walk(self.tree))
         called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
         methods = {node.attr for node in nodes if isinstance(node, ast.Attribute) and id(node) in called}
         for node in nodes:
             if isinstance(node, ast.Attribute) and node.attr not in methods:
-                found.setdefault(ast.unparse(node.value), set()).add(node.attr)
-        return found
+                names.setdefault(ast.unparse(node.value), set()).add(node.attr)
+        return names
 
     @cached_property
     def units(self) -> list[Unit]:

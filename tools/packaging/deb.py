@@ -1,7 +1,7 @@
 """Debian package of a wheel, with all that it needs in /opt/barnabas, the systemd unit and a setting file.
 
-The rule: it holds the locked packages of requirements/run.txt, so it needs nothing but the distribution's Python, whose
-version it names; it starts nothing by itself, and removing it removes no data.
+The rule: it holds the locked packages of requirements/run.txt, so it needs nothing but the distribution's Python, of
+the version that it names; it starts nothing by itself, and removing it removes no data.
 """
 
 from __future__ import annotations
@@ -73,18 +73,18 @@ def make(wheel: Path, checkout: Path, work: Path, out: Path, epoch: int) -> Path
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
         os.utime(path, (epoch, epoch), follow_symlinks=False)
-    made = out / f"barnabas_{version}_{architecture}.deb"
+    package = out / f"barnabas_{version}_{architecture}.deb"
     subprocess.run(
-        ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", tree, made],
+        ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", tree, package],
         env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)},
         stdout=subprocess.DEVNULL,
         check=True,
     )
-    return made
+    return package
 
 
 def _install(wheel: Path, checkout: Path, tree: Path) -> None:
-    """Make a virtual environment with the wheel and what it needs, whose paths are those after the installation."""
+    """Make a virtual environment with the wheel and what it needs; its paths are those after the installation."""
     home = tree / HOME
     base = getattr(sys, "_base_executable", sys.executable)
     subprocess.run([base, "-m", "venv", "--without-pip", home], check=True)

@@ -78,7 +78,7 @@ def pip(venv: Path, *words: str | Path, **more: str) -> None:
 
 def make_pure(dist: Path) -> None:
     """Make the wheel that any Python can run, of the sources as they are, unless there is one."""
-    if not list(dist.glob("*-py3-none-any.whl")):
+    if not list(dist.glob("barnabas-*-py3-none-any.whl")):
         dist.mkdir(parents=True, exist_ok=True)
         subprocess.run(
             [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", dist, ROOT],
@@ -131,18 +131,19 @@ class Trial:
                     wheel,
                     **_cache(kept),
                 )
-            found = [self._installed(python, wheel, kept) for _ in range(self.times)]
+            installed = [self._installed(python, wheel, kept) for _ in range(self.times)]
         walls, cpus, readies = (
-            ", ".join(f"{getattr(one, name):.1f}" for one in found) for name in ("wall_s", "cpu_s", "ready_s")
+            ", ".join(f"{getattr(one, name):.1f}" for one in installed)
+            for name in ("wall_s", "cpu_s", "ready_s")
         )
         print(
             f"Python {python.version}: {wheel.name} installed in {walls} s ({cpus} s of CPU) from"
-            f" {'the cache' if self.from_cache else 'files'}, {found[0].packages} packages,"
-            f" {found[0].megabytes:.0f} MB; ready in {readies} s, code={found[0].code}, {self.records} records"
+            f" {'the cache' if self.from_cache else 'files'}, {installed[0].packages} packages,"
+            f" {installed[0].megabytes:.0f} MB; ready in {readies} s, code={installed[0].code}, {self.records} records"
             f" (load average {os.getloadavg()[0]:.1f})",
             flush=True,
         )
-        return self.limit_s is None or max(one.cpu_s for one in found) <= self.limit_s
+        return self.limit_s is None or max(one.cpu_s for one in installed) <= self.limit_s
 
     def _installed(self, python: Python, wheel: Path, kept: Path) -> _Installed:
         source: list[str | Path] = [] if self.from_cache else ["--no-index", "--find-links", kept / "files"]
@@ -186,6 +187,9 @@ def wheels(dist: Path, names: list[str], *, compiles: bool, trial: Trial) -> boo
     for python in pythons:
         if compiles:
             make_compiled(python, dist)
-        for wheel in [*dist.glob(f"*-{python.tag}-{python.tag}-*.whl"), *dist.glob("*-py3-none-any.whl")]:
+        for wheel in [
+            *dist.glob(f"*-{python.tag}-{python.tag}-*.whl"),
+            *dist.glob("barnabas-*-py3-none-any.whl"),
+        ]:
             within = trial.run(python, wheel) and within
     return within

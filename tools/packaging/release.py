@@ -64,6 +64,7 @@ def make(commit: str, work: Path, out: Path) -> None:
     command(
         sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--wheel-dir", out, plain, **times
     )
+    built("wheel", checkout / "clients" / "python", out, **times)
     (wheel,) = out.glob("*manylinux*.whl")
     parts(source, out)
     if lack := deb.lack():
@@ -93,13 +94,13 @@ def sums(out: Path) -> str:
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
 
 
-def differences(one: Path, other: Path) -> list[str]:
+def differences(left_dir: Path, other: Path) -> list[str]:
     """Name what differs between two directories of files, and in archives which members."""
-    found = []
-    for name in sorted({path.name for path in (*one.iterdir(), *other.iterdir())} - {SUMS}):
-        first, second = one / name, other / name
+    names = []
+    for name in sorted({path.name for path in (*left_dir.iterdir(), *other.iterdir())} - {SUMS}):
+        first, second = left_dir / name, other / name
         if not (first.exists() and second.exists()):
-            found.append(f"{name} is there once")
+            names.append(f"{name} is there once")
         elif first.read_bytes() != second.read_bytes():
             members = ""
             if name.endswith(".whl"):
@@ -107,8 +108,8 @@ def differences(one: Path, other: Path) -> list[str]:
                     here = {info.filename: info.CRC for info in a.infolist()}
                     there = {info.filename: info.CRC for info in b.infolist()}
                 members = ": " + ", ".join(sorted({name for name, _ in here.items() ^ there.items()})[:5])
-            found.append(f"{name}{members}")
-    return found
+            names.append(f"{name}{members}")
+    return names
 
 
 def main(arguments: list[str]) -> int:
@@ -132,8 +133,8 @@ def main(arguments: list[str]) -> int:
         make(commit, Path(directory, "one"), options.out)
         if not options.once:
             make(commit, Path(directory, "another"), Path(directory, "again"))
-            if found := differences(options.out, Path(directory, "again")):
-                print(f"error: made again, it is not the same: {'; '.join(found)}", file=sys.stderr)
+            if differing := differences(options.out, Path(directory, "again")):
+                print(f"error: made again, it is not the same: {'; '.join(differing)}", file=sys.stderr)
                 return 1
     (options.out / SUMS).write_text(sums(options.out))
     print((options.out / SUMS).read_text(), end="")

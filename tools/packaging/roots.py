@@ -52,17 +52,17 @@ def enter_namespace(module: str) -> None:
 
 def base(suite: str, packages: Sequence[str]) -> Path:
     """Return a directory with the smallest Debian and packages; makes it at the first time."""
-    made = KEPT / "-".join((suite, *sorted(packages)))
-    if not made.exists():
-        print(f"making {made}", file=sys.stderr, flush=True)
-        new = made.with_name(f"{made.name}.new")
+    directory = KEPT / "-".join((suite, *sorted(packages)))
+    if not directory.exists():
+        print(f"making {directory}", file=sys.stderr, flush=True)
+        new = directory.with_name(f"{directory.name}.new")
         if new.exists():
             subprocess.run(["rm", "-rf", "--one-file-system", new], check=True)
         new.parent.mkdir(parents=True, exist_ok=True)
         options = ["--variant=minbase", f"--include={','.join(packages)}"]
         subprocess.run(["debootstrap", *options, suite, new, MIRROR], stdout=subprocess.DEVNULL, check=True)
-        new.rename(made)
-    return made
+        new.rename(directory)
+    return directory
 
 
 class Root:

@@ -33,15 +33,15 @@ def serving(command: Sequence[str]) -> Iterator[Serving]:
     begun, lines = time.monotonic(), []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
-        found = None
+        ready = None
         for line in process.stdout:
             lines.append(line)
-            if found := READY.search(line):
+            if ready := READY.search(line):
                 break
-        if found is None:
+        if ready is None:
             raise RuntimeError(f"it does not start: {''.join(lines)[-3000:]}")
         try:
-            yield Serving(found[1], found[2], time.monotonic() - begun, lines)
+            yield Serving(ready[1], ready[2], time.monotonic() - begun, lines)
         finally:
             process.send_signal(signal.SIGTERM)
             lines.extend(process.stdout)
@@ -58,8 +58,8 @@ def records_through(bootstrap: str, count: int = 1) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in written:
         producer.produce("greetings", value)
-    if left := producer.flush(WAIT_S):
-        raise RuntimeError(f"{left} records are not acknowledged")
+    if unsent := producer.flush(WAIT_S):
+        raise RuntimeError(f"{unsent} records are not acknowledged")
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "village", "auto.offset.reset": "earliest"}
     )

@@ -61,7 +61,7 @@ class Debian:
         """Install the wheels that its Python takes, and serve there."""
         with roots.opened(roots.base(self.suite, PACKAGES)) as root:
             tag, version = root.run("python3", "-c", VERSION).split()
-            for wheel in [*dist.glob(f"*-{tag}-{tag}-*.whl"), *dist.glob("*-py3-none-any.whl")]:
+            for wheel in [*dist.glob(f"*-{tag}-{tag}-*.whl"), *dist.glob("barnabas-*-py3-none-any.whl")]:
                 shutil.copy(wheel, root.path / "tmp")
                 root.run("python3", "-m", "venv", "--clear", "/tmp/venv")
                 begun, load = time.monotonic(), os.getloadavg()[0]
@@ -104,13 +104,13 @@ def deb(dist: Path, suite: str) -> None:
                 flush=True,
             )
         root.run("dpkg", "--purge", "barnabas")
-        left = [
+        leftovers = [
             path
             for path in ("opt/barnabas", "etc/barnabas", "usr/bin/barnabas")
             if (root.path / path).exists()
         ]
-        if left or not (root.path / "var/lib/barnabas").exists():
-            raise RuntimeError(f"after its removal there is {left}, or the data is gone")
+        if leftovers or not (root.path / "var/lib/barnabas").exists():
+            raise RuntimeError(f"after its removal there is {leftovers}, or the data is gone")
 
 
 def container() -> int:

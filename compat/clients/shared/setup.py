@@ -85,8 +85,8 @@ class Client:
             raise SetupError(f"{command[0]} did not end in {BUILD_TIMEOUT_S} s") from None
         if done.returncode:
             sys.stderr.write(done.stdout + done.stderr)
-            said = (done.stdout + done.stderr).strip().splitlines()[-3:]
-            raise SetupError(f"{Path(command[0]).name} failed: {' / '.join(said)}")
+            last_lines = (done.stdout + done.stderr).strip().splitlines()[-3:]
+            raise SetupError(f"{Path(command[0]).name} failed: {' / '.join(last_lines)}")
         return done.stdout
 
 
@@ -121,9 +121,9 @@ def _interpreter(newest: int) -> str:
     if sys.version_info.minor <= newest:
         return sys.executable
     for minor in range(newest, 7, -1):
-        found = shutil.which(f"python3.{minor}")
-        if found:
-            return found
+        program = shutil.which(f"python3.{minor}")
+        if program:
+            return program
     raise SetupError(f"this client needs Python 3.{newest} or older, and only newer ones are installed")
 
 

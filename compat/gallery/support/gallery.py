@@ -22,8 +22,8 @@ def ask(path: str, body: Any = None) -> Any:
 def requests(api: str, **query: Any) -> list[dict[str, Any]]:
     """Return the requests that clients have sent to an API, decoded."""
     words = "".join(f"&{name}={value}" for name, value in query.items())
-    found: list[dict[str, Any]] = ask(f"/v1/requests?api={api}&limit=10000{words}")["requests"]
-    return found
+    recorded: list[dict[str, Any]] = ask(f"/v1/requests?api={api}&limit=10000{words}")["requests"]
+    return recorded
 
 
 def shown(text: str) -> NoReturn:

@@ -62,16 +62,16 @@ def unfinished_frames(target: Target) -> None:
     count = target.sized(40, 20)
     data = frame("Produce", 7, produce_values("hostile-unfinished", [(0, bytes(20 * MB))]))[:-1]
     target.begin()
-    left = dict.fromkeys(target.connect_many(count), 0)
-    while left and target.goes_on:
-        for peer in list(left):
+    unsent = dict.fromkeys(target.connect_many(count), 0)
+    while unsent and target.goes_on:
+        for peer in list(unsent):
             try:
-                left[peer] += peer.send_some(data[left[peer] : left[peer] + (1 << 18)])
+                unsent[peer] += peer.send_some(data[unsent[peer] : unsent[peer] + (1 << 18)])
             except PeerClosed:
-                left.pop(peer)
+                unsent.pop(peer)
                 continue
-            if left[peer] >= len(data):
-                left.pop(peer)
+            if unsent[peer] >= len(data):
+                unsent.pop(peer)
         time.sleep(0.001)
     target.wait()
 

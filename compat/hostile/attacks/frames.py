@@ -12,7 +12,7 @@ from compat.kit.wire import API, message
 DRAIN_S = 0.01
 NEVER_MUTATED = frozenset({"SaslHandshake", "SaslAuthenticate"})
 MAY_WAIT = ("Produce", "JoinGroup", "SyncGroup", "Fetch", "ShareFetch")
-"""Those whose answer may wait for others, or never comes: acks=0."""
+"""Requests with an answer that may wait for others, or never comes: acks=0."""
 ANSWER_WITHIN_S = 20.0
 CHANGES_BROKER = frozenset({"AlterConfigs", "IncrementalAlterConfigs", "UpdateFeatures"})
 """A lucky mutation of these changes settings of the broker that the quiet client depends on."""

@@ -24,16 +24,16 @@ def hanging_readers(target: Target) -> None:
     sockets = []
     try:
         for n in range(100):
-            one = socket.socket()
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.settimeout(5)
+            reader = socket.socket()
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.settimeout(5)
             try:
-                one.connect(target.metrics)
-                one.sendall(b"GET /metrics HTTP/1.1\r\n" + (b"Host: x\r\n\r\n" if n % 2 else b""))
+                reader.connect(target.metrics)
+                reader.sendall(b"GET /metrics HTTP/1.1\r\n" + (b"Host: x\r\n\r\n" if n % 2 else b""))
             except OSError:
-                one.close()
+                reader.close()
                 continue
-            sockets.append(one)
+            sockets.append(reader)
         target.wait()
         ends = time.monotonic() + SCRAPE_TIMEOUT_S
         answer = b""
@@ -41,8 +41,8 @@ def hanging_readers(target: Target) -> None:
             answer = _scrape(target.metrics)
         target.expect(answer.startswith(b"HTTP/1.1 200"), f"a good reader is answered {answer[:40]!r}")
     finally:
-        for one in sockets:
-            one.close()
+        for reader in sockets:
+            reader.close()
 
 
 @attack(

@@ -1,4 +1,4 @@
-"""Many requests in one send, whose answers are read late or never."""
+"""Many requests in one send; their answers are read late or never."""
 
 from __future__ import annotations
 
@@ -100,15 +100,15 @@ def bulk_produce(target: Target) -> None:
     with target.connect() as peer:
         for _ in range(in_flight):
             peer.send(whole)
-        left = in_flight
-        while left:
+        remaining = in_flight
+        while remaining:
             answer = decoded("Produce", 7, peer.answer())
             code = answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"]
             target.expect(code == 0, f"1 MB was answered with error {code}")
             if target.goes_on:
                 peer.send(whole)
             else:
-                left -= 1
+                remaining -= 1
     target.delete_topics([topic])
 
 

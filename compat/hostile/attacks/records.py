@@ -42,10 +42,10 @@ def again_and_again(
     target.create_topics([topic])
     target.begin()
     while True:
-        for one in data:
-            code = produced(target, topic, one, magic)
+        for content in data:
+            code = produced(target, topic, content, magic)
             target.expect(
-                code is None or code in allowed, f"{len(one)} bytes were answered with error {code}"
+                code is None or code in allowed, f"{len(content)} bytes were answered with error {code}"
             )
         if not target.goes_on:
             break
@@ -209,14 +209,14 @@ def _batch_around(codec: int, body: bytes) -> bytes:
 
 @attack("record-lies", "batches with wrong counts, lengths and offsets, and good checksums", "refused")
 def record_lies(target: Target) -> None:
-    one = record(b"x")
+    whole = record(b"x")
     data = [
-        batch(one, 2_000_000_000),
-        batch(one, -1),
-        batch(one, 1, last_delta=2**31 - 1),
-        batch(one + b"\0", 1),
-        batch(b"\xfe\xff\xff\xff\x0f" + one, 1),
-        batch(one * 3, 1),
+        batch(whole, 2_000_000_000),
+        batch(whole, -1),
+        batch(whole, 1, last_delta=2**31 - 1),
+        batch(whole + b"\0", 1),
+        batch(b"\xfe\xff\xff\xff\x0f" + whole, 1),
+        batch(whole * 3, 1),
         batch(b"", 5, codec=0),
         # One record that says it has 2^31-1 headers.
         batch(b"\x16\0\0\0\x01\x02x\xfe\xff\xff\xff\x0f", 1),

@@ -131,10 +131,10 @@ def compaction(target: Target) -> None:
         [topic], cleanup_policy="compact", segment_bytes=str(8 * MB), min_cleanable_dirty_ratio="0.01"
     )
     sent = 0
-    wanted = target.sized(100 * MB, 40 * MB)
+    bytes_to_write = target.sized(100 * MB, 40 * MB)
     with target.connect() as peer:
-        while sent < wanted or target.goes_on:
-            if sent >= wanted / 2 and not target.has_begun:  # by now it has become dirty
+        while sent < bytes_to_write or target.goes_on:
+            if sent >= bytes_to_write / 2 and not target.has_begun:  # by now it has become dirty
                 target.begin()
             for data in _keyed(target, 1, 4_000, 30) + _keyed(target, 100, 100, 10):
                 answer = peer.ask("Produce", 7, produce_values(topic, [(0, data)]))
@@ -149,7 +149,7 @@ def compaction(target: Target) -> None:
 
 
 def _keyed(target: Target, records: int, value_bytes: int, count: int) -> list[bytes]:
-    """Batches whose keys are some of 10,000."""
+    """Batches with keys that are some of 10,000."""
     return [
         batch(
             b"".join(
@@ -166,9 +166,9 @@ def _log_bytes(target: Target, topic: str) -> int:
     answer = target.ask("DescribeLogDirs", 1, {"Topics": [{"Topic": topic, "Partitions": [0]}]})
     return sum(
         partition["PartitionSize"]
-        for found in answer["Results"]
-        for one in found["Topics"]
-        for partition in one["Partitions"]
+        for path in answer["Results"]
+        for log_file in path["Topics"]
+        for partition in log_file["Partitions"]
     )
 
 

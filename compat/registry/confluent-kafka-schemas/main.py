@@ -50,22 +50,22 @@ def read_all(topic: str, count: int, read: Coder) -> list[Any]:
     }
     consumer = Consumer({**settings, "group.id": cases.topic(f"of-{topic}")})
     consumer.subscribe([topic])
-    found = []
+    values = []
     context = SerializationContext(topic, MessageField.VALUE)
     try:
-        while len(found) < count:
+        while len(values) < count:
             message = consumer.poll(SECONDS_MAX)
-            assert message is not None, f"{len(found)} of {count} records"
+            assert message is not None, f"{len(values)} of {count} records"
             assert message.error() is None, message.error()
-            found.append((message.partition(), message.offset(), read(message.value(), context)))
+            values.append((message.partition(), message.offset(), read(message.value(), context)))
     finally:
         consumer.close()
-    return [value for _, _, value in sorted(found, key=lambda one: one[:2])]
+    return [value for _, _, value in sorted(values, key=lambda row: row[:2])]
 
 
-def same(found: list[Any], wanted: list[Any]) -> None:
+def same(values: list[Any], expected: list[Any]) -> None:
     """See that what was read is what was written; partitions may have mixed it."""
-    assert sorted(found, key=lambda one: one["age"]) == wanted, found[:3]
+    assert sorted(values, key=lambda value: value["age"]) == expected, values[:3]
 
 
 @cases.case("avro")
@@ -109,8 +109,8 @@ def protobuf() -> str:
     topic, registry, user = cases.topic("protobuf"), client(), message_class()
     options = {"use.deprecated.format": False}
     write, read = ProtobufSerializer(user, registry, options), ProtobufDeserializer(user, options)
-    found = exchange(topic, [user(**one) for one in users()], write, read)
-    same([as_user(one) for one in found], users())
+    values = exchange(topic, [user(**one) for one in users()], write, read)
+    same([as_user(one) for one in values], users())
     return f"{COUNT} records"
 
 
@@ -166,8 +166,8 @@ def references() -> str:
     registry.register_schema(f"{topic}-user", Schema(text_of("user.avsc"), "AVRO"))
     refers = Schema(text_of("team.avsc"), "AVRO", [SchemaReference("compat.User", f"{topic}-user", 1)])
     values = [{"lead": one} for one in users()]
-    found = exchange(topic, values, AvroSerializer(registry, refers), AvroDeserializer(registry))
-    same([one["lead"] for one in found], users())
+    read_back = exchange(topic, values, AvroSerializer(registry, refers), AvroDeserializer(registry))
+    same([one["lead"] for one in read_back], users())
     return "Avro, of another subject"
 
 
@@ -203,10 +203,10 @@ def interop() -> str:
         "json": JSONDeserializer(text_of("user.json")),
         "protobuf": lambda data, context: as_user(protobuf_reader(data, context)),
     }
-    wanted = written_by_others(("avro", "json", "protobuf"))
-    for topic, form in wanted:
+    chosen = written_by_others(("avro", "json", "protobuf"))
+    for topic, form in chosen:
         same(read_all(topic, COUNT, readers[form]), users())
-    return f"{len(wanted)} topics of others"
+    return f"{len(chosen)} topics of others"
 
 
 cases.main()

@@ -38,8 +38,8 @@ async def send(topic: str, values: list[Any], serializer: Any, parsed: Any) -> N
 
 
 async def receive(topic: str, count: int, serializer: Any) -> list[Any]:
-    """Read with a subscriber whose decoder asks the registry."""
-    found: list[Any] = []
+    """Read with a subscriber and its decoder, which asks the registry."""
+    values: list[Any] = []
     whole = asyncio.Event()
 
     async def decode(message: KafkaMessage) -> Any:
@@ -51,14 +51,14 @@ async def receive(topic: str, count: int, serializer: Any) -> list[Any]:
         topic, group_id=cases.topic(f"of-{topic}"), auto_offset_reset="earliest", decoder=decode
     )
     async def handle(value: Any) -> None:
-        found.append(value)
-        if len(found) >= count:
+        values.append(value)
+        if len(values) >= count:
             whole.set()
 
     async with broker:
         await broker.start()
         await asyncio.wait_for(whole.wait(), SECONDS_MAX)
-    return sorted(found, key=lambda one: one["age"])
+    return sorted(values, key=lambda row: row["age"])
 
 
 async def _exchange(topic: str, form: str, parsed: Any) -> str:
@@ -127,9 +127,9 @@ async def _administration() -> str:
     assert await registry.update_compatibility("NONE", subject)
     assert await registry.get_compatibility(subject) == "NONE"
     await registry.register(subject, schema.AvroSchema(text_of("user-breaking.avsc")))
-    found = await registry.check_version(subject, first)
-    assert found is not None
-    assert (found.schema_id, found.version) == (schema_id, 1)
+    version = await registry.check_version(subject, first)
+    assert version is not None
+    assert (version.schema_id, version.version) == (schema_id, 1)
     assert subject in await registry.get_subjects()
     assert await registry.delete_version(subject, 1) == 1
     assert await registry.delete_subject(subject) == [2]
@@ -142,10 +142,10 @@ def administration() -> str:
 
 
 async def _interop() -> str:
-    wanted = written_by_others(tuple(SERIALIZERS))
-    for topic, form in wanted:
+    chosen = written_by_others(tuple(SERIALIZERS))
+    for topic, form in chosen:
         assert await receive(topic, COUNT, SERIALIZERS[form](client())) == users(), topic
-    return f"{len(wanted)} topics of others"
+    return f"{len(chosen)} topics of others"
 
 
 @cases.case("interop")

@@ -20,8 +20,8 @@ cases = Cases(names=CASES, lacks=dict.fromkeys((one for one in CASES if one != "
 
 @cases.case("interop")
 def interop() -> str:
-    wanted = written_by_others(("avro",))
-    for topic, _ in wanted:
+    chosen = written_by_others(("avro",))
+    for topic, _ in chosen:
         done = subprocess.run(
             [
                 "kcat",
@@ -46,9 +46,11 @@ def interop() -> str:
             reason = done.stderr.strip().splitlines()[0].removeprefix("% ERROR: ")
             raise SkipCaseError(f"Debian's kcat says: {reason}")
         assert done.returncode == 0, done.stderr[-500:]
-        found = sorted((json.loads(line) for line in done.stdout.splitlines()), key=lambda one: one["age"])
-        assert found == users(), found[:3]
-    return f"{len(wanted)} topics of others, {COUNT} records each"
+        values = sorted(
+            (json.loads(line) for line in done.stdout.splitlines()), key=lambda value: value["age"]
+        )
+        assert values == users(), values[:3]
+    return f"{len(chosen)} topics of others, {COUNT} records each"
 
 
 cases.main()

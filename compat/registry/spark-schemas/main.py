@@ -73,22 +73,22 @@ def read(topic: str) -> DataFrame:
 
 def by_avro(framed: DataFrame, reader: str = "") -> list[dict[str, Any]]:
     """Read each record by its own schema, as another one if that is given."""
-    found: list[dict[str, Any]] = []
+    people: list[dict[str, Any]] = []
     for (schema_id,) in framed.select("id").distinct().collect():
         writer = ask(cases.bootstrap, f"/schemas/ids/{schema_id}")["schema"]
         options = {"avroSchema": reader} if reader else {}
         values = framed.where(f.col("id") == schema_id).select(
             from_avro("data", writer, options).alias("one")
         )
-        found += [json.loads(row[0]) for row in values.select(f.to_json("one")).collect()]
-    return sorted(found, key=lambda one: one["age"])
+        people += [json.loads(row[0]) for row in values.select(f.to_json("one")).collect()]
+    return sorted(people, key=lambda value: value["age"])
 
 
 def by_json(framed: DataFrame) -> list[dict[str, Any]]:
     rows = (
         framed.select(f.from_json(f.col("data").cast("string"), MODEL).alias("one")).select("one.*").collect()
     )
-    return sorted((row.asDict() for row in rows), key=lambda one: one["age"])
+    return sorted((row.asDict() for row in rows), key=lambda value: value["age"])
 
 
 @cases.case("avro")
@@ -135,11 +135,11 @@ def refusal() -> str:
 
 @cases.case("interop")
 def interop() -> str:
-    wanted = written_by_others(("avro", "json"))
-    for topic, form in wanted:
+    chosen = written_by_others(("avro", "json"))
+    for topic, form in chosen:
         framed = read(topic)
         assert (by_avro(framed) if form == "avro" else by_json(framed)) == users(), topic
-    return f"{len(wanted)} topics of others"
+    return f"{len(chosen)} topics of others"
 
 
 spark()  # its functions of columns need a session

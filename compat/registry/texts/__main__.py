@@ -72,16 +72,16 @@ def verdicts(peers: Peers) -> dict[str, str]:
     texts = list(dict.fromkeys(avro.texts()))
     printed = peers.java("avro", texts)
     rows: list[object] = [
-        {"text": text, **({} if found is None else {"printed": found if found != text else True})}
-        for text, found in zip(texts, printed, strict=True)
+        {"text": text, **({} if answers is None else {"printed": answers if answers != text else True})}
+        for text, answers in zip(texts, printed, strict=True)
     ]
     files = {"avro_texts.jsonl": _lines(rows)}
 
     groups = json_schema.groups()
-    found = iter(peers.java("json", [head % value for head, values in groups for value in values]))
+    answers = iter(peers.java("json", [head % value for head, values in groups for value in values]))
     rows = []
     for head, values in groups:
-        taken = [value for value, verdict in zip(values, found, strict=False) if verdict]
+        taken = [value for value, verdict in zip(values, answers, strict=False) if verdict]
         rows.append(
             {"text": head, "taken": taken, "refused": [value for value in values if value not in taken]}
         )

@@ -33,13 +33,13 @@ JSON = [
 def groups() -> list[tuple[str, list[str]]]:
     """Return texts with a place (%s) for a value, and the values in JSON that may stand there."""
     values = [_text(value) for value in VALUES]
-    found = [("%s", JSON)]
+    cases = [("%s", JSON)]
     for address in DRAFTS.values():
         head = f'"$schema":{_text(address)},' if address else ""
-        found += [(f'{{{head}"{keyword}":%s}}', values) for keyword in KEYWORDS]
-    found.append(('{"properties":{"a":{"items":{"type":%s}}}}', values))
-    found.append(('{"$id":%s}', values))
-    return found
+        cases += [(f'{{{head}"{keyword}":%s}}', values) for keyword in KEYWORDS]
+    cases.append(('{"properties":{"a":{"items":{"type":%s}}}}', values))
+    cases.append(('{"$id":%s}', values))
+    return cases
 
 
 def _text(value: Any) -> str:

@@ -1,7 +1,7 @@
 """python -m compat.releases.led_astray: Kafka's Java client 4.4.0 and what only a broker of 4.4 answers.
 
 The client copies in a transaction (TxnOffsetCommit 6) and deletes groups (DeleteGroups 3). Then the address that its
-broker advertises leads to another one: the client, which says whom it means to reach, is told to bootstrap again there
+broker advertises leads to another one: the client, which names its broker, is told to bootstrap again there
 (ApiVersions 5, KIP-1242), and gets on once the address leads where it should. Ends with 1 when one of these did not happen.
 """
 
@@ -38,9 +38,9 @@ class Address:
     def lead_to(self, port: int) -> None:
         """Lead to another port of this machine; connections to the one before end."""
         self._target = "127.0.0.1", port
-        for one in self._open:
+        for connection in self._open:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         self._open.clear()
 
     def close(self) -> None:
@@ -61,9 +61,9 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
             sink.sendall(data)
-    for one in (source, sink):
+    for end in (source, sink):
         with suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
+            end.shutdown(socket.SHUT_RDWR)
 
 
 def main() -> int:
@@ -84,12 +84,12 @@ def main() -> int:
     )
     assert client.stdin is not None
     assert client.stdout is not None
-    found = []
+    problems = []
     try:
         for line in EXPECTED:
-            said = client.stdout.readline().strip()
-            found.append(_row(said == line, f"the client says {said!r}"))
-        found += _versions(brokers[0])
+            progress = client.stdout.readline().strip()
+            problems.append(_row(progress == line, f"the client says {progress!r}"))
+        problems += _versions(brokers[0])
         address.lead_to(ports[1])
         client.stdin.write("\n")
         client.stdin.flush()
@@ -97,10 +97,10 @@ def main() -> int:
             "GET", "/v1/wait/request", api="ApiVersions", error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED)
         )
         meant = told["request"]["node_id"]
-        found.append(_row(meant == 1, f"led astray, it is told that node {meant} is not here"))
+        problems.append(_row(meant == 1, f"led astray, it is told that node {meant} is not here"))
         address.lead_to(ports[0])
-        said = client.stdout.readline().strip()
-        found.append(_row(said == "sent in", f"led right, the client says {said!r}"))
+        progress = client.stdout.readline().strip()
+        problems.append(_row(progress == "sent in", f"led right, the client says {progress!r}"))
     finally:
         client.stdin.close()
         client.kill()
@@ -109,7 +109,7 @@ def main() -> int:
         address.close()
         for broker in brokers:
             broker.close()
-    return 0 if all(found) else 1
+    return 0 if all(problems) else 1
 
 
 def _broker(node: int, address: Address) -> tuple[int, KafkaBroker]:
@@ -125,15 +125,15 @@ def _broker(node: int, address: Address) -> tuple[int, KafkaBroker]:
 
 
 def _versions(broker: KafkaBroker) -> list[bool]:
-    """Check whether the client has asked in the new versions, and said whom it means to reach."""
-    found = [
+    """Check whether the client has asked in the new versions, and named the broker that it means to reach."""
+    versions = [
         _row(
             bool(asked := broker.requests(api, version=version)), f"{api} v{version} asked {len(asked)} times"
         )
         for api, version in (("TxnOffsetCommit", 6), ("DeleteGroups", 3), ("ApiVersions", 5))
     ]
     named = [one for one in broker.requests("ApiVersions", version=5) if one.request["node_id"] == 1]
-    return [*found, _row(bool(named), f"node 1 meant in {len(named)} of them")]
+    return [*versions, _row(bool(named), f"node 1 meant in {len(named)} of them")]
 
 
 def _compiled() -> list[str]:

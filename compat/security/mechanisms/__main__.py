@@ -30,8 +30,8 @@ SUBJECTS: Mapping[str, Callable[[], Iterator[Scenario]]] = {
     "again": again.scenarios,
     "tls": tls.scenarios,
 }
-SCENARIOS_AT_ONCE = 16
-REPEATED_AT_ONCE = 4
+SCENARIOS_CONCURRENT = 16
+REPEATED_CONCURRENT = 4
 """A scenario that differs is run again among few others: brokers that are busy answer late."""
 
 
@@ -50,14 +50,14 @@ def compared(scenario: Scenario, sides: tuple[Secured, Secured]) -> tuple[list[D
 
     with ThreadPoolExecutor(2) as pool:
         theirs, ours = pool.map(with_one, sides)
-    found = [
-        one
+    differences = [
+        values
         for label in dict.fromkeys((*theirs, *ours))
-        for one in differences_of(
+        for values in differences_of(
             f"{scenario.name}: {label}", theirs.get(label, "nothing"), ours.get(label, "nothing")
         )
     ]
-    return found, len(theirs)
+    return differences, len(theirs)
 
 
 def compare(
@@ -65,15 +65,16 @@ def compare(
 ) -> tuple[list[Difference], int]:
     """Run all scenarios, and those that differ again; returns the differences, and how much was noted."""
     all_scenarios = list(scenarios)
-    with ThreadPoolExecutor(SCENARIOS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(SCENARIOS_CONCURRENT) as pool:
         results = list(pool.map(lambda scenario: compared(scenario, sides), all_scenarios))
     for _ in range(repeats):
-        again = [number for number, one in enumerate(results) if not all(map(is_known, one[0]))]
-        with ThreadPoolExecutor(REPEATED_AT_ONCE) as pool:
-            found = pool.map(lambda number: compared(all_scenarios[number], sides), again)
-            for number, one in zip(again, found, strict=True):
-                results[number] = one
-    return [one for found, _ in results for one in found], sum(count for _, count in results)
+        again = [number for number, (differing, _) in enumerate(results) if not all(map(is_known, differing))]
+        with ThreadPoolExecutor(REPEATED_CONCURRENT) as pool:
+            repeated = pool.map(lambda number: compared(all_scenarios[number], sides), again)
+            for number, result in zip(again, repeated, strict=True):
+                results[number] = result
+    differences = [difference for differing, _ in results for difference in differing]
+    return differences, sum(count for _, count in results)
 
 
 def is_known(difference: Difference) -> bool:

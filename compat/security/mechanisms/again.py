@@ -1,4 +1,4 @@
-"""Logging in again where logins end (KIP-368): in time, too late, too soon, as somebody else, by another mechanism."""
+"""Logging in again where logins end (KIP-368): in time, too late, too soon, as another user, by another mechanism."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def in_time(mechanism: str, framing: int, act: Act) -> None:
 
 
 def somebody_else(mechanism: str, framing: int, act: Act) -> None:
-    """As another user, whose password is right."""
+    """As another user, with the right password."""
     login = begun(act, mechanism, framing)
     login.handshake(mechanism, "handshake again")
     log_in(login, mechanism, "bob", "again ")
@@ -185,12 +185,12 @@ def scenarios() -> Iterator[Scenario]:
             yield Scenario(f"{name}: as somebody else", partial(somebody_else, mechanism, framing))
     for framing in FRAMINGS:
         name = f"again {NAMES[framing]}"
-        for one, other in (
+        for first, other in (
             ("PLAIN", "SCRAM-SHA-256"),
             ("SCRAM-SHA-256", "SCRAM-SHA-512"),
             ("SCRAM-SHA-512", "PLAIN"),
         ):
-            yield Scenario(f"{name}: {one}, then {other}", partial(other_mechanism, one, other, framing))
+            yield Scenario(f"{name}: {first}, then {other}", partial(other_mechanism, first, other, framing))
         yield Scenario(f"{name}: a mechanism that is not there", partial(unknown_mechanism, framing))
         yield Scenario(f"{name}: a wrong password", partial(wrong, framing))
         yield Scenario(f"{name}: too soon", partial(too_soon, framing))

@@ -110,20 +110,20 @@ def claims(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in {**usual, **changes}.items() if value is not None}
 
 
-def signed_token(key: RSAKey, said: dict[str, Any], header: dict[str, Any] | None = None) -> str:
+def signed_token(key: RSAKey, payload: dict[str, Any], header: dict[str, Any] | None = None) -> str:
     """Return a token with a signature by this key."""
     head = {"alg": "RS256", "kid": "one"} if header is None else header
-    return jwt.encode(head, said, key, algorithms=["RS256", "RS384", "PS256"])
+    return jwt.encode(head, payload, key, algorithms=["RS256", "RS384", "PS256"])
 
 
-def unsecured_token(said: dict[str, Any], header: dict[str, Any] | None = None) -> str:
+def unsecured_token(payload: dict[str, Any], header: dict[str, Any] | None = None) -> str:
     """Return a token without a signature."""
-    return f"{_part({'alg': 'none'} if header is None else header)}.{_part(said)}."
+    return f"{_part({'alg': 'none'} if header is None else header)}.{_part(payload)}."
 
 
-def hmac_token(said: dict[str, Any], secret: bytes) -> str:
-    """Return a token with a MAC, as who knows the public key of the signer could make it."""
-    text = f"{_part({'alg': 'HS256', 'kid': 'one'})}.{_part(said)}"
+def hmac_token(payload: dict[str, Any], secret: bytes) -> str:
+    """Return a token with a MAC made of the signer's public key, as an attacker could make it."""
+    text = f"{_part({'alg': 'HS256', 'kid': 'one'})}.{_part(payload)}"
     return f"{text}.{_text(hmac.digest(secret, text.encode(), 'sha256'))}"
 
 

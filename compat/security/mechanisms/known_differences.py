@@ -17,13 +17,13 @@ BAD_TOKEN = b'{"status":"invalid_token"}'
 """OAUTHBEARER's refusal of a token: the client says goodbye, and gets the error."""
 
 
-def _name(one: Difference) -> str:
-    return one.path.rpartition("/")[2]
+def _name(difference: Difference) -> str:
+    return difference.path.rpartition("/")[2]
 
 
-def _when(one: Difference, *accepted: tuple[str, str]) -> bool:
+def _when(difference: Difference, *accepted: tuple[str, str]) -> bool:
     """Say whether a difference is in when it is answered, and one of these pairs of Kafka's time and ours."""
-    return _name(one) == "when" and (one.theirs, one.ours) in accepted
+    return _name(difference) == "when" and (difference.theirs, difference.ours) in accepted
 
 
 LATE, SOONER = ("at once", "late"), ("late", "at once")
@@ -32,10 +32,10 @@ ENDS, GOES_ON = ("nothing", "at once"), ("at once", "nothing")
 """The connection is closed here, and Kafka leaves it open; and the other way round."""
 
 
-def late_too(one: Difference) -> bool:
+def late_too(difference: Difference) -> bool:
     """Both close the connection, Kafka at once and we late."""
-    theirs, ours = one.whole
-    return bool(_when(one, LATE) and theirs["answer"] == ours["answer"] == "closed")
+    theirs, ours = difference.whole
+    return bool(_when(difference, LATE) and theirs["answer"] == ours["answer"] == "closed")
 
 
 def _is_refusal(answer: Any, *codes: int) -> bool:
@@ -69,22 +69,22 @@ def _goes_on(answer: Any) -> bool:
     return isinstance(answer["answer"], bytes | dict) or answer["answer"] in ("there", SILENT)
 
 
-def stricter(one: Difference) -> bool:
+def stricter(difference: Difference) -> bool:
     """We refuse what Kafka goes on with; or it is said at another time."""
-    theirs, ours = one.whole
-    if _name(one) == "when":
-        return _when(one, LATE, ENDS)
+    theirs, ours = difference.whole
+    if _name(difference) == "when":
+        return _when(difference, LATE, ENDS)
     return _goes_on(theirs) and (_is_refusal(ours) or ours == "refused")
 
 
 def refuses_in_words(*codes: int) -> Predicate:
     """Kafka closes the connection, or is silent; we answer that the login is refused, with one of these codes."""
 
-    def accepts(one: Difference) -> bool:
-        theirs, ours = one.whole
-        if _name(one) == "when":
-            return _when(one, LATE)
-        if one.path == "" and theirs in ("closed", {"answer": "closed", "when": "at once"}):
+    def accepts(difference: Difference) -> bool:
+        theirs, ours = difference.whole
+        if _name(difference) == "when":
+            return _when(difference, LATE)
+        if difference.path == "" and theirs in ("closed", {"answer": "closed", "when": "at once"}):
             return bool(ours == "nothing")
         is_gone = theirs == "nothing" or theirs["answer"] in ("closed", SILENT)
         is_bad_token = ours.get("ErrorCode") == 0 and ours.get("AuthBytes") == BAD_TOKEN
@@ -93,34 +93,40 @@ def refuses_in_words(*codes: int) -> Predicate:
     return accepts
 
 
-def challenged(one: Difference) -> bool:
-    """Kafka refuses the name; we ask for a proof as of everybody, and refuse that."""
-    theirs, ours = one.whole
-    if _name(one) == "when":
-        return _when(one, SOONER)
+def challenged(difference: Difference) -> bool:
+    """Kafka refuses the name; we ask for a proof as of any user, and refuse that."""
+    theirs, ours = difference.whole
+    if _name(difference) == "when":
+        return _when(difference, SOONER)
     if theirs == "nothing":
         return _is_refusal(ours)
     challenge = ours.get("AuthBytes", ours.get("answer"))
     return _is_refusal(theirs) and is_challenge(challenge) and ours.get("ErrorCode", 0) == 0
 
 
-def lets_in(one: Difference) -> bool:
+def lets_in(difference: Difference) -> bool:
     """The proof is right for us, and for Kafka it is not."""
     accepted = {
         "ErrorCode": ((REFUSED, 0),), "AuthBytes": ((b"", RIGHT),),
         "answer": (("closed", "there"), ("closed", SILENT), ("closed", RIGHT)),
     }  # fmt: skip
     is_text = (
-        _name(one) == "ErrorMessage" and one.theirs.startswith("Authentication failed") and one.ours == ""
+        _name(difference) == "ErrorMessage"
+        and difference.theirs.startswith("Authentication failed")
+        and difference.ours == ""
     )
-    return is_text or _when(one, SOONER, GOES_ON) or (one.theirs, one.ours) in accepted.get(_name(one), ())
+    return (
+        is_text
+        or _when(difference, SOONER, GOES_ON)
+        or (difference.theirs, difference.ours) in accepted.get(_name(difference), ())
+    )
 
 
-def is_answered(one: Difference) -> bool:
+def is_answered(difference: Difference) -> bool:
     """Kafka is silent; we answer as if the name were any other: with a challenge, or by refusing the token."""
-    theirs, ours = one.whole
-    if _name(one) == "when":
-        return _when(one, SOONER)
+    theirs, ours = difference.whole
+    if _name(difference) == "when":
+        return _when(difference, SOONER)
     if theirs == "nothing":
         return _is_refusal(ours)
     if theirs == {"answer": "there"} or theirs.get("answer") == "there":
@@ -134,11 +140,11 @@ def is_answered(one: Difference) -> bool:
 THERE_WAS = "SaslAuthenticate request received after successful authentication"
 
 
-def not_served(one: Difference) -> bool:
+def not_served(difference: Difference) -> bool:
     """Kafka answers ILLEGAL_SASL_STATE in the form of the API; we close the connection."""
-    theirs, ours = one.whole
-    if _name(one) == "when":
-        return _when(one, SOONER)
+    theirs, ours = difference.whole
+    if _name(difference) == "when":
+        return _when(difference, SOONER)
     return bool(
         theirs["ErrorCode"] == 34
         and theirs["SubscriptionId"] == 0

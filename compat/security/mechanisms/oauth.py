@@ -128,10 +128,10 @@ MESSAGES: dict[str, bytes] = {
 }
 
 
-def with_message(made: Made, listener: str, framing: int, act: Act) -> None:
-    """Log in with this message; who is refused says goodbye, as RFC 7628 wants it."""
+def with_message(message: Made, listener: str, framing: int, act: Act) -> None:
+    """Log in with this message; a refused client says goodbye, as RFC 7628 wants it."""
     login = act.login("OAUTHBEARER", framing, listener)
-    answer = login.token("token", made(act.side.keys))
+    answer = login.token("token", message(act.side.keys))
     if answer:
         login.token("goodbye", b"\x01")
         login.talk.ends()
@@ -160,14 +160,14 @@ def scenarios() -> Iterator[Scenario]:
         yield Scenario(f"{name}: nothing after a refusal", partial(after_refusal, lambda keys: b"", framing))
     for framing in (RAW, NEWEST):
         name = f"OAUTHBEARER {NAMES[framing]}"
-        for what, made in SIGNED.items():
+        for what, maker in SIGNED.items():
             if what not in ("right", "expired", "another key"):
-                yield Scenario(f"{name}: {what}", partial(with_message, made, "LOGIN", framing))
+                yield Scenario(f"{name}: {what}", partial(with_message, maker, "LOGIN", framing))
         for what, message in MESSAGES.items():
-            given = partial(_given, message)
-            yield Scenario(f"{name}: {what}", partial(with_message, given, "LOGIN", framing))
-    for what, made in UNSECURED.items():
-        yield Scenario(f"unsecured: {what}", partial(with_message, made, "UNSECURED", NEWEST))
+            act = partial(_given, message)
+            yield Scenario(f"{name}: {what}", partial(with_message, act, "LOGIN", framing))
+    for what, maker in UNSECURED.items():
+        yield Scenario(f"unsecured: {what}", partial(with_message, maker, "UNSECURED", NEWEST))
     for what, message in MESSAGES.items():
         yield Scenario(
             f"unsecured: {what}", partial(with_message, partial(_given, message), "UNSECURED", NEWEST)

@@ -10,7 +10,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from joserfc.jwk import KeySet, RSAKey
@@ -20,7 +20,7 @@ from compat.kafka.broker import COMMON_SETTINGS
 from compat.kafka.process import LIGHT_JVM
 from compat.kit.certificates import Authority, Signed
 from compat.kit.sides import barnabas
-from compat.kit.wire import Connection, Values
+from compat.kit.wire import Connection
 from compat.security.mechanisms.clients import SALT, salted
 
 PASSWORDS = {"alice": "wonder land", "bob": "builder", "carol": "only-512", "a=b,c": "escaped"}
@@ -57,7 +57,7 @@ class Keys:
     """CN=Alice, signed by the authority that the brokers trust."""
     expired: Signed
     unknown: Signed
-    """CN=Alice, signed by somebody else."""
+    """CN=Alice, signed by another authority."""
     token_key: RSAKey
     other_key: RSAKey
     """A key that brokers do not know."""
@@ -73,7 +73,6 @@ class Secured:
     keys: Keys
     token: tuple[str, bytes] = ("", b"")
     """Id and HMAC of a delegation token of alice's."""
-    made: dict[str, Values] = field(default_factory=dict)
 
 
 def make_keys(directory: Path) -> Keys:

@@ -140,7 +140,7 @@ class Talk:
         return values
 
     def works(self, label: str = "a request") -> bool:
-        """Ask for something that only who is let in is answered; note and return whether it was."""
+        """Ask for something that is answered after a login only; note and return whether it was."""
         begun = self.send("FindCoordinator", 0, {"Key": "g"})
         answer = self._frame(TIMEOUT_S)
         self.note(label, {"answer": "there" if isinstance(answer, bytes) else answer, **self._when(begun)})
@@ -154,7 +154,7 @@ class Talk:
         self.note(label, {"answer": what, **(self._when(begun) if answer == CLOSED else {})})
 
     def principal(self) -> None:
-        """Note who the broker takes this client for, as the owner of a token that it asks for."""
+        """Note the principal of this client, as the owner of a token that it asks for."""
         answer = self.ask_quietly("CreateDelegationToken", 3, {"Renewers": [], "MaxLifetimeMs": 60_000})
         fields = ("ErrorCode", "PrincipalType", "PrincipalName")
         self.note("principal", {name: answer[name] for name in fields} if answer else CLOSED)

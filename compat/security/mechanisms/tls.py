@@ -1,4 +1,4 @@
-"""TLS: which clients are let in with which certificates, versions and ciphers, and who they are then."""
+"""TLS: which clients may connect with which certificates, versions and ciphers, and their principals then."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ CERTIFICATES: dict[str, Callable[[Keys], Signed | None]] = {
 
 def context(keys: Keys, version: str = "", certificate: Signed | None = None) -> ssl.SSLContext:
     """A client's; of one version if it says which."""
-    made = ssl.create_default_context(cafile=str(keys.authority.pem))
+    tls = ssl.create_default_context(cafile=str(keys.authority.pem))
     if version:
-        made.minimum_version = made.maximum_version = VERSIONS[version]
+        tls.minimum_version = tls.maximum_version = VERSIONS[version]
     if certificate is not None:
-        made.load_cert_chain(certificate.certificate, certificate.key)
-    return made
+        tls.load_cert_chain(certificate.certificate, certificate.key)
+    return tls
 
 
 def with_certificate(listener: str, version: str, what: str, act: Act) -> None:
-    """Connect, see whether a request is answered, and who asked."""
+    """Connect, see whether a request is answered, and the principal."""
     keys = act.side.keys
     talk = act.talk(listener, context=context(keys, version, CERTIFICATES[what](keys)))
     if talk.works():
@@ -42,21 +42,21 @@ def with_certificate(listener: str, version: str, what: str, act: Act) -> None:
 
 
 def old_version(version: ssl.TLSVersion, act: Act) -> None:
-    """A version that nobody should speak any more."""
-    made = context(act.side.keys)
-    made.set_ciphers("ALL:@SECLEVEL=0")
+    """A version that is not to be spoken any more."""
+    tls = context(act.side.keys)
+    tls.set_ciphers("ALL:@SECLEVEL=0")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        made.minimum_version = made.maximum_version = version
-    talk = act.talk("NONE", context=made)
+        tls.minimum_version = tls.maximum_version = version
+    talk = act.talk("NONE", context=tls)
     talk.works()
 
 
 def cipher(name: str, act: Act) -> None:
     """One cipher suite of TLS 1.2."""
-    made = context(act.side.keys, "1.2")
-    made.set_ciphers(f"{name}:@SECLEVEL=0")
-    talk = act.talk("NONE", context=made)
+    tls = context(act.side.keys, "1.2")
+    tls.set_ciphers(f"{name}:@SECLEVEL=0")
+    talk = act.talk("NONE", context=tls)
     talk.works()
 
 

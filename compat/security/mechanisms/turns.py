@@ -81,7 +81,7 @@ def after_first_token(api: str, version: int, values: Values, act: Act) -> None:
 
 
 def after_login(framing: int, api: str, version: int, values: Values, act: Act) -> None:
-    """A request of a login where somebody has logged in already, at a listener where logins do not end."""
+    """A request of a login after a login, at a listener where logins do not end."""
     login = act.login("PLAIN", framing)
     login.plain()
     login.talk.ask(api, api, version, values)
@@ -114,7 +114,7 @@ def versions_twice(act: Act) -> None:
 
 
 def unknown_then_right(act: Act) -> None:
-    """ApiVersions of a version that nobody has, then one that the broker has: as new clients do with old brokers."""
+    """ApiVersions of an unknown version, then one that the broker has: as new clients do with old brokers."""
     talk = act.talk()
     begun = talk.send("ApiVersions", 99, SOFTWARE, encoded_as=3)
     talk.answer("unknown version", "ApiVersions", 0, begun)
@@ -149,7 +149,7 @@ def other_framing(first: int, act: Act) -> None:
 
 
 def unknown_version(act: Act) -> None:
-    """SaslAuthenticate of a version that nobody has."""
+    """SaslAuthenticate of an unknown version."""
     login = act.login("PLAIN")
     begun = login.talk.send("SaslAuthenticate", 99, {"AuthBytes": RIGHT}, encoded_as=2)
     login.talk.answer("token", "SaslAuthenticate", 2, begun)

@@ -11,51 +11,79 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
 
 from barnabas.log.format.names import why_no_topic
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.log.model import READ_COMMITTED, READ_UNCOMMITTED, LogOptions
 from barnabas_pipeline.log.planning import Selection
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.commands.arguments import (
+        ClusterArguments,
+        LakeArguments,
+        RangeArguments,
+        SparkArguments,
+        TopicClusterArguments,
+    )
+    from barnabas_pipeline.lake.iceberg import Lake
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong by raising UsageError, so that the exit code is ours."""
+    """Raises UsageError for wrong options, so that the exit code is that of the pipeline."""
 
-    def error(self, message: str) -> Any:
+    def error(self, message: str) -> NoReturn:
         """Raise UsageError."""
         raise UsageError(f"{self.prog}: {message}")
 
 
 def add_log(
     parser: argparse.ArgumentParser,
-    add_topic: Callable[[Any], object] = lambda group: group.add_argument("--topic", required=True),
+    add_topic: Callable[[argparse._ArgumentGroup], object] = lambda group: group.add_argument(
+        "--topic", required=True
+    ),
 ) -> None:
     """Options that name a topic and how to reach it."""
     group = parser.add_argument_group("topic")
     add_topic(group)
     group.add_argument(
-        "--bootstrap", default="", metavar="HOST:PORT,...", help="read over the wire from here"
+        "--bootstrap", default="", metavar="HOST:PORT,...", help="brokers to read from over the network"
     )
     group.add_argument(
-        "--log-dir", action="append", default=[], metavar="DIR", help="or from a broker's log dirs"
+        "--log-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="log directory of a broker to read from instead; may be repeated",
     )
     group.add_argument(
-        "--transport", choices=("wire", "disk"), help="default: disk if only --log-dir is given"
+        "--transport",
+        choices=("wire", "disk"),
+        help="how to read topics; default: disk if only --log-dir is given, else wire",
     )
     group.add_argument("--isolation", choices=(READ_COMMITTED, READ_UNCOMMITTED), default=READ_COMMITTED)
     group.add_argument(
-        "--client", action="append", default=[], metavar="NAME=VALUE", help="Kafka client setting"
+        "--client",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="setting of the Kafka client; may be repeated",
     )
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
     """Options for Spark and for the output."""
     group = parser.add_argument_group("Spark")
-    group.add_argument("--master", help="default: what spark-submit says, else local[*]")
-    group.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
+    group.add_argument(
+        "--master", help="URL of the Spark master; default: that of spark-submit, else local[*]"
+    )
+    group.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="Spark setting; may be repeated"
+    )
     group.add_argument("--json", action="store_true", help="print the summary as one line of JSON")
 
 
@@ -63,11 +91,18 @@ def add_range(parser: argparse.ArgumentParser) -> None:
     """Options that name a part of a topic."""
     group = parser.add_argument_group("range")
     group.add_argument(
-        "--from-offsets", default="earliest", metavar="JSON", help='e.g. {"0": 100}; or earliest, latest'
+        "--from-offsets",
+        default="earliest",
+        metavar="JSON",
+        help='first offsets by partition, e.g. {"0": 100}, or earliest, or latest',
     )
-    group.add_argument("--to-offsets", default="latest", metavar="JSON")
-    group.add_argument("--from-time", type=parse_time, metavar="TIME", help="ISO 8601 or ms since 1970")
-    group.add_argument("--to-time", type=parse_time, metavar="TIME")
+    group.add_argument(
+        "--to-offsets", default="latest", metavar="JSON", help="offsets to stop before, likewise"
+    )
+    group.add_argument(
+        "--from-time", type=parse_time, metavar="TIME", help="first timestamp, in ISO 8601 or ms since 1970"
+    )
+    group.add_argument("--to-time", type=parse_time, metavar="TIME", help="timestamp to stop before")
 
 
 def parse_time(text: str) -> int:
@@ -105,45 +140,49 @@ def add_lake(parser: argparse.ArgumentParser) -> None:
         "--lake",
         required=True,
         metavar="URI",
-        help="a directory, or s3://..., gs://..., abfss://..., hdfs://...",
+        help="location of the lake: a directory, or s3://..., gs://..., abfss://..., hdfs://...",
     )
-    group.add_argument("--catalog", metavar="NAME", help="of pyiceberg; default: SQLite in a local lake")
+    group.add_argument(
+        "--catalog",
+        metavar="NAME",
+        help="catalog of pyiceberg's configuration; default: SQLite in a local lake",
+    )
     group.add_argument(
         "--catalog-property",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of the catalog and of the store: type, uri, s3.endpoint, ...",
+        help="property of the catalog or the store, such as type, uri or s3.endpoint; may be repeated",
     )
 
 
-def lake(args: Any) -> Any:
+def lake(args: LakeArguments) -> Lake:
     """The lake that the options name. Raises UsageError if it has no catalog."""
     from barnabas_pipeline.lake.iceberg import CATALOG, Lake, check_catalog
 
-    found = Lake(args.lake, args.catalog or CATALOG, tuple(sorted(pairs(args.catalog_property).items())))
-    check_catalog(found)
-    return found
+    chosen = Lake(args.lake, args.catalog or CATALOG, tuple(sorted(pairs(args.catalog_property).items())))
+    check_catalog(chosen)
+    return chosen
 
 
 def pairs(rows: list[str]) -> dict[str, str]:
     """`NAME=VALUE` options as a dict. Raises UsageError."""
-    found = {}
+    values = {}
     for row in rows:
         name, equals, value = row.partition("=")
         if not equals or not name:
             raise UsageError(f"{row!r} is not NAME=VALUE")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
-def log_options(args: Any, *, topic: str | None = None) -> LogOptions:
+def log_options(args: TopicClusterArguments, *, topic: str | None = None) -> LogOptions:
     """The topic that the options name. Raises UsageError."""
     _check_topic(topic or args.topic)
     return replace(cluster_options(args), topic=topic or args.topic)
 
 
-def cluster_options(args: Any) -> LogOptions:
+def cluster_options(args: ClusterArguments) -> LogOptions:
     """The cluster that the options name, or the log dirs, without a topic. Raises UsageError."""
     transport = args.transport or ("disk" if args.log_dir and not args.bootstrap else "wire")
     if transport == "wire" and not args.bootstrap:
@@ -167,7 +206,7 @@ def _check_topic(name: str) -> None:
         raise UsageError(f"{name!r} is not the name of a topic: {why}; a job reads one topic")
 
 
-def selection(args: Any) -> Selection:
+def selection(args: RangeArguments) -> Selection:
     """The part of the topic that the options name."""
     return Selection(
         starting=args.from_offsets,
@@ -177,23 +216,23 @@ def selection(args: Any) -> Selection:
     )
 
 
-def spark_session(args: Any, name: str) -> Any:
+def spark_session(args: SparkArguments, name: str) -> SparkSession:
     """The session that the options want."""
     from barnabas_pipeline.spark import session
 
     return session.create(f"barnabas-pipeline {name}", master=args.master, conf=pairs(args.conf))
 
 
-def now_ms(args: Any) -> int:
+def now_ms(args: object) -> int:
     """The time that the job takes for now: the clock's, or what `--now` says."""
-    given = getattr(args, "now", None)
-    return int(time.time() * 1000) if given is None else int(given)
+    now = getattr(args, "now", None)
+    return int(time.time() * 1000) if now is None else int(now)
 
 
 def stop_after_the_round(stop: Callable[[], None]) -> None:
     """Let the first SIGINT or SIGTERM end what works in rounds after the present one, and the second at once."""
 
-    def handle(number: int, _frame: Any) -> None:
+    def handle(number: int, _frame: object) -> None:
         signal.signal(number, signal.default_int_handler)
         stop()
 

@@ -8,12 +8,18 @@ from __future__ import annotations
 import argparse
 import threading
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline import requirements
 from barnabas_pipeline.commands import common
 from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_DONE, EXIT_INCOMPLETE, UsageError
 from barnabas_pipeline.progress import summarize
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.commands.arguments import CurrentArguments
+    from barnabas_pipeline.lake.changes import Shape
 
 ENVELOPES = ("none", "debezium")
 BUCKETS = 16
@@ -25,57 +31,64 @@ def add_current(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True)
     common.add_lake(parser)
     parser.add_argument(
-        "--table", metavar="NAMESPACE.NAME", default="", help="of the events; default: barnabas.TOPIC"
+        "--table", metavar="NAMESPACE.NAME", default="", help="table of events; default: barnabas.TOPIC"
     )
     parser.add_argument(
         "--to",
         metavar="NAMESPACE.NAME",
         default="",
-        help="the table of rows; default: that of events, and __current",
+        help="table of current rows; default: the name of the table of events, followed by __current",
     )
-    made = parser.add_argument_group("of a new table")
-    made.add_argument("--key", metavar="FIELD,...", help="fields of the value that name a row")
-    made.add_argument(
-        "--key-from", choices=("record-key",), help="or the key of the record, as load has decoded it"
+    group = parser.add_argument_group("of a new table")
+    group.add_argument("--key", metavar="FIELD,...", help="fields of the value that identify a row")
+    group.add_argument(
+        "--key-from",
+        choices=("record-key",),
+        help="identify rows by the key of the record, as load has decoded it",
     )
-    made.add_argument(
+    group.add_argument(
         "--envelope",
         choices=ENVELOPES,
-        help="debezium: values say what was before, after, and done; default: none",
+        help="debezium: values have the row before and after a change, and the operation; default: none",
     )
-    made.add_argument(
+    group.add_argument(
         "--buckets",
         type=int,
         metavar="N",
-        help=f"of the key, each a file that is written as a whole; default: {BUCKETS}",
+        help=f"number of buckets of keys; a change rewrites the files of its bucket; default: {BUCKETS}",
     )
     parser.add_argument(
         "--trigger",
         default="once",
         metavar="once|available|'5 seconds'",
-        help="apply what was loaded, or look again with this interval until interrupted",
+        help="apply loaded events once, or poll at this interval until interrupted",
     )
     parser.add_argument("--rebuild", action="store_true", help="apply all events again")
     parser.add_argument(
-        "--check", action="store_true", help="make the rows again from all events, and compare"
+        "--check",
+        action="store_true",
+        help="compute the rows from all events, and compare them with the table",
     )
     parser.add_argument(
-        "--strict", action="store_true", help="exit 2 if there are dead letters, or events without a key"
+        "--strict", action="store_true", help="exit 2 if there are dead letters or events without a key"
     )
     parser.add_argument(
         "--keep-snapshots",
         type=int,
         default=0,
         metavar="N",
-        help="expire older ones with each commit; default: keep all",
+        help="number of snapshots to keep; default: all",
     )
     parser.add_argument(
-        "--vacuum-hours", type=float, metavar="H", help="also remove files so old that no snapshot names"
+        "--vacuum-hours",
+        type=float,
+        metavar="H",
+        help="also remove files that no snapshot names, after this many hours",
     )
     common.add_spark(parser)
 
 
-def _shape(args: Any) -> Any:
+def _shape(args: CurrentArguments) -> Shape | None:
     from barnabas_pipeline.lake.changes import Shape
 
     if not args.key and not args.key_from:
@@ -90,15 +103,15 @@ def _shape(args: Any) -> Any:
     return Shape(key, args.envelope or ENVELOPES[0], args.buckets or BUCKETS)
 
 
-def run_current(args: Any) -> int:
-    """Apply what was loaded, once or in rounds, or check what was applied."""
+def run_current(args: CurrentArguments) -> int:
+    """Apply loaded events, once or in rounds, or check the table. Returns the exit code."""
     from barnabas_pipeline.jobs.current import CurrentOptions, CurrentRows
     from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
 
     interval = None if args.trigger in ONCE else parse_trigger(args.trigger)
-    sessions: list[Any] = []
+    sessions: list[SparkSession] = []
 
-    def spark() -> Any:
+    def spark() -> SparkSession:
         if not sessions:
             requirements.check(needs_java=True)
             sessions.append(common.spark_session(args, f"current {args.topic}"))

@@ -15,17 +15,26 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas_pipeline import charts
 from barnabas_pipeline.commands import common, lake, pages, stores
 from barnabas_pipeline.commands import load as loading
 from barnabas_pipeline.commands import simulate as simulating
+from barnabas_pipeline.commands.arguments import AuditArguments, LakeArguments, LoadArguments
 from barnabas_pipeline.errors import EXIT_DONE, IncompleteError
 from barnabas_pipeline.formats.registry import Registry
 from barnabas_pipeline.progress import Bar
 from barnabas_pipeline.simulate.model import HOUR_MS, KINDS, LATE_HOURS_MAX, Simulation, Site
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.commands.arguments import DemoArguments
+    from barnabas_pipeline.data_types import Row
+    from barnabas_pipeline.jobs.derived import Derived, DerivedJob
+
+A = TypeVar("A")
 BOOTSTRAP, REGISTRY = "bootstrap.servers", "registry"
 SPAN_MS = 600_000
 STOP_SECONDS_MAX = 20
@@ -34,22 +43,25 @@ STOP_SECONDS_MAX = 20
 def add_demo(parser: argparse.ArgumentParser) -> None:
     """Options of demo."""
     parser.add_argument(
-        "--out", default="pipeline-demo", metavar="DIR", help="the page, the lake and the results"
+        "--out",
+        default="pipeline-demo",
+        metavar="DIR",
+        help="directory of the page, the lake and the results",
     )
     parser.add_argument("--events", type=int, default=30_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bad", type=float, default=0.01, metavar="FRACTION")
-    parser.add_argument("--format", choices=("json", "avro"), default="json", help="of the events")
+    parser.add_argument("--format", choices=("json", "avro"), default="json", help="format of the events")
     parser.add_argument(
         "--store",
         choices=("local", "s3"),
         default="local",
-        help="s3: in the memory of moto's server, which is started",
+        help="s3: start moto's server, which keeps objects in memory",
     )
     common.add_spark(parser)
 
 
-def run_demo(args: Any) -> int:
+def run_demo(args: DemoArguments) -> int:
     """Run it all; prints where the page is."""
     out = Path(args.out).absolute()
     out.mkdir(parents=True, exist_ok=True)
@@ -97,7 +109,7 @@ def running_broker(data: Path) -> Iterator[RunningBroker]:
 class Demo:
     """One run: each step adds a section to the page."""
 
-    def __init__(self, args: Any, work: Path, broker: RunningBroker, store: list[str]) -> None:
+    def __init__(self, args: DemoArguments, work: Path, broker: RunningBroker, store: list[str]) -> None:
         """`store` are the options that name the lake."""
         self.args = args
         self.bootstrap, self.registry = broker.bootstrap, broker.registry
@@ -105,22 +117,22 @@ class Demo:
         if args.format != "json":
             self.words += ["--format", args.format, "--registry", self.registry, "--event-time", "ts"]
         self.where, self.results = store[1], f"{store[1].rpartition('/')[0]}/results"
-        self.lake = common.lake(self.parsed(common.add_lake, *store))
+        self.lake = common.lake(self.parsed(common.add_lake, LakeArguments, *store))
         self.live = work / "load.html"
         now = int(time.time() * 1000)
         site = Site(seed=args.seed, events=args.events)
         span = int((site.hours + LATE_HOURS_MAX) * HOUR_MS)
         start = (now - span) // HOUR_MS * HOUR_MS - HOUR_MS
         self.simulation = Simulation(Site(seed=args.seed, events=args.events, start_ms=start))
-        self.facts: dict[str, Any] = {}
+        self.facts: dict[str, object] = {}
         self.sections: list[tuple[str, str]] = []
-        self.spark: Any = None
+        self._session: SparkSession | None = None
 
     def run(self) -> str:
         """All steps, in order; returns the page."""
         began = time.monotonic()
         self.simulate()
-        self.spark = common.spark_session(self.args, "demo")
+        self._session = common.spark_session(self.args, "demo")
         for step in (
             self.load,
             self.audit,
@@ -140,6 +152,12 @@ class Demo:
         )
         self.facts["from broker to this page"] = f"{time.monotonic() - began:.0f} s"
         return charts.page("Barnabas pipeline", lead, self.facts, self.sections)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of all jobs, which begins after the simulation."""
+        assert self._session is not None
+        return self._session
 
     def simulate(self) -> None:
         """Send everything, some of it bad."""
@@ -166,18 +184,18 @@ class Demo:
         self.sections.append(("The stream", plot))
 
     @staticmethod
-    def parsed(add: Callable[[Any], None], *words: str) -> Any:
+    def parsed(add: Callable[[argparse.ArgumentParser], None], kind: type[A], *words: str) -> A:
         """Read options as a command does."""
         parser = common.Parser()
         add(parser)
-        return parser.parse_args(words)
+        return parser.parse_args(words, kind())
 
     def load(self) -> None:
         """Load all topics, in rounds."""
         from barnabas_pipeline.jobs.follow import Follower
         from barnabas_pipeline.jobs.triggers import AVAILABLE
 
-        args = self.parsed(loading.add_load, "--topic", ",".join(KINDS), *self.words)
+        args = self.parsed(loading.add_load, LoadArguments, "--topic", ",".join(KINDS), *self.words)
         portion = max(self.args.events // 8, 1)
         follower = Follower(self.spark, loading.chosen_topics(args), trigger=AVAILABLE, offsets_max=portion)
         page = pages.Page(self.live, follower.rounds, self.where)
@@ -186,7 +204,8 @@ class Demo:
         summary = follower.run()
         page.end()
         rows = [
-            {"topic": kind, **asdict(one.summary)} for kind, one in sorted(follower.rounds.streams.items())
+            {"topic": kind, **asdict(stream.summary)}
+            for kind, stream in sorted(follower.rounds.streams.items())
         ]
         self.facts["rows in the lake"] = summary.loaded
         is_expected = summary.reasons == self.spoilt
@@ -205,10 +224,12 @@ class Demo:
         """Compare lake and log, and seal."""
         from barnabas_pipeline.jobs.audit import audit, raise_if_lossy
 
-        rows = []
+        rows: list[Row] = []
         for kind in KINDS:
             now = int(time.time() * 1000)
-            options = lake.load_options(self.parsed(lake.add_audit, "--topic", kind, *self.words))
+            options = lake.load_options(
+                self.parsed(lake.add_audit, AuditArguments, "--topic", kind, *self.words)
+            )
             report = audit(self.spark, options, now_ms=now, lateness_ms=0)
             raise_if_lossy(report)
             rows.append(
@@ -222,7 +243,7 @@ class Demo:
         text = "Each offset of the log is a row or a dead letter, and each row is what the log says; then hours are sealed."
         self.sections.append(("Audit", charts.note(text) + charts.table(rows)))
 
-    def derive(self, job: Any) -> Any:
+    def derive(self, job: DerivedJob) -> Derived:
         """Update one result."""
         from barnabas_pipeline.jobs.derived import Derived
 
@@ -248,7 +269,7 @@ class Demo:
         self.sections.append(("Rank", charts.note(text) + scored + plot + top))
 
     def security(self) -> None:
-        """Judge, and compare with who is guilty."""
+        """Update the verdicts, and compare them with the simulation's guilty members."""
         from barnabas_pipeline.jobs import security
 
         verdicts = self.derive(security.Security()).result("verdicts").to_pylist()
@@ -279,7 +300,7 @@ class Demo:
         self.sections.append(("Monitor", plot + scored + charts.table(shown)))
 
     def visitors(self) -> None:
-        """Count whose profiles were seen, partition by partition."""
+        """Count views and visitors of profiles, partition by partition."""
         from barnabas_pipeline.jobs.visitors import Visitors
 
         rows = self.derive(Visitors()).result("visitors").to_pylist()
@@ -312,7 +333,7 @@ class Demo:
         out = store.location_of(f"{self.results}/report")
         files = store.StoreIO(store_properties(self.lake))
 
-        def rows_of(name: str) -> Any:
+        def rows_of(name: str) -> list[Row]:
             return pq.read_table(pa.BufferReader(store.read(files, f"{out}/{name}.parquet"))).to_pylist()
 
         site = self.simulation.site

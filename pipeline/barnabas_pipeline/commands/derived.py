@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline import schema
 from barnabas_pipeline.commands import common
@@ -20,6 +20,13 @@ from barnabas_pipeline.errors import EXIT_DONE, UsageError
 from barnabas_pipeline.log.model import LogOptions
 from barnabas_pipeline.progress import summarize
 from barnabas_pipeline.simulate.model import Truth
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.commands.arguments import DerivedArguments, ReportArguments
+    from barnabas_pipeline.data_types import Document
+    from barnabas_pipeline.jobs.derived import DerivedJob
 
 BUILT_IN = {
     "feed": "Feed",
@@ -30,16 +37,16 @@ BUILT_IN = {
 }
 
 
-def job_class(name: str) -> Any:
+def job_class(name: str) -> type[DerivedJob]:
     """Return the class of a job, ours or of another package. Raises UsageError."""
     if name in BUILT_IN:
         return getattr(importlib.import_module(f"barnabas_pipeline.jobs.{name}"), BUILT_IN[name])
     from barnabas_pipeline.jobs.derived import GROUP, DerivedJob
 
-    found = entry_points(group=GROUP)[name].load()
-    if not (isinstance(found, type) and issubclass(found, DerivedJob)):
-        raise UsageError(f"the entry point {name} of {GROUP} is {found!r}, not a class of DerivedJob")
-    return found
+    loaded = entry_points(group=GROUP)[name].load()
+    if not (isinstance(loaded, type) and issubclass(loaded, DerivedJob)):
+        raise UsageError(f"the entry point {name} of {GROUP} is {loaded!r}, not a class of DerivedJob")
+    return loaded
 
 
 def add_derived(parser: argparse.ArgumentParser, name: str) -> None:
@@ -50,25 +57,25 @@ def add_derived(parser: argparse.ArgumentParser, name: str) -> None:
         required=True,
         type=common.results,
         metavar="URI",
-        help="the results are below it, one directory per job: a directory, or s3://..., as --lake",
+        help="location of results, a directory for each job: a directory, or s3://..., as --lake",
     )
-    parser.add_argument("--prefix", default="", help="of the topics' names")
+    parser.add_argument("--prefix", default="", help="prefix of the names of topics")
+    parser.add_argument("--replay", action="store_true", help="aggregate all events again")
+    parser.add_argument("--truth", metavar="FILE", help="score the result by the truth of a simulation")
+    parser.add_argument("--to-topic", metavar="NAME", help="send changed results to this topic")
     parser.add_argument(
-        "--replay", action="store_true", help="forget what was aggregated, and start from the beginning"
-    )
-    parser.add_argument("--truth", metavar="FILE", help="score the result against a simulation's truth")
-    parser.add_argument("--to-topic", metavar="NAME", help="also send what has changed to this topic")
-    parser.add_argument(
-        "--bootstrap", default="", metavar="HOST:PORT,...", help="for --to-topic and --trigger"
+        "--bootstrap", default="", metavar="HOST:PORT,...", help="brokers, for --to-topic and --trigger"
     )
     parser.add_argument(
-        "--trigger", metavar="available|'5 seconds'", help="load the topics as streams, and follow them"
+        "--trigger",
+        metavar="available|'5 seconds'",
+        help="load the topics, too, in rounds, and update the result after each",
     )
     job_class(name).add_options(parser)
     common.add_spark(parser)
 
 
-def run_derived(args: Any) -> int:
+def run_derived(args: DerivedArguments) -> int:
     """Update a result once, or after each round that has loaded something of the topics it is made of."""
     from barnabas_pipeline.jobs.derived import Derived, DerivedJob
     from barnabas_pipeline.jobs.publish import publish
@@ -84,7 +91,7 @@ def run_derived(args: Any) -> int:
     truth = Truth.from_json(Path(args.truth).read_text()) if args.truth else None
     derived = Derived(job, lake=common.lake(args), root=args.out, prefix=args.prefix)
     spark = common.spark_session(args, job.name)
-    facts: dict[str, Any] = {}
+    facts: Document = {}
 
     def update() -> None:
         facts.update(asdict(derived.update(spark, replay=args.replay and not facts)))
@@ -96,7 +103,7 @@ def run_derived(args: Any) -> int:
             facts["sent"] = facts.get("sent", 0) + sent
 
     if args.trigger:
-        _follow(spark, args, job.kinds, update)
+        _follow(spark, args, args.trigger, job.kinds, update)
     else:
         update()
     if truth is not None:
@@ -105,7 +112,13 @@ def run_derived(args: Any) -> int:
     return EXIT_DONE
 
 
-def _follow(spark: Any, args: Any, kinds: tuple[str, ...], update: Callable[[], None]) -> None:
+def _follow(
+    spark: SparkSession,
+    args: DerivedArguments,
+    trigger: str,
+    kinds: tuple[str, ...],
+    update: Callable[[], None],
+) -> None:
     """Load the job's topics, those that are there, in one load, and update after each round of it."""
     from barnabas_pipeline.jobs.choices import Choice
     from barnabas_pipeline.jobs.follow import Follower
@@ -120,8 +133,8 @@ def _follow(spark: Any, args: Any, kinds: tuple[str, ...], update: Callable[[], 
         return LoadOptions(replace(log, topic=topic), lake.place(topic), kind)
 
     choice = Choice(patterns=tuple(re.escape(f"{args.prefix}{kind}") for kind in kinds))
-    follower = Follower(spark, Topics(log, choice, lake.place, options), trigger=args.trigger, after=update)
-    if args.trigger != AVAILABLE:
+    follower = Follower(spark, Topics(log, choice, lake.place, options), trigger=trigger, after=update)
+    if trigger != AVAILABLE:
         common.stop_after_the_round(follower.stop)
     follower.run()
 
@@ -132,14 +145,16 @@ def _follow(spark: Any, args: Any, kinds: tuple[str, ...], update: Callable[[], 
 def add_report(parser: argparse.ArgumentParser) -> None:
     """Options of report."""
     common.add_lake(parser)
-    parser.add_argument("--out", required=True, type=common.results, metavar="URI", help="as --lake")
-    parser.add_argument("--prefix", default="", help="of the topics' names")
+    parser.add_argument(
+        "--out", required=True, type=common.results, metavar="URI", help="location of reports, as --lake"
+    )
+    parser.add_argument("--prefix", default="", help="prefix of the names of topics")
     parser.add_argument("--day", required=True, metavar="2026-11-20")
-    parser.add_argument("--partial", action="store_true", help="although hours are not sealed")
+    parser.add_argument("--partial", action="store_true", help="report a day with hours that are not sealed")
     common.add_spark(parser)
 
 
-def run_report(args: Any) -> int:
+def run_report(args: ReportArguments) -> int:
     """Write a day's tables."""
     from barnabas_pipeline.jobs.report import report
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas_pipeline import formats, schema
 from barnabas_pipeline.errors import UsageError
@@ -29,6 +29,10 @@ from barnabas_pipeline.formats.registry import (
 from barnabas_pipeline.formats.rows import whole_schema
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.commands.arguments import FormatArguments, RegistryArguments
+    from barnabas_pipeline.data_types import Document, Json
+
 _SUFFIXES = {".avsc": "avro", ".proto": "protobuf"}
 _BINARY = ("avro", "protobuf")
 IMPORTS_MAX = 1_000
@@ -38,7 +42,7 @@ class Chosen(NamedTuple):
     """A schema, and what a decoder has to know beside it."""
 
     schema: EventSchema
-    decoding: dict[str, Any]
+    decoding: Document
 
 
 class Source(NamedTuple):
@@ -46,7 +50,7 @@ class Source(NamedTuple):
 
     name: str
     fields: tuple[Field, ...]
-    decoding: dict[str, Any]
+    decoding: Document
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
@@ -55,58 +59,69 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--schema",
         metavar="NAME|FILE",
-        help="a file of the pipeline's own, JSON Schema, .avsc or .proto; default: of the registry, or the built-in one "
-        "called like the topic",
+        help="schema file: of the pipeline, JSON Schema, .avsc or .proto; default: the registry's, or the built-in one "
+        "named as the topic",
     )
     group.add_argument(
         "--format",
         metavar="NAME",
-        help=f"of values: {', '.join(formats.BUILT_IN)}, or one of another package",
+        help=f"format of values: {', '.join(formats.BUILT_IN)}, or one of another package",
     )
-    group.add_argument("--key-format", metavar="NAME", help="decode keys too, into the struct _key_fields")
-    group.add_argument("--key-schema", metavar="FILE", help="of keys, if no registry has it")
+    group.add_argument(
+        "--key-format", metavar="NAME", help="format of keys, which are decoded into the struct _key_fields"
+    )
+    group.add_argument("--key-schema", metavar="FILE", help="schema file of keys, without a registry")
     group.add_argument(
         "--registry",
         metavar="URL",
-        help="schemas by the id in each record; of Avro and Protobuf BARNABAS_REGISTRY is the default",
+        help="schema registry; default for Avro and Protobuf: BARNABAS_REGISTRY",
     )
     add_registry_login(group)
-    group.add_argument("--subjects", choices=STRATEGIES, default="topic", help="how subjects are named")
+    group.add_argument("--subjects", choices=STRATEGIES, default="topic", help="naming strategy of subjects")
     group.add_argument(
         "--record",
         default="",
         metavar="NAME",
-        help="full name of the record or message to take, and of no other",
+        help="full name of the record or message to load; others are dead letters",
     )
     group.add_argument("--key-record", default="", metavar="NAME")
     group.add_argument(
-        "--event-time", metavar="FIELD", help="of a new table; default: the record's own timestamp"
+        "--event-time",
+        metavar="FIELD",
+        help="field with the time of the event, of a new table; default: the timestamp of the record",
     )
     group.add_argument(
-        "--tombstones", choices=(DEAD, KEEP), default=DEAD, help="keep: a null value is a row of nulls"
+        "--tombstones",
+        choices=(DEAD, KEEP),
+        default=DEAD,
+        help="keep: a null value becomes a row of nulls; dead: a dead letter",
     )
-    group.add_argument("--evolve", action="store_true", help="new fields of the newest schema become columns")
+    group.add_argument("--evolve", action="store_true", help="add new fields of the newest schema as columns")
 
 
-def add_registry_login(group: Any) -> None:
+def add_registry_login(group: argparse._ActionsContainer) -> None:
     """Options that say how a registry is asked."""
     group.add_argument(
         "--registry-user",
         metavar="NAME",
-        help=f"its password is taken from {PASSWORD}; a bearer token from {TOKEN}",
+        help=f"user of the registry; its password is read from {PASSWORD}, a bearer token from {TOKEN}",
     )
-    for name, text in (("ca", "whom to trust"), ("cert", "who we are"), ("key", "of --registry-cert")):
+    for name, text in (
+        ("ca", "trusted authorities"),
+        ("cert", "client certificate"),
+        ("key", "private key of --registry-cert"),
+    ):
         group.add_argument(f"--registry-{name}", default="", metavar="FILE", help=f"PEM: {text}")
 
 
-def registry_of(args: Any, url: str) -> Registry:
+def registry_of(args: RegistryArguments, url: str) -> Registry:
     """Return the registry of an address, asked as the options say. Raises UsageError."""
     if args.registry_user:
         os.environ |= {USER: args.registry_user, ADDRESS: url}
     return Registry.at(url, ca=args.registry_ca, cert=args.registry_cert, key=args.registry_key)
 
 
-def choose(args: Any, known: Callable[[], Mapping[str, Any]]) -> Chosen:
+def choose(args: FormatArguments, schema_of_table: Callable[[], Mapping[str, Json]]) -> Chosen:
     """The schema and the decoder that the options describe; `known` is the table's schema, if there is a table.
 
     Raises UsageError, IncompleteError.
@@ -124,7 +139,7 @@ def choose(args: Any, known: Callable[[], Mapping[str, Any]]) -> Chosen:
     own = _own_schema(args, value) if name == "json" else None
     newest = own or _with_event_time(EventSchema(args.topic, NO_EVENT_TIME, value.fields), args.event_time)
     newest = replace(newest, key=key or newest.key)
-    table = known()
+    table = schema_of_table()
     if not table:
         return Chosen(newest.checked(), decoding)
     mine = EventSchema.from_dict(table)
@@ -135,7 +150,7 @@ def choose(args: Any, known: Callable[[], Mapping[str, Any]]) -> Chosen:
     return Chosen(mine.grown(_with_event_time(newest, mine.event_time)) if args.evolve else mine, decoding)
 
 
-def _registry(args: Any, name: str) -> Registry | None:
+def _registry(args: FormatArguments, name: str) -> Registry | None:
     url = args.registry or (os.environ.get(ADDRESS, "") if name in _BINARY else "")
     return registry_of(args, url) if url else None
 
@@ -144,29 +159,37 @@ def _format_of_file(path: str | None) -> str:
     return _SUFFIXES.get(Path(path).suffix, "") if path else ""
 
 
-def _own_schema(args: Any, value: Source) -> EventSchema | None:
+def _own_schema(args: FormatArguments, value: Source) -> EventSchema | None:
     """A schema of the pipeline's own, or a built-in one."""
     return None if value.fields else schema.load(args.schema or args.topic)
 
 
-def _with_event_time(one: EventSchema, name: str | None) -> EventSchema:
+def _with_event_time(event_schema: EventSchema, name: str | None) -> EventSchema:
     """Take a field for the event time, which a record must have then. Raises UsageError."""
     if name in (None, NO_EVENT_TIME):
-        return one
-    fields = tuple(replace(field, required=True) if field.name == name else field for field in one.fields)
-    return replace(one, event_time=name, fields=fields).checked()
+        return event_schema
+    fields = tuple(
+        replace(field, required=True) if field.name == name else field for field in event_schema.fields
+    )
+    return replace(event_schema, event_time=name, fields=fields).checked()
 
 
 def _source(
-    args: Any, name: str, path: str | None, registry: Registry | None, record: str, *, is_key: bool
+    args: FormatArguments,
+    name: str,
+    path: str | None,
+    registry: Registry | None,
+    record: str,
+    *,
+    is_key: bool,
 ) -> Source:
     """Find the schema of values or keys."""
-    decoding: dict[str, Any] = {} if name == "json" else {"format": name}
+    decoding: Document = {} if name == "json" else {"format": name}
     if name in ("raw", "string"):
         return Source("", whole_schema(args.topic, name).fields, decoding)
     if name not in ("json", *_BINARY):
-        found = schema.load(path or args.topic)
-        return Source(found.name, found.fields, decoding)
+        loaded = schema.load(path or args.topic)
+        return Source(loaded.name, loaded.fields, decoding)
     if registry is not None:
         decoding["registry"] = registry.to_dict()
     if record and name in _BINARY:
@@ -186,9 +209,7 @@ def _source(
     return Source("", (), decoding)
 
 
-def _file_source(
-    name: str, path: Path, registry: Registry | None, record: str, decoding: dict[str, Any]
-) -> Source:
+def _file_source(name: str, path: Path, registry: Registry | None, record: str, decoding: Document) -> Source:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -238,22 +259,24 @@ def imports_of(path: Path, text: str) -> dict[str, str]:
     from barnabas.registry.formats.protobuf_known import descriptor_of
     from barnabas.registry.formats.protobuf_text import read
 
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
 
     def collect(held: str, name: str, depth: int) -> None:
         try:
             needed = list(read(held, name).dependency)
         except ValueError as error:
             raise UsageError(f"{path}: {error}") from None
-        for one in needed:
-            if one in found or descriptor_of(one) is not None:
+        for dependency in needed:
+            if dependency in texts or descriptor_of(dependency) is not None:
                 continue
-            place = next((up / one for up in path.resolve().parents if (up / one).is_file()), None)
+            place = next(
+                (up / dependency for up in path.resolve().parents if (up / dependency).is_file()), None
+            )
             if place is None or depth > IMPORTS_MAX:
-                raise UsageError(f"{path} imports {one!r}, which is neither beside it nor above")
+                raise UsageError(f"{path} imports {dependency!r}, which is neither beside it nor above")
             inner = place.read_text(encoding="utf-8")
-            collect(inner, one, depth + 1)
-            found[one] = inner
+            collect(inner, dependency, depth + 1)
+            texts[dependency] = inner
 
     collect(text, path.name, 0)
-    return found
+    return texts

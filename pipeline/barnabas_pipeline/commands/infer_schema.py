@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.commands import common, formats
 from barnabas_pipeline.errors import EXIT_DONE, UsageError
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.commands.arguments import InferSchemaArguments
 
 SAMPLE = 1_000
 CONNECT = "connect-json"
@@ -23,24 +26,26 @@ def add_infer_schema(parser: argparse.ArgumentParser) -> None:
     common.add_log(parser)
     formats.add_format(parser)
     parser.add_argument(
-        "--sample", type=int, default=SAMPLE, metavar="N", help="records to look at; default: 1000"
+        "--sample", type=int, default=SAMPLE, metavar="N", help="number of records to read; default: 1000"
     )
-    parser.add_argument("--out", metavar="FILE", help="write it there; a file that exists is left alone")
+    parser.add_argument(
+        "--out", metavar="FILE", help="file to write the schema to; an existing file is not overwritten"
+    )
 
 
-def run_infer_schema(args: Any) -> int:
+def run_infer_schema(args: InferSchemaArguments) -> int:
     """Print a schema, or write it."""
     from barnabas_pipeline.formats import connect
     from barnabas_pipeline.formats.inference import draft, sampled
 
     if args.format == CONNECT and not args.schema:
-        found = connect.draft(args.topic, sampled(common.log_options(args), args.sample))
+        drafted = connect.draft(args.topic, sampled(common.log_options(args), args.sample))
     elif args.format not in (None, "json") or args.registry or args.schema:
-        found = formats.choose(args, dict).schema
+        drafted = formats.choose(args, dict).schema
     else:
         values = sampled(common.log_options(args), args.sample)
-        found = draft(args.topic, values, event_time=args.event_time)
-    text = json.dumps(_checked(found).to_dict(), indent=2, ensure_ascii=False)
+        drafted = draft(args.topic, values, event_time=args.event_time)
+    text = json.dumps(_checked(drafted).to_dict(), indent=2, ensure_ascii=False)
     if not args.out:
         print(text)
         return EXIT_DONE
@@ -52,5 +57,5 @@ def run_infer_schema(args: Any) -> int:
     return EXIT_DONE
 
 
-def _checked(found: EventSchema) -> EventSchema:
-    return EventSchema.from_dict(found.to_dict())
+def _checked(drafted: EventSchema) -> EventSchema:
+    return EventSchema.from_dict(drafted.to_dict())

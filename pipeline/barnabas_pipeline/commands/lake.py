@@ -7,21 +7,41 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from barnabas_pipeline.commands import common, formats, topics
 from barnabas_pipeline.errors import EXIT_DONE, EXIT_INCOMPLETE
 from barnabas_pipeline.progress import summarize
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.commands.arguments import (
+        AuditArguments,
+        BackfillArguments,
+        CompactArguments,
+        LoadArguments,
+        RangeArguments,
+        RedriveArguments,
+        TableArguments,
+        TableFormatArguments,
+        TopicArguments,
+    )
+    from barnabas_pipeline.jobs.load import LoadOptions
+    from barnabas_pipeline.lake.iceberg import Catalogs, Place
+
+
+T = TypeVar("T", bound="TableArguments")
+
 
 def add_table(parser: argparse.ArgumentParser) -> None:
     """Options that name a table."""
     common.add_lake(parser)
-    parser.add_argument("--table", metavar="NAMESPACE.NAME", default="", help="default: barnabas.TOPIC")
+    parser.add_argument(
+        "--table", metavar="NAMESPACE.NAME", default="", help="table; default: barnabas.TOPIC"
+    )
     parser.add_argument(
         "--topics",
         metavar="FILE",
-        help="settings by topic and pattern, in YAML or TOML; `load` also takes its topics",
+        help="file with settings by topic and pattern, in YAML or TOML; load also loads the topics it names",
     )
 
 
@@ -30,12 +50,12 @@ def add_schema(parser: argparse.ArgumentParser) -> None:
     formats.add_format(parser)
 
 
-def place(args: Any) -> Any:
+def place(args: TableArguments) -> Place:
     """The place of the table that the options name."""
     return common.lake(args).place(args.topic, args.table, getattr(args, "partition_by", None) or "")
 
 
-def settings_of(args: Any) -> topics.Settings:
+def settings_of(args: TableArguments | LoadArguments) -> topics.Settings:
     """The file with settings by topic that the options name, an empty one without it. Raises UsageError."""
     parser = common.Parser(add_help=False)
     for add in (add_table, add_schema, common.add_range, add_commits, _add_lateness):
@@ -43,23 +63,23 @@ def settings_of(args: Any) -> topics.Settings:
     return topics.Settings(args.topics, topics.options_by_name(parser))
 
 
-def _with_settings(args: Any) -> Any:
+def _with_settings(args: T) -> T:
     return settings_of(args).of(args.topic, args) if args.topics else args
 
 
-def _chosen(args: Any, catalogs: Any = None) -> formats.Chosen:
+def _chosen(args: TableFormatArguments, catalogs: Catalogs | None = None) -> formats.Chosen:
     from barnabas_pipeline.lake.table import Table
 
     return formats.choose(args, lambda: Table(place(args), catalogs=catalogs).state().schema)
 
 
-def load_options(args: Any, catalogs: Any = None) -> Any:
+def load_options(args: TopicArguments, catalogs: Catalogs | None = None) -> LoadOptions:
     """The load of one topic that the options describe."""
     from barnabas_pipeline.jobs.load import LoadOptions
 
     options = LoadOptions(common.log_options(args), place(args), *_chosen(args, catalogs))
     if hasattr(args, "from_offsets"):
-        options.selection = common.selection(args)
+        options.selection = common.selection(cast("RangeArguments", args))
     for name in (
         "on_data_loss",
         "offsets_per_commit_max",
@@ -70,38 +90,44 @@ def load_options(args: Any, catalogs: Any = None) -> Any:
     ):
         if getattr(args, name, None) is not None:
             setattr(options, name, getattr(args, name))
-    if getattr(args, "past_max_days", None) is not None:
-        options.past_max_ms = int(args.past_max_days * 24 * 3_600_000)
+    past_max_days: float | None = getattr(args, "past_max_days", None)
+    if past_max_days is not None:
+        options.past_max_ms = int(past_max_days * 24 * 3_600_000)
     return options
 
 
 def add_commits(parser: argparse.ArgumentParser) -> None:
     """Options of what a load commits of a topic."""
     parser.add_argument(
-        "--on-data-loss", choices=("fail", "record"), help="record: note what is gone, and go on"
+        "--on-data-loss",
+        choices=("fail", "record"),
+        help="record: note lost offsets in the ledger, and continue",
     )
     parser.add_argument("--offsets-per-commit-max", type=int, metavar="N")
-    parser.add_argument("--split-bytes", type=int, metavar="N", help="of log per task")
+    parser.add_argument("--split-bytes", type=int, metavar="N", help="bytes of log for each task")
     parser.add_argument("--target-file-bytes", type=int, metavar="N")
     parser.add_argument(
         "--partition-by",
         metavar="TRANSFORM(FIELD),...",
-        help="of a new table: day(ts), bucket[16](member), none; default: the hour of the event",
+        help="partitioning of a new table: day(ts), bucket[16](member), none; default: the hour of the event",
     )
     parser.add_argument(
         "--keep-snapshots",
         type=int,
         metavar="N",
-        help="expire older ones with each commit; default: keep all",
+        help="number of snapshots to keep; default: all",
     )
     parser.add_argument(
         "--value-bytes-max",
         type=int,
         metavar="N",
-        help="of an event; a larger one is a dead letter (default: 1 MiB)",
+        help="bytes of the largest event; a larger one is a dead letter; default: 1 MiB",
     )
     parser.add_argument(
-        "--past-max-days", type=float, metavar="N", help="how much older than its record an event may be"
+        "--past-max-days",
+        type=float,
+        metavar="N",
+        help="days by which an event may be older than its record; default: 30",
     )
 
 
@@ -116,23 +142,27 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     common.add_spark(parser)
     _add_lateness(parser)
     parser.add_argument(
-        "--now", type=common.parse_time, metavar="TIME", help="take this for the current time"
+        "--now", type=common.parse_time, metavar="TIME", help="current time; default: that of the clock"
     )
-    parser.add_argument("--no-seal", action="store_true", help="only look")
+    parser.add_argument("--no-seal", action="store_true", help="seal no hours")
+    parser.add_argument("--deep", action="store_true", help="decode the whole log, and compare every value")
     parser.add_argument(
-        "--deep", action="store_true", help="decode the whole log again and compare every value"
+        "--strict", action="store_true", help="exit 2 if the log has records that are not loaded"
     )
-    parser.add_argument("--strict", action="store_true", help="exit 2 if the log has more than was loaded")
 
 
 def _add_lateness(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--lateness", type=float, default=0, metavar="HOURS", help="how long an hour waits for late data"
+        "--lateness",
+        type=float,
+        default=0,
+        metavar="HOURS",
+        help="hours to wait for late events before an hour is sealed",
     )
 
 
-def run_audit(args: Any) -> int:
-    """Audit, and seal what is complete."""
+def run_audit(args: AuditArguments) -> int:
+    """Audit a table, and seal its complete hours. Returns the exit code."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs import audit as job
 
@@ -160,18 +190,22 @@ def add_compact(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     parser.add_argument("--target-file-bytes", type=int, metavar="N")
     parser.add_argument(
-        "--files-min", type=int, default=2, metavar="N", help="fewer small files of a partition stay"
+        "--files-min",
+        type=int,
+        default=2,
+        metavar="N",
+        help="small files of a partition to compact, at least",
     )
     parser.add_argument(
         "--vacuum-hours",
         type=float,
         metavar="H",
-        help="also expire snapshots so old, and remove files that count no more",
+        help="expire snapshots after this many hours, and remove their files",
     )
     common.add_spark(parser)
 
 
-def run_compact(args: Any) -> int:
+def run_compact(args: CompactArguments) -> int:
     """Compact one table, and vacuum it if asked to."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs import compact as job
@@ -197,13 +231,20 @@ def add_redrive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True)
     add_table(parser)
     add_schema(parser)
-    parser.add_argument("--reason", action="append", metavar="CODE", help="only these; default: all")
-    parser.add_argument("--since", type=common.parse_time, metavar="TIME", help="only records from then on")
+    parser.add_argument(
+        "--reason",
+        action="append",
+        metavar="CODE",
+        help="reason of dead letters to decode; may be repeated; default: all",
+    )
+    parser.add_argument(
+        "--since", type=common.parse_time, metavar="TIME", help="earliest timestamp of records to decode"
+    )
     parser.add_argument("--past-max-days", type=float, metavar="N")
     parser.add_argument("--json", action="store_true")
 
 
-def run_redrive(args: Any) -> int:
+def run_redrive(args: RedriveArguments) -> int:
     """Try dead letters again. Exit 2 if some of those chosen stay dead."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs.load import LoadOptions
@@ -225,11 +266,11 @@ def add_backfill(parser: argparse.ArgumentParser) -> None:
     add_schema(parser)
     parser.add_argument("--from", dest="from_ms", type=common.parse_time, required=True, metavar="TIME")
     parser.add_argument("--to", dest="to_ms", type=common.parse_time, required=True, metavar="TIME")
-    parser.add_argument("--reason", default="", help="kept in the ledger")
+    parser.add_argument("--reason", default="", help="note in the ledger")
     common.add_spark(parser)
 
 
-def run_backfill(args: Any) -> int:
+def run_backfill(args: BackfillArguments) -> int:
     """Replace hours by what the log says of them now."""
     args = _with_settings(args)
     from barnabas_pipeline.jobs.backfill import backfill

@@ -9,11 +9,15 @@ import argparse
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from barnabas_pipeline.commands import common, lake, metrics, reporting, topics
 from barnabas_pipeline.errors import EXIT_DONE, PipelineError, TopicsError, UsageError
 from barnabas_pipeline.progress import summarize
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.commands.arguments import LoadArguments, TopicArguments
+    from barnabas_pipeline.jobs.rounds import Rounds, Topics
 
 ONCE = "once"
 
@@ -29,24 +33,24 @@ def add_load(parser: argparse.ArgumentParser) -> None:
         "--trigger",
         default=ONCE,
         metavar="once|available|'5 seconds'",
-        help="what is there now; or in rounds with this interval, until interrupted",
+        help="load existing records once, or new ones at this interval until interrupted",
     )
     parser.add_argument(
         "--offsets-per-trigger-max",
         type=int,
         default=0,
         metavar="N",
-        help="of all topics in a round, each its fair share",
+        help="offsets of a round, shared by all topics",
     )
     lake.add_commits(parser)
     reporting.add_reporting(parser)
     metrics.add_metrics(parser)
     parser.add_argument(
-        "--page", metavar="FILE", help="write a page with plots of the load there, every two seconds"
+        "--page", metavar="FILE", help="HTML file with plots of the load, written every two seconds"
     )
 
 
-def chosen_topics(args: Any) -> Any:
+def chosen_topics(args: LoadArguments) -> Topics:
     """The topics that the options name, and how each is loaded. Raises UsageError."""
     from barnabas_pipeline.jobs.choices import Choice, compile_pattern
     from barnabas_pipeline.jobs.rounds import Topics
@@ -62,16 +66,17 @@ def chosen_topics(args: Any) -> Any:
     log, catalogs = common.cluster_options(args), Catalogs()
     if patterns and log.transport == "disk":
         raise UsageError("topics of log dirs are given by their names")
+    each = cast("TopicArguments", args)  # but for the topic, which `of` sets
     return Topics(
         log,
         Choice(tuple(names), tuple(patterns), tuple(args.exclude)),
-        lambda topic: lake.place(settings.of(topic, args)),
-        lambda topic: lake.load_options(settings.of(topic, args), catalogs),
+        lambda topic: lake.place(settings.of(topic, each)),
+        lambda topic: lake.load_options(settings.of(topic, each), catalogs),
         catalogs,
     )
 
 
-def check_topics(chosen: Any) -> None:
+def check_topics(chosen: Topics) -> None:
     """Raise UsageError for tables of one name; what else is wrong with all of the topics that have names is raised too."""
     from barnabas_pipeline.jobs.rounds import TableNames
 
@@ -88,7 +93,7 @@ def check_topics(chosen: Any) -> None:
         raise next(iter(failures.values())) if len(failures) == 1 else TopicsError(failures, len(failures))
 
 
-def run_load(args: Any) -> int:
+def run_load(args: LoadArguments) -> int:
     """Load once, or in rounds until they end or are interrupted; the exit code is that of the worst failure."""
     from barnabas_pipeline.jobs.follow import Follower
     from barnabas_pipeline.jobs.triggers import AVAILABLE, parse_trigger
@@ -126,8 +131,8 @@ def run_load(args: Any) -> int:
     return EXIT_DONE
 
 
-def _summarize(args: Any, rounds: Any) -> None:
-    """Say what was loaded: of all topics and, if there are several, of each; nothing if nothing could be."""
+def _summarize(args: LoadArguments, rounds: Rounds) -> None:
+    """Print the summary of all topics and, if there are several, of each; nothing if the only topic failed at once."""
     streams = rounds.streams
     if not rounds.summary.commits and len(rounds.failures) == len(streams) == 1:
         return

@@ -1,6 +1,6 @@
 """Metrics of jobs that run for long, for Prometheus: `--metrics HOST:PORT`.
 
-The rule: numbers are read from the job when somebody asks for them, so nothing is counted twice.
+The rule: numbers are read from the job at each scrape, so nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,15 +21,22 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from barnabas_pipeline.errors import UsageError
 
+if TYPE_CHECKING:
+    import argparse
+
+    from barnabas_pipeline.commands.arguments import LoadArguments
+    from barnabas_pipeline.jobs.mirror.rounds import Mirror
+    from barnabas_pipeline.jobs.rounds import Rounds
+
 ROUND_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
-def add_metrics(parser: Any) -> None:
+def add_metrics(parser: argparse.ArgumentParser) -> None:
     """The option that says where metrics are shown."""
     parser.add_argument(
         "--metrics",
         metavar="HOST:PORT",
-        help="show metrics at http://HOST:PORT/metrics, in Prometheus' format",
+        help="serve metrics for Prometheus at http://HOST:PORT/metrics",
     )
 
 
@@ -41,12 +48,12 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def serve(address: str, stack: ExitStack, *collectors: Any) -> CollectorRegistry:
+def serve(address: str, stack: ExitStack, *collectors: LoadCollector | MirrorCollector) -> CollectorRegistry:
     """Show metrics until the stack is closed; port 0 takes a free one. Raises UsageError."""
     host, port = parse_address(address)
     registry = CollectorRegistry()
-    for one in collectors:
-        registry.register(one)
+    for collector in collectors:
+        registry.register(collector)
     for kind in (ProcessCollector, PlatformCollector):
         kind(registry=registry)
     try:
@@ -74,7 +81,7 @@ def seconds_of_rounds(registry: CollectorRegistry, job: str) -> Histogram:
 # --- load -----------------------------------------------------------------------------------------------------------
 
 
-def serve_load(args: Any, stack: ExitStack, rounds: Any) -> None:
+def serve_load(args: LoadArguments, stack: ExitStack, rounds: Rounds) -> None:
     """Show the metrics of a load, if the options say where."""
     if not args.metrics:
         return
@@ -92,9 +99,9 @@ def serve_load(args: Any, stack: ExitStack, rounds: Any) -> None:
 
 
 class LoadCollector:
-    """Reads what a load has done and what is left."""
+    """Reads the counts of a load, and its lag."""
 
-    def __init__(self, rounds: Any) -> None:
+    def __init__(self, rounds: Rounds) -> None:
         self._rounds = rounds
 
     def describe(self) -> list[Metric]:
@@ -147,12 +154,12 @@ class LoadCollector:
 
 
 class MirrorCollector:
-    """Reads what a mirror has done and what is left."""
+    """Reads the counts of a mirror, and its lag."""
 
     COUNTERS = ("rounds", "mirrored", "skipped_loops", "transactions", "created_topics", "groups_committed")
     GAUGES = ("topics", "partitions", "behind", "groups_waiting")
 
-    def __init__(self, mirror: Any) -> None:
+    def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
 
     def describe(self) -> list[Metric]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.commands import common
 from barnabas_pipeline.commands.lake import add_table, place
 from barnabas_pipeline.errors import EXIT_DONE
 from barnabas_pipeline.progress import summarize
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.commands.arguments import MigrateArguments
 
 
 def add_migrate(parser: argparse.ArgumentParser) -> None:
@@ -25,13 +28,13 @@ def add_migrate(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=common.directory,
         metavar="DIR",
-        help="the lake of the earlier format",
+        help="lake of the earlier format",
     )
     add_table(parser)
     parser.add_argument("--json", action="store_true")
 
 
-def run_migrate(args: Any) -> int:
+def run_migrate(args: MigrateArguments) -> int:
     """Migrate one topic."""
     from barnabas_pipeline.jobs.migrate import migrate
 

@@ -10,11 +10,16 @@ import json
 import re
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.commands import common, metrics
 from barnabas_pipeline.errors import EXIT_DATA_LOSS, EXIT_USAGE, UsageError
 from barnabas_pipeline.progress import summarize
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.commands.arguments import MirrorArguments
+    from barnabas_pipeline.jobs.mirror.model import MirrorOptions, MirrorSummary
+    from barnabas_pipeline.jobs.sites import Cluster
 
 ONCE = "once"
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -28,29 +33,37 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="NAME|REGEX,...",
-        help="what cannot be a name is a regular expression for whole names",
+        help="topics; a text that is no valid name is a regular expression for whole names",
     )
-    group.add_argument("--exclude", action="append", default=[], metavar="REGEX", help="but not these")
-    group.add_argument("--bootstrap", default="", metavar="HOST:PORT,...", help="the one source")
+    group.add_argument("--exclude", action="append", default=[], metavar="REGEX", help="topics to leave out")
+    group.add_argument("--bootstrap", default="", metavar="HOST:PORT,...", help="brokers of the only source")
     group.add_argument(
-        "--log-dir", action="append", default=[], metavar="DIR", help="or a broker's log dirs: named topics"
+        "--log-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="log directory of a broker as the source, for topics by name; may be repeated",
     )
     group.add_argument(
-        "--client", action="append", default=[], metavar="NAME=VALUE", help="Kafka client setting"
+        "--client",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="client setting of all sources; may be repeated",
     )
     group.add_argument(
         "--source",
         action="append",
         default=[],
         metavar="SOURCE=HOST:PORT,...",
-        help="a source with a name; as many as there are",
+        help="a source by name; may be repeated",
     )
     group.add_argument(
         "--source-client",
         action="append",
         default=[],
         metavar="SOURCE:NAME=VALUE",
-        help="client setting of one of them",
+        help="client setting of one source; may be repeated",
     )
     _add_target(parser)
     group = parser.add_argument_group("rounds")
@@ -58,14 +71,14 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
         "--trigger",
         default=ONCE,
         metavar="once|available|'5 seconds'",
-        help="what is there now; or in rounds, with this interval, until interrupted",
+        help="mirror existing records once, or new ones at this interval until interrupted",
     )
     group.add_argument("--offsets-per-round-max", type=int, metavar="N")
     group.add_argument(
         "--on-data-loss",
         choices=("fail", "record"),
         default="fail",
-        help="record: report what is gone, and go on",
+        help="record: report lost offsets, and continue",
     )
     common.add_spark(parser)
     metrics.add_metrics(parser)
@@ -75,37 +88,41 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("target")
     group.add_argument("--to-bootstrap", required=True, metavar="HOST:PORT,...")
     group.add_argument(
-        "--to-client", action="append", default=[], metavar="NAME=VALUE", help="client or producer setting"
+        "--to-client",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="client or producer setting of the target; may be repeated",
     )
-    group.add_argument("--to-topic", metavar="NAME", help="of one topic; default: the same name")
     group.add_argument(
-        "--rename", metavar="PATTERN", help="of names, e.g. '{source}.{topic}'; default: {topic}"
+        "--to-topic", metavar="NAME", help="name in the target, of one topic; default: the same name"
     )
     group.add_argument(
-        "--no-create", action="store_true", help="make no topics, and add no partitions to them"
+        "--rename",
+        metavar="PATTERN",
+        help="pattern of names in the target, e.g. '{source}.{topic}'; default: {topic}",
+    )
+    group.add_argument(
+        "--no-create", action="store_true", help="create no topics or partitions in the target"
     )
     group.add_argument(
         "--replication-factor",
         type=int,
         default=-1,
         metavar="N",
-        help="of topics that are made; default: the target's",
+        help="replication factor of created topics; default: the target's",
     )
     group.add_argument(
-        "--sync-configs", action="store_true", help="in each round, set topics as the source's"
+        "--sync-configs", action="store_true", help="copy settings of topics from the source in each round"
     )
     group.add_argument(
-        "--shared", action="store_true", help="the topics may have records of others than mirrors"
+        "--shared", action="store_true", help="allow other producers to write to the target's topics"
     )
-    group.add_argument(
-        "--groups", default="", metavar="REGEX", help="translate what these groups have committed"
-    )
-    group.add_argument(
-        "--groups-back", action="store_true", help="also where they are further in the target already"
-    )
+    group.add_argument("--groups", default="", metavar="REGEX", help="groups with offsets to translate")
+    group.add_argument("--groups-back", action="store_true", help="move offsets of groups back, too")
 
 
-def mirror_options(args: Any) -> Any:
+def mirror_options(args: MirrorArguments) -> MirrorOptions:
     """The mirror that the options describe. Raises UsageError."""
     from barnabas_pipeline.jobs.choices import compile_pattern, parse_choice
     from barnabas_pipeline.jobs.mirror.model import OFFSETS_PER_ROUND_MAX, MirrorOptions
@@ -140,7 +157,7 @@ def mirror_options(args: Any) -> Any:
     )
 
 
-def _sources(args: Any) -> tuple[Any, ...]:
+def _sources(args: MirrorArguments) -> tuple[Cluster, ...]:
     from barnabas_pipeline.jobs.sites import Cluster
 
     common_settings = common.pairs(args.client)
@@ -166,7 +183,7 @@ def _sources(args: Any) -> tuple[Any, ...]:
     )
 
 
-def run_mirror(args: Any) -> int:
+def run_mirror(args: MirrorArguments) -> int:
     """Mirror once, or in rounds until they end or are interrupted; the exit code is that of the newest round."""
     from barnabas_pipeline.jobs.mirror.rounds import Mirror
     from barnabas_pipeline.jobs.triggers import parse_trigger
@@ -178,20 +195,20 @@ def run_mirror(args: Any) -> int:
     spark = common.spark_session(args, "mirror")
     reporter = _Reporter(as_json=args.json) if is_in_rounds else lambda _round, _seconds: None
     with ExitStack() as stack:
-        one = Mirror(spark, options, reporter)
-        stack.callback(one.close)
+        mirror = Mirror(spark, options, reporter)
+        stack.callback(mirror.close)
         if args.metrics:
-            metrics.serve(args.metrics, stack, metrics.MirrorCollector(one))
+            metrics.serve(args.metrics, stack, metrics.MirrorCollector(mirror))
         if is_in_rounds:
-            common.stop_after_the_round(one.stop)
-        summary = one.run(args.trigger)
-    if one.exit_code in (EXIT_USAGE, EXIT_DATA_LOSS) and not is_in_rounds:
+            common.stop_after_the_round(mirror.stop)
+        summary = mirror.run(args.trigger)
+    if mirror.exit_code in (EXIT_USAGE, EXIT_DATA_LOSS) and not is_in_rounds:
         from barnabas_pipeline.jobs.mirror.rounds import raise_worst
 
-        if not summary.topics or len(one.failures) == 1:
-            raise_worst(one)
+        if not summary.topics or len(mirror.failures) == 1:
+            raise_worst(mirror)
     summarize("mirror", asdict(summary), as_json=args.json)
-    return one.exit_code
+    return mirror.exit_code
 
 
 class _Reporter:
@@ -202,7 +219,7 @@ class _Reporter:
         self._round = 0
         self._failures: list[str] = []
 
-    def __call__(self, done: Any, seconds: float) -> None:
+    def __call__(self, done: MirrorSummary, seconds: float) -> None:
         """Report a round."""
         self._round += 1
         moved = done.mirrored or done.skipped_loops or done.created_topics or done.added_partitions

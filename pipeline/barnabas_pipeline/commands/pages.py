@@ -9,10 +9,15 @@ import os
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline import charts
 from barnabas_pipeline.jobs.rounds import Watcher
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.errors import PipelineError
+    from barnabas_pipeline.jobs.rounds import Commit, Round, Rounds
+    from barnabas_pipeline.jobs.streams import Stream
 
 EVERY_SECONDS = 2.0
 POINTS_MAX = 1_000
@@ -21,9 +26,9 @@ Points = deque[tuple[float, float]]
 
 
 class Page(Watcher):
-    """Figures of a load as it goes on, on a page at `path`."""
+    """Figures of a running load, on a page at `path`."""
 
-    def __init__(self, path: Path, rounds: Any, where: str) -> None:
+    def __init__(self, path: Path, rounds: Rounds, where: str) -> None:
         """`where` says where the tables are."""
         self._path = path
         self._rounds = rounds
@@ -38,23 +43,23 @@ class Page(Watcher):
         self._counted_at = self._written_at = time.monotonic()
 
     def joined(self, topic: str) -> None:
-        """Have a line for the topic."""
+        """Add a line for the topic."""
         self._behind.setdefault(topic, deque(maxlen=POINTS_MAX))
 
-    def failed(self, topic: str, error: Any, *, is_over: bool) -> None:
-        """Say so."""
+    def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
+        """Note the failure as an event."""
         self._note(topic, f"{'left out' if is_over else 'tried again'}: {error}")
 
     def recovered(self, topic: str) -> None:
-        """Say so."""
+        """Note the recovery as an event."""
         self._note(topic, "recovered")
 
-    def committed(self, commit: Any) -> None:
+    def committed(self, commit: Commit) -> None:
         """Count its rows and dead letters."""
         self._counts["rows"] += commit.summary.loaded
         self._counts["dead letters"] += commit.summary.dead
 
-    def ended(self, done: Any) -> None:  # noqa: ARG002 (a watcher's)
+    def ended(self, done: Round) -> None:  # noqa: ARG002 (a watcher's)
         """Take the figures of the moment; write them, if it is time."""
         now = time.monotonic()
         if now - self._written_at >= EVERY_SECONDS:
@@ -88,12 +93,12 @@ class Page(Watcher):
         rate = {name: list(points) for name, points in self._rate.items()}
         rows = [
             {
-                "topic": name, "behind": sum(one.behind.values()), "loaded": one.summary.loaded,
-                "dead": one.summary.dead, "commits": one.summary.commits, "state": _state(one),
+                "topic": name, "behind": sum(stream.behind.values()), "loaded": stream.summary.loaded,
+                "dead": stream.summary.dead, "commits": stream.summary.commits, "state": _state(stream),
             }
-            for name, one in sorted(self._rounds.streams.items())
+            for name, stream in sorted(self._rounds.streams.items())
         ]  # fmt: skip
-        found = [
+        sections = [
             ("Behind", charts.lines(behind, "Offsets that are not loaded yet (UTC)", unit="offsets")),
             ("Rate", charts.lines(rate, "Rows and dead letters a second (UTC)", unit="1/s")),
             ("Topics", charts.table(rows)),
@@ -101,10 +106,10 @@ class Page(Watcher):
         if self._events:
             names = ("time", "topic", "event")
             rows = [dict(zip(names, one, strict=True)) for one in reversed(self._events)]
-            found.append(("Events", charts.table(rows)))
-        return found
+            sections.append(("Events", charts.table(rows)))
+        return sections
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, object]:
         summary = self._rounds.summary
         return {
             "topics": len(self._rounds.streams), "rows": summary.loaded, "dead letters": summary.dead,
@@ -126,7 +131,7 @@ class Page(Watcher):
         self._events.append((time.strftime("%H:%M:%S", time.gmtime()), topic, text))
 
 
-def _state(stream: Any) -> str:
+def _state(stream: Stream) -> str:
     if stream.error is None:
         return "well"
     return f"{'left out' if stream.is_over else 'tried again'}: {stream.error}"

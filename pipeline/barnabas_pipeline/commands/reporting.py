@@ -11,42 +11,54 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeAlias, cast
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.progress import TaskID
+
+    from barnabas_pipeline.commands.arguments import ReportingArguments
+    from barnabas_pipeline.data_types import Json
+    from barnabas_pipeline.errors import PipelineError
+    from barnabas_pipeline.jobs.rounds import Commit, Round, Watcher
 
 AUTO, JSON, NONE, TEXT = "auto", "json", "none", "text"
 LOGGER = "barnabas_pipeline.load"
 BARS_MAX = 8  # of topics, beside that of all: those that are furthest behind
-Event = dict[str, Any]
+Event: TypeAlias = "dict[str, Json]"
 
 
-def add_reporting(parser: Any) -> None:
+def add_reporting(parser: argparse.ArgumentParser) -> None:
     """Options of progress and log."""
     group = parser.add_argument_group("progress")
     group.add_argument(
         "--progress",
         choices=(AUTO, JSON, NONE),
         default=AUTO,
-        help="auto: bars on a terminal, else a line for each round of a load that goes on; json: a line of JSON for each "
+        help="auto: bars on a terminal, else a line for each round of a continuous load; json: a line of JSON for each "
         "commit and round",
     )
     group.add_argument(
-        "--log-format", choices=(TEXT, JSON), help="log what happens to standard error; default: no log"
+        "--log-format",
+        choices=(TEXT, JSON),
+        help="log events to standard error in this format; default: no log",
     )
 
 
-def watchers(args: Any, stack: ExitStack, *, is_bounded: bool) -> list[Any]:
-    """Those that report a load as the options want it."""
-    found: list[Any] = []
+def watchers(args: ReportingArguments, stack: ExitStack, *, is_bounded: bool) -> list[Watcher]:
+    """Return the reporters of a load that the options ask for."""
+    reporters: list[Events | Bars] = []
     if args.progress == JSON:
-        found.append(Events(lambda event: print(json.dumps(event, default=str), flush=True)))
+        reporters.append(Events(lambda event: print(json.dumps(event, default=str), flush=True)))
     elif args.progress == AUTO and sys.stderr.isatty():
-        found.append(stack.enter_context(Bars(sys.stderr)))
+        reporters.append(stack.enter_context(Bars(sys.stderr)))
     elif args.progress == AUTO and not is_bounded:
-        found.append(Events(lines_to(sys.stderr)))
+        reporters.append(Events(lines_to(sys.stderr)))
     if args.log_format:
         log = begin_log(sys.stderr, is_json=args.log_format == JSON)
-        found.append(Events(log))
-    return found
+        reporters.append(Events(log))
+    return cast("list[Watcher]", reporters)
 
 
 class Events:
@@ -55,14 +67,14 @@ class Events:
     def __init__(self, say: Callable[[Event], None]) -> None:
         self._say = say
 
-    def _tell(self, event: str, **facts: Any) -> None:
+    def _tell(self, event: str, **facts: Json) -> None:
         self._say({"event": event, "time": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts})
 
     def joined(self, topic: str) -> None:
         """A topic is loaded from now on."""
         self._tell("joined", topic=topic)
 
-    def failed(self, topic: str, error: Any, *, is_over: bool) -> None:
+    def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
         """A topic has failed."""
         self._tell("failed", topic=topic, error=str(error), exit_code=error.exit_code, left_out=is_over)
 
@@ -70,7 +82,7 @@ class Events:
         """A topic that had failed works again."""
         self._tell("recovered", topic=topic)
 
-    def committed(self, commit: Any) -> None:
+    def committed(self, commit: Commit) -> None:
         """Something was committed."""
         counts = commit.summary
         self._tell(
@@ -87,7 +99,7 @@ class Events:
             lag=commit.behind,
         )
 
-    def ended(self, done: Any) -> None:
+    def ended(self, done: Round) -> None:
         """A round has ended; one that did nothing is not worth a word."""
         if not done.commits:
             return
@@ -151,7 +163,7 @@ class Bars:
         )
         self._progress = Progress(*columns, console=Console(file=file))
         self._all = self._progress.add_task("load", total=None, lag=0, text="")
-        self._bars: dict[str, Any] = {}
+        self._bars: dict[str, TaskID] = {}
         self._done: dict[str, int] = {}
 
     def __enter__(self) -> Bars:
@@ -166,16 +178,16 @@ class Bars:
     def joined(self, topic: str) -> None:
         """Nothing is drawn until something was committed."""
 
-    def failed(self, topic: str, error: Any, *, is_over: bool) -> None:
-        """Say so."""
+    def failed(self, topic: str, error: PipelineError, *, is_over: bool) -> None:
+        """Print the failure above the bars."""
         event = {"event": "failed", "topic": topic, "left_out": is_over, "error": error}
         self._progress.console.print(text_of(event), markup=False, highlight=False)
 
     def recovered(self, topic: str) -> None:
-        """Say so."""
+        """Print the recovery above the bars."""
         self._progress.console.print(f"{topic}: recovered", markup=False, highlight=False)
 
-    def committed(self, commit: Any) -> None:
+    def committed(self, commit: Commit) -> None:
         """Move the topic's bar."""
         topic, done = commit.topic, self._done.get(commit.topic, 0) + commit.count
         self._done[topic] = done
@@ -186,11 +198,11 @@ class Bars:
         if topic in self._bars:
             self._move(self._bars[topic], done, commit.behind)
 
-    def ended(self, done: Any) -> None:
+    def ended(self, done: Round) -> None:
         """Move the bar of all."""
         self._move(self._all, done.offsets, done.behind)
 
-    def _move(self, bar: Any, done: int, behind: int) -> None:
+    def _move(self, bar: TaskID, done: int, behind: int) -> None:
         text = f"{done:,} offsets, {behind:,} behind"
         self._progress.update(bar, completed=done, total=done + behind, lag=behind, text=text)
 
@@ -200,7 +212,7 @@ class Bars:
         }
         self._progress.remove_task(self._bars.pop(min(lag, key=lambda topic: lag[topic])))
 
-    def _index(self, bar: Any) -> int:
+    def _index(self, bar: TaskID) -> int:
         return [one.id for one in self._progress.tasks].index(bar)
 
 
@@ -212,20 +224,20 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        event: Mapping[str, Any] = getattr(record, "event", {})
-        found: Event = {
+        event: Mapping[str, Json] = getattr(record, "event", {})
+        fields: Event = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            found["exception"] = self.formatException(record.exc_info)
-        return json.dumps(found | {key: value for key, value in event.items() if key != "time"}, default=str)
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields | {key: value for key, value in event.items() if key != "time"}, default=str)
 
 
 def begin_log(file: TextIO, *, is_json: bool) -> Callable[[Event], None]:
-    """Log from `info` on, warnings alone of what others write; returns who logs an event of a load."""
+    """Log to a file: the load from INFO on, other loggers from WARNING on. Returns the function that logs an event."""
     handler = logging.StreamHandler(file)
     text = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
     handler.setFormatter(JsonFormatter() if is_json else text)

@@ -8,14 +8,16 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.commands import common, formats
 from barnabas_pipeline.errors import EXIT_DONE, UsageError
 from barnabas_pipeline.progress import Bar, summarize
 
 if TYPE_CHECKING:
+    from barnabas_pipeline.commands.arguments import DemoArguments, SimulateArguments, ValuesArguments
     from barnabas_pipeline.formats.registry import Registry
+    from barnabas_pipeline.simulate.bad import Values
 
 
 def add_simulate(parser: argparse.ArgumentParser) -> None:
@@ -24,36 +26,41 @@ def add_simulate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--events", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--hours", type=float, default=4.0, help="of simulated time, ending now unless --start is given"
+        "--hours",
+        type=float,
+        default=4.0,
+        help="hours of simulated time, which end now unless --start is given",
     )
     parser.add_argument("--start", type=common.parse_time, metavar="TIME")
+    parser.add_argument("--rate", type=float, default=0, metavar="N", help="events per second; 0: no limit")
     parser.add_argument(
-        "--rate", type=float, default=0, metavar="N", help="events a second; 0: as fast as it goes"
+        "--late", type=float, default=0.02, metavar="FRACTION", help="fraction of late events"
     )
     parser.add_argument(
-        "--late", type=float, default=0.02, metavar="FRACTION", help="of events delivered late"
-    )
-    parser.add_argument(
-        "--bad", type=float, default=0, metavar="FRACTION", help="of events that are no events"
+        "--bad", type=float, default=0, metavar="FRACTION", help="fraction of malformed events"
     )
     parser.add_argument("--partitions", type=int, default=3)
-    parser.add_argument("--prefix", default="", help="of the topics' names")
+    parser.add_argument("--prefix", default="", help="prefix of the names of topics")
     add_values(parser)
-    parser.add_argument("--truth", metavar="FILE", help="write the ground truth there")
+    parser.add_argument("--truth", metavar="FILE", help="file to write the truth of the simulation to")
     parser.add_argument(
-        "--client", action="append", default=[], metavar="NAME=VALUE", help="producer setting"
+        "--client",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="producer setting; may be repeated",
     )
     parser.add_argument("--json", action="store_true")
 
 
 def add_values(parser: argparse.ArgumentParser) -> None:
     """Options that say how values are written."""
-    parser.add_argument("--format", choices=("json", "avro"), default="json", help="of values")
-    parser.add_argument("--registry", metavar="URL", help="where --format avro registers its schemas")
+    parser.add_argument("--format", choices=("json", "avro"), default="json", help="format of values")
+    parser.add_argument("--registry", metavar="URL", help="registry for the schemas of --format avro")
     formats.add_registry_login(parser)
 
 
-def values_of(args: Any, prefix: str, registry: Registry | None) -> Any:
+def values_of(args: ValuesArguments | DemoArguments, prefix: str, registry: Registry | None) -> Values:
     """Return what encodes events. Raises UsageError, IncompleteError."""
     from barnabas_pipeline.simulate.bad import JSON
     from barnabas_pipeline.simulate.model import KINDS
@@ -67,7 +74,7 @@ def values_of(args: Any, prefix: str, registry: Registry | None) -> Any:
     return AvroValues(registry, prefix, KINDS)
 
 
-def run_simulate(args: Any) -> int:
+def run_simulate(args: SimulateArguments) -> int:
     """Create the topics, send everything, write the truth."""
     from barnabas_pipeline.simulate import produce
     from barnabas_pipeline.simulate.model import HOUR_MS, KINDS, LATE_HOURS_MAX, Simulation, Site

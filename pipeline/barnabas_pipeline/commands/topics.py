@@ -15,17 +15,23 @@ first pattern that its name matches, of the defaults, of the command line.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.log.format.names import why_no_topic
 from barnabas.patterns import PatternError, compile_pattern
 from barnabas.tools import marked_yaml
 from barnabas_pipeline.errors import UsageError
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Json
+    from barnabas_pipeline.jobs.choices import Pattern
+
+A = TypeVar("A")
 DEFAULTS, TOPICS, PATTERNS = "defaults", "topics", "patterns"
 BY_TOPIC = (
     "schema", "format", "key-format", "key-schema", "registry", "registry-user", "registry-ca", "registry-cert",
@@ -38,7 +44,7 @@ FILES = ("schema", "key-schema", "registry-ca", "registry-cert", "registry-key")
 """Those that may name a file, from the directory of the settings on."""
 
 
-def add_topics(group: Any) -> None:
+def add_topics(group: argparse._ArgumentGroup) -> None:
     """Options that choose several topics."""
     group.add_argument("--topic", action="append", default=[], metavar="NAME,...")
     group.add_argument(
@@ -46,9 +52,9 @@ def add_topics(group: Any) -> None:
         action="append",
         default=[],
         metavar="REGEX",
-        help="for whole names; new topics that match join a load that runs; never internal ones",
+        help="regular expression for whole names; a running load adds new topics that match; internal topics never match",
     )
-    group.add_argument("--exclude", action="append", default=[], metavar="REGEX", help="but not these")
+    group.add_argument("--exclude", action="append", default=[], metavar="REGEX", help="topics to leave out")
 
 
 class Settings:
@@ -69,7 +75,7 @@ class Settings:
         for name in self._by_name:
             if why := why_no_topic(name):
                 raise self._wrong((TOPICS, name), f"is not the name of a topic: {why}")
-        self._patterns: dict[str, Any] = {}
+        self._patterns: dict[str, Pattern] = {}
         for text in self._by_pattern:
             try:
                 self._patterns[text] = compile_pattern(text)
@@ -86,7 +92,7 @@ class Settings:
         """Its regular expressions."""
         return tuple(self._by_pattern)
 
-    def of(self, topic: str, args: argparse.Namespace) -> argparse.Namespace:
+    def of(self, topic: str, args: A) -> A:
         """Return the options of a command for one topic."""
         matching = next(
             (
@@ -96,17 +102,17 @@ class Settings:
             ),
             {},
         )
-        found = self._defaults | matching | self._by_name.get(topic, {})
-        mine = argparse.Namespace(**vars(args))
-        for name, value in found.items():
+        chosen = self._defaults | matching | self._by_name.get(topic, {})
+        mine = copy.copy(args)
+        for name, value in chosen.items():
             if hasattr(mine, name):  # other commands have fewer
                 setattr(mine, name, value)
-        mine.topic = topic
+        vars(mine)["topic"] = topic
         return mine
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _read(self) -> Mapping[str, Any]:
+    def _read(self) -> Mapping[str, Json]:
         path = Path(self._path or "")
         try:
             text = path.read_text(encoding="utf-8")
@@ -122,31 +128,31 @@ class Settings:
             raise UsageError(f"{path}: has {DEFAULTS}, {TOPICS} and {PATTERNS}, not {type(held).__name__}")
         return held or {}
 
-    def _each(self, part: str, held: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        found = held.get(part) or {}
-        if isinstance(found, list):
-            found = dict.fromkeys(map(str, found))
-        if not isinstance(found, dict):
+    def _each(self, part: str, held: Mapping[str, Json]) -> dict[str, dict[str, object]]:
+        entries = held.get(part) or {}
+        if isinstance(entries, list):
+            entries = dict.fromkeys(map(str, entries))
+        if not isinstance(entries, dict):
             raise self._wrong((part,), "has a mapping of names to settings, or a list of names")
-        return {str(name): self._checked((part, str(name)), one) for name, one in found.items()}
+        return {str(name): self._checked((part, str(name)), one) for name, one in entries.items()}
 
-    def _checked(self, place: tuple[str, ...], held: Any) -> dict[str, Any]:
+    def _checked(self, place: tuple[str, ...], held: Json) -> dict[str, object]:
         """Return settings as the command line would have them, by the names of its namespace."""
         if held is not None and not isinstance(held, dict):
             raise self._wrong(place, "has settings, such as format: json")
-        found = {}
+        options = {}
         for key, value in (held or {}).items():
             name = str(key)
             if name not in BY_TOPIC:
                 raise self._wrong((*place, name), f"is no setting of a topic: {', '.join(BY_TOPIC)}")
             action = self._actions[name]
             try:
-                found[action.dest] = self._value(name, action, value)
+                options[action.dest] = self._value(name, action, value)
             except (ValueError, UsageError) as error:
                 raise self._wrong((*place, name), str(error)) from None
-        return found
+        return options
 
-    def _value(self, name: str, action: argparse.Action, value: Any) -> Any:
+    def _value(self, name: str, action: argparse.Action, value: Json) -> object:
         if action.nargs == 0:
             if not isinstance(value, bool):
                 raise ValueError(f"{value!r} is neither true nor false")
@@ -180,9 +186,9 @@ def options_by_name(parser: argparse.ArgumentParser) -> dict[str, argparse.Actio
 
 
 def names_in(texts: Iterable[str]) -> list[str]:
-    """Return the topics of `--topic`, each of which may be several. Raises UsageError for what is no name."""
-    found = [part.strip() for text in texts for part in text.split(",")]
-    for name in found:
+    """Return the topics of `--topic`, each of which may be several. Raises UsageError for an invalid name."""
+    names = [part.strip() for text in texts for part in text.split(",")]
+    for name in names:
         if why := why_no_topic(name):
             raise UsageError(f"{name!r} is not the name of a topic: {why}; --topic-pattern takes a pattern")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))

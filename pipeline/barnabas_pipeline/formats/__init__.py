@@ -11,13 +11,16 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.formats.base import BadRecord, BlockDecoder, Decoder, RefusedError
 from barnabas_pipeline.formats.rows import RowDecoder
 from barnabas_pipeline.requirements import install_command
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Json
 
 __all__ = ["BadRecord", "BlockDecoder", "Decoder", "RefusedError", "RowDecoder", "names", "restore"]
 
@@ -38,7 +41,7 @@ def names() -> list[str]:
     return [*BUILT_IN, *sorted(one.name for one in entry_points(group=GROUP))]
 
 
-def class_of(name: str) -> Any:
+def class_of(name: str) -> type[BlockDecoder]:
     """Return the decoder of a format. Raises UsageError."""
     if name in BUILT_IN:
         module, class_name, needed = BUILT_IN[name]
@@ -48,13 +51,13 @@ def class_of(name: str) -> Any:
                 f"{', '.join(missing)} not installed; {name} needs the extra `formats`: {install_command('formats')}"
             )
         return getattr(import_module(f"{__name__}.{module}"), class_name)
-    for one in entry_points(group=GROUP):
-        if one.name == name:
-            return one.load()
+    for entry_point in entry_points(group=GROUP):
+        if entry_point.name == name:
+            return entry_point.load()
     raise UsageError(f"{name!r} is no format: {', '.join(names())}")
 
 
-def restore(schema: EventSchema, limits: Mapping[str, Any], *, careful: bool = False) -> Decoder:
+def restore(schema: EventSchema, limits: Mapping[str, Json], *, careful: bool = False) -> Decoder:
     """Make the decoder that has such limits. Raises UsageError."""
     key = limits.get("key")
     value = _plain(replace(schema, key=()), limits, careful=careful)
@@ -65,16 +68,16 @@ def restore(schema: EventSchema, limits: Mapping[str, Any], *, careful: bool = F
     return KeyedDecoder(value, _plain(EventSchema("key", NO_EVENT_TIME, schema.key), key, careful=careful))
 
 
-def _plain(schema: EventSchema, limits: Mapping[str, Any], *, careful: bool) -> Any:
-    given = {name: one for name, one in limits.items() if name not in ("format", "key")}
-    if isinstance(given.get("registry"), Mapping):
+def _plain(schema: EventSchema, limits: Mapping[str, Json], *, careful: bool) -> BlockDecoder:
+    options = {name: one for name, one in limits.items() if name not in ("format", "key")}
+    if isinstance(options.get("registry"), Mapping):
         from barnabas_pipeline.formats.registry import Registry
 
-        given["registry"] = Registry.at(**given["registry"])
-    if "references" in given:
-        given["references"] = tuple((name, text) for name, text in given["references"])
-    made = class_of(limits.get("format", "json"))
+        options["registry"] = Registry.at(**options["registry"])
+    if "references" in options:
+        options["references"] = tuple((name, text) for name, text in options["references"])
+    decoder_class = class_of(limits.get("format", "json"))
     try:
-        return made(schema, careful=careful, **given)
+        return decoder_class(schema, careful=careful, **options)
     except TypeError as error:
         raise UsageError(f"format {limits.get('format', 'json')}: {error}") from None

@@ -1,4 +1,4 @@
-"""Avro: each record by its writer's schema, whose id stands before it, or by the schema of a file.
+"""Avro: each record is read by its writer's schema, named by the id before the value, or by the schema of a file.
 
 The rule: see `binary`. Reasons beside those of JSON: framing, schema_id, avro.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from barnabas.registry.errors import SchemaError
 from barnabas.registry.formats import parse
@@ -22,6 +22,10 @@ from barnabas_pipeline.formats.framing import View
 from barnabas_pipeline.formats.registry import Registry
 from barnabas_pipeline.log.columns import NotSureError
 
+if TYPE_CHECKING:
+    from barnabas.registry.formats.avro import AvroSchema as ParsedAvro
+    from barnabas_pipeline.data_types import Column, Document, Mask, Row
+
 
 @dataclass(slots=True)
 class AvroWriter:
@@ -31,13 +35,13 @@ class AvroWriter:
     plan: Plan
     fields: tuple[Field, ...]
 
-    def read(self, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    def read(self, payload: bytes) -> tuple[Row, Document]:
         """Read one value. Raises RefusedError."""
         value = Reader(payload).whole(self.plan)
         is_record = self.plan.kind == "record" and not self.plan.is_recursive
         return (value if is_record else {"value": value}), {}
 
-    def read_columns(self, view: View) -> tuple[list[Any], Any]:
+    def read_columns(self, view: View) -> tuple[list[Column], Mask]:
         """Read many values. Raises NotSureError."""
         if not has_fast_way(self.plan):
             raise NotSureError
@@ -61,29 +65,29 @@ class AvroDecoder(BinaryDecoder):
 @lru_cache(256)
 def _of_text(text: str) -> AvroWriter:
     try:
-        return _made(parse(Schema(AVRO, text)))
+        return _made(cast("ParsedAvro", parse(Schema(AVRO, text))))
     except SchemaError as error:
         raise UsageError(f"Avro schema: {error}") from None
 
 
 @lru_cache(1_000)
 def _of_id(registry: Registry, schema_id: int) -> AvroWriter | None:
-    found = registry.understood(schema_id)
+    understood = registry.understood(schema_id)
     try:
-        return None if found is None else _made(found[1])
+        return None if understood is None else _made(cast("ParsedAvro", understood[1]))
     except UsageError:
         return None
 
 
-def _made(parsed: Any) -> AvroWriter:
+def _made(parsed: ParsedAvro) -> AvroWriter:
     plan = plan_of(parsed.root)
     return AvroWriter(parsed.root.name, plan, fields_of(plan))
 
 
-def fields_of_text(text: str, references: dict[str, str] | None = None) -> tuple[str, Any]:
+def fields_of_text(text: str, references: dict[str, str] | None = None) -> tuple[str, tuple[Field, ...]]:
     """Return the name and the fields of a schema. Raises UsageError."""
     try:
-        made = _made(parse(Schema(AVRO, text), [*(references or {}).items()]))
+        writer = _made(cast("ParsedAvro", parse(Schema(AVRO, text), [*(references or {}).items()])))
     except SchemaError as error:
         raise UsageError(f"Avro schema: {error}") from None
-    return made.name, made.fields
+    return writer.name, writer.fields

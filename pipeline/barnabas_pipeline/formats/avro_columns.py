@@ -7,7 +7,7 @@ something to read; the careful way reads it again. The others do not notice.
 from __future__ import annotations
 
 from decimal import Decimal as Number
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,29 +19,33 @@ from barnabas_pipeline.formats.json_columns import plain_column
 from barnabas_pipeline.formats.steps import FEW, FEW_ITEMS_MAX, ITEMS_MAX, StepReader
 from barnabas_pipeline.log.columns import NotSureError
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Integers, Mask
+    from barnabas_pipeline.field_types import Type
+
 EMPTIES_MAX = 16
 """Fields without bytes of a record that is read in step: each takes memory for all items of a block."""
 
 
 def has_fast_way(plan: Plan) -> bool:
-    """Tell if all of a schema can be read in step: a type in itself cannot, nor a record of many fields without bytes."""
+    """Return whether a schema can be read in step: a type in itself cannot, nor a record of many fields without bytes."""
     return not plan.is_recursive and plan.empties <= EMPTIES_MAX and all(map(has_fast_way, plan.children))
 
 
 class ColumnReader(StepReader):
     """Reads values of a schema of Avro."""
 
-    def __init__(self, data: bytes, start: Any, end: Any, plan: Plan) -> None:
+    def __init__(self, data: bytes, start: Integers, end: Integers, plan: Plan) -> None:
         super().__init__(data, start, end, _longest(plan))
 
-    def read(self, plan: Plan) -> tuple[list[Any], Any]:
+    def read(self, plan: Plan) -> tuple[list[Column], Mask]:
         """Return the columns of a record, or the one of any other schema, and the mask of those that were not read."""
         rows = self.every
         at = np.where(self.start > self.end, self.pinned, self.start)
         if plan.kind == "record":
             columns = []
-            for one in plan.children:
-                column, at = self._read(one, at, rows)
+            for child in plan.children:
+                column, at = self._read(child, at, rows)
                 columns.append(column)
         else:
             column, at = self._read(plan, at, rows)
@@ -49,23 +53,23 @@ class ColumnReader(StepReader):
         self.bad |= at != self.end
         return columns, self.bad
 
-    def _read(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _read(self, plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         method = getattr(self, f"_{plan.kind}")
         column, at = method(plan, at, rows)
         return column, at
 
     # --- positions ------------------------------------------------------------------------------------------
 
-    def _fail(self, wrong: Any, at: Any, rows: Any) -> None:
+    def _fail(self, wrong: Mask, at: Integers, rows: Integers) -> None:
         """Note the records of the places where `wrong` is true, and read zeros for them from now on."""
         if wrong.any():
             self.bad[rows[wrong]] = True
             at[wrong] = self.pinned
 
-    def _guard(self, at: Any, rows: Any) -> None:
+    def _guard(self, at: Integers, rows: Integers) -> None:
         self._fail(at > self.ends(rows), at, rows)
 
-    def _longs(self, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _longs(self, at: Integers, rows: Integers) -> tuple[Integers, Integers]:
         raw, at, over = self.raw_varints(at)
         value = (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
         over |= at > self.ends(rows)
@@ -76,25 +80,25 @@ class ColumnReader(StepReader):
 
     # --- plain values ---------------------------------------------------------------------------------------
 
-    def _null(self, _plan: Plan, at: Any, _rows: Any) -> tuple[Any, Any]:
+    def _null(self, _plan: Plan, at: Integers, _rows: Integers) -> tuple[Column, Integers]:
         return pa.nulls(len(at), pa.string()), at
 
-    def _boolean(self, _plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _boolean(self, _plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         byte = self.buf[at]
         at = at + 1
         self._fail((byte > 1) | (at > self.ends(rows)), at, rows)
         return pa.array(byte == 1), at
 
-    def _int(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _int(self, plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         return self._long(plan, at, rows)
 
-    def _long(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _long(self, plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         value, at = self._longs(at, rows)
         assert isinstance(plan.type, str)
         plain = PLAIN[plan.type]
-        low, high = plain.min, plain.max
+        low, high = plain.min or 0, plain.max or 0
         if plan.kind == "int":
-            low, high = max(low or 0, -(1 << 31)), min(high or 0, (1 << 31) - 1)
+            low, high = max(low, -(1 << 31)), min(high, (1 << 31) - 1)
         if plan.type != "long":
             wrong = (value < low) | (value > high)
             if wrong.any():
@@ -104,19 +108,19 @@ class ColumnReader(StepReader):
             return pa.array(value.astype(np.int32)), at
         return from_whole(pa.array(value), plan.type), at
 
-    def _float(self, _plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _float(self, _plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         return self._numbers(at, rows, 4, "<f4")
 
-    def _double(self, _plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _double(self, _plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         return self._numbers(at, rows, 8, "<f8")
 
-    def _numbers(self, at: Any, rows: Any, size: int, kind: str) -> tuple[Any, Any]:
+    def _numbers(self, at: Integers, rows: Integers, size: int, kind: str) -> tuple[Column, Integers]:
         raw = np.lib.stride_tricks.sliding_window_view(self.buf, size)[at]
         at = at + size
         self._guard(at, rows)
         return pa.array(raw.view(kind).ravel()), at
 
-    def _string(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _string(self, plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         begin, at = self._sized(at, rows)
         column = self.texts(self._slices(begin, at, rows), rows)
         if plan.type != "iso8601":
@@ -126,13 +130,13 @@ class ColumnReader(StepReader):
         except pa.ArrowInvalid:
             raise NotSureError from None
 
-    def _bytes(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _bytes(self, plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         begin, at = self._sized(at, rows)
         if isinstance(plan.type, Decimal):
             return self._decimals(plan.type, begin, at, rows)
         return self._slices(begin, at, rows), at
 
-    def _fixed(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _fixed(self, plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         begin, at = at, at + plan.size
         over = at > self.ends(rows)
         if over.any():
@@ -145,17 +149,17 @@ class ColumnReader(StepReader):
             return pa.array([_uuid(one) for one in column.to_pylist()], pa.string()), at
         return column, at
 
-    def _sized(self, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _sized(self, at: Integers, rows: Integers) -> tuple[Integers, Integers]:
         """Read a length: where the bytes begin, and where they end."""
         size, begin = self._longs(at, rows)
-        left = self.ends(rows) - begin
-        wrong = (size < 0) | (size > left) & (begin != self.pinned)
+        remaining = self.ends(rows) - begin
+        wrong = (size < 0) | (size > remaining) & (begin != self.pinned)
         if wrong.any():
             self._fail(wrong, begin, rows)
             size[wrong] = 0
         return begin, begin + size
 
-    def _slices(self, begin: Any, end: Any, rows: Any) -> Any:
+    def _slices(self, begin: Integers, end: Integers, rows: Integers) -> Column:
         """The bytes from `begin` to `end`, which rise but for records that were pinned."""
         pinned = begin >= self.pinned
         if pinned.any():
@@ -163,7 +167,9 @@ class ColumnReader(StepReader):
             begin, end = np.where(pinned, first, begin), np.where(pinned, first, end)
         return self.slices(begin, end)
 
-    def _decimals(self, kind: Decimal, begin: Any, end: Any, rows: Any) -> tuple[Any, Any]:
+    def _decimals(
+        self, kind: Decimal, begin: Integers, end: Integers, rows: Integers
+    ) -> tuple[Column, Integers]:
         size = end - begin
         places = np.arange(16)
         at = end[:, None] - 1 - places
@@ -182,12 +188,12 @@ class ColumnReader(StepReader):
             column = pc.if_else(pa.array(wrong), pa.scalar(Number((0, (0,), -kind.scale)), wide), column)
         return column.cast(arrow_type(kind)), end
 
-    def _enum(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _enum(self, plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         index, at = self._indexes(len(plan.symbols), at, rows)
         symbols = pa.array(plan.symbols, pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(index), symbols).dictionary_decode(), at
 
-    def _indexes(self, count: int, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _indexes(self, count: int, at: Integers, rows: Integers) -> tuple[Integers, Integers]:
         index, at = self._longs(at, rows)
         wrong = (index < 0) | (index >= count)
         if wrong.any():
@@ -197,18 +203,18 @@ class ColumnReader(StepReader):
 
     # --- nested values --------------------------------------------------------------------------------------
 
-    def _record(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _record(self, plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         columns = []
-        for one in plan.children:
-            column, at = self._read(one, at, rows)
+        for child in plan.children:
+            column, at = self._read(child, at, rows)
             columns.append(column)
         return _struct(columns, plan.type, len(rows)), at
 
-    def _optional(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _optional(self, plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         index, at = self._indexes(2, at, rows)
         return self._some(plan.children[0], np.flatnonzero(index != plan.size), at, rows)
 
-    def _some(self, plan: Plan, live: Any, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _some(self, plan: Plan, live: Integers, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         """Read a value in the places `live`; the others are null."""
         if len(live) == len(at):
             return self._read(plan, at, rows)
@@ -219,23 +225,23 @@ class ColumnReader(StepReader):
         null[live] = False
         return column.take(pa.array(places, mask=null)), at
 
-    def _union(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _union(self, plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         index, at = self._indexes(len(plan.children), at, rows)
         columns = []
         null = np.zeros(len(at), bool)
-        for n, one in enumerate(plan.children):
-            if one.kind == "null":
+        for n, child in enumerate(plan.children):
+            if child.kind == "null":
                 null = index == n
                 continue
-            column, at = self._some(one, np.flatnonzero(index == n), at, rows)
+            column, at = self._some(child, np.flatnonzero(index == n), at, rows)
             columns.append(column)
         return _struct(columns, plan.type, len(rows), null), at
 
-    def _array(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _array(self, plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         columns, edges, at = self._items(plan.children, at, rows)
         return pa.ListArray.from_arrays(edges, columns[0], arrow_type(plan.type)), at
 
-    def _map(self, plan: Plan, at: Any, rows: Any) -> tuple[Any, Any]:
+    def _map(self, plan: Plan, at: Integers, rows: Integers) -> tuple[Column, Integers]:
         (keys, values), edges, at = self._items([Plan("string"), plan.children[0]], at, rows)
         owner = np.repeat(np.arange(len(rows)), np.diff(edges.to_numpy()))
         codes = keys.dictionary_encode().indices.to_numpy()
@@ -246,41 +252,43 @@ class ColumnReader(StepReader):
         self._fail(twice, at, rows)  # the last one counts, as the careful way has it
         return pa.MapArray.from_arrays(edges, keys, values, arrow_type(plan.type)), at
 
-    def _items(self, plans: list[Plan], at: Any, rows: Any) -> tuple[list[Any], Any, Any]:
+    def _items(
+        self, plans: list[Plan], at: Integers, rows: Integers
+    ) -> tuple[list[Column], Column, Integers]:
         """Read the items of arrays, the first of all, then the second, and so on: columns, edges, places."""
         count = len(at)
-        left = np.zeros(count, np.int64)
+        remaining = np.zeros(count, np.int64)
         at = at.copy()
-        self._next_blocks(np.arange(count), left, at, rows)
-        parts: list[list[Any]] = [[] for _ in plans]
+        self._next_blocks(np.arange(count), remaining, at, rows)
+        parts: list[list[Column]] = [[] for _ in plans]
         owners = []
         taken = 0
-        while len(live := np.flatnonzero(left)):
+        while len(live := np.flatnonzero(remaining)):
             taken += 1
             if taken > ITEMS_MAX or (taken > FEW_ITEMS_MAX and len(live) < FEW):
-                self._fail(left > 0, at, rows)
+                self._fail(remaining > 0, at, rows)
                 break
-            for n, one in enumerate(plans):
-                column, at[live] = self._read(one, at[live], rows[live])
+            for n, plan in enumerate(plans):
+                column, at[live] = self._read(plan, at[live], rows[live])
                 parts[n].append(column)
             owners.append(live)
-            left[live] -= 1
-            left[live[at[live] >= self.pinned]] = 0
-            done = live[(left[live] == 0) & (at[live] < self.pinned)]
+            remaining[live] -= 1
+            remaining[live[at[live] >= self.pinned]] = 0
+            done = live[(remaining[live] == 0) & (at[live] < self.pinned)]
             if len(done):
-                self._next_blocks(done, left, at, rows)
+                self._next_blocks(done, remaining, at, rows)
         owner = np.concatenate(owners) if owners else np.empty(0, np.int64)
         order = pa.array(np.argsort(owner, kind="stable"))
         edges = pa.array(
             np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))]).astype(np.int32)
         )
         columns = [
-            pa.concat_arrays(part).take(order) if part else pa.array([], arrow_type(one.type))
-            for part, one in zip(parts, plans, strict=True)
+            pa.concat_arrays(part).take(order) if part else pa.array([], arrow_type(plan.type))
+            for part, plan in zip(parts, plans, strict=True)
         ]
         return columns, edges, at
 
-    def _next_blocks(self, live: Any, left: Any, at: Any, rows: Any) -> None:
+    def _next_blocks(self, live: Integers, remaining: Integers, at: Integers, rows: Integers) -> None:
         """Read how many items follow."""
         number, at[live] = self._longs(at[live], rows[live])
         sized = live[number < 0]
@@ -290,13 +298,13 @@ class ColumnReader(StepReader):
             wrong[sized[size < 0]] = True
             self._fail(wrong, at, rows)
         number = np.abs(number)
-        left[live] = np.where((number < 0) | (at[live] >= self.pinned), 0, number)
+        remaining[live] = np.where((number < 0) | (at[live] >= self.pinned), 0, number)
         wrong = np.zeros(len(at), bool)
         wrong[live] = number < 0  # of the least number of 64 bits
         self._fail(wrong, at, rows)
 
 
-def _struct(columns: list[Any], kind: Any, count: int, null: Any = None) -> Any:
+def _struct(columns: list[Column], kind: Type, count: int, null: Mask | None = None) -> Column:
     mask = pa.array(null) if null is not None and null.any() else None
     if not columns:
         raise NotSureError

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import DEPTH_MAX, Array, Decimal, Enum, Field, Map, Record, Type, Union
+
+if TYPE_CHECKING:
+    from barnabas.registry.formats.avro_types import Field as AvroField
+    from barnabas.registry.formats.avro_types import Type as AvroType
+    from barnabas_pipeline.data_types import Json
 
 PARTS_MAX = 10_000
 _LOGICAL = {
@@ -57,13 +62,13 @@ class Plan:
 
     @property
     def is_nullable(self) -> bool:
-        """Tell if there may be no value."""
+        """Return whether there may be no value."""
         return self.kind in ("optional", "null") or (
             self.kind == "union" and any(one.kind == "null" for one in self.children)
         )
 
 
-def plan_of(root: Any) -> Plan:
+def plan_of(root: AvroType) -> Plan:
     """Make the plan of a schema that Barnabas' registry has read. Raises UsageError."""
     return _Planner().plan(root, 0)
 
@@ -81,43 +86,43 @@ class _Planner:
         self.open: dict[int, Plan] = {}
         self.parts = 0
 
-    def plan(self, root: Any, depth: int) -> Plan:
+    def plan(self, root: AvroType, depth: int) -> Plan:
         self.parts += 1
         if depth > DEPTH_MAX * 2 or self.parts > PARTS_MAX:
             raise UsageError("the Avro schema is nested too deeply, or too large")
         if id(root) in self.open:
-            made = self.open[id(root)]
-            made.is_recursive = True
-            return made
-        by_kind: dict[str, Callable[[Any, int], Plan]] = {
+            plan = self.open[id(root)]
+            plan.is_recursive = True
+            return plan
+        by_kind: dict[str, Callable[[AvroType, int], Plan]] = {
             "union": self._union, "record": self._record, "error": self._record, "array": self._array, "map": self._map,
         }  # fmt: skip
         if root.kind in by_kind:
             return by_kind[root.kind](root, depth + 1)
         return _plain(root)
 
-    def _record(self, root: Any, depth: int) -> Plan:
-        made = self.open[id(root)] = Plan("record", "json")
-        made.children = [self.plan(one.type, depth) for one in root.fields]
-        made.names = tuple(one.name for one in root.fields)
-        made.empties = sum(map(_is_empty, made.children))
+    def _record(self, root: AvroType, depth: int) -> Plan:
+        record = self.open[id(root)] = Plan("record", "json")
+        record.children = [self.plan(one.type, depth) for one in root.fields]
+        record.names = tuple(one.name for one in root.fields)
+        record.empties = sum(map(_is_empty, record.children))
         del self.open[id(root)]
-        made.is_recursive |= not root.fields  # no column can be without fields
-        if not made.is_recursive:
-            made.type = Record(
-                tuple(_field(one, plan) for one, plan in zip(root.fields, made.children, strict=True))
+        record.is_recursive |= not root.fields  # no column can be without fields
+        if not record.is_recursive:
+            record.type = Record(
+                tuple(_field(one, plan) for one, plan in zip(root.fields, record.children, strict=True))
             )
-        return made
+        return record
 
-    def _array(self, root: Any, depth: int) -> Plan:
+    def _array(self, root: AvroType, depth: int) -> Plan:
         item = self.plan(root.inner, depth)
         return Plan("array", Array(Field("element", item.type, not item.is_nullable)), children=[item])
 
-    def _map(self, root: Any, depth: int) -> Plan:
+    def _map(self, root: AvroType, depth: int) -> Plan:
         item = self.plan(root.inner, depth)
         return Plan("map", Map(Field("value", item.type, not item.is_nullable)), children=[item])
 
-    def _union(self, root: Any, depth: int) -> Plan:
+    def _union(self, root: AvroType, depth: int) -> Plan:
         children = [self.plan(one, depth) for one in root.branches]
         others = [one for one in children if one.kind != "null"]
         if len(children) == 1:
@@ -127,26 +132,29 @@ class _Planner:
             return Plan("optional", others[0].type, null, children=others)
         short = Counter(_short(one) for one in root.branches)
         names = [
-            _short(one) if short[_short(one)] == 1 else one.name.replace(".", "_") for one in root.branches
+            _short(branch) if short[_short(branch)] == 1 else branch.name.replace(".", "_")
+            for branch in root.branches
         ]
         fields = tuple(
-            Field(name, one.type) for name, one in zip(names, children, strict=True) if one.kind != "null"
+            Field(name, child.type)
+            for name, child in zip(names, children, strict=True)
+            if child.kind != "null"
         )
         return Plan("union", Union(fields), children=children, names=tuple(names))
 
 
 def _is_empty(plan: Plan) -> bool:
-    """Tell if a value takes no bytes; of a record within itself, nothing can be read that way."""
+    """Return whether a value takes no bytes; of a record within itself, nothing can be read that way."""
     if plan.kind == "record":
         return plan.empties == len(plan.children)
     return plan.kind == "null" or (plan.kind == "fixed" and plan.size == 0)
 
 
-def _short(root: Any) -> str:
+def _short(root: AvroType) -> str:
     return str(root.name).rpartition(".")[2] if root.name else str(root.kind)
 
 
-def _plain(root: Any) -> Plan:
+def _plain(root: AvroType) -> Plan:
     kind, properties = root.kind, root.properties
     logical = properties.get("logicalType") or properties.get("connect.name")
     if kind in ("bytes", "fixed") and logical == "decimal":
@@ -159,16 +167,16 @@ def _plain(root: Any) -> Plan:
         return Plan(kind, Enum(tuple(root.symbols)), symbols=tuple(root.symbols))
     if kind == "null":
         return Plan(kind)
-    return Plan(kind, _LOGICAL.get((kind, logical), kind))
+    return Plan(kind, _LOGICAL.get((kind, str(logical)), kind))
 
 
-def _field(one: Any, plan: Plan) -> Field:
-    default = _default(one.default, plan) if one.has_default else None
-    aliases = tuple(str(name) for name in one.aliases)
-    return Field(one.name, plan.type, not plan.is_nullable, default=default, aliases=aliases)
+def _field(avro_field: AvroField, plan: Plan) -> Field:
+    default = _default(avro_field.default, plan) if avro_field.has_default else None
+    aliases = tuple(str(name) for name in avro_field.aliases)
+    return Field(avro_field.name, plan.type, not plan.is_nullable, default=default, aliases=aliases)
 
 
-def _default(value: Any, plan: Plan) -> Any:
+def _default(value: Json, plan: Plan) -> Json:
     """A default as the pipeline's JSON has it; None for null, and for what that JSON cannot say."""
     from base64 import b64encode
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterator
 from decimal import Decimal as Number
-from typing import Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas_pipeline.field_types import PLAIN, Decimal, Field
@@ -16,6 +17,9 @@ from barnabas_pipeline.formats.avro_plan import Plan
 from barnabas_pipeline.formats.base import RefusedError
 from barnabas_pipeline.formats.json_values import Checker
 from barnabas_pipeline.formats.resolve import as_json
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Json, Row, Value
 
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 _ZONED = Field("time", "iso8601")
@@ -38,14 +42,14 @@ class Reader:
         self.budget = len(data) + EMPTY_ITEMS_MAX
         self.empties = EMPTY_FIELDS_PER_BYTE * len(data) + EMPTY_ITEMS_MAX
 
-    def whole(self, plan: Plan) -> Any:
+    def whole(self, plan: Plan) -> Value:
         """Read a value that takes all the bytes. Raises RefusedError."""
         value = self.read(plan)
         if self.at != len(self.data):
             raise _refuse(f"{len(self.data) - self.at} bytes are left behind the value")
         return value
 
-    def read(self, plan: Plan) -> Any:
+    def read(self, plan: Plan) -> Value:
         """Read a value as Arrow takes it. Raises RefusedError."""
         if plan.kind == "record" and plan.is_recursive:
             value = self._record(plan)
@@ -86,13 +90,13 @@ class Reader:
             raise _refuse("a boolean is neither 0 nor 1")
         return byte == 1
 
-    def _bytes(self, plan: Plan) -> Any:
+    def _bytes(self, plan: Plan) -> Value:
         data = self.take(self.long() if plan.kind == "bytes" else plan.size)
         if isinstance(plan.type, Decimal):
             return _decimal(data, plan.type)
         return str(UUID(bytes=data)) if plan.type == "uuid" else data
 
-    def _string(self, plan: Plan) -> Any:
+    def _string(self, plan: Plan) -> Value:
         data = self.take(self.long())
         try:
             text = data.decode()
@@ -109,15 +113,15 @@ class Reader:
             raise _refuse(f"{index} is no number of an enum's symbols or a union's branches")
         return index
 
-    def _optional(self, plan: Plan) -> Any:
+    def _optional(self, plan: Plan) -> Value:
         return None if self._index(2) == plan.size else self.read(plan.children[0])
 
-    def _union(self, plan: Plan) -> Any:
+    def _union(self, plan: Plan) -> Value:
         index = self._index(len(plan.children))
         value = self.read(plan.children[index])
         return None if plan.children[index].kind == "null" else {plan.names[index]: value}
 
-    def _blocks(self) -> Any:
+    def _blocks(self) -> Iterator[int]:
         """Yield once for each item."""
         while count := self.long():
             if count < 0:
@@ -129,17 +133,17 @@ class Reader:
             self.budget -= count
             yield from range(count)
 
-    def _array(self, plan: Plan) -> list[Any]:
+    def _array(self, plan: Plan) -> list[Value]:
         return [self.read(plan.children[0]) for _ in self._blocks()]
 
-    def _map(self, plan: Plan) -> list[tuple[str, Any]]:
-        found: dict[str, Any] = {}
+    def _map(self, plan: Plan) -> list[tuple[str, Value]]:
+        items: Row = {}
         for _ in self._blocks():
             key = self._string(plan)
-            found[key] = self.read(plan.children[0])
-        return list(found.items())
+            items[key] = self.read(plan.children[0])
+        return list(items.items())
 
-    def _record(self, plan: Plan) -> dict[str, Any]:
+    def _record(self, plan: Plan) -> Row:
         if plan.empties:
             self.empties -= plan.empties
             if self.empties < 0:
@@ -164,7 +168,7 @@ _READ = {
 }  # fmt: skip
 
 
-def _ranged(value: Any, plan: Plan) -> Any:
+def _ranged(value: Value, plan: Plan) -> Value:
     if plan.kind not in ("int", "long"):
         return value
     assert isinstance(plan.type, str)
@@ -184,7 +188,7 @@ def _decimal(data: bytes, kind: Decimal) -> Number:
     return Number((int(whole < 0), digits, -kind.scale))
 
 
-def _nested_json(value: Any, plan: Plan) -> Any:
+def _nested_json(value: Value, plan: Plan) -> Json:
     """Return a value of a type that contains itself as JSON has it."""
     if value is None:
         return None
@@ -193,8 +197,8 @@ def _nested_json(value: Any, plan: Plan) -> Any:
             return json.loads(value)
         case "record":
             return {
-                name: _nested_json(value[name], one)
-                for name, one in zip(plan.names, plan.children, strict=True)
+                name: _nested_json(value[name], child)
+                for name, child in zip(plan.names, plan.children, strict=True)
             }
         case "optional":
             return _nested_json(value, plan.children[0])

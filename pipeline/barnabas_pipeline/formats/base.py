@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,9 @@ from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import Field
 from barnabas_pipeline.log.columns import Columns, select
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Document, Integers, Mask, Value
 
 DECODER_VERSION = 3
 VALUE_BYTES_MAX = 1 << 20
@@ -54,10 +57,10 @@ class Decoder(Protocol):
     def schema(self) -> EventSchema:
         """The columns that it makes."""
 
-    def limits(self) -> dict[str, Any]:
+    def limits(self) -> Document:
         """All but the schema that a verdict depends on, as manifests keep it: an audit must judge as the load did."""
 
-    def decode(self, columns: Columns) -> tuple[Any, Any, list[BadRecord]]:
+    def decode(self, columns: Columns) -> tuple[Integers, pa.Table, list[BadRecord]]:
         """Return (the good rows' numbers as numpy, their fields and `_extra` as a table, the bad rows)."""
 
 
@@ -84,18 +87,18 @@ class BlockDecoder:
                 f"a tombstone has no {self.schema.event_time}: to keep them, the event time must be the record's own"
             )
 
-    def limits(self) -> dict[str, Any]:
-        """All but the schema that a verdict depends on; what is as by default is left out, but for the bounds."""
-        found = {name: getattr(self, name) for name in ("value_bytes_max", "past_max_ms", "future_max_ms")}
-        found |= {
-            one.name: getattr(self, one.name)
-            for one in fields(self)
-            if one.name not in {"schema", "careful", *found} and getattr(self, one.name) != one.default
+    def limits(self) -> Document:
+        """Return the settings, beside the schema, that verdicts depend on; defaults are left out, but for the bounds."""
+        limits = {name: getattr(self, name) for name in ("value_bytes_max", "past_max_ms", "future_max_ms")}
+        limits |= {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in {"schema", "careful", *limits} and getattr(self, field.name) != field.default
         }
-        found = {name: one.to_dict() if hasattr(one, "to_dict") else one for name, one in found.items()}
-        return found if self.format == "json" else found | {"format": self.format}
+        limits = {name: one.to_dict() if hasattr(one, "to_dict") else one for name, one in limits.items()}
+        return limits if self.format == "json" else limits | {"format": self.format}
 
-    def decode(self, columns: Columns) -> tuple[Any, Any, list[BadRecord]]:
+    def decode(self, columns: Columns) -> tuple[Integers, pa.Table, list[BadRecord]]:
         """Return (the good rows' numbers as numpy, their fields and `_extra` as a table, the bad rows)."""
         if not len(columns):
             return np.empty(0, np.int64), self.arrow.empty_table(), []
@@ -114,21 +117,21 @@ class BlockDecoder:
         return *in_order(parts), bad
 
     @property
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.Schema:
         """The columns of the table that `decode` returns."""
         return self.schema.arrow.append(pa.field(EXTRA, pa.string()))
 
     # --- all at once ----------------------------------------------------------------------------------------
 
-    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Any, Any]], Any]:
-        """Return what is certainly good, as (rows, their table) that do not overlap, and the rows to look at one by one.
+    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Integers, pa.Table]], Integers]:
+        """Return certainly good rows, as disjoint (rows, their table), and the rows to decode one by one.
 
         Row numbers rise.
         """
         return [], np.arange(len(columns))
 
-    def _are_times_good(self, table: Any, timestamp_ms: Any) -> Any:
-        """A mask of the rows whose times can be."""
+    def _are_times_good(self, table: pa.Table, timestamp_ms: Integers) -> Mask:
+        """Return the mask of rows with possible times: within the years 1 to 9999, and near the record's timestamp."""
         fine = (timestamp_ms >= TIME_MIN_MS) & (timestamp_ms <= TIME_MAX_MS)
         if self.schema.event_time == NO_EVENT_TIME:
             return fine
@@ -139,10 +142,10 @@ class BlockDecoder:
 
     # --- one by one -----------------------------------------------------------------------------------------
 
-    def _decode_each(self, columns: Columns) -> tuple[Any, Any, list[BadRecord]]:
+    def _decode_each(self, columns: Columns) -> tuple[Integers, pa.Table, list[BadRecord]]:
         good: list[int] = []
         bad: list[BadRecord] = []
-        rows: list[Mapping[str, Any]] = []
+        rows: list[Mapping[str, Value]] = []
         for row, (value, timestamp_ms) in enumerate(
             zip(columns.value.to_pylist(), columns.timestamp_ms.tolist(), strict=True)
         ):
@@ -154,7 +157,7 @@ class BlockDecoder:
         arrays = [pa.array([row.get(one.name) for row in rows], one.type) for one in self.arrow]
         return np.array(good, np.int64), pa.Table.from_arrays(arrays, schema=self.arrow), bad
 
-    def decode_one(self, value: bytes | None, timestamp_ms: int) -> Mapping[str, Any]:
+    def decode_one(self, value: bytes | None, timestamp_ms: int) -> Mapping[str, Value]:
         """Decode one value to its columns, as Arrow takes them, unknown fields as JSON under `_extra`. Raises
         RefusedError."""
         if value is None and self.tombstones == KEEP:
@@ -171,11 +174,11 @@ class BlockDecoder:
         self._check_times(row, timestamp_ms)
         return row
 
-    def read(self, value: bytes) -> Mapping[str, Any]:
+    def read(self, value: bytes) -> Mapping[str, Value]:
         """Decode one value. Raises RefusedError."""
         raise NotImplementedError
 
-    def _check_times(self, row: Mapping[str, Any], timestamp_ms: int) -> None:
+    def _check_times(self, row: Mapping[str, Value], timestamp_ms: int) -> None:
         name = self.schema.event_time
         times = [("the record's timestamp", timestamp_ms)]
         if name != NO_EVENT_TIME:
@@ -197,7 +200,7 @@ def _field(schema: EventSchema, name: str) -> Field:
     return next(one for one in schema.fields if one.name == name)
 
 
-def event_ms(column: Any) -> Any:
+def event_ms(column: Column) -> Integers:
     """Event times as ms since 1970, whether the column has these or timestamps."""
     if not pa.types.is_timestamp(column.type):
         return column.to_numpy()
@@ -205,7 +208,7 @@ def event_ms(column: Any) -> Any:
     return microseconds // 1000
 
 
-def in_order(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+def in_order(parts: list[tuple[Integers, pa.Table]]) -> tuple[Integers, pa.Table]:
     """Put (rows, their table) together, rows rising."""
     if len(parts) == 1:
         return parts[0]

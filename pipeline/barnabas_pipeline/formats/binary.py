@@ -1,5 +1,4 @@
-"""Decoders of formats whose values are written by a schema: each record is read by its writer's, then resolved to the
-table's.
+"""Decoders of formats with schemas: each record is read by its writer's schema, then resolved to the table's.
 
 The rule: a format says how bytes are read, one value at a time and a block at a time; all else is the same for all.
 """
@@ -8,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,9 @@ from barnabas_pipeline.formats.resolve import (
 )
 from barnabas_pipeline.log.columns import Columns, NotSureError
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Document, Integers, Mask, Row, Value
+
 NO_ID = -2
 
 
@@ -35,10 +37,10 @@ class Writer(Protocol):
     """Full name of the record or message."""
     fields: tuple[Field, ...]
 
-    def read(self, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    def read(self, payload: bytes) -> tuple[Row, Document]:
         """Read one value: its fields, and what else is kept in `_extra`. Raises RefusedError."""
 
-    def read_columns(self, view: View) -> tuple[list[Any], Any]:
+    def read_columns(self, view: View) -> tuple[list[Column], Mask]:
         """Read many: the columns of the fields, and a mask of those that were not read. Raises NotSureError."""
 
 
@@ -57,50 +59,52 @@ class BinaryDecoder(FramedDecoder):
         """Split what follows the id into the path of the message and its bytes. Raises RefusedError."""
         return (), payload
 
-    def paths_of(self, view: View) -> tuple[tuple[int, ...], View, Any]:
+    def paths_of(self, view: View) -> tuple[tuple[int, ...], View, Mask]:
         """The path that most values have, the values without it, and a mask of those that have another."""
         return (), view, np.zeros(len(view.start), bool)
 
     # --- all at once ----------------------------------------------------------------------------------------
 
-    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Any, Any]], Any]:
+    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Integers, pa.Table]], Integers]:
         view = view_of(columns.value)
         valid = columns.value.is_valid().to_numpy(zero_copy_only=False)
         fit = valid & (view.end - view.start <= self.value_bytes_max)
         ids = np.full(len(columns), NO_ID) if self.registry is None else frames_of(columns.value)
         parts = []
-        left = np.ones(len(columns), bool)
+        doubtful = np.ones(len(columns), bool)
         for schema_id in np.unique(ids[fit]).tolist():
             rows = np.flatnonzero(fit & (ids == schema_id))
             try:
                 done, table = self._decode_group(columns, view, schema_id, rows)
             except NotSureError:
                 continue
-            left[done] = False
+            doubtful[done] = False
             parts.append((done, table))
-        return parts, np.flatnonzero(left)
+        return parts, np.flatnonzero(doubtful)
 
-    def _decode_group(self, columns: Columns, view: View, schema_id: int, rows: Any) -> tuple[Any, Any]:
+    def _decode_group(
+        self, columns: Columns, view: View, schema_id: int, rows: Integers
+    ) -> tuple[Integers, pa.Table]:
         """Decode rows of one schema: those that it is sure of, and their table. Raises NotSureError."""
         start = view.start[rows] + (0 if schema_id == NO_ID else SIZE)
         path, mine, other = self.paths_of(View(view.data, start, view.end[rows]))
         writer = None if schema_id == -1 else self.writer(schema_id, path)
-        if writer is None or not self._is_wanted(writer):
+        if writer is None or not self._is_taken(writer):
             raise NotSureError
-        made, bad = writer.read_columns(mine)
-        found, good = record_columns(made, writer.fields, self.schema.fields, len(rows))
-        left = leftovers(writer.fields, self.schema.fields)
-        found.append(extra_column(made, writer.fields, left, len(rows)))
-        table = pa.Table.from_arrays(found, schema=self.arrow)
+        values, bad = writer.read_columns(mine)
+        arrays, good = record_columns(values, writer.fields, self.schema.fields, len(rows))
+        unmapped = leftovers(writer.fields, self.schema.fields)
+        arrays.append(extra_column(values, writer.fields, unmapped, len(rows)))
+        table = pa.Table.from_arrays(arrays, schema=self.arrow)
         good &= ~bad & ~other & self._are_times_good(table, columns.timestamp_ms[rows])
         return (rows, table) if good.all() else (rows[good], table.filter(pa.array(good)))
 
-    def _is_wanted(self, writer: Writer) -> bool:
+    def _is_taken(self, writer: Writer) -> bool:
         return not self.record or writer.name == self.record
 
     # --- one by one -----------------------------------------------------------------------------------------
 
-    def read(self, value: bytes) -> Mapping[str, Any]:
+    def read(self, value: bytes) -> Mapping[str, Value]:
         """Decode one value. Raises RefusedError."""
         schema_id, payload = NO_ID, value
         if self.registry is not None:
@@ -109,7 +113,7 @@ class BinaryDecoder(FramedDecoder):
         writer = self.writer(schema_id, path)
         if writer is None:
             raise RefusedError("schema_id", f"schema {schema_id} has no such message, or no sense in it")
-        if not self._is_wanted(writer):
+        if not self._is_taken(writer):
             raise RefusedError("type", f"the value is {writer.name}, no {self.record}")
         held, more = writer.read(payload)
         row = record_value(held, writer.fields, self.schema.fields)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from barnabas_pipeline.formats.json import JsonDecoder
 from barnabas_pipeline.formats.json_values import members, parse_object
 from barnabas_pipeline.log.columns import Columns
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Integers, Json, Value
 
 PAYLOAD = "payload"
 MEMBERS = {"schema", PAYLOAD}
@@ -52,16 +55,16 @@ class ConnectJsonDecoder(JsonDecoder):
 
     format = "connect-json"
 
-    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Any, Any]], Any]:
+    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Integers, pa.Table]], Integers]:
         heads = _Heads()
         try:
-            found = [heads.payload(one, self.value_bytes_max) for one in columns.value.to_pylist()]
+            payloads = [heads.payload(one, self.value_bytes_max) for one in columns.value.to_pylist()]
         except RefusedError:
             return [], np.arange(len(columns))
-        unwrapped = Columns(*columns[:5], pa.array(found, pa.binary()), columns.headers)
+        unwrapped = Columns(*columns[:5], pa.array(payloads, pa.binary()), columns.headers)
         return JsonDecoder._decode_fast(self, unwrapped)
 
-    def read(self, value: bytes) -> Mapping[str, Any]:
+    def read(self, value: bytes) -> Mapping[str, Value]:
         """Decode one event. Raises RefusedError."""
         return JsonDecoder.read(self, payload_of(value, self.value_bytes_max))
 
@@ -89,12 +92,12 @@ class _Heads:
             return None
         for head in self._known:
             if value.startswith(head) and value.endswith(b"}"):
-                return value[len(head) : -1]  # judged by whoever reads it: an object, and nothing behind it
-        found = payload_of(value, bytes_max)
-        head = value[: -1 - len(found)]
-        if len(self._known) < HEADS_MAX and value == head + found + b"}" and head.endswith(b'"payload":'):
+                return value[len(head) : -1]  # its reader judges it: an object, and nothing behind it
+        payload = payload_of(value, bytes_max)
+        head = value[: -1 - len(payload)]
+        if len(self._known) < HEADS_MAX and value == head + payload + b"}" and head.endswith(b'"payload":'):
             self._known.append(head)
-        return found
+        return payload
 
 
 # --- schemas --------------------------------------------------------------------------------------------------------
@@ -122,15 +125,15 @@ def draft(name: str, values: Iterable[bytes | None]) -> EventSchema:
     return EventSchema(name, NO_EVENT_TIME, fields)
 
 
-def type_of(schema: Mapping[str, Any]) -> Type:
+def type_of(schema: Mapping[str, Json]) -> Type:
     """The type that a schema of Connect's means; no field is required, since a column may be dropped."""
     kind, name = schema.get("type"), schema.get("name")
     if name in _NAMED:
         return _NAMED[str(name)]
     if name == _DECIMAL:
-        said = schema.get("parameters", {})
-        scale = int(said.get("scale", 0))
-        return Decimal(max(int(said.get(_PRECISION, 38)), scale, 1), scale, is_bytes=True)
+        parameters = schema.get("parameters", {})
+        scale = int(parameters.get("scale", 0))
+        return Decimal(max(int(parameters.get(_PRECISION, 38)), scale, 1), scale, is_bytes=True)
     match kind:
         case "struct" if schema.get("fields"):
             return Record(tuple(Field(str(one["field"]), type_of(one)) for one in schema["fields"]))

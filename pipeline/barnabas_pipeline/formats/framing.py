@@ -7,7 +7,7 @@ have is `schema_id`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,9 @@ import pyarrow as pa
 from barnabas.registry.schemas import Schema
 from barnabas_pipeline.formats.base import BlockDecoder, RefusedError
 from barnabas_pipeline.formats.registry import Registry
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Integers
 
 SIZE = 5
 NO_FRAME = -1
@@ -24,12 +27,12 @@ class View(NamedTuple):
     """The bytes of an Arrow array of values, and where each begins and ends in them."""
 
     data: bytes
-    start: Any
-    end: Any
+    start: Integers
+    end: Integers
 
 
-def view_of(values: Any) -> View:
-    """Look at values without copying each; nulls have no bytes."""
+def view_of(values: pa.Array) -> View:
+    """Return the bytes and edges of values, without a copy of each; nulls have no bytes."""
     count = len(values)
     _, offsets, data = values.buffers()
     edges = np.frombuffer(offsets, np.int32)[values.offset : values.offset + count + 1].astype(np.int64)
@@ -38,8 +41,8 @@ def view_of(values: Any) -> View:
     return View(held, edges[:-1] - first, edges[1:] - first)
 
 
-def frames_of(values: Any) -> Any:
-    """The schema id of each value, NO_FRAME for what is none."""
+def frames_of(values: pa.Array) -> Integers:
+    """Return the schema id of each value, NO_FRAME for a value without a frame."""
     data, start, end = view_of(values)
     buf = np.frombuffer(data + bytes(8), np.uint8)
     fits = (end - start >= SIZE) & (buf[start] == 0)
@@ -48,7 +51,7 @@ def frames_of(values: Any) -> Any:
     return np.where(fits, numbers, NO_FRAME)
 
 
-def unframed(values: Any) -> Any:
+def unframed(values: pa.Array) -> pa.Array:
     """The values without their frames, which all of them have."""
     data, start, end = view_of(values)
     edges = np.empty(2 * len(start) + 1, np.int32)
@@ -63,7 +66,7 @@ def unframed(values: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class FramedDecoder(BlockDecoder):
-    """Base of decoders whose values name a schema of a registry, if there is one."""
+    """Base of decoders of values that begin with the id of a schema, if there is a registry."""
 
     registry: Registry | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import INT64_MAX, Array, Field, Map, Record, Type
@@ -21,6 +21,9 @@ from barnabas_pipeline.log.planning import Selection, resolve
 from barnabas_pipeline.log.reader import RangeReader
 from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Json
 
 KEYS_MAX = 50
 """An object with more different keys among the sample is a map, if its values are alike."""
@@ -41,7 +44,7 @@ class Seen:
     low: int = INT64_MAX
     high: int = -INT64_MAX
 
-    def add(self, value: Any) -> None:
+    def add(self, value: Json) -> None:
         """Take note of a value."""
         self.count += 1
         if value is None:
@@ -88,8 +91,8 @@ class Seen:
     def fields(self, records: int) -> tuple[Field, ...]:
         """The members of objects as fields."""
         return tuple(
-            Field(name, one.type(), one.count == records and not one.nulls)
-            for name, one in self.inner.items()
+            Field(name, seen.type(), seen.count == records and not seen.nulls)
+            for name, seen in self.inner.items()
         )
 
 
@@ -110,15 +113,15 @@ def draft(name: str, values: Iterable[bytes | None], *, event_time: str | None =
 def _event_time(fields: tuple[Field, ...], seen: Seen) -> str:
     """The required field that looks most like a time."""
     likely = [
-        one.name
-        for one in fields
-        if one.required
+        field.name
+        for field in fields
+        if field.required
         and (
-            one.type == "iso8601"
+            field.type == "iso8601"
             or (
-                one.type == "long"
-                and seen.inner[one.name].low >= SINCE_MS
-                and seen.inner[one.name].high <= TIME_MAX_MS
+                field.type == "long"
+                and seen.inner[field.name].low >= SINCE_MS
+                and seen.inner[field.name].high <= TIME_MAX_MS
             )
         )
     ]
@@ -132,18 +135,18 @@ def _event_time(fields: tuple[Field, ...], seen: Seen) -> str:
 def sampled(options: LogOptions, count: int) -> list[bytes | None]:
     """The first values of each partition, `count` in all. Raises what reading a log raises."""
     log = open_log(options)
-    found: list[bytes | None] = []
+    values: list[bytes | None] = []
     try:
         ranges = [one for one in resolve(log, Selection(), log.bounds()) if len(one)]
-        for n, wanted in enumerate(ranges):
-            share = (count - len(found)) // (len(ranges) - n)
+        for n, offset_range in enumerate(ranges):
+            share = (count - len(values)) // (len(ranges) - n)
             mine: list[bytes | None] = []
-            for item in RangeReader(log, wanted):
+            for item in RangeReader(log, offset_range):
                 if isinstance(item, Columns):
                     mine += item.value.slice(0, share - len(mine)).to_pylist()
                 if len(mine) >= share:
                     break
-            found += mine
+            values += mine
     finally:
         log.close()
-    return found
+    return values

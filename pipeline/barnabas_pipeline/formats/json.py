@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,9 @@ from barnabas_pipeline.formats.framing import FramedDecoder, frames_of, unframed
 from barnabas_pipeline.formats.json_columns import can_read, read_lines
 from barnabas_pipeline.formats.json_values import Checker, members, needs_digits, parse_object
 from barnabas_pipeline.log.columns import Columns, NotSureError
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Integers, Row, Value
 
 ROWS_MIN = 64
 """A block of less rows is not divided to find those that the fast way takes."""
@@ -35,9 +38,9 @@ class JsonDecoder(FramedDecoder):
 
     # --- all at once ----------------------------------------------------------------------------------------
 
-    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Any, Any]], Any]:
-        parts: list[tuple[Any, Any]] = []
-        doubtful: list[Any] = []
+    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Integers, pa.Table]], Integers]:
+        parts: list[tuple[Integers, pa.Table]] = []
+        doubtful: list[Integers] = []
         if not all(map(can_read, self.schema.fields)):
             return parts, np.arange(len(columns))
         waiting = [np.arange(len(columns))]
@@ -53,14 +56,14 @@ class JsonDecoder(FramedDecoder):
                 waiting += reversed(np.array_split(rows, 8))
         return parts, np.concatenate(doubtful) if doubtful else np.empty(0, np.int64)
 
-    def _decode_block(self, columns: Columns) -> Any | None:
+    def _decode_block(self, columns: Columns) -> pa.Table | None:
         """The whole block as a table, or None if anything about it needs a closer look."""
         values = columns.value
         if values.null_count or pc.max(pc.binary_length(values)).as_py() > self.value_bytes_max:
             return None
         if self.registry is not None:
-            found = frames_of(values)
-            if any(self.known(one) is None for one in np.unique(found).tolist()):
+            ids = frames_of(values)
+            if any(self.known(one) is None for one in np.unique(ids).tolist()):
                 return None
             values = unframed(values)
         if not (
@@ -72,35 +75,35 @@ class JsonDecoder(FramedDecoder):
         if data.count(b"\n") != len(columns) - 1 or b"\r" in data or b"\\u0000" in data:
             return None
         try:
-            made = read_lines(data, self.schema.fields, len(columns))
+            arrays = read_lines(data, self.schema.fields, len(columns))
         except NotSureError:
             return None
-        table = pa.Table.from_arrays([*made, pa.nulls(len(columns), pa.string())], schema=self.arrow)
+        table = pa.Table.from_arrays([*arrays, pa.nulls(len(columns), pa.string())], schema=self.arrow)
         return table if self._are_times_good(table, columns.timestamp_ms).all() else None
 
     # --- one by one -----------------------------------------------------------------------------------------
 
-    def read(self, value: bytes) -> Mapping[str, Any]:
+    def read(self, value: bytes) -> Mapping[str, Value]:
         """Decode one event to its fields, unknown ones as JSON under `_extra`. Raises RefusedError."""
         if self.registry is not None:
             _, value = self.split(value)
         fields = self.schema.fields
         event = parse_object(value, self.value_bytes_max, exact=needs_digits(fields))
         checker = Checker()
-        known: dict[str, Any] = {}
+        values: Row = {}
         whole = set()
-        for one in fields:
+        for field in fields:
             checker.strange = False
-            known |= checker.record(event, (one,))
+            values |= checker.record(event, (field,))
             if checker.strange:
-                whole.add(one.name)
+                whole.add(field.name)
         if event or whole:
             kept = ",".join(text for name, text in members(value) if name in event or name in whole)
-            known[EXTRA] = f"{{{kept}}}"
-        return known
+            values[EXTRA] = f"{{{kept}}}"
+        return values
 
 
-def columns_at(columns: Columns, rows: Any) -> Columns:
+def columns_at(columns: Columns, rows: Integers) -> Columns:
     """The rows of one stretch."""
     start, count = int(rows[0]), len(rows)
     return Columns(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import binascii
 import io
 from base64 import b64decode
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,24 +33,27 @@ from barnabas_pipeline.field_types import (
 from barnabas_pipeline.formats.json_values import DATE, ISO8601, UUID
 from barnabas_pipeline.log.columns import NotSureError
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column
+
 _READ_AS = {"float": pa.float64(), "bytes": pa.string(), "date": pa.string(), "iso8601": pa.string()}
 
 
-def can_read(one: Field) -> bool:
-    """Tell if there is a fast way for a field: Arrow's reader knows no maps, no unions, and no text as it was written."""
-    match one.type:
+def can_read(field: Field) -> bool:
+    """Return whether a field has a fast way: Arrow's reader has no maps, no unions, and no text as it was written."""
+    match field.type:
         case Map() | Union() | "json":
             return False
         case Decimal():
-            return not one.type.is_bytes
+            return not field.type.is_bytes
         case Array():
-            return can_read(one.type.element)
+            return can_read(field.type.element)
         case Record():
-            return all(map(can_read, one.type.fields))
+            return all(map(can_read, field.type.fields))
     return True
 
 
-def read_type(kind: Type) -> Any:
+def read_type(kind: Type) -> pa.DataType:
     """The type that a field is read as."""
     match kind:
         case str():
@@ -66,7 +69,7 @@ def read_type(kind: Type) -> Any:
             return arrow_type(kind)
 
 
-def read_lines(data: bytes, fields: tuple[Field, ...], rows: int) -> list[Any]:
+def read_lines(data: bytes, fields: tuple[Field, ...], rows: int) -> list[Column]:
     """Read one object a line, without escaped zeros, into columns. Raises NotSureError."""
     schema = pa.schema([pa.field(one.name, read_type(one.type)) for one in fields])
     try:
@@ -89,59 +92,59 @@ def read_lines(data: bytes, fields: tuple[Field, ...], rows: int) -> list[Any]:
         raise NotSureError from None
 
 
-def _converted(column: Any, one: Field, *, is_whole: bool) -> Any:
+def _converted(column: Column, field: Field, *, is_whole: bool) -> Column:
     """Return a column of a field's type, within its bounds. Raises NotSureError.
 
     Nulls are allowed where the field or the record around it (then `is_whole` is false) may lack them.
     """
-    if column.null_count and ((one.required and is_whole) or one.default is not None):
+    if column.null_count and ((field.required and is_whole) or field.default is not None):
         raise NotSureError
-    match one.type:
+    match field.type:
         case str():
-            made = plain_column(column, one.type)
+            converted = plain_column(column, field.type)
         case Decimal():
             column.validate(
                 full=True
             )  # Arrow's reader counts no digits before the point where the number is short
-            made = column
+            converted = column
         case Enum():
-            _require(pc.is_in(column, pa.array(one.type.symbols, pa.string(), size=None)), column)
-            made = column
+            _require(pc.is_in(column, pa.array(field.type.symbols, pa.string(), size=None)), column)
+            converted = column
         case Array():
-            element = _converted(column.flatten(), one.type.element, is_whole=True)
-            made = _rebuilt_list(column, element, one.type)
+            element = _converted(column.flatten(), field.type.element, is_whole=True)
+            converted = _rebuilt_list(column, element, field.type)
         case Record():
-            made = _record(column, one.type)
+            converted = _record(column, field.type)
         case _:
             raise NotSureError
-    _check_bounds(made, one)
-    return made
+    _check_bounds(converted, field)
+    return converted
 
 
-def _rebuilt_list(column: Any, element: Any, kind: Array) -> Any:
+def _rebuilt_list(column: Column, element: Column, kind: Array) -> Column:
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     edges = pa.array([0, *lengths.cumsum().tolist()], pa.int32())
     mask = column.is_null() if column.null_count else None
     return pa.ListArray.from_arrays(edges, element, arrow_type(kind), mask=mask)
 
 
-def _record(column: Any, kind: Record) -> Any:
+def _record(column: Column, kind: Record) -> Column:
     mask = column.is_null() if column.null_count else None
-    made = []
-    for child, one in zip(column.flatten(), kind.fields, strict=True):
-        if one.required and child.null_count != column.null_count:
+    children = []
+    for child, field in zip(column.flatten(), kind.fields, strict=True):
+        if field.required and child.null_count != column.null_count:
             raise NotSureError
-        made.append(_converted(child, one, is_whole=not column.null_count))
-    return pa.StructArray.from_arrays(made, fields=list(arrow_type(kind)), mask=mask)
+        children.append(_converted(child, field, is_whole=not column.null_count))
+    return pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=mask)
 
 
-def plain_column(column: Any, kind: str) -> Any:
+def plain_column(column: Column, kind: str) -> Column:
     """Return a column of a plain type from what was read for it. Raises NotSureError, ArrowInvalid, ValueError."""
     plain = PLAIN[kind]
     if kind in ("double", "float"):
-        made = column.cast(plain.arrow, safe=False)
-        _require(pc.is_finite(made), made)
-        return made
+        converted = column.cast(plain.arrow, safe=False)
+        _require(pc.is_finite(converted), converted)
+        return converted
     if kind == "bytes":
         return pa.array(
             [None if one is None else b64decode(one, validate=True) for one in column.to_pylist()],
@@ -152,14 +155,14 @@ def plain_column(column: Any, kind: str) -> Any:
         return column
     if kind == "date":
         _require(pc.match_substring_regex(column, DATE), column)
-        made = column.cast(pa.date32())
-        _require_within(made.cast(pa.int32()), DAY_MIN, DAY_MAX)
-        return made
+        converted = column.cast(pa.date32())
+        _require_within(converted.cast(pa.int32()), DAY_MIN, DAY_MAX)
+        return converted
     if kind == "iso8601":
         _require(pc.match_substring_regex(column, ISO8601), column)
-        made = column.cast(plain.arrow)
-        _require_within(made.cast(pa.int64()), DAY_MIN * DAY_US, (DAY_MAX + 1) * DAY_US - 1)
-        return made
+        converted = column.cast(plain.arrow)
+        _require_within(converted.cast(pa.int64()), DAY_MIN * DAY_US, (DAY_MAX + 1) * DAY_US - 1)
+        return converted
     if plain.min is None:
         return column
     if kind not in ("long", "timestamp_ns", "local_timestamp_ns"):
@@ -167,19 +170,19 @@ def plain_column(column: Any, kind: str) -> Any:
     return from_whole(column, kind)
 
 
-def _require(mask: Any, column: Any) -> None:
+def _require(mask: Column, column: Column) -> None:
     if not pc.all(mask, min_count=0).as_py() or (not column.null_count and mask.null_count):
         raise NotSureError
 
 
-def _require_within(column: Any, low: Any, high: Any) -> None:
-    found = pc.min_max(column).as_py()
-    if found["min"] is not None and (found["min"] < low or found["max"] > high):
+def _require_within(column: Column, low: int, high: int | None) -> None:
+    bounds = pc.min_max(column).as_py()
+    if bounds["min"] is not None and (bounds["min"] < low or bounds["max"] > high):
         raise NotSureError
 
 
-def _check_bounds(column: Any, one: Field) -> None:
-    if one.min is None and one.max is None:
+def _check_bounds(column: Column, field: Field) -> None:
+    if field.min is None and field.max is None:
         return
     if pa.types.is_string(column.type):
         sizes = pc.utf8_length(column)
@@ -191,8 +194,9 @@ def _check_bounds(column: Any, one: Field) -> None:
         sizes = column
     else:
         raise NotSureError
-    found = pc.min_max(sizes).as_py()
-    if found["min"] is not None and (
-        (one.min is not None and found["min"] < one.min) or (one.max is not None and found["max"] > one.max)
+    bounds = pc.min_max(sizes).as_py()
+    if bounds["min"] is not None and (
+        (field.min is not None and bounds["min"] < field.min)
+        or (field.max is not None and bounds["max"] > field.max)
     ):
         raise NotSureError

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import DEPTH_MAX, Array, Enum, Field, Map, Record, Type, Union
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document, Json
 
 _FORMATS = {"date-time": "iso8601", "date": "date", "uuid": "uuid"}
 _PLAIN = {"integer": "long", "number": "double", "boolean": "boolean"}
@@ -33,19 +36,21 @@ def fields_of_text(text: str, references: Mapping[str, str] | None = None) -> tu
 
 
 class _Reader:
-    def __init__(self, root: dict[str, Any], others: dict[str, Any]) -> None:
+    def __init__(self, root: Document, others: Document) -> None:
         self.files = others | {
-            one["$id"]: one for one in (root, *others.values()) if isinstance(one, dict) and "$id" in one
+            schema["$id"]: schema
+            for schema in (root, *others.values())
+            if isinstance(schema, dict) and "$id" in schema
         }
 
-    def type_of(self, schema: Any, file: Any, within: tuple[int, ...]) -> tuple[Type, bool]:
+    def type_of(self, schema: Json, file: Json, within: tuple[int, ...]) -> tuple[Type, bool]:
         """Return the type of what a schema describes, and if it may be null."""
         if not isinstance(schema, dict) or id(schema) in within or len(within) > DEPTH_MAX:
             return "json", True
         within = (*within, id(schema))
         if "$ref" in schema:
-            found, file = self._referred(str(schema["$ref"]), file)
-            return self.type_of(found, file, within)
+            target, file = self._referred(str(schema["$ref"]), file)
+            return self.type_of(target, file, within)
         for word in ("oneOf", "anyOf"):
             if isinstance(schema.get(word), list):
                 return self._one_of(schema[word], file, within)
@@ -69,7 +74,7 @@ class _Reader:
             )
         return self._plain(others[0], schema, file, within), nullable
 
-    def _plain(self, kind: str, schema: dict[str, Any], file: Any, within: tuple[int, ...]) -> Type:
+    def _plain(self, kind: str, schema: Document, file: Json, within: tuple[int, ...]) -> Type:
         if kind in _PLAIN:
             return _PLAIN[kind]
         if kind == "string":
@@ -83,7 +88,7 @@ class _Reader:
         if kind == "object" and isinstance(properties, dict) and properties:
             required = schema.get("required", [])
             fields = [
-                self._field(name, one, name in required, file, within) for name, one in properties.items()
+                self._field(name, inner, name in required, file, within) for name, inner in properties.items()
             ]
             return Record(tuple(fields))
         if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
@@ -91,38 +96,40 @@ class _Reader:
             return Map(Field("value", value, not nullable))
         return "json"
 
-    def _field(self, name: str, schema: Any, is_required: bool, file: Any, within: tuple[int, ...]) -> Field:
+    def _field(
+        self, name: str, schema: Json, is_required: bool, file: Json, within: tuple[int, ...]
+    ) -> Field:
         kind, nullable = self.type_of(schema, file, within)
-        known = schema if isinstance(schema, dict) else {}
+        options = schema if isinstance(schema, dict) else {}
         low, high = ("minLength", "maxLength") if kind == "string" else ("minimum", "maximum")
         if kind not in ("string", "long", "double"):
-            known = {"default": known.get("default")}
+            options = {"default": options.get("default")}
         is_required = is_required and not nullable
-        return Field(name, kind, is_required, known.get(low), known.get(high), known.get("default"))
+        return Field(name, kind, is_required, options.get(low), options.get(high), options.get("default"))
 
-    def _one_of(self, schemas: list[Any], file: Any, within: tuple[int, ...]) -> tuple[Type, bool]:
-        found = [self.type_of(one, file, within) for one in schemas if one != {"type": "null"}]
-        nullable = any(null for _, null in found) or len(found) < len(schemas)
-        if len(found) == 1:
-            return found[0][0], nullable
-        if not found or any(kind == "json" for kind, _ in found):
+    def _one_of(self, schemas: list[Json], file: Json, within: tuple[int, ...]) -> tuple[Type, bool]:
+        types = [self.type_of(one, file, within) for one in schemas if one != {"type": "null"}]
+        nullable = any(null for _, null in types) or len(types) < len(schemas)
+        if len(types) == 1:
+            return types[0][0], nullable
+        if not types or any(kind == "json" for kind, _ in types):
             return "json", True
         names: list[str] = []
-        for kind, _ in found:
+        for kind, _ in types:
             name = kind if isinstance(kind, str) else type(kind).__name__.lower()
             names.append(name if name not in names else f"{name}{len(names) + 1}")
-        return Union(tuple(Field(name, kind) for name, (kind, _) in zip(names, found, strict=True))), nullable
+        return Union(tuple(Field(name, kind) for name, (kind, _) in zip(names, types, strict=True))), nullable
 
-    def _referred(self, text: str, file: Any) -> tuple[Any, Any]:
+    def _referred(self, text: str, file: Json) -> tuple[Json, Json]:
         name, _, pointer = text.partition("#")
         if name:
             if name not in self.files:
                 raise UsageError(f"JSON Schema: it refers to {name!r}, which is not among its references")
             file = self.files[name]
-        found = file
+        target = file
         for part in pointer.strip("/").split("/") if pointer.strip("/") else ():
             part = part.replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, dict) or part not in found:
+            if not isinstance(target, dict) or part not in target:
                 raise UsageError(f"JSON Schema: {text!r} is not there")
-            found = found[part]
-        return found, file
+            target = target[part]
+        return target, file

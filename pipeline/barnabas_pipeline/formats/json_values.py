@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal as Number
 from decimal import InvalidOperation
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -34,6 +34,10 @@ from barnabas_pipeline.field_types import (
     name_of,
 )
 from barnabas_pipeline.formats.base import VALUE_BYTES_MAX, RefusedError
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document, Json, Row, Value
+    from barnabas_pipeline.field_types import Type
 
 LONG_DIGITS_MAX = 400  # an integer with more digits is larger than any field takes, and dear to parse
 TOO_LARGE = 10**LONG_DIGITS_MAX
@@ -60,9 +64,9 @@ class Digits(float):
 
 
 def _digits(text: str) -> Digits:
-    made = Digits(text)
-    made.text = text
-    return made
+    number = Digits(text)
+    number.text = text
+    return number
 
 
 _INTEGERS = (int,)
@@ -72,9 +76,7 @@ _NUMBERS = (int, float, Digits)
 # --- text -----------------------------------------------------------------------------------------------------------
 
 
-def parse_object(
-    value: bytes | None, bytes_max: int = VALUE_BYTES_MAX, *, exact: bool = False
-) -> dict[str, Any]:
+def parse_object(value: bytes | None, bytes_max: int = VALUE_BYTES_MAX, *, exact: bool = False) -> Document:
     """Parse one JSON object and nothing but it; with `exact` fractions are Digits. Raises RefusedError."""
     if not value:
         raise RefusedError("empty", "the value is null" if value is None else "the value has no bytes")
@@ -125,17 +127,17 @@ def _skip_space(text: str, at: int) -> int:
     return at
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+def _no_duplicates(pairs: list[tuple[str, Json]]) -> Document:
+    parsed = dict(pairs)
+    if len(parsed) != len(pairs):
         names = [name for name, _ in pairs]
         raise RefusedError(
             "duplicate_key", f"{next(n for n in names if names.count(n) > 1)!r} is there twice"
         )
-    return made
+    return parsed
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
@@ -151,7 +153,7 @@ _EXACT = json.JSONDecoder(
 )
 
 
-def written(value: Any, path: str) -> str:
+def written(value: Json, path: str) -> str:
     """Write an exact value as JSON again, without spaces. Raises RefusedError."""
     if isinstance(value, dict):
         inner = (
@@ -168,22 +170,22 @@ def written(value: Any, path: str) -> str:
 
 
 def needs_digits(fields: tuple[Field, ...]) -> bool:
-    """Tell if numbers must be kept as they are written."""
+    """Return whether numbers must be kept as they are written."""
     return any(_needs_digits(one) for one in fields)
 
 
-def _needs_digits(one: Field) -> bool:
-    match one.type:
+def _needs_digits(field: Field) -> bool:
+    match field.type:
         case Decimal() | "json":
             return True
         case Array():
-            return _needs_digits(one.type.element)
+            return _needs_digits(field.type.element)
         case Map():
-            return _needs_digits(one.type.value)
+            return _needs_digits(field.type.value)
         case Record():
-            return needs_digits(one.type.fields)
+            return needs_digits(field.type.fields)
         case Union():
-            return needs_digits(one.type.branches)
+            return needs_digits(field.type.branches)
     return False
 
 
@@ -196,20 +198,20 @@ class Checker:
 
     strange: bool = False
 
-    def record(self, value: dict[str, Any], fields: tuple[Field, ...], path: str = "") -> dict[str, Any]:
+    def record(self, value: Document, fields: tuple[Field, ...], path: str = "") -> Row:
         """Check the fields of an object; takes those that are known out of it. Raises RefusedError."""
-        known = {}
-        for one in fields:
-            name = f"{path}{one.name}"
-            if one.name in value:
-                known[one.name] = self.checked(value.pop(one.name), one, name)
-            elif one.default is not None:
-                known[one.name] = self.checked(one.default, one, name)
-            elif one.required:
+        values = {}
+        for field in fields:
+            name = f"{path}{field.name}"
+            if field.name in value:
+                values[field.name] = self.checked(value.pop(field.name), field, name)
+            elif field.default is not None:
+                values[field.name] = self.checked(field.default, field, name)
+            elif field.required:
                 raise RefusedError("missing_field", f"{name} is missing")
-        return known
+        return values
 
-    def checked(self, value: Any, field: Field, path: str) -> Any:
+    def checked(self, value: Json, field: Field, path: str) -> Value:
         """Return the value as its field wants it. Raises RefusedError."""
         if value is None:
             if field.required:
@@ -217,23 +219,23 @@ class Checker:
             return None
         kind = field.type
         if isinstance(kind, str):
-            made = _PLAIN[kind](value, path)
+            checked = _PLAIN[kind](value, path)
         else:
-            made = self._nested(value, kind, path)
+            checked = self._nested(value, kind, path)
         if field.min is None and field.max is None:
-            return made
-        size = len(made) if isinstance(made, str | bytes | list) else made
+            return checked
+        size = len(checked) if isinstance(checked, str | bytes | list) else checked
         if (field.min is not None and size < field.min) or (field.max is not None and size > field.max):
             raise RefusedError("range", f"{path} is not within {field.min} and {field.max}")
-        return made
+        return checked
 
-    def _nested(self, value: Any, kind: Any, path: str) -> Any:
+    def _nested(self, value: Json, kind: Type, path: str) -> Value:
         match kind:
             case Record() if type(value) is dict:
-                left = dict(value)
-                made = self.record(left, kind.fields, f"{path}.")
-                self.strange |= bool(left)
-                return made
+                remaining = dict(value)
+                record = self.record(remaining, kind.fields, f"{path}.")
+                self.strange |= bool(remaining)
+                return record
             case Array() if type(value) is list:
                 return [self.checked(one, kind.element, path) for one in value]
             case Map() if type(value) is dict:
@@ -251,7 +253,7 @@ class Checker:
                 return self._union(value, kind, path)
         raise RefusedError("type", f"{path} is no {name_of(kind)}")
 
-    def _union(self, value: Any, kind: Union, path: str) -> Any:
+    def _union(self, value: Json, kind: Union, path: str) -> Value:
         strange = self.strange
         for branch in kind.branches:
             try:
@@ -261,7 +263,7 @@ class Checker:
         raise RefusedError("type", f"{path} is none of the union's types")
 
 
-def _map_key(name: str, kind: str, path: str) -> Any:
+def _map_key(name: str, kind: str, path: str) -> Value:
     if kind == "string":
         return name
     if kind == "boolean" and name in ("true", "false"):
@@ -271,7 +273,7 @@ def _map_key(name: str, kind: str, path: str) -> Any:
     raise RefusedError("type", f"a key of {path} is no {kind}")
 
 
-def _decimal(value: Any, kind: Decimal, path: str) -> Number:
+def _decimal(value: Json, kind: Decimal, path: str) -> Number:
     if type(value) not in (*_NUMBERS, str):
         raise RefusedError("type", f"{path} is no decimal")
     text = value.text if isinstance(value, Digits) else str(value) if abs_fits(value) else ""
@@ -297,27 +299,27 @@ def _decimal(value: Any, kind: Decimal, path: str) -> Number:
     return Number((sign, digits + (0,) * max(shift, 0), -kind.scale))
 
 
-def _unscaled(value: Any, kind: Decimal, path: str) -> str:
+def _unscaled(value: Json, kind: Decimal, path: str) -> str:
     data = _bytes(value, path)
     if not 0 < len(data) <= DECIMAL_BYTES_MAX:
         raise RefusedError("range", f"{path} is no decimal of 1 to {DECIMAL_BYTES_MAX} bytes")
     return f"{int.from_bytes(data, signed=True)}E-{kind.scale}"
 
 
-def abs_fits(value: Any) -> bool:
-    """Tell if a number has not so many digits that it was not parsed; texts fit."""
+def abs_fits(value: Json) -> bool:
+    """Return whether a number was parsed: it has at most LONG_DIGITS_MAX digits. Texts fit."""
     return type(value) is not int or abs(value) < TOO_LARGE
 
 
 # --- plain types ----------------------------------------------------------------------------------------------------
 
 
-def _whole(kind: str) -> Callable[[Any, str], int]:
+def _whole(kind: str) -> Callable[[Json, str], int]:
     plain = PLAIN[kind]
     low, high = plain.min, plain.max
     bits = {"int": "32 bit integer", "long": "64 bit integer"}.get(kind, kind)
 
-    def check(value: Any, path: str) -> int:
+    def check(value: Json, path: str) -> int:
         if type(value) is not int:
             raise RefusedError("type", f"{path} is no {kind}")
         if not low <= value <= high:  # type: ignore[operator]
@@ -327,52 +329,52 @@ def _whole(kind: str) -> Callable[[Any, str], int]:
     return check
 
 
-def _double(value: Any, path: str) -> float:
+def _double(value: Json, path: str) -> float:
     if type(value) not in _NUMBERS:
         raise RefusedError("type", f"{path} is no double")
     try:
-        made = float(value)
+        number = float(value)
     except OverflowError:
-        made = float("inf")
-    if made - made != 0:
+        number = float("inf")
+    if number - number != 0:
         raise RefusedError("range", f"{path} is no finite number")
-    return made
+    return number
 
 
-def _float(value: Any, path: str) -> float:
+def _float(value: Json, path: str) -> float:
     with np.errstate(over="ignore"):
-        made = float(np.float32(_double(value, path)))
-    if made - made != 0:
+        number = float(np.float32(_double(value, path)))
+    if number - number != 0:
         raise RefusedError("range", f"{path} is no finite number of 32 bits")
-    return made
+    return number
 
 
-def _boolean(value: Any, path: str) -> bool:
+def _boolean(value: Json, path: str) -> bool:
     if type(value) is not bool:
         raise RefusedError("type", f"{path} is no boolean")
     return value
 
 
-def _string(value: Any, path: str) -> str:
+def _string(value: Json, path: str) -> str:
     if type(value) is not str:
         raise RefusedError("type", f"{path} is no string")
     return value
 
 
-def _bytes(value: Any, path: str) -> bytes:
+def _bytes(value: Json, path: str) -> bytes:
     try:
         return b64decode(_string(value, path), validate=True)
     except (binascii.Error, ValueError):
         raise RefusedError("type", f"{path} is no base64") from None
 
 
-def _uuid(value: Any, path: str) -> str:
+def _uuid(value: Json, path: str) -> str:
     if not _UUID.fullmatch(_string(value, path)):
         raise RefusedError("type", f"{path} is no UUID")
     return str(value).lower()
 
 
-def _date(value: Any, path: str) -> int:
+def _date(value: Json, path: str) -> int:
     if not _DATE.fullmatch(_string(value, path)):
         raise RefusedError("type", f"{path} is no date like 2026-11-20")
     try:
@@ -381,11 +383,11 @@ def _date(value: Any, path: str) -> int:
         raise RefusedError("range", f"{path} is no date of the years 1 to 9999") from None
 
 
-def _iso8601(value: Any, path: str) -> int:
-    found = _ISO8601.fullmatch(_string(value, path))
-    if not found:
+def _iso8601(value: Json, path: str) -> int:
+    match = _ISO8601.fullmatch(_string(value, path))
+    if not match:
         raise RefusedError("type", f"{path} is no time like 2026-11-20T14:00:00.5Z")
-    day, time, fraction, zone = found.groups()
+    day, time, fraction, zone = match.groups()
     micros = (fraction or "").ljust(9, "0")
     if micros[6:].strip("0"):
         raise RefusedError("range", f"{path} is more exact than microseconds")
@@ -397,17 +399,17 @@ def _iso8601(value: Any, path: str) -> int:
     if zone != "Z":
         hours, minutes = int(zone[1:3]), int(zone[3:].lstrip(":") or 0)
         seconds = (hours * 3600 + minutes * 60) * (-1 if zone[0] == "-" else 1)
-    made = ((when - _EPOCH) // timedelta(seconds=1) - seconds) * 1_000_000 + int(micros[:6])
-    if not DAY_MIN * DAY_US <= made < (DAY_MAX + 1) * DAY_US:
+    total_us = ((when - _EPOCH) // timedelta(seconds=1) - seconds) * 1_000_000 + int(micros[:6])
+    if not DAY_MIN * DAY_US <= total_us < (DAY_MAX + 1) * DAY_US:
         raise RefusedError("range", f"{path} is no time of the years 1 to 9999")
-    return made
+    return total_us
 
 
-def _json(value: Any, path: str) -> str:
+def _json(value: Json, path: str) -> str:
     return written(value, path)
 
 
-_PLAIN: dict[str, Callable[[Any, str], Any]] = {
+_PLAIN: dict[str, Callable[[Json, str], Value]] = {
     name: _whole(name) for name, plain in PLAIN.items() if plain.min is not None and name != "date"
 } | {
     "boolean": _boolean,

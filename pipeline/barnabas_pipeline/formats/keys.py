@@ -6,7 +6,7 @@ The rule: a key that cannot be decoded refuses its record, with `key_` before th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,9 @@ from barnabas_pipeline.field_types import Record, arrow_type
 from barnabas_pipeline.formats.base import EXTRA, BadRecord, BlockDecoder
 from barnabas_pipeline.log.columns import Columns, select
 from barnabas_pipeline.schema import KEY_COLUMN, EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document, Integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,11 @@ class KeyedDecoder:
         """The schema of values, with the fields of keys."""
         return replace(self.value.schema, key=self.key.schema.fields)
 
-    def limits(self) -> dict[str, Any]:
+    def limits(self) -> Document:
         """The limits of both."""
         return {**self.value.limits(), "key": {"format": self.key.format, **self.key.limits()}}
 
-    def decode(self, columns: Columns) -> tuple[Any, Any, list[BadRecord]]:
+    def decode(self, columns: Columns) -> tuple[Integers, pa.Table, list[BadRecord]]:
         """Return (the good rows' numbers as numpy, their fields and `_extra` as a table, the bad rows)."""
         rows, table, bad = self.value.decode(columns)
         there = np.flatnonzero(columns.key.is_valid().to_numpy(zero_copy_only=False))
@@ -45,9 +48,9 @@ class KeyedDecoder:
         good, keys, refused = self.key.decode(keyed)
         seen = {one.row for one in bad}
         more = [
-            BadRecord(int(there[one.row]), f"key_{one.reason}", f"key: {one.detail}")
-            for one in refused
-            if int(there[one.row]) not in seen
+            BadRecord(int(there[refusal.row]), f"key_{refusal.reason}", f"key: {refusal.detail}")
+            for refusal in refused
+            if int(there[refusal.row]) not in seen
         ]
         place = np.full(len(columns), -1)
         place[there[good]] = np.arange(len(good))

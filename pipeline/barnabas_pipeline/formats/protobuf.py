@@ -1,4 +1,4 @@
-"""Protobuf: each record by its writer's schema, whose id and message stand before it, or by the schema of a file.
+"""Protobuf: each record is read by its writer's schema, named by the id and message before the value, or by a file's.
 
 The rule: see `binary`. Reasons beside those of JSON: framing, schema_id, protobuf.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -25,6 +25,13 @@ from barnabas_pipeline.formats.protobuf_values import MessageReader
 from barnabas_pipeline.formats.registry import Registry
 from barnabas_pipeline.log.columns import NotSureError
 
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    from barnabas.registry.formats.protobuf import ProtobufSchema as ParsedProtobuf
+    from barnabas_pipeline.data_types import Column, Document, Mask, Row
+
 PROTOBUF = "PROTOBUF"
 DEPTH_MAX = 100
 """Of the path that leads to a message in its file."""
@@ -33,17 +40,17 @@ DEPTH_MAX = 100
 class ProtobufWriter:
     """A message of a schema, ready for reading."""
 
-    def __init__(self, descriptor: Any, pool: Any) -> None:
+    def __init__(self, descriptor: Descriptor, pool: DescriptorPool) -> None:
         self.name = str(descriptor.full_name)
         self.plan: Message = plan_of(descriptor)
         self.fields: tuple[Field, ...] = self.plan.fields
         self._reader = MessageReader(self.plan, pool)
 
-    def read(self, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    def read(self, payload: bytes) -> tuple[Row, Document]:
         """Read one message. Raises RefusedError."""
         return self._reader.read(payload)
 
-    def read_columns(self, view: View) -> tuple[list[Any], Any]:
+    def read_columns(self, view: View) -> tuple[list[Column], Mask]:
         """Read many messages. Raises NotSureError."""
         if not has_fast_way(self.plan):
             raise NotSureError
@@ -78,7 +85,7 @@ class ProtobufDecoder(BinaryDecoder):
             path.append(number)
         return tuple(path or (0,)), payload[at:]
 
-    def paths_of(self, view: View) -> tuple[tuple[int, ...], View, Any]:
+    def paths_of(self, view: View) -> tuple[tuple[int, ...], View, Mask]:
         """The path that the first value has, the values without it, and a mask of those that have another."""
         if self.registry is None or not len(view.start):
             return (), view, np.zeros(len(view.start), bool)
@@ -108,17 +115,17 @@ def _number(payload: bytes, at: int) -> tuple[int, int]:
 @lru_cache(256)
 def _of_text(text: str, references: tuple[tuple[str, str], ...], record: str) -> ProtobufWriter:
     try:
-        return _named(parse(Schema(PROTOBUF, text), references), record)
+        return _named(cast("ParsedProtobuf", parse(Schema(PROTOBUF, text), references)), record)
     except SchemaError as error:
         raise UsageError(f"Protobuf schema: {error}") from None
 
 
 @lru_cache(1_000)
 def _of_id(registry: Registry, schema_id: int, path: tuple[int, ...]) -> ProtobufWriter | None:
-    found = registry.understood(schema_id)
-    if found is None:
+    understood = registry.understood(schema_id)
+    if understood is None:
         return None
-    parsed: Any = found[1]
+    parsed = cast("ParsedProtobuf", understood[1])
     within, name = parsed.file.message_type, parsed.file.package
     for number in path:
         if not 0 <= number < len(within):
@@ -131,7 +138,7 @@ def _of_id(registry: Registry, schema_id: int, path: tuple[int, ...]) -> Protobu
         return None
 
 
-def _named(parsed: Any, record: str) -> ProtobufWriter:
+def _named(parsed: ParsedProtobuf, record: str) -> ProtobufWriter:
     """Return the message of a full name, or the first one. Raises UsageError."""
     own = parsed.file
     if not own.message_type:
@@ -148,5 +155,5 @@ def fields_of_text(
     text: str, references: dict[str, str] | None = None, record: str = ""
 ) -> tuple[str, tuple[Field, ...]]:
     """Return the name and the fields of a message. Raises UsageError."""
-    made = _of_text(text, tuple((references or {}).items()), record)
-    return made.name, made.fields
+    writer = _of_text(text, tuple((references or {}).items()), record)
+    return writer.name, writer.fields

@@ -7,7 +7,7 @@ comes in another order is read in one more pass, and what is not known at all by
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ from google.protobuf.descriptor import FieldDescriptor as Kind
 from barnabas_pipeline.field_types import DAY_MAX, DAY_MIN, PLAIN, arrow_type
 from barnabas_pipeline.formats.protobuf_plan import BYTES, FIXED32, FIXED64, GROUP, VARINT, Message, Part
 from barnabas_pipeline.formats.steps import FEW, FEW_ITEMS_MAX, ITEMS_MAX, StepReader
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Integers, Mask
 
 PASSES = 3
 _ZIGZAG = (Kind.TYPE_SINT32, Kind.TYPE_SINT64)
@@ -28,20 +31,24 @@ _FIXED = {
 
 
 def has_fast_way(plan: Message) -> bool:
-    """Tell if a message can be read in step: JSON and groups cannot."""
+    """Return whether a message can be read in step: JSON and groups cannot."""
     return bool(plan.parts) and all(
-        one.shape != "json" and one.wire != GROUP and (one.of is None or has_fast_way(one.of))
-        for one in plan.parts
+        part.shape != "json" and part.wire != GROUP and (part.of is None or has_fast_way(part.of))
+        for part in plan.parts
     )
 
 
-class Found:
+Places: TypeAlias = "tuple[Integers, Integers, Integers, Integers]"
+"""Of values: the number of the message, where each begins, where it ends, the number itself if it is one."""
+
+
+class Occurrences:
     """Occurrences of a field: the places of the messages, where each begins, where it ends, its number if it is one."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[Any, Any, Any, Any]] = []
+        self.parts: list[Places] = []
 
-    def all(self) -> tuple[Any, Any, Any, Any]:
+    def all(self) -> Places:
         """Return all of them, in the order of their bytes."""
         if not self.parts:
             empty = np.empty(0, np.int64)
@@ -56,33 +63,44 @@ class Found:
 class MessageColumns(StepReader):
     """Reads messages that lie in `data` from `start` to `end`; `bad` are those that it has not read."""
 
-    def read(self, plan: Message) -> tuple[list[Any], Any]:
+    def read(self, plan: Message) -> tuple[list[Column], Mask]:
         """Return the columns of the message's fields, as it declares them, and the mask of those that were not read."""
         columns = self._message(plan, self.start, self.end, np.arange(len(self.start)))
         by_number = {one.number: column for one, column in zip(plan.parts, columns, strict=True)}
         return [by_number[one.number] for one in plan.descriptor.fields], self.bad
 
-    def _message(self, plan: Message, begin: Any, end: Any, rows: Any) -> list[Any]:
+    def _message(self, plan: Message, begin: Integers, end: Integers, rows: Integers) -> list[Column]:
         """Read messages from `begin` to `end`, one or more of each record `rows`: a column for each part."""
-        found = self._occurrences(plan, begin, end, rows)
-        self._check_oneofs(plan, found, rows)
-        return [self._column(one, found[one.number].all(), begin, rows) for one in plan.parts]
+        occurrences = self._occurrences(plan, begin, end, rows)
+        self._check_oneofs(plan, occurrences, rows)
+        return [self._column(one, occurrences[one.number].all(), begin, rows) for one in plan.parts]
 
     # --- where fields are -----------------------------------------------------------------------------------
 
-    def _occurrences(self, plan: Message, begin: Any, end: Any, rows: Any) -> dict[int, Found]:
-        found: dict[int, Found] = defaultdict(Found)
+    def _occurrences(
+        self, plan: Message, begin: Integers, end: Integers, rows: Integers
+    ) -> dict[int, Occurrences]:
+        occurrences: dict[int, Occurrences] = defaultdict(Occurrences)
         at = np.where(self.bad[rows], end, begin)
         tags = [(one, wire, _tag(one.number, wire)) for one in plan.parts for wire in _wires(one)]
         for _ in range(PASSES):
-            for one, wire, tag in tags:
-                self._take(one, wire, tag, found[one.number], at, end, rows)
+            for part, wire, tag in tags:
+                self._take(part, wire, tag, occurrences[part.number], at, end, rows)
             if (at == end).all():
                 break
         self.bad[rows[at != end]] = True
-        return found
+        return occurrences
 
-    def _take(self, one: Part, wire: int, tag: bytes, found: Found, at: Any, end: Any, rows: Any) -> None:
+    def _take(
+        self,
+        part: Part,
+        wire: int,
+        tag: bytes,
+        occurrences: Occurrences,
+        at: Integers,
+        end: Integers,
+        rows: Integers,
+    ) -> None:
         """Take a field where it is next; again and again if it is repeated."""
         turns = 0
         live = np.flatnonzero(at < end)
@@ -108,13 +126,13 @@ class MessageColumns(StepReader):
                 at[live[wrong]] = end[live[wrong]]
                 keep = ~wrong
                 live, first, last, value = live[keep], first[keep], last[keep], value[keep]
-            if one.is_repeated and wire == BYTES and one.wire != BYTES:
-                found.parts += self._packed(one, live, first, last, rows)
+            if part.is_repeated and wire == BYTES and part.wire != BYTES:
+                occurrences.parts += self._packed(part, live, first, last, rows)
             else:
-                found.parts.append((live, first, last, value))
+                occurrences.parts.append((live, first, last, value))
             live = live[at[live] < end[live]]
 
-    def _extent(self, wire: int, at: Any, end: Any) -> tuple[Any, Any, Any]:
+    def _extent(self, wire: int, at: Integers, end: Integers) -> tuple[Integers, Integers, Mask]:
         """Return where values end, what they are if they are varints or else where bytes begin, and which go too far."""
         if wire in _SIZES:
             last = at + _SIZES[wire]
@@ -129,11 +147,11 @@ class MessageColumns(StepReader):
         return first + np.where(wrong, 0, size), first.astype(np.uint64), wrong
 
     def _packed(
-        self, one: Part, live: Any, first: Any, last: Any, rows: Any
-    ) -> list[tuple[Any, Any, Any, Any]]:
+        self, part: Part, live: Integers, first: Integers, last: Integers, rows: Integers
+    ) -> list[Places]:
         """The values of packed fields."""
-        if one.wire in _SIZES:
-            size = _SIZES[one.wire]
+        if part.wire in _SIZES:
+            size = _SIZES[part.wire]
             count, rest = np.divmod(last - first, size)
             self.bad[rows[live[rest != 0]]] = True
             owner = np.repeat(np.arange(len(live)), count)
@@ -156,57 +174,59 @@ class MessageColumns(StepReader):
             at[more] = np.where(wrong, last[more], end)
         return parts
 
-    def _check_oneofs(self, plan: Message, found: dict[int, Found], rows: Any) -> None:
+    def _check_oneofs(self, plan: Message, occurrences: dict[int, Occurrences], rows: Integers) -> None:
         """Leave records that have two fields of a oneof to the careful way: the last one counts."""
-        seen: dict[str, Any] = {}
-        for one in plan.parts:
-            if one.oneof:
+        seen: dict[str, Mask] = {}
+        for part in plan.parts:
+            if part.oneof:
                 mask = np.zeros(len(rows), bool)
-                mask[found[one.number].all()[0]] = True
-                before = seen.setdefault(one.oneof, np.zeros(len(rows), bool))
+                mask[occurrences[part.number].all()[0]] = True
+                before = seen.setdefault(part.oneof, np.zeros(len(rows), bool))
                 self.bad[rows[before & mask]] = True
                 before |= mask
 
     # --- columns --------------------------------------------------------------------------------------------
 
-    def _column(self, one: Part, found: tuple[Any, Any, Any, Any], start: Any, rows: Any) -> Any:
-        places, begin, end, value = found
-        if one.is_repeated:
+    def _column(self, part: Part, occurrences: Places, start: Integers, rows: Integers) -> Column:
+        places, begin, end, value = occurrences
+        if part.is_repeated:
             values = (
-                self._map_entries(one, begin, end, rows[places])
-                if one.is_map
-                else self._values(one, begin, end, value, rows[places])
+                self._map_entries(part, begin, end, rows[places])
+                if part.is_map
+                else self._values(part, begin, end, value, rows[places])
             )
             edges = pa.array(
                 np.concatenate([[0], np.cumsum(np.bincount(places, minlength=len(rows)))]).astype(np.int32)
             )
             return (
-                self._map(one, values, edges, rows)
-                if one.is_map
-                else pa.ListArray.from_arrays(edges, values, arrow_type(one.column))
+                self._map(part, values, edges, rows)
+                if part.is_map
+                else pa.ListArray.from_arrays(edges, values, arrow_type(part.column))
             )
         seen = np.zeros(len(rows), bool)
         seen[places] = True
-        if one.is_required:
+        if part.is_required:
             self.bad[rows[~seen]] = True
-        if one.of is not None:
-            return self._messages(one, places, begin, end, rows)
+        if part.of is not None:
+            return self._messages(part, places, begin, end, rows)
         first, last = start.copy(), start.copy()
-        number = np.full(len(rows), _first_number(one), np.int64).view(np.uint64)
+        number = np.full(len(rows), _first_number(part), np.int64).view(np.uint64)
         first[places], last[places], number[places] = begin, end, value  # the last one of several stays
-        if one.wire in _SIZES:
+        if part.wire in _SIZES:
             first[~seen] = self.pinned
-        column = self._values(one, first, last, number, rows)
-        if not one.has_presence or seen.all():
+        column = self._values(part, first, last, number, rows)
+        if not part.has_presence or seen.all():
             return column
         column = pc.if_else(pa.array(seen), column, pa.scalar(None, column.type))
-        return column if one.default is None else pc.fill_null(column, pa.scalar(one.default, column.type))
+        return column if part.default is None else pc.fill_null(column, pa.scalar(part.default, column.type))
 
-    def _messages(self, one: Part, places: Any, begin: Any, end: Any, rows: Any) -> Any:
+    def _messages(
+        self, part: Part, places: Integers, begin: Integers, end: Integers, rows: Integers
+    ) -> Column:
         twice = np.bincount(places, minlength=len(rows)) > 1
         self.bad[rows[twice]] = True  # they would have to be merged
         places, first = np.unique(places, return_index=True)
-        column = self._values(one, begin[first], end[first], None, rows[places])
+        column = self._values(part, begin[first], end[first], None, rows[places])
         if len(places) == len(rows):
             return column
         index = np.zeros(len(rows), np.int64)
@@ -214,51 +234,55 @@ class MessageColumns(StepReader):
         index[places], null[places] = np.arange(len(places)), False
         return column.take(pa.array(index, mask=null))
 
-    def _values(self, one: Part, begin: Any, end: Any, value: Any, rows: Any) -> Any:
+    def _values(
+        self, part: Part, begin: Integers, end: Integers, value: Integers | None, rows: Integers
+    ) -> Column:
         """Make a column of single values."""
-        if one.of is not None:
-            inner = self._message(one.of, begin, end, rows)
-            if one.shape == "wrapper":
+        if part.of is not None:
+            inner = self._message(part.of, begin, end, rows)
+            if part.shape == "wrapper":
                 return inner[0]
-            if one.shape == "timestamp":
+            if part.shape == "timestamp":
                 return self._timestamps(inner, rows)
-            ordered = {part.number: column for part, column in zip(one.of.parts, inner, strict=True)}
-            columns = [ordered[part.number] for part in one.of.descriptor.fields]
-            return pa.StructArray.from_arrays(columns, fields=list(arrow_type(one.type)))
-        if one.shape == "enum":
-            return self._enums(one, value, rows)
-        if one.wire == BYTES:
-            return self._texts(one, begin, end, rows)
-        if one.wire in _SIZES:
-            raw = np.lib.stride_tricks.sliding_window_view(self.buf, _SIZES[one.wire])[begin]
-            number = raw.view(_FIXED[one.kind]).ravel()
+            ordered = {member.number: column for member, column in zip(part.of.parts, inner, strict=True)}
+            columns = [ordered[member.number] for member in part.of.descriptor.fields]
+            return pa.StructArray.from_arrays(columns, fields=list(arrow_type(part.type)))
+        if part.wire == BYTES:
+            return self._texts(part, begin, end, rows)
+        assert value is not None, "only messages have no number"
+        if part.shape == "enum":
+            return self._enums(part, value, rows)
+        if part.wire in _SIZES:
+            raw = np.lib.stride_tricks.sliding_window_view(self.buf, _SIZES[part.wire])[begin]
+            number = raw.view(_FIXED[part.kind]).ravel()
         else:
-            number = self._varint(one, value, rows)
+            number = self._varint(part, value, rows)
         column = pa.array(number)
-        wanted = arrow_type(one.type)
-        return column if column.type == wanted else column.cast(wanted)
+        column_type = arrow_type(part.type)
+        return column if column.type == column_type else column.cast(column_type)
 
-    def _texts(self, one: Part, begin: Any, end: Any, rows: Any) -> Any:
+    def _texts(self, part: Part, begin: Integers, end: Integers, rows: Integers) -> Column:
         fresh = self.bad[rows]
         if fresh.any():
             begin, end = np.where(fresh, self.start[rows], begin), np.where(fresh, self.start[rows], end)
         column = self.slices(begin, end)
-        return self.texts(column, rows) if one.type == "string" else column
+        return self.texts(column, rows) if part.type == "string" else column
 
-    def _varint(self, one: Part, value: Any, rows: Any) -> Any:
-        if one.kind in _ZIGZAG:
+    def _varint(self, part: Part, value: Integers, rows: Integers) -> Integers | Mask:
+        number: Integers
+        if part.kind in _ZIGZAG:
             number = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
-        elif one.kind in (Kind.TYPE_UINT64, Kind.TYPE_BOOL):
+        elif part.kind in (Kind.TYPE_UINT64, Kind.TYPE_BOOL):
             number = value
         else:
             number = value.view(np.int64)
-        if one.kind == Kind.TYPE_UINT64:
+        if part.kind == Kind.TYPE_UINT64:
             return number
-        if one.kind == Kind.TYPE_BOOL:
+        if part.kind == Kind.TYPE_BOOL:
             low, high = 0, 1
-        elif one.kind == Kind.TYPE_UINT32:
+        elif part.kind == Kind.TYPE_UINT32:
             low, high = 0, (1 << 32) - 1
-        elif one.type == "int":
+        elif part.type == "int":
             low, high = PLAIN["int"].min or 0, PLAIN["int"].max or 0
         else:
             return number
@@ -266,22 +290,20 @@ class MessageColumns(StepReader):
         if wrong.any():
             self.bad[rows[wrong]] = True
             number = np.where(wrong, 0, number)
-        return (
-            number == 1
-            if one.kind == Kind.TYPE_BOOL
-            else number.astype(np.int32 if one.type == "int" else np.int64)
-        )
+        if part.kind == Kind.TYPE_BOOL:
+            return number == 1
+        return number.astype(np.int32) if part.type == "int" else number.astype(np.int64)
 
-    def _enums(self, one: Part, value: Any, rows: Any) -> Any:
-        numbers = np.array(sorted(one.numbers), np.int64)
-        names = pa.array([one.numbers[number] for number in numbers.tolist()], pa.string())
+    def _enums(self, part: Part, value: Integers, rows: Integers) -> Column:
+        numbers = np.array(sorted(part.numbers), np.int64)
+        names = pa.array([part.numbers[number] for number in numbers.tolist()], pa.string())
         mine = value.view(np.int64)
         index = np.minimum(np.searchsorted(numbers, mine), len(numbers) - 1)
         wrong = numbers[index] != mine
         self.bad[rows[wrong]] = True
         return pa.DictionaryArray.from_arrays(pa.array(index), names).dictionary_decode()
 
-    def _timestamps(self, inner: list[Any], rows: Any) -> Any:
+    def _timestamps(self, inner: list[Column], rows: Integers) -> Column:
         seconds, nanos = inner[0].to_numpy(), inner[1].to_numpy().astype(np.int64)
         wrong = (seconds < DAY_MIN * 86_400) | (seconds >= (DAY_MAX + 1) * 86_400)
         wrong |= (nanos < 0) | (nanos >= 1_000_000_000) | (nanos % 1000 != 0)  # exact ones alone
@@ -289,19 +311,19 @@ class MessageColumns(StepReader):
         micros = np.where(wrong, 0, seconds) * 1_000_000 + np.where(wrong, 0, nanos) // 1000
         return pa.array(micros).cast(arrow_type("timestamp_us"))
 
-    def _map_entries(self, one: Part, begin: Any, end: Any, rows: Any) -> Any:
-        assert one.of is not None
-        found = self._occurrences(one.of, begin, end, rows)
+    def _map_entries(self, entry: Part, begin: Integers, end: Integers, rows: Integers) -> list[Column]:
+        assert entry.of is not None
+        occurrences = self._occurrences(entry.of, begin, end, rows)
         columns = []
-        for part in one.of.parts:
+        for part in entry.of.parts:
             if part.has_presence:  # what is not there has a value all the same
                 there = np.zeros(len(rows), bool)
-                there[found[part.number].all()[0]] = True
+                there[occurrences[part.number].all()[0]] = True
                 self.bad[rows[~there]] = True
-            columns.append(self._column(part, found[part.number].all(), begin, rows))
+            columns.append(self._column(part, occurrences[part.number].all(), begin, rows))
         return columns
 
-    def _map(self, one: Part, columns: list[Any], edges: Any, rows: Any) -> Any:
+    def _map(self, part: Part, columns: list[Column], edges: Column, rows: Integers) -> Column:
         """Make a column of maps, each by its keys; of two entries with one key the last counts, so the careful way
         takes them."""
         keys, values = columns
@@ -314,22 +336,22 @@ class MessageColumns(StepReader):
             same = pc.equal(keys.slice(1), keys.slice(0, len(keys) - 1)).to_numpy(zero_copy_only=False)
             twice = same & (owner[1:] == owner[:-1])
             self.bad[rows[owner[1:][twice]]] = True
-        return pa.MapArray.from_arrays(edges, keys, values, arrow_type(one.column))
+        return pa.MapArray.from_arrays(edges, keys, values, arrow_type(part.column))
 
 
-def _first_number(one: Part) -> int:
-    return int(one.descriptor.enum_type.values[0].number) if one.shape == "enum" else 0
+def _first_number(part: Part) -> int:
+    return int(part.descriptor.enum_type.values[0].number) if part.shape == "enum" else 0
 
 
-def _wires(one: Part) -> tuple[int, ...]:
-    return (BYTES, one.wire) if one.is_repeated and one.wire != BYTES else (one.wire,)
+def _wires(part: Part) -> tuple[int, ...]:
+    return (BYTES, part.wire) if part.is_repeated and part.wire != BYTES else (part.wire,)
 
 
 def _tag(number: int, wire: int) -> bytes:
-    left = number << 3 | wire
-    made = bytearray()
-    while left >= 0x80:
-        made.append(left & 0x7F | 0x80)
-        left >>= 7
-    made.append(left)
-    return bytes(made)
+    remaining = number << 3 | wire
+    encoded = bytearray()
+    while remaining >= 0x80:
+        encoded.append(remaining & 0x7F | 0x80)
+        remaining >>= 7
+    encoded.append(remaining)
+    return bytes(encoded)

@@ -7,12 +7,17 @@ become text, JSON.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from google.protobuf.descriptor import FieldDescriptor as Kind
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import DEPTH_MAX, Array, Enum, Field, Map, Record, Type
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+    from barnabas_pipeline.data_types import Value
 
 VARINT, FIXED64, BYTES, GROUP, FIXED32 = 0, 1, 2, 3, 5
 PARTS_MAX = 10_000
@@ -43,12 +48,12 @@ class Part:
     shape: str
     type: Type
     """Of one value."""
-    descriptor: Any
+    descriptor: FieldDescriptor
     is_repeated: bool = False
     is_map: bool = False
     has_presence: bool = False
     is_required: bool = False
-    default: Any = None
+    default: Value = None
     oneof: str = ""
     numbers: dict[int, str] = field(default_factory=dict)
     of: Message | None = None
@@ -68,7 +73,7 @@ class Part:
 class Message:
     """A message and its parts, by number."""
 
-    descriptor: Any
+    descriptor: Descriptor
     parts: list[Part] = field(default_factory=list)
 
     @property
@@ -76,19 +81,19 @@ class Message:
         """The parts as fields of a schema, as the message declares them."""
         order = {one.number: n for n, one in enumerate(self.descriptor.fields)}
         return tuple(
-            Field(one.name, one.column, one.is_required, number=one.number)
-            for one in sorted(self.parts, key=lambda one: order[one.number])
+            Field(part.name, part.column, part.is_required, number=part.number)
+            for part in sorted(self.parts, key=lambda part: order[part.number])
         )
 
 
-def plan_of(descriptor: Any) -> Message:
+def plan_of(descriptor: Descriptor) -> Message:
     """Make the plan of a message. Raises UsageError."""
     recursive: set[str] = set()
     while True:  # until no type is found to contain itself that was not known to
         planner = _Planner(recursive)
-        made = planner.message(descriptor, ())
+        plan = planner.message(descriptor, ())
         if planner.recursive == recursive:
-            return made
+            return plan
         recursive = planner.recursive
 
 
@@ -98,50 +103,61 @@ class _Planner:
         self.recursive = set(recursive)
         self.parts = 0
 
-    def message(self, descriptor: Any, within: tuple[str, ...]) -> Message:
+    def message(self, descriptor: Descriptor, within: tuple[str, ...]) -> Message:
         if len(within) > DEPTH_MAX:
             raise UsageError("the Protobuf message is nested too deeply")
         within = (*within, descriptor.full_name)
         parts = [self.part(one, within) for one in descriptor.fields]
-        return Message(descriptor, sorted(parts, key=lambda one: one.number))
+        return Message(descriptor, sorted(parts, key=lambda part: part.number))
 
-    def part(self, one: Any, within: tuple[str, ...]) -> Part:
+    def part(self, descriptor: FieldDescriptor, within: tuple[str, ...]) -> Part:
         self.parts += 1
         if self.parts > PARTS_MAX:
             raise UsageError("the Protobuf message is too large")
-        made = self._single(one, within)
-        made.is_repeated = bool(one.is_repeated)
-        made.is_map = made.shape == "message" and one.message_type.GetOptions().map_entry
-        made.has_presence = one.has_presence
-        made.is_required = bool(one.is_required)
-        made.default = one.default_value if one.has_default_value else None
-        made.oneof = one.containing_oneof.name if one.containing_oneof else ""
-        return made
+        part = self._single(descriptor, within)
+        part.is_repeated = bool(descriptor.is_repeated)
+        part.is_map = part.shape == "message" and descriptor.message_type.GetOptions().map_entry
+        part.has_presence = descriptor.has_presence
+        part.is_required = bool(descriptor.is_required)
+        part.default = descriptor.default_value if descriptor.has_default_value else None
+        part.oneof = descriptor.containing_oneof.name if descriptor.containing_oneof else ""
+        return part
 
-    def _single(self, one: Any, within: tuple[str, ...]) -> Part:
-        name, number, kind = one.name, one.number, one.type
+    def _single(self, descriptor: FieldDescriptor, within: tuple[str, ...]) -> Part:
+        name, number, kind = descriptor.name, descriptor.number, descriptor.type
         if kind == Kind.TYPE_ENUM:
-            numbers = {value.number: value.name for value in reversed(one.enum_type.values)}
-            symbols = Enum(tuple(value.name for value in one.enum_type.values))
+            numbers = {value.number: value.name for value in reversed(descriptor.enum_type.values)}
+            symbols = Enum(tuple(value.name for value in descriptor.enum_type.values))
             default = (
-                one.enum_type.values_by_number[one.default_value].name if one.has_default_value else None
+                descriptor.enum_type.values_by_number[descriptor.default_value].name
+                if descriptor.has_default_value
+                else None
             )
-            return Part(name, number, kind, VARINT, "enum", symbols, one, numbers=numbers, default=default)
+            return Part(
+                name, number, kind, VARINT, "enum", symbols, descriptor, numbers=numbers, default=default
+            )
         if kind in _PLAIN:
             kind_name, wire = _PLAIN[kind]
-            return Part(name, number, kind, wire, "plain", kind_name, one)
+            return Part(name, number, kind, wire, "plain", kind_name, descriptor)
         wire = GROUP if kind == Kind.TYPE_GROUP else BYTES
-        inner = one.message_type
+        inner = descriptor.message_type
         if inner.full_name == TIMESTAMP:
             return Part(
-                name, number, kind, wire, "timestamp", "timestamp_us", one, of=self.message(inner, within)
+                name,
+                number,
+                kind,
+                wire,
+                "timestamp",
+                "timestamp_us",
+                descriptor,
+                of=self.message(inner, within),
             )
         if inner.full_name in _WRAPPERS:
             of = self.message(inner, within)
-            return Part(name, number, kind, wire, "wrapper", of.parts[0].type, one, of=of)
+            return Part(name, number, kind, wire, "wrapper", of.parts[0].type, descriptor, of=of)
         if inner.full_name in within:
             self.recursive.add(inner.full_name)
         if inner.full_name in _AS_JSON | self.recursive or not inner.fields:
-            return Part(name, number, kind, wire, "json", "json", one)
+            return Part(name, number, kind, wire, "json", "json", descriptor)
         of = self.message(inner, within)
-        return Part(name, number, kind, wire, "message", Record(of.fields), one, of=of)
+        return Part(name, number, kind, wire, "message", Record(of.fields), descriptor, of=of)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from decimal import Decimal as Number
-from typing import Any
+from typing import TYPE_CHECKING
 
 from google.protobuf import json_format, message_factory
 from google.protobuf.message import DecodeError
@@ -20,20 +20,27 @@ from barnabas_pipeline.field_types import DAY_MAX, DAY_MIN, DAY_US
 from barnabas_pipeline.formats.base import RefusedError
 from barnabas_pipeline.formats.protobuf_plan import Message, Part
 
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import FieldDescriptor
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import Message as ProtobufMessage
+
+    from barnabas_pipeline.data_types import Document, Json, Row, Value
+
 UNKNOWN = "_unknown"
 
 
 class MessageReader:
     """Reads messages of one kind."""
 
-    def __init__(self, plan: Message, pool: Any) -> None:
+    def __init__(self, plan: Message, pool: DescriptorPool) -> None:
         self.plan = plan
         self.pool = pool
         self.made = message_factory.GetMessageClass(plan.descriptor)
         self._counter = ValueCounter(plan.descriptor)
         self.inexact = False
 
-    def read(self, payload: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    def read(self, payload: bytes) -> tuple[Row, Document]:
         """Read one: its fields as Arrow takes them, and what goes into `_extra` beside. Raises RefusedError."""
         try:
             self._counter.check(payload)
@@ -41,113 +48,117 @@ class MessageReader:
             if not message.IsInitialized():
                 missing = ", ".join(message.FindInitializationErrors())
                 raise RefusedError("missing_field", f"{missing} is missing")
-            more: dict[str, Any] = {}
-            found = {}
-            for one in self.plan.parts:
+            more: Document = {}
+            values = {}
+            for part in self.plan.parts:
                 self.inexact = False
-                found[one.name] = self._field(message, one)
+                values[part.name] = self._field(message, part)
                 if self.inexact:
-                    more[one.name] = self._json(getattr(message, one.name), one)
+                    more[part.name] = self._json(getattr(message, part.name), part)
             unknown = self._unknown(message)
         except UnicodeDecodeError:
             raise RefusedError("utf8", "a string is no UTF-8") from None
         except (DecodeError, json_format.Error, ValueError, TypeError) as error:
             raise RefusedError("protobuf", str(error) or "the value is no such message") from None
-        return found, more | ({UNKNOWN: b64encode(unknown).decode()} if unknown else {})
+        return values, more | ({UNKNOWN: b64encode(unknown).decode()} if unknown else {})
 
-    def _json(self, held: Any, one: Part) -> Any:
-        if one.is_map:
+    def _json(self, held: Value, part: Part) -> Json:
+        if part.is_map:
             return {str(key): self._dict(held[key]) for key in sorted(held)}
-        return [self._dict(value) for value in held] if one.is_repeated else self._dict(held)
+        return [self._dict(value) for value in held] if part.is_repeated else self._dict(held)
 
-    def _dict(self, message: Any) -> Any:
+    def _dict(self, message: ProtobufMessage) -> Json:
         """The message as Google's JSON has it, always in the same order."""
-        made = json_format.MessageToDict(message, descriptor_pool=self.pool, preserving_proto_field_name=True)
-        return json.loads(json.dumps(made, sort_keys=True))
+        mapping = json_format.MessageToDict(
+            message, descriptor_pool=self.pool, preserving_proto_field_name=True
+        )
+        return json.loads(json.dumps(mapping, sort_keys=True))
 
-    def _field(self, message: Any, one: Part) -> Any:
-        if one.has_presence and not message.HasField(one.name):
-            return one.default
-        held = getattr(message, one.name)
-        if one.is_map:
-            assert one.of is not None
-            _, value = one.of.parts
+    def _field(self, message: ProtobufMessage, part: Part) -> Value:
+        if part.has_presence and not message.HasField(part.name):
+            return part.default
+        held = getattr(message, part.name)
+        if part.is_map:
+            assert part.of is not None
+            _, value = part.of.parts
             return sorted(
                 (
-                    key if one.of.parts[0].type != "unsigned_long" else Number(key),
+                    key if part.of.parts[0].type != "unsigned_long" else Number(key),
                     self._single(held[key], value),
                 )
                 for key in held
             )
-        if one.is_repeated:
-            return [self._single(each, one) for each in held]
-        return self._single(held, one)
+        if part.is_repeated:
+            return [self._single(each, part) for each in held]
+        return self._single(held, part)
 
-    def _single(self, held: Any, one: Part) -> Any:
-        match one.shape:
+    def _single(self, held: Value, part: Part) -> Value:
+        match part.shape:
             case "enum":
-                return one.numbers.get(held, str(held))
+                return part.numbers.get(held, str(held))
             case "json":
                 return json.dumps(self._dict(held), ensure_ascii=False, separators=(",", ":"))
             case "timestamp":
                 return self._timestamp(held)
             case "wrapper":
-                assert one.of is not None
-                return self._single(held.value, one.of.parts[0])
+                assert part.of is not None
+                return self._single(held.value, part.of.parts[0])
             case "message":
-                assert one.of is not None
-                return {each.name: self._field(held, each) for each in one.of.parts}
-        return Number(held) if one.type == "unsigned_long" else held
+                assert part.of is not None
+                return {each.name: self._field(held, each) for each in part.of.parts}
+        return Number(held) if part.type == "unsigned_long" else held
 
-    def _timestamp(self, held: Any) -> int:
+    def _timestamp(self, held: Value) -> int:
         if not 0 <= held.nanos < 1_000_000_000:
             raise RefusedError("range", f"{held.nanos} are no nanoseconds of a Timestamp")
-        made: int = held.seconds * 1_000_000 + held.nanos // 1000
-        if not DAY_MIN * DAY_US <= made < (DAY_MAX + 1) * DAY_US:
+        total_us: int = held.seconds * 1_000_000 + held.nanos // 1000
+        if not DAY_MIN * DAY_US <= total_us < (DAY_MAX + 1) * DAY_US:
             raise RefusedError("range", f"{held.seconds} s is no time of the years 1 to 9999")
         self.inexact |= bool(held.nanos % 1000)
-        return made
+        return total_us
 
-    def _unknown(self, message: Any) -> bytes:
+    def _unknown(self, message: ProtobufMessage) -> bytes:
         """The fields that the schema does not know, with those of its own that have such within; as a message."""
         within = [one for one, held in message.ListFields() if one.is_extension or _has_unknown(held, one)]
         if not within and not _own_unknown(message):
             return b""
         copy = self.made()
         copy.CopyFrom(message)
-        for one, _ in message.ListFields():
-            if one not in within:
-                copy.ClearField(one.name)
+        for descriptor, _ in message.ListFields():
+            if descriptor not in within:
+                copy.ClearField(descriptor.name)
         data: bytes = copy.SerializePartialToString(deterministic=True)
         return data
 
 
-def _own_unknown(message: Any) -> bool:
-    """Tell if there are fields of numbers that the message does not have. Raises RefusedError for others that do not
+def _own_unknown(message: ProtobufMessage) -> bool:
+    """Return whether there are fields of numbers that the message does not have. Raises RefusedError for others that do not
     fit."""
-    found = False
-    for one in UnknownFieldSet(message):
-        found = True
-        known = message.DESCRIPTOR.fields_by_number.get(one.field_number)
-        if known is not None and not (known.enum_type is not None and known.enum_type.is_closed):
-            raise RefusedError("protobuf", f"{known.name} is written as another type")
-    return found
+    has_unknown = False
+    for unknown in UnknownFieldSet(message):
+        has_unknown = True
+        descriptor = message.DESCRIPTOR.fields_by_number.get(unknown.field_number)
+        if descriptor is not None and not (
+            descriptor.enum_type is not None and descriptor.enum_type.is_closed
+        ):
+            raise RefusedError("protobuf", f"{descriptor.name} is written as another type")
+    return has_unknown
 
 
-def _has_unknown(held: Any, one: Any) -> bool:
-    if one.message_type is None:
+def _has_unknown(held: Value, descriptor: FieldDescriptor) -> bool:
+    if descriptor.message_type is None:
         return False
-    if one.message_type.GetOptions().map_entry:
-        value = one.message_type.fields_by_name["value"]
+    if descriptor.message_type.GetOptions().map_entry:
+        value = descriptor.message_type.fields_by_name["value"]
         return value.message_type is not None and max(
             [_any_unknown(held[key]) for key in held], default=False
         )
-    if one.is_repeated:
+    if descriptor.is_repeated:
         return max([_any_unknown(each) for each in held], default=False)
     return _any_unknown(held)
 
 
-def _any_unknown(message: Any) -> bool:
+def _any_unknown(message: ProtobufMessage) -> bool:
     mine = _own_unknown(message)
     within = [one.is_extension or _has_unknown(held, one) for one, held in message.ListFields()]
     return mine or any(within)

@@ -1,7 +1,7 @@
 """A schema registry as decoders use it: Barnabas' own or any that does as Confluent's does.
 
-The rule: a schema that the registry does not have is the record's fault; a registry that does not answer is nobody's,
-and the job is incomplete.
+The rule: a schema that the registry does not have is the record's fault; without an answer from
+the registry the job is incomplete.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -24,6 +24,10 @@ from barnabas.registry.errors import RegistryError, SchemaError
 from barnabas.registry.schemas import Registered, Schema
 from barnabas_pipeline.errors import IncompleteError, UsageError
 
+if TYPE_CHECKING:
+    from barnabas.registry.formats import Parsed
+
+T = TypeVar("T")
 ASK_AGAIN_SECONDS = 60
 """After that, a registry is asked again for an id that it did not have."""
 TRIES = 3
@@ -34,7 +38,7 @@ STRATEGIES = ("topic", "record", "topic-record")
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Address of a registry, and files for TLS. Who logs in is told by the environment alone, and kept nowhere."""
+    """Address of a registry, and files for TLS. User, password and token are from the environment, and stored nowhere."""
 
     url: str = field(repr=False)
     ca: str = ""
@@ -56,11 +60,11 @@ class Registry:
             if told.get(ADDRESS) and not is_same(told[ADDRESS], url):
                 told = {}
             login = told.get(USER, ""), told.get(PASSWORD, "")
-            one = cls(url, ca, cert, key, login, told.get(TOKEN, ""))
-            _client(one)
+            registry = cls(url, ca, cert, key, login, told.get(TOKEN, ""))
+            _client(registry)
         except ValueError as error:
             raise UsageError(f"--registry: {error}") from None
-        return one
+        return registry
 
     def client(self) -> RegistryClient:
         """Return the client of all that ask this registry in the process."""
@@ -70,7 +74,7 @@ class Registry:
         """Return the schema of an id, None if there is none. Raises IncompleteError."""
         return self._parsed(schema_id)[0]
 
-    def understood(self, schema_id: int) -> tuple[Schema, Any] | None:
+    def understood(self, schema_id: int) -> tuple[Schema, Parsed] | None:
         """Return the schema of an id, and what Barnabas' registry makes of it with all that it refers to.
 
         None if there is no such id, or no sense in it. Raises IncompleteError.
@@ -78,10 +82,10 @@ class Registry:
         schema, parsed = self._parsed(schema_id)
         return None if schema is None or parsed is None else (schema, parsed)
 
-    def _parsed(self, schema_id: int) -> tuple[Schema | None, Any]:
-        known = _KNOWN.get((self, schema_id))
-        if known is not None and known[0] > time.monotonic():
-            return known[1], known[2]
+    def _parsed(self, schema_id: int) -> tuple[Schema | None, Parsed | None]:
+        cached = _KNOWN.get((self, schema_id))
+        if cached is not None and cached[0] > time.monotonic():
+            return cached[1], cached[2]
         schema, parsed = ask(_schema_of, _client(self), schema_id)
         until = float("inf") if schema is not None else time.monotonic() + ASK_AGAIN_SECONDS
         _KNOWN[self, schema_id] = (until, schema, parsed)
@@ -89,50 +93,51 @@ class Registry:
 
     def references(self, schema: Schema) -> dict[str, str]:
         """Return the texts of what a schema refers to, each after what it needs itself. Raises IncompleteError."""
-        found: dict[str, str] = ask(_references, _client(self), schema)
-        return found
+        return ask(_references, _client(self), schema)
 
     def latest(self, subject: str) -> Registered:
         """Return the newest version of a subject. Raises UsageError if there is none, IncompleteError."""
-        found: Registered | None = ask(_latest, _client(self), subject)
-        if found is None:
+        registered = ask(_latest, _client(self), subject)
+        if registered is None:
             raise UsageError(f"{self.to_dict()['url']} has no subject {subject!r}")
-        return found
+        return registered
 
 
 _ASKING = threading.Lock()
-_KNOWN: dict[tuple[Registry, int], tuple[float, Schema | None, Any]] = {}
+_KNOWN: dict[tuple[Registry, int], tuple[float, Schema | None, Parsed | None]] = {}
 
 
 @lru_cache(64)
-def _client(one: Registry) -> RegistryClient:
-    user, password = one.login
-    given = {CA: one.ca, CERTIFICATE: one.cert, KEY: one.key, BEARER_TOKEN: one.token}
+def _client(registry: Registry) -> RegistryClient:
+    user, password = registry.login
+    settings = {CA: registry.ca, CERTIFICATE: registry.cert, KEY: registry.key, BEARER_TOKEN: registry.token}
     if user:
-        given[USER_INFO] = f"{user}:{password}"
-    found = RegistryAt.of({f"{PREFIX}{name}": text for name, text in given.items() if text}, one.url)
-    if found is None:
+        settings[USER_INFO] = f"{user}:{password}"
+    address = RegistryAt.of(
+        {f"{PREFIX}{name}": text for name, text in settings.items() if text}, registry.url
+    )
+    if address is None:
         raise ValueError("an address is expected: http://HOST:PORT")
-    return found.client()
+    return address.client()
 
 
-def ask(question: Any, *arguments: Any) -> Any:
-    """Ask, again if there is no answer. Raises IncompleteError.
+def ask(question: Callable[..., Awaitable[T]], *arguments: object) -> T:
+    """Run a request in an event loop of its own, TRIES times if the registry does not answer. Raises IncompleteError.
 
-    One thread at a time: who asks a client for what is being asked for waits in the event loop of the one who asked first.
+    One thread at a time, since a client shares answers between tasks, and its tasks belong to one event loop.
     """
-    for left in reversed(range(TRIES)):
+    for tries_left in reversed(range(TRIES)):
         try:
             with _ASKING:
                 return trio.run(question, *arguments)
         except RegistryError as error:
-            if (400 <= error.status < 500 and error.status != 429) or not left:
+            if (400 <= error.status < 500 and error.status != 429) or not tries_left:
                 raise IncompleteError(f"the schema registry: {error}") from None
-            time.sleep(0.2 * (TRIES - left))
+            time.sleep(0.2 * (TRIES - tries_left))
     raise AssertionError
 
 
-async def _schema_of(client: RegistryClient, schema_id: int) -> tuple[Schema | None, Any]:
+async def _schema_of(client: RegistryClient, schema_id: int) -> tuple[Schema | None, Parsed | None]:
     try:
         schema = await client.schema(schema_id)
     except RegistryError as error:
@@ -146,17 +151,17 @@ async def _schema_of(client: RegistryClient, schema_id: int) -> tuple[Schema | N
 
 
 async def _references(client: RegistryClient, schema: Schema) -> dict[str, str]:
-    known: dict[str, str] = {}
+    texts: dict[str, str] = {}
 
-    async def collect(one: Schema) -> None:
-        for needed in one.references:
-            if needed.name not in known:
+    async def collect(referring: Schema) -> None:
+        for needed in referring.references:
+            if needed.name not in texts:
                 inner = (await client.version(needed.subject, needed.version)).schema
                 await collect(inner)
-                known.setdefault(needed.name, inner.text)
+                texts.setdefault(needed.name, inner.text)
 
     await collect(schema)
-    return known
+    return texts
 
 
 async def _latest(client: RegistryClient, subject: str) -> Registered | None:

@@ -10,7 +10,7 @@ import json
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal as Number
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,9 @@ from barnabas_pipeline.formats.base import RefusedError
 from barnabas_pipeline.formats.json_values import Checker
 from barnabas_pipeline.log.columns import NotSureError
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Document, Json, Mask, Row, Value
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDER = {
     ("int", "long"), ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"), ("float", "double"),
@@ -41,7 +44,7 @@ _WIDER = {
 
 
 def fits(mine: Type, theirs: Type) -> bool:
-    """Tell if a plain value of the writer's type is one of the reader's, perhaps in another Arrow type."""
+    """Return whether a plain value of the writer's type is one of the reader's, perhaps in another Arrow type."""
     if isinstance(theirs, str) and isinstance(mine, str):
         same = arrow_type(mine) == arrow_type(theirs) and "json" not in (mine, theirs)
         return same or mine == theirs or (mine, theirs) in _WIDER
@@ -54,12 +57,12 @@ def fits(mine: Type, theirs: Type) -> bool:
 
 def leftovers(writer: tuple[Field, ...], reader: tuple[Field, ...]) -> tuple[Field, ...]:
     """Fields of the writer that the reader does not have, in whole or in part."""
-    found = []
-    for one in writer:
-        mine = find(reader, one)
-        if mine is None or _has_leftovers(one.type, mine.type):
-            found.append(one)
-    return tuple(found)
+    unmapped = []
+    for field in writer:
+        mine = find(reader, field)
+        if mine is None or _has_leftovers(field.type, mine.type):
+            unmapped.append(field)
+    return tuple(unmapped)
 
 
 def _has_leftovers(writer: Type, reader: Type) -> bool:
@@ -72,9 +75,9 @@ def _has_leftovers(writer: Type, reader: Type) -> bool:
             return _has_leftovers(writer.value.type, reader.value.type)
         case Union(), Union():
             return any(
-                mine is not None and _has_leftovers(one.type, mine.type)
-                for one in writer.branches
-                for mine in [find(reader.branches, one)]
+                mine is not None and _has_leftovers(branch.type, mine.type)
+                for branch in writer.branches
+                for mine in [find(reader.branches, branch)]
             )
     return False
 
@@ -82,92 +85,89 @@ def _has_leftovers(writer: Type, reader: Type) -> bool:
 # --- one value ------------------------------------------------------------------------------------------------------
 
 
-def record_value(
-    value: dict[str, Any], writer: tuple[Field, ...], reader: tuple[Field, ...], path: str = ""
-) -> dict[str, Any]:
+def record_value(value: Row, writer: tuple[Field, ...], reader: tuple[Field, ...], path: str = "") -> Row:
     """Return the reader's fields of a record. Raises RefusedError."""
-    made = {}
-    for one in reader:
-        name = f"{path}{one.name}"
-        theirs = find(writer, one)
+    values = {}
+    for field in reader:
+        name = f"{path}{field.name}"
+        theirs = find(writer, field)
         if theirs is not None:
-            made[one.name] = _value(value.get(theirs.name), theirs.type, one, name)
-        elif one.default is not None:
-            made[one.name] = Checker().checked(one.default, one, name)
-        elif one.required:
+            values[field.name] = _value(value.get(theirs.name), theirs.type, field, name)
+        elif field.default is not None:
+            values[field.name] = Checker().checked(field.default, field, name)
+        elif field.required:
             raise RefusedError("missing_field", f"{name} is missing")
-    return made
+    return values
 
 
-def _value(value: Any, kind: Type, reader: Field, path: str) -> Any:
+def _value(value: Value, kind: Type, reader: Field, path: str) -> Value:
     if value is None:
         if reader.required:
             raise RefusedError("type", f"{path} is null")
         return None
-    made = _fitting(value, kind, reader.type, path)
-    _check_bounds(made, reader, path)
-    return made
+    fitted = _fitting(value, kind, reader.type, path)
+    _check_bounds(fitted, reader, path)
+    return fitted
 
 
-def _fitting(value: Any, kind: Type, wanted: Type, path: str) -> Any:
-    match kind, wanted:
+def _fitting(value: Value, kind: Type, reader: Type, path: str) -> Value:
+    match kind, reader:
         case Record(), Record():
-            return record_value(value, kind.fields, wanted.fields, f"{path}.")
+            return record_value(value, kind.fields, reader.fields, f"{path}.")
         case Array(), Array():
-            return [_value(one, kind.element.type, wanted.element, path) for one in value]
-        case Map(), Map() if kind.key == wanted.key:
-            return [(key, _value(one, kind.value.type, wanted.value, path)) for key, one in value]
+            return [_value(one, kind.element.type, reader.element, path) for one in value]
+        case Map(), Map() if kind.key == reader.key:
+            return [(key, _value(one, kind.value.type, reader.value, path)) for key, one in value]
         case Union(), _:
             [(name, held)] = value.items()
             branch = next(one for one in kind.branches if one.name == name)
-            if not isinstance(wanted, Union):
-                return _fitting(held, branch.type, wanted, path)
-            return _branch(held, branch, wanted, path)
+            if not isinstance(reader, Union):
+                return _fitting(held, branch.type, reader, path)
+            return _branch(held, branch, reader, path)
         case _, Union():
-            return _branch(value, Field(name_of(kind), kind), wanted, path)
-    if not fits(kind, wanted):
-        raise RefusedError("type", f"{path} is {name_of(kind)}, no {name_of(wanted)}")
-    if kind == "bytes" and wanted == "string":
+            return _branch(value, Field(name_of(kind), kind), reader, path)
+    if not fits(kind, reader):
+        raise RefusedError("type", f"{path} is {name_of(kind)}, no {name_of(reader)}")
+    if kind == "bytes" and reader == "string":
         try:
             return value.decode()
         except UnicodeDecodeError:
             raise RefusedError("utf8", f"{path} is no UTF-8") from None
-    if kind == "string" and wanted == "bytes":
+    if kind == "string" and reader == "bytes":
         return value.encode()
-    if wanted in ("float", "double") and kind in ("int", "long"):
-        return float(np.float32(value)) if wanted == "float" else float(value)
+    if reader in ("float", "double") and kind in ("int", "long"):
+        return float(np.float32(value)) if reader == "float" else float(value)
     return value
 
 
-def _branch(value: Any, branch: Field, wanted: Union, path: str) -> Any:
-    mine = find(wanted.branches, branch)
-    order = [mine] if mine is not None else [one for one in wanted.branches if fits(branch.type, one.type)]
+def _branch(value: Value, branch: Field, reader: Union, path: str) -> Value:
+    mine = find(reader.branches, branch)
+    order = [mine] if mine is not None else [one for one in reader.branches if fits(branch.type, one.type)]
     if not order:
         raise RefusedError("type", f"{path} is {branch.name}, none of the union's types")
     return {order[0].name: _fitting(value, branch.type, order[0].type, path)}
 
 
-def _check_bounds(made: Any, one: Field, path: str) -> None:
-    if one.min is None and one.max is None:
+def _check_bounds(value: Value, field: Field, path: str) -> None:
+    if field.min is None and field.max is None:
         return
-    size = len(made) if isinstance(made, str | bytes | list) else made
+    size = len(value) if isinstance(value, str | bytes | list) else value
     if not isinstance(size, int | float | Number):
         return
-    if (one.min is not None and size < one.min) or (one.max is not None and size > one.max):
-        raise RefusedError("range", f"{path} is not within {one.min} and {one.max}")
+    if (field.min is not None and size < field.min) or (field.max is not None and size > field.max):
+        raise RefusedError("range", f"{path} is not within {field.min} and {field.max}")
 
 
-def extra_of(
-    value: dict[str, Any], left: tuple[Field, ...], more: dict[str, Any] | None = None
-) -> str | None:
+def extra_of(value: Row, unmapped: tuple[Field, ...], more: Document | None = None) -> str | None:
     """Write what the table has no column for as JSON, and `more`; None if there is nothing."""
-    kept = {one.name: as_json(value[one.name], one.type) for one in left if value.get(one.name) is not None}
+    present = [field for field in unmapped if value.get(field.name) is not None]
+    kept = {field.name: as_json(value[field.name], field.type) for field in present}
     kept |= more or {}
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":")) if kept else None
 
 
-def as_json(value: Any, kind: Type) -> Any:
-    """Return a value as JSON has it: bytes in base64, times in ISO 8601, decimals and what is no finite number as text."""
+def as_json(value: Value, kind: Type) -> Json:
+    """Return a value as JSON has it: bytes in base64, times in ISO 8601, decimals, NaN and infinities as text."""
     if value is None:
         return None
     match kind:
@@ -207,7 +207,7 @@ def as_json(value: Any, kind: Type) -> Any:
     return value
 
 
-def _key_text(key: Any) -> str:
+def _key_text(key: Value) -> str:
     return ("false", "true")[key] if isinstance(key, bool) else str(key)
 
 
@@ -215,39 +215,39 @@ def _key_text(key: Any) -> str:
 
 
 def record_columns(
-    columns: list[Any], writer: tuple[Field, ...], reader: tuple[Field, ...], rows: int
-) -> tuple[list[Any], Any]:
+    columns: list[Column], writer: tuple[Field, ...], reader: tuple[Field, ...], rows: int
+) -> tuple[list[Column], Mask]:
     """Return the reader's columns, and a mask of the rows that fit them. Raises NotSureError."""
     by_name = {one.name: column for one, column in zip(writer, columns, strict=True)}
     good = np.ones(rows, bool)
-    made = []
-    for one in reader:
-        theirs = find(writer, one)
+    arrays = []
+    for field in reader:
+        theirs = find(writer, field)
         if theirs is None:
-            made.append(_absent(one, rows))
+            arrays.append(_absent(field, rows))
             continue
-        column = _column(by_name[theirs.name], theirs.type, one.type)
-        if one.required and column.null_count:
+        column = _column(by_name[theirs.name], theirs.type, field.type)
+        if field.required and column.null_count:
             good &= column.is_valid().to_numpy(zero_copy_only=False)
-        made.append(column)
-        if one.min is not None or one.max is not None:
-            good &= _within_bounds(column, one)
-    return made, good
+        arrays.append(column)
+        if field.min is not None or field.max is not None:
+            good &= _within_bounds(column, field)
+    return arrays, good
 
 
-def _absent(one: Field, rows: int) -> Any:
-    if one.default is not None:
+def _absent(field: Field, rows: int) -> Column:
+    if field.default is not None:
         try:
-            value = Checker().checked(one.default, one, one.name)
+            value = Checker().checked(field.default, field, field.name)
         except RefusedError:
             raise NotSureError from None
-        return pa.array([value] * rows, arrow_type(one.type))
-    if one.required and rows:
+        return pa.array([value] * rows, arrow_type(field.type))
+    if field.required and rows:
         raise NotSureError
-    return pa.nulls(rows, arrow_type(one.type))
+    return pa.nulls(rows, arrow_type(field.type))
 
 
-def _within_bounds(column: Any, one: Field) -> Any:
+def _within_bounds(column: Column, field: Field) -> Mask:
     if pa.types.is_string(column.type):
         sizes = pc.utf8_length(column)
     elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
@@ -255,65 +255,67 @@ def _within_bounds(column: Any, one: Field) -> Any:
     else:
         raise NotSureError
     fine = pa.array([True] * len(column))
-    if one.min is not None:
-        fine = pc.and_(fine, pc.invert(pc.less(sizes, one.min)))
-    if one.max is not None:
-        fine = pc.and_(fine, pc.invert(pc.greater(sizes, one.max)))
+    if field.min is not None:
+        fine = pc.and_(fine, pc.invert(pc.less(sizes, field.min)))
+    if field.max is not None:
+        fine = pc.and_(fine, pc.invert(pc.greater(sizes, field.max)))
     return pc.fill_null(fine, True).to_numpy(zero_copy_only=False)
 
 
-def _column(column: Any, kind: Type, wanted: Type) -> Any:
-    match kind, wanted:
+def _column(column: Column, kind: Type, reader: Type) -> Column:
+    match kind, reader:
         case Record(), Record():
-            if kind == wanted:
+            if kind == reader:
                 return column
-            inner, good = record_columns(column.flatten(), kind.fields, wanted.fields, len(column))
+            inner, good = record_columns(column.flatten(), kind.fields, reader.fields, len(column))
             mask = column.is_null()
             if not (good | mask.to_numpy(zero_copy_only=False)).all():
                 raise NotSureError
             return pa.StructArray.from_arrays(
-                inner, fields=list(arrow_type(wanted)), mask=mask if column.null_count else None
+                inner, fields=list(arrow_type(reader)), mask=mask if column.null_count else None
             )
-        case _ if kind == wanted:
+        case _ if kind == reader:
             return column
         case Array(), Array():
-            element = _element(column.flatten(), kind.element, wanted.element)
+            element = _element(column.flatten(), kind.element, reader.element)
             return pa.ListArray.from_arrays(
                 column.offsets,
                 element,
-                arrow_type(wanted),
+                arrow_type(reader),
                 mask=column.is_null() if column.null_count else None,
             )
-        case _ if fits(kind, wanted):
-            target = arrow_type(wanted)
+        case _ if fits(kind, reader):
+            target = arrow_type(reader)
             return (
                 column
                 if column.type == target
-                else column.cast(target, safe=(kind, wanted) == ("bytes", "string"))
+                else column.cast(target, safe=(kind, reader) == ("bytes", "string"))
             )
     raise NotSureError
 
 
-def _element(column: Any, mine: Field, wanted: Field) -> Any:
-    if wanted.min is not None or wanted.max is not None or (wanted.required and column.null_count):
+def _element(column: Column, mine: Field, reader: Field) -> Column:
+    if reader.min is not None or reader.max is not None or (reader.required and column.null_count):
         raise NotSureError
-    return _column(column, mine.type, wanted.type)
+    return _column(column, mine.type, reader.type)
 
 
-def extra_column(columns: list[Any], writer: tuple[Field, ...], left: tuple[Field, ...], rows: int) -> Any:
+def extra_column(
+    columns: list[Column], writer: tuple[Field, ...], unmapped: tuple[Field, ...], rows: int
+) -> Column:
     """`_extra` for all rows."""
-    if not left:
+    if not unmapped:
         return pa.nulls(rows, pa.string())
     by_name = {one.name: column for one, column in zip(writer, columns, strict=True)}
-    held = [numbers_of(by_name[one.name]).to_pylist() for one in left]
-    names = [one.name for one in left]
+    held = [numbers_of(by_name[one.name]).to_pylist() for one in unmapped]
+    names = [one.name for one in unmapped]
     return pa.array(
-        [extra_of(dict(zip(names, values, strict=True)), left) for values in zip(*held, strict=True)],
+        [extra_of(dict(zip(names, values, strict=True)), unmapped) for values in zip(*held, strict=True)],
         pa.string(),
     )
 
 
-def numbers_of(column: Any) -> Any:
+def numbers_of(column: Column) -> Column:
     """Times and dates as the numbers that they are kept as, also within."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,26 +21,29 @@ from barnabas_pipeline.formats.json_values import Checker
 from barnabas_pipeline.log.columns import Columns
 from barnabas_pipeline.schema import NO_EVENT_TIME, EventSchema
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Integers, Json, Value
+
 
 @dataclass(frozen=True, slots=True)
 class RowDecoder(BlockDecoder):
     """Base of formats that are read one value at a time: a subclass has `format` and `decode_value`."""
 
-    def decode_value(self, value: bytes) -> Mapping[str, Any]:
+    def decode_value(self, value: bytes) -> Mapping[str, Json]:
         """Return the fields of a value, as JSON would have them.
 
         Raises RefusedError, or ValueError or LookupError: then the record is refused with the format's name for a reason.
         """
         raise NotImplementedError
 
-    def read(self, value: bytes) -> Mapping[str, Any]:
+    def read(self, value: bytes) -> Mapping[str, Value]:
         """Decode one value, and hold it against the schema; fields that it does not know go to `_extra`."""
         try:
             event = dict(self.decode_value(value))
         except (ValueError, LookupError) as error:
             raise RefusedError(self.format, str(error)) from None
-        known = Checker().record(event, self.schema.fields)
-        return known | ({EXTRA: json.dumps(event, ensure_ascii=False, default=str)} if event else {})
+        values = Checker().record(event, self.schema.fields)
+        return values | ({EXTRA: json.dumps(event, ensure_ascii=False, default=str)} if event else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class _WholeDecoder(BlockDecoder):
         ):
             raise UsageError(f"format {self.format} has one field, `value`")
 
-    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Any, Any]], Any]:
+    def _decode_fast(self, columns: Columns) -> tuple[list[tuple[Integers, pa.Table]], Integers]:
         values = columns.value
         fit = values.is_valid().to_numpy(zero_copy_only=False)
         fit &= (
@@ -77,7 +80,7 @@ class RawDecoder(_WholeDecoder):
 
     format = "raw"
 
-    def read(self, value: bytes) -> Mapping[str, Any]:
+    def read(self, value: bytes) -> Mapping[str, Value]:
         """Take the bytes."""
         return {self.schema.fields[0].name: value}
 
@@ -88,7 +91,7 @@ class StringDecoder(_WholeDecoder):
 
     format = "string"
 
-    def read(self, value: bytes) -> Mapping[str, Any]:
+    def read(self, value: bytes) -> Mapping[str, Value]:
         """Take the text. Raises RefusedError."""
         try:
             return {self.schema.fields[0].name: value.decode()}

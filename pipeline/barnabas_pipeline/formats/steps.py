@@ -6,11 +6,14 @@ the careful way reads it again. The others do not notice.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Integers, Mask
 
 ITEMS_MAX = 1_000
 """A record with more items in an array or map is read by itself, and so are few records with more than FEW_ITEMS_MAX."""
@@ -22,7 +25,7 @@ _ZEROS = bytes(64)
 class StepReader:
     """Reads values that lie in `data` from `start` to `end`; `bad` are those that it has not read."""
 
-    def __init__(self, data: bytes, start: Any, end: Any, longest: int = 0) -> None:
+    def __init__(self, data: bytes, start: Integers, end: Integers, longest: int = 0) -> None:
         self.data = data + _ZEROS + bytes(longest)
         self.buf = np.frombuffer(self.data, np.uint8)
         self.start = start
@@ -31,11 +34,11 @@ class StepReader:
         self.bad = start > end
         self.every = np.arange(len(start))
 
-    def ends(self, rows: Any) -> Any:
+    def ends(self, rows: Integers) -> Integers:
         """The ends of records."""
         return self.end if rows is self.every else self.end[rows]
 
-    def raw_varints(self, at: Any) -> tuple[Any, Any, Any]:
+    def raw_varints(self, at: Integers) -> tuple[Integers, Integers, Mask]:
         """Read a varint at each place: (numbers of 64 bits, the places after them, those that have more bits)."""
         byte = self.buf[at]
         raw = (byte & 0x7F).astype(np.uint64)
@@ -48,13 +51,13 @@ class StepReader:
             at[more] += 1
             if shift == 63:
                 wrong[more[byte > 1]] = True
-                byte = byte & 1
+                byte = byte & np.uint8(1)
             raw[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             more = more[byte >= 0x80]
             shift += 7
         return raw, at, wrong
 
-    def slices(self, begin: Any, end: Any) -> Any:
+    def slices(self, begin: Integers, end: Integers) -> Column:
         """The bytes from `begin` to `end`; no slice begins before the one before it has ended."""
         edges = np.empty(2 * len(begin) + 1, np.int32)
         edges[0] = 0
@@ -65,8 +68,8 @@ class StepReader:
         )
         return every.take(pa.array(np.arange(1, 2 * len(begin), 2)))
 
-    def texts(self, column: Any, rows: Any) -> Any:
-        """The column as text; records with what is no UTF-8 are noted."""
+    def texts(self, column: Column, rows: Integers) -> Column:
+        """Return the column as text; records with invalid UTF-8 are noted in `bad`."""
         if _is_ascii(column):  # as most is; looking at each text for itself takes ten times as long
             return column.view(pa.string())
         try:
@@ -77,7 +80,7 @@ class StepReader:
             return pc.if_else(pa.array(wrong), pa.scalar(b""), column).cast(pa.string())
 
 
-def _is_ascii(column: Any) -> bool:
+def _is_ascii(column: Column) -> bool:
     data = column.buffers()[2]
     return data is None or not len(data) or bool(np.frombuffer(data, np.uint8).max() < 0x80)
 

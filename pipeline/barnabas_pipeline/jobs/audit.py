@@ -7,7 +7,7 @@ The rule: an audit reads the whole log and all files again, and what it does not
     every file has the size and the SHA-256 that the ledger says           if not: values are compared
     every value is what the log says, decoded again                        all of them with `deep`
 
-Rows whose offsets the log no longer has (retention, compaction) can only be checked by their files.
+Rows at offsets that the log no longer has (retention, compaction) can only be checked by their files.
 docs/decisions/0050-levels-of-an-audit.md says what is proven by which level.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import DataLossError, MissingOffsets
 from barnabas_pipeline.jobs.compare import Differences, compare
@@ -30,6 +30,9 @@ from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import Bounds, Log, LogOptions, OffsetRange
 from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(slots=True)
@@ -47,7 +50,7 @@ class AuditReport:
     files_checked: int = 0
     files_of_others: int = 0  # that another engine has written, or deleted rows of
     rows_compared: int = 0  # rows and dead letters whose offsets were held against the log
-    rows_decoded: int = 0  # those of them whose values were, too
+    rows_decoded: int = 0  # of these, the ones of which the values were compared too
     rows_gone_from_log: int = 0
     lag: int = 0
     sealed: list[str] = field(default_factory=list)
@@ -56,7 +59,13 @@ class AuditReport:
 
 
 def audit(
-    spark: Any, options: LoadOptions, *, now_ms: int, lateness_ms: int, seal: bool = True, deep: bool = False
+    spark: SparkSession,
+    options: LoadOptions,
+    *,
+    now_ms: int,
+    lateness_ms: int,
+    seal: bool = True,
+    deep: bool = False,
 ) -> AuditReport:
     """Compare lake and log, with `deep` every value. Raises DataLossError if the topic is another one.
 
@@ -104,7 +113,7 @@ def raise_if_lossy(report: AuditReport) -> None:
 
 
 def _keep(table: Table, report: AuditReport) -> None:
-    location = f"{table.iceberg.location()}/_audit/{report.version:020d}.json"
+    location = f"{table.existing.location()}/_audit/{report.version:020d}.json"
     with explained():
         store.write(table.io, location, json.dumps(asdict(report), indent=1).encode())
 
@@ -119,9 +128,9 @@ def _check_counts(inventory: Inventory, report: AuditReport) -> None:
         for name in ("loaded", "dead", "control", "aborted", "compacted"):
             setattr(report, name, getattr(report, name) + getattr(total, name))
     rows = sum(
-        one.entry.rows if one.entry is not None else one.piece.rows
-        for one in inventory.rows
-        if one.piece is not None
+        seen.entry.rows if seen.entry is not None else seen.piece.rows
+        for seen in inventory.rows
+        if seen.piece is not None
     )
     is_sure = not any(one.piece.deletes for one in inventory.rows if one.piece is not None)
     dead = sum(one.entry.offsets for one in inventory.dead if one.entry is not None)
@@ -137,7 +146,7 @@ def _check_counts(inventory: Inventory, report: AuditReport) -> None:
 
 
 def _check_rows(
-    spark: Any,
+    spark: SparkSession,
     table: Table,
     inventory: Inventory,
     log: Log,
@@ -156,38 +165,38 @@ def _check_rows(
     unreadable = frozenset(one.path for one in checks if one.rows < 0)
     doubtful = {one.path for one in checks if one.problem or not one.is_ours}
     ranges = _doubtful(runs, doubtful, inventory, is_all=report.deep)
-    found = compare(spark, table, inventory, log, options, ranges, unreadable)
-    report.rows_decoded = found.rows
-    _tell(found, report)
+    differences = compare(spark, table, inventory, log, options, ranges, unreadable)
+    report.rows_decoded = differences.rows
+    _tell(differences, report)
 
 
 def _judge(run: Run, report: AuditReport) -> None:
-    """Say what coordinates and headers tell of a run."""
-    found, partition = run.found, run.wanted.partition
+    """Report problems of a run, by its coordinates and headers."""
+    findings, partition = run.findings, run.offset_range.partition
     before = len(report.problems)
-    report.rows_compared += found.rows + found.letters
-    if found.missing:
-        report.problems.append(f"{found.missing} rows of the log are not in the lake")
-        report.missing += [[partition, offset, offset + 1] for offset in found.missing_first]
+    report.rows_compared += findings.rows + findings.letters
+    if findings.missing:
+        report.problems.append(f"{findings.missing} rows of the log are not in the lake")
+        report.missing += [[partition, offset, offset + 1] for offset in findings.missing_first]
     report.problems += [
-        f"offset {offset} of partition {partition} is there twice" for offset in found.doubled_first
+        f"offset {offset} of partition {partition} is there twice" for offset in findings.doubled_first
     ]
-    if run.is_as_loaded and found.gone:
+    if run.is_as_loaded and findings.gone:
         report.problems.append(
-            f"{found.gone} rows of partition {partition} are at offsets where the log has no record, "
-            f"the first at {found.strange_first[0]}"
+            f"{findings.gone} rows of partition {partition} are at offsets where the log has no record, "
+            f"the first at {findings.strange_first[0]}"
         )
     else:
-        report.rows_gone_from_log += found.gone
+        report.rows_gone_from_log += findings.gone
     if len(report.problems) > before:
         return
-    claimed, seen = [run.accounted], [found.accounted]
+    claimed, seen = [run.accounted], [findings.accounted]
     if run.is_as_loaded:
-        claimed, seen = [*claimed, run.control, run.aborted], [*seen, found.control, found.aborted]
+        claimed, seen = [*claimed, run.control, run.aborted], [*seen, findings.control, findings.aborted]
     if claimed != seen:
         report.problems.append(
-            f"partition {partition}, offsets {run.wanted.start} to {run.wanted.end}: rows with dead letters, control, "
-            f"aborted are {seen}, the ledger says {claimed}"
+            f"partition {partition}, offsets {run.offset_range.start} to {run.offset_range.end}: rows with dead letters, "
+            f"control, aborted are {seen}, the ledger says {claimed}"
         )
 
 
@@ -198,34 +207,36 @@ def _check_strays(
     for files, name in ((inventory.rows, "rows"), (inventory.dead, "letters")):
         mine = {one.path for one in files if one.may_be_of(topic_id)}
         there = sum(one.rows for one in checks if one.path in mine and one.rows > 0)
-        stray = there - sum(getattr(run.found, name) for run in runs)
+        stray = there - sum(getattr(run.findings, name) for run in runs)
         if stray:
             report.problems.append(f"{stray} {name} are at offsets that no load has covered")
 
 
 def _doubtful(runs: list[Run], paths: set[str], inventory: Inventory, *, is_all: bool) -> list[OffsetRange]:
-    """Return the ranges whose values must be compared: all, or those whose log or files are not as they were loaded."""
+    """Return the ranges to compare value by value: all, or those with a log or files that are not as they were loaded."""
     files = [one for one in inventory.files if one.path in paths]
     ranges: list[OffsetRange] = []
-    for run in sorted(runs, key=lambda run: run.wanted):
-        wanted = run.wanted
-        is_hit = any(file.may_have(wanted.partition, wanted.start, wanted.end) for file in files)
+    for run in sorted(runs, key=lambda run: run.offset_range):
+        offset_range = run.offset_range
+        is_hit = any(
+            file.may_have(offset_range.partition, offset_range.start, offset_range.end) for file in files
+        )
         if not len(run.in_log) or not (is_all or is_hit or not run.is_as_loaded):
             continue
         last = ranges[-1] if ranges else None
-        if last and (last.partition, last.end) == (wanted.partition, run.in_log.start):
+        if last and (last.partition, last.end) == (offset_range.partition, run.in_log.start):
             ranges[-1] = OffsetRange(last.partition, last.start, run.in_log.end)
         else:
             ranges.append(run.in_log)
     return ranges
 
 
-def _tell(found: Differences, report: AuditReport) -> None:
-    """Say what the values tell."""
-    if found.altered:
-        report.problems.append(f"{found.altered} rows of the log are altered")
-        report.missing += [[partition, offset, offset + 1] for partition, offset in found.altered_first]
-    if found.missing and not report.missing:
-        report.problems.append(f"{found.missing} rows of the log are not in the lake")
-        report.missing += [[partition, offset, offset + 1] for partition, offset in found.missing_first]
+def _tell(differences: Differences, report: AuditReport) -> None:
+    """Report problems of values."""
+    if differences.altered:
+        report.problems.append(f"{differences.altered} rows of the log are altered")
+        report.missing += [[partition, offset, offset + 1] for partition, offset in differences.altered_first]
+    if differences.missing and not report.missing:
+        report.problems.append(f"{differences.missing} rows of the log are not in the lake")
+        report.missing += [[partition, offset, offset + 1] for partition, offset in differences.missing_first]
     del report.missing[EXAMPLES_MAX:]

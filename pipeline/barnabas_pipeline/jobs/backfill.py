@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,11 @@ from barnabas_pipeline.log.model import Bounds, OffsetRange
 from barnabas_pipeline.log.reader import RangeReader
 from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.data_types import Integers
 
 
 @dataclass(slots=True)
@@ -54,12 +59,14 @@ class _Part:
     hours: tuple[int, ...]
 
     @property
-    def wanted(self) -> OffsetRange:
+    def offset_range(self) -> OffsetRange:
         start = min(file.bounds.offset_min for file in self.files)
         return OffsetRange(self.partition, start, max(file.bounds.offset_max for file in self.files) + 1)
 
 
-def backfill(spark: Any, options: LoadOptions, *, from_ms: int, to_ms: int, reason: str) -> BackfillSummary:
+def backfill(
+    spark: SparkSession, options: LoadOptions, *, from_ms: int, to_ms: int, reason: str
+) -> BackfillSummary:
     """Backfill the hours that begin within [from_ms, to_ms). Raises DataLossError if the log lacks some of them."""
     table = Table(options.root)
     state = table.loaded()
@@ -111,12 +118,12 @@ def _plan(
     parts = []
     layout = table.layout
     for partition, mine in sorted(groups.items()):
-        for one in sorted(state.ends) if partition < 0 else [partition]:
-            part = _Part(options, layout, state.topic_id, one, tuple(mine), tuple(chosen))
-            if part.wanted.start < bounds[one].start and partition >= 0:
+        for number in sorted(state.ends) if partition < 0 else [partition]:
+            part = _Part(options, layout, state.topic_id, number, tuple(mine), tuple(chosen))
+            if part.offset_range.start < bounds[number].start and partition >= 0:
                 raise DataLossError(
                     "the log has not all of these hours any more",
-                    [MissingOffsets(one, part.wanted.start, bounds[one].start)],
+                    [MissingOffsets(number, part.offset_range.start, bounds[number].start)],
                 )
             parts.append(part)
     return parts
@@ -142,9 +149,9 @@ def _replace(part: _Part) -> tuple[list[DataFile], int]:
     return writer.close(), len(old)
 
 
-def _decode_again(part: _Part, old: Any, writer: TableWriter) -> None:
+def _decode_again(part: _Part, old: Integers, writer: TableWriter) -> None:
     """Write the rows of some offsets, as the log has them. Raises IncompleteError if they are no rows any more."""
-    new: list[Any] = [np.empty(0, np.int64)]
+    new: list[Integers] = [np.empty(0, np.int64)]
     log = open_log(part.options.log)
     try:
         for item in RangeReader(log, OffsetRange(part.partition, int(old[0]), int(old[-1]) + 1)):

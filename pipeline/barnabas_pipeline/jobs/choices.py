@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from barnabas.log.format.names import why_no_topic
 from barnabas.patterns import PatternError
@@ -17,6 +17,13 @@ from barnabas.wire.generated.index import RECORDS
 from barnabas_pipeline.errors import UsageError
 
 HIDDEN = "__"
+
+
+class Pattern(Protocol):
+    """A compiled regular expression."""
+
+    def fullmatch(self, text: str, /) -> object | None:
+        """Return what a whole text matches, None if it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +38,20 @@ class Choice:
 def parse_choice(topics: Iterable[str], excluded: Iterable[str]) -> Choice:
     """Read `--topic` and `--exclude`; each of the former may be several, separated by commas. Raises UsageError."""
     names, patterns = [], []
-    for one in (part.strip() for text in topics for part in text.split(",")):
-        if not one:
+    for name in (part.strip() for text in topics for part in text.split(",")):
+        if not name:
             raise UsageError("a topic's name is empty")
-        if why_no_topic(one):
-            compile_pattern(one)
-            patterns.append(one)
+        if why_no_topic(name):
+            compile_pattern(name)
+            patterns.append(name)
         else:
-            names.append(one)
-    for one in excluded:
-        compile_pattern(one)
+            names.append(name)
+    for pattern in excluded:
+        compile_pattern(pattern)
     return Choice(tuple(dict.fromkeys(names)), tuple(patterns), tuple(excluded))
 
 
-def compile_pattern(text: str) -> Any:
+def compile_pattern(text: str) -> Pattern:
     """Compile a regular expression of RE2, for `fullmatch`. Raises UsageError."""
     try:
         return re2_pattern(text)
@@ -58,12 +65,12 @@ def choose(choice: Choice, topics: Mapping[str, bool]) -> list[str]:
     meant = [compile_pattern(text) for text in choice.patterns]
     excluded = [compile_pattern(text) for text in choice.excluded]
 
-    def matches(patterns: Iterable[Any], name: str) -> bool:
+    def matches(patterns: Iterable[Pattern], name: str) -> bool:
         return any(pattern.fullmatch(name) for pattern in patterns)
 
-    found = [name for name in choice.names if name in topics]
+    chosen = [name for name in choice.names if name in topics]
     for name, is_internal in sorted(topics.items()):
         hidden = is_internal or name in RECORDS or name.startswith(HIDDEN)
-        if not hidden and name not in found and matches(meant, name):
-            found.append(name)
-    return [name for name in found if not matches(excluded, name)]
+        if not hidden and name not in chosen and matches(meant, name):
+            chosen.append(name)
+    return [name for name in chosen if not matches(excluded, name)]

@@ -1,14 +1,14 @@
 """compact: many small files of a partition of the table become few large ones, with exactly the same rows.
 
 The rule: a new file counts only if, read back from the store, it equals the old ones row for row. Old files stay until
-`vacuum` finds that no snapshot names them and nobody has written them for a while, so readers are not disturbed.
+`vacuum` finds that no snapshot names them and that they are old enough, so readers are not disturbed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -25,6 +25,9 @@ from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.log.model import TopicIdentity
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FILES_MIN = 2
 SORT_KEY = [(PARTITION, "ascending"), ("_offset", "ascending")]
@@ -53,7 +56,11 @@ class _Group:
 
 
 def compact(
-    spark: Any, root: Place | str, *, target_bytes: int = TARGET_FILE_BYTES, files_min: int = FILES_MIN
+    spark: SparkSession,
+    root: Place | str,
+    *,
+    target_bytes: int = TARGET_FILE_BYTES,
+    files_min: int = FILES_MIN,
 ) -> CompactSummary:
     """Compact a table in one commit. Raises IncompleteError if rows would not stay what they are."""
     table = Table(root)
@@ -77,12 +84,12 @@ def compact(
         )
         entry.add, entry.remove = new, [file.path for group in groups for file in group.files]
         faults.point("compact.before_commit")
-        seen = table.iceberg.metadata_location
+        seen = table.existing.metadata_location
         try:
             table.commit(entry)
         except ConflictError:
             table.refresh()
-            if table.iceberg.metadata_location == seen:
+            if table.existing.metadata_location == seen:
                 raise
             continue  # others make progress, so there is another plan
         faults.point("compact.after_commit")
@@ -95,10 +102,10 @@ def plan(table: Table, state: State, target_bytes: int, files_min: int) -> Itera
     if not state.version:
         return
     schema = EventSchema.from_dict(state.schema)
-    layout, spec_id = table.layout, table.iceberg.metadata.default_spec_id
-    foreign = {field.name for field in table.iceberg.schema().fields} - set(lake_schema(schema).names)
-    small: dict[tuple[Any, ...], list[Piece]] = {}
-    for file in sorted(table.pieces(), key=lambda one: (*one.bounds[1:], one.path)):
+    layout, spec_id = table.layout, table.existing.metadata.default_spec_id
+    foreign = {field.name for field in table.existing.schema().fields} - set(lake_schema(schema).names)
+    small: dict[tuple[str, str], list[Piece]] = {}
+    for file in sorted(table.pieces(), key=lambda piece: (*piece.bounds[1:], piece.path)):
         if (
             (file.size < target_bytes // 2 or file.deletes)
             and file.bounds.topic_id
@@ -134,9 +141,9 @@ def merge(group: _Group) -> DataFile:
     partition = partitions.pop() if len(partitions) == 1 else -1
     writer = TableWriter(group.layout, group.schema, group.topic_id, partition, target_bytes=NO_LIMIT)
     writer.write(rows)
-    [made] = writer.close()
-    again = pa.concat_tables(scan.rows(group.layout, [Piece(made.path)], schema))
-    is_whole = any(one.deletes for one in group.files) or made.rows == sum(one.rows for one in group.files)
+    [merged] = writer.close()
+    again = pa.concat_tables(scan.rows(group.layout, [Piece(merged.path)], schema))
+    is_whole = any(one.deletes for one in group.files) or merged.rows == sum(one.rows for one in group.files)
     if not is_whole or not again.equals(rows):
-        raise IncompleteError(f"{made.path} is not what it was made of")
-    return made
+        raise IncompleteError(f"{merged.path} is not what it was made of")
+    return merged

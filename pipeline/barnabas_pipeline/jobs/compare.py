@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.jobs.coverage import Inventory
 from barnabas_pipeline.jobs.reread import plan_rereading, reread_frame
@@ -19,6 +19,10 @@ from barnabas_pipeline.lake.columns import PARTITION
 from barnabas_pipeline.lake.coordinates import Seen
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import Log, LogOptions, OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
 
 EXAMPLES_MAX = 20
 
@@ -37,7 +41,7 @@ class Differences:
 
 
 def compare(
-    spark: Any,
+    spark: SparkSession,
     table: Table,
     inventory: Inventory,
     log: Log,
@@ -75,54 +79,56 @@ def compare(
     log_rows = from_log.select(PARTITION, "_offset", judged.alias("hash"))
     lake_rows = in_lake.unionByName(in_dead)
     sums = _sums(lake_rows)
-    found = Differences(sum(count for count, _, _ in sums.values()))
+    differences = Differences(sum(count for count, _, _ in sums.values()))
     if any(count != distinct for count, distinct, _ in sums.values()):
         again = lake_rows.groupBy(PARTITION, "_offset").count().where("count > 1")
-        found.doubled_first = _first(again)
+        differences.doubled_first = _first(again)
     if sums != _sums(log_rows):
-        _name_differences(log_rows, lake_rows, found)
-    return found
+        _name_differences(log_rows, lake_rows, differences)
+    return differences
 
 
 def _readable(files: Iterable[Seen], ranges: list[OffsetRange], unreadable: frozenset[str]) -> list[Seen]:
     return [
-        one
-        for one in files
-        if one.path not in unreadable and any(one.may_have(a.partition, a.start, a.end) for a in ranges)
+        seen
+        for seen in files
+        if seen.path not in unreadable and any(seen.may_have(a.partition, a.start, a.end) for a in ranges)
     ]
 
 
-def _within(ranges: list[OffsetRange], partition: str, offset: str) -> Any:
+def _within(ranges: list[OffsetRange], partition: str, offset: str) -> SparkColumn:
     from pyspark.sql import functions as sf
 
     parts = [
-        (sf.col(partition) == one.partition) & (sf.col(offset) >= one.start) & (sf.col(offset) < one.end)
-        for one in ranges
+        (sf.col(partition) == offset_range.partition)
+        & (sf.col(offset) >= offset_range.start)
+        & (sf.col(offset) < offset_range.end)
+        for offset_range in ranges
     ]
     return reduce(or_, parts)
 
 
-def _sums(rows: Any) -> dict[int, tuple[int, int, int]]:
+def _sums(rows: DataFrame) -> dict[int, tuple[int, int, int]]:
     """By partition: how many rows and offsets, and the sum of the hashes (which does not depend on their order)."""
     from pyspark.sql import functions as sf
 
     total = sf.sum(sf.col("hash").cast("decimal(38,0)")).alias("total")
     distinct = sf.count_distinct("_offset").alias("offsets")
-    found = rows.groupBy(PARTITION).agg(sf.count("*").alias("count"), distinct, total).collect()
-    return {row[PARTITION]: (row["count"], row["offsets"], int(row["total"])) for row in found}
+    grouped = rows.groupBy(PARTITION).agg(sf.count("*").alias("count"), distinct, total).collect()
+    return {row[PARTITION]: (row["count"], row["offsets"], int(row["total"])) for row in grouped}
 
 
-def _name_differences(log_rows: Any, lake_rows: Any, found: Differences) -> None:
+def _name_differences(log_rows: DataFrame, lake_rows: DataFrame, differences: Differences) -> None:
     joined = log_rows.withColumnRenamed("hash", "log_hash").join(
         lake_rows.withColumnRenamed("hash", "lake_hash"), [PARTITION, "_offset"], "full_outer"
     )
-    found.gone = joined.where("log_hash is null").count()
+    differences.gone = joined.where("log_hash is null").count()
     missing, altered = joined.where("lake_hash is null"), joined.where("lake_hash <> log_hash")
-    found.missing, found.altered = missing.count(), altered.count()
-    found.missing_first = _first(missing) if found.missing else []
-    found.altered_first = _first(altered) if found.altered else []
+    differences.missing, differences.altered = missing.count(), altered.count()
+    differences.missing_first = _first(missing) if differences.missing else []
+    differences.altered_first = _first(altered) if differences.altered else []
 
 
-def _first(rows: Any) -> list[tuple[int, int]]:
+def _first(rows: DataFrame) -> list[tuple[int, int]]:
     examples = rows.orderBy(PARTITION, "_offset").limit(EXAMPLES_MAX).collect()
     return [(row[PARTITION], row["_offset"]) for row in examples]

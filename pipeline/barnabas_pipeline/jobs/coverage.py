@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from barnabas_pipeline.log.outline import outline
 from barnabas_pipeline.log.planning import split
 from barnabas_pipeline.log.transports import open_log
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 RUN_OFFSETS = 500_000  # small commits are looked at together until they have so many
 FILE_GROUP_BYTES = 64 << 20
 EXAMPLES_MAX = 20
@@ -31,24 +34,24 @@ _NOTHING = Bounds(0, 0, 0, -1)  # of a partition that is gone
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive commits of one partition: what they claim together, what became of it since, and what was found."""
+    """Consecutive commits of one partition: their claims together, the part that the log still has, and the findings."""
 
-    wanted: OffsetRange
+    offset_range: OffsetRange
     digest: int | None  # None: some commit has none
     control: int
     aborted: int
     accounted: int  # offsets that are rows or dead letters
     in_log: OffsetRange  # its part that the log has
-    found: Found = field(default_factory=lambda: Found())
+    findings: Findings = field(default_factory=lambda: Findings())
 
     @property
     def is_as_loaded(self) -> bool:
         """True if the log has the very batches of the load, all of them."""
-        return self.in_log == self.wanted and self.found.digest == self.digest
+        return self.in_log == self.offset_range and self.findings.digest == self.digest
 
 
 @dataclass(slots=True)
-class Found:
+class Findings:
     """Findings in a piece, or in all pieces of a run together."""
 
     run: int = -1
@@ -64,7 +67,7 @@ class Found:
     doubled_first: list[int] = field(default_factory=list)
     strange_first: list[int] = field(default_factory=list)
 
-    def add(self, other: Found) -> None:
+    def add(self, other: Findings) -> None:
         """Count in another piece of the same run."""
         self.digest = digest.add(self.digest, other.digest)
         for name in ("control", "aborted", "rows", "letters", "accounted", "gone", "missing"):
@@ -78,10 +81,14 @@ class Piece:
     """A part of a run that one task looks at, and the files that may have rows of it."""
 
     run: int
-    wanted: OffsetRange
+    offset_range: OffsetRange
     in_log: bool
     rows: tuple[Seen, ...]
     dead: tuple[Seen, ...]
+
+
+Item = Piece | list[Seen]
+"""Work of a task: a piece of the log, or files to check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +107,13 @@ class Inventory:
 
 
 def take_inventory(table: Table) -> Inventory:
-    """Look up what counts now."""
+    """Return the entries and files that count now."""
     entries = table.entries()
-    known = Files()
+    files = Files()
     for entry in entries:
-        known.apply(entry)
-    rows = [Seen(known.rows.get(piece.path), piece) for piece in table.pieces()]
-    return Inventory(table.state(), entries, rows, [Seen(file) for file in known.dead.values()])
+        files.apply(entry)
+    rows = [Seen(files.rows.get(piece.path), piece) for piece in table.pieces()]
+    return Inventory(table.state(), entries, rows, [Seen(file) for file in files.dead.values()])
 
 
 # --- planning -------------------------------------------------------------------------------------------------------
@@ -128,21 +135,23 @@ def plan_runs(entries: Iterable[Entry], state: State, bounds: Mapping[int, Bound
                 run = last[partition] = Run(nothing, 0, 0, 0, 0, nothing)
                 runs.append(run)
             _extend(run, commit, bound)
-    return [run for run in runs if len(run.wanted)]
+    return [run for run in runs if len(run.offset_range)]
 
 
 def _goes_on(run: Run, commit: PartitionCommit, bound: Bounds) -> bool:
-    is_near_start = run.wanted.start < bound.start < commit.end
-    together = commit.end - run.wanted.start
+    is_near_start = run.offset_range.start < bound.start < commit.end
+    together = commit.end - run.offset_range.start
     has_digest = (run.digest is None) == (not commit.log_digest)
-    return run.wanted.end == commit.start and together <= RUN_OFFSETS and has_digest and not is_near_start
+    return (
+        run.offset_range.end == commit.start and together <= RUN_OFFSETS and has_digest and not is_near_start
+    )
 
 
 def _extend(run: Run, commit: PartitionCommit, bound: Bounds) -> None:
     new = digest.decode(commit.log_digest)
     run.digest = None if new is None or run.digest is None else digest.add(run.digest, new)
-    partition, start = run.wanted.partition, run.wanted.start
-    run.wanted = OffsetRange(partition, start, commit.end)
+    partition, start = run.offset_range.partition, run.offset_range.start
+    run.offset_range = OffsetRange(partition, start, commit.end)
     first = min(max(start, bound.start), commit.end)
     run.in_log = OffsetRange(partition, first, max(first, min(commit.end, bound.end)))
     run.control += commit.control
@@ -154,32 +163,33 @@ def _pieces(inventory: Inventory, log: Log, runs: list[Run]) -> Iterator[Piece]:
     rows, dead = ([one for one in files if one.may_be_of(inventory.state.topic_id)]
                   for files in (inventory.rows, inventory.dead))  # fmt: skip
     for n, run in enumerate(runs):
-        before = replace(run.in_log, start=run.wanted.start, end=run.in_log.start)
-        behind = replace(run.in_log, start=run.in_log.end, end=run.wanted.end)
+        before = replace(run.in_log, start=run.offset_range.start, end=run.in_log.start)
+        behind = replace(run.in_log, start=run.in_log.end, end=run.offset_range.end)
         parts = [(one, True) for one in split(log, [run.in_log])]
-        for wanted, in_log in (*parts, (before, False), (behind, False)):
-            if len(wanted):
-                yield Piece(n, wanted, in_log, _near(rows, wanted), _near(dead, wanted))
+        for offset_range, in_log in (*parts, (before, False), (behind, False)):
+            if len(offset_range):
+                yield Piece(n, offset_range, in_log, _near(rows, offset_range), _near(dead, offset_range))
 
 
-def _near(files: list[Seen], wanted: OffsetRange) -> tuple[Seen, ...]:
+def _near(files: list[Seen], offset_range: OffsetRange) -> tuple[Seen, ...]:
     """The files that may have something of a range."""
-    return tuple(one for one in files if one.may_have(wanted.partition, wanted.start, wanted.end))
+    partition, start, end = offset_range.partition, offset_range.start, offset_range.end
+    return tuple(one for one in files if one.may_have(partition, start, end))
 
 
 # --- looking --------------------------------------------------------------------------------------------------------
 
 
 def look(
-    spark: Any, layout: Layout, inventory: Inventory, log: Log, options: LogOptions, runs: list[Run]
+    spark: SparkSession, layout: Layout, inventory: Inventory, log: Log, options: LogOptions, runs: list[Run]
 ) -> list[FileCheck]:
-    """Look at all files and all runs, in one Spark job; what is found of the runs is noted in them."""
-    items: list[Any] = [*_pieces(inventory, log, runs), *_file_groups(inventory)]
+    """Check all files and all runs, in one Spark job; findings are noted in the runs."""
+    items: list[Item] = [*_pieces(inventory, log, runs), *_file_groups(inventory)]
     if not items:
         return []
     topic_id = inventory.state.topic_id
 
-    def work(mine: Iterator[Any]) -> Iterator[Any]:
+    def work(mine: Iterable[Item]) -> Iterable[Findings | FileCheck]:
         return _look(mine, layout, options, topic_id)
 
     slices = min(len(items), max(4 * spark.sparkContext.defaultParallelism, len(items) // 16))
@@ -187,9 +197,9 @@ def look(
         results = spark.sparkContext.parallelize(items, slices).mapPartitions(work).collect()
     except Exception as error:
         raise unwrap(error) from None
-    for one in results:
-        if isinstance(one, Found):
-            runs[one.run].found.add(one)
+    for result in results:
+        if isinstance(result, Findings):
+            runs[result.run].findings.add(result)
     return [one for one in results if isinstance(one, FileCheck)]
 
 
@@ -208,8 +218,8 @@ def _file_groups(inventory: Inventory) -> Iterator[list[Seen]]:
 
 
 def _look(
-    items: Iterator[Any], layout: Layout, options: LogOptions, topic_id: str
-) -> Iterator[Found | FileCheck]:
+    items: Iterable[Item], layout: Layout, options: LogOptions, topic_id: str
+) -> Iterator[Findings | FileCheck]:
     log = None
     try:
         for item in items:
@@ -224,25 +234,25 @@ def _look(
             log.close()
 
 
-def look_at(layout: Layout, piece: Piece, log: Log | None, topic_id: str) -> Found:
+def look_at(layout: Layout, piece: Piece, log: Log | None, topic_id: str) -> Findings:
     """Compare the offsets that a piece of log has with those of the lake, one by one."""
-    rows = row_offsets(layout, piece.rows, piece.wanted, topic_id)
-    letters, dead = dead_offsets(layout, piece.dead, piece.wanted)
+    rows = row_offsets(layout, piece.rows, piece.offset_range, topic_id)
+    letters, dead = dead_offsets(layout, piece.dead, piece.offset_range)
     both = np.sort(np.concatenate([rows, dead]))
     is_again = np.append(False, both[1:] == both[:-1])
-    found = Found(piece.run, rows=len(rows), letters=letters, accounted=len(both))
-    found.doubled_first = np.unique(both[is_again])[:EXAMPLES_MAX].tolist()
+    findings = Findings(piece.run, rows=len(rows), letters=letters, accounted=len(both))
+    findings.doubled_first = np.unique(both[is_again])[:EXAMPLES_MAX].tolist()
     both = both[~is_again]
     if not piece.in_log or log is None:
-        found.gone = len(both)
-        return found
-    there = outline(log, piece.wanted)
-    found.digest, found.control, found.aborted = (
+        findings.gone = len(both)
+        return findings
+    there = outline(log, piece.offset_range)
+    findings.digest, findings.control, findings.aborted = (
         there.counts.digest,
         there.counts.control,
         there.counts.aborted,
     )
-    found.missing, found.missing_first = there.without(both, EXAMPLES_MAX)
+    findings.missing, findings.missing_first = there.without(both, EXAMPLES_MAX)
     strange = both[~there.has(both)]
-    found.gone, found.strange_first = len(strange), strange[:EXAMPLES_MAX].tolist()
-    return found
+    findings.gone, findings.strange_first = len(strange), strange[:EXAMPLES_MAX].tolist()
+    return findings

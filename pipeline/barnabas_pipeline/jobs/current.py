@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,9 @@ from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.table import ConflictError, Table
 from barnabas_pipeline.schema import EventSchema
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 IN_PROCESS_ROWS_MAX = 2_000_000
 """Events and rows of the table together; with more Spark's tasks pay for themselves."""
 AGAIN = ("redrive", "backfill")  # after these, events that were applied are others
@@ -44,7 +47,7 @@ class CurrentOptions:
     """Options of a run; `shape` None: as the table is made. `spark` gives a session when one is needed."""
 
     events: Place
-    spark: Callable[[], Any]
+    spark: Callable[[], SparkSession]
     shape: Shape | None = None
     name: str = ""
     rebuild: bool = False
@@ -104,7 +107,7 @@ class CurrentRows:
                 self._note()
                 return True
             except ConflictError:
-                continue  # somebody else has committed: what is left is less now
+                continue  # another run has committed: fewer offsets remain
         raise IncompleteError(f"table {self.table.place.name}: others were faster")
 
     def _note(self) -> None:
@@ -115,59 +118,59 @@ class CurrentRows:
 
     # --- planning ---------------------------------------------------------------------------------------------------
 
-    def _plan(self, known: Applied) -> Plan | None:
-        """Decide what is to be applied; None: nothing."""
+    def _plan(self, applied: Applied) -> Plan | None:
+        """Return the events to apply; None: there are none."""
         state = self.events.state()
         if not state.version and self.options.waits:
             return None
         if not state.version:
             raise UsageError(f"there is nothing in {self.events.place.location}: load the topic first")
-        if self._idle == (known.version, state.version) and not self._rebuilds:
+        if self._idle == (applied.version, state.version) and not self._rebuilds:
             return None
-        form = Form(self._shape(known), EventSchema.from_dict(state.schema)).checked()
-        reason = self._reason(known, state)
-        entries = self.events.entries(0 if reason else known.events_version)
+        form = Form(self._shape(applied), EventSchema.from_dict(state.schema)).checked()
+        reason = self._reason(applied, state)
+        entries = self.events.entries(0 if reason else applied.events_version)
         if form.shape.envelope == PLAIN:
             self._refuse_lost_tombstones(entries)
-        starts = {} if reason else known.ends
-        if not reason and state.ends == known.ends:
-            self._idle = known.version, state.version
+        starts = {} if reason else applied.ends
+        if not reason and state.ends == applied.ends:
+            self._idle = applied.version, state.version
             return None
         ranges = {one: (starts.get(one, 0), end) for one, end in state.ends.items()}
         pieces = _pieces(self.events, state.topic_id, ranges)
         return Plan(form, state, reason, Increment(self.events.layout, form, state.topic_id, ranges), pieces)
 
-    def _shape(self, known: Applied) -> Shape:
-        given = self.options.shape
-        if known.shape is None:
-            if given is None:
+    def _shape(self, applied: Applied) -> Shape:
+        shape = self.options.shape
+        if applied.shape is None:
+            if shape is None:
                 raise UsageError("say by --key or --key-from what the key of the new table is")
-            return given
-        if given not in (None, known.shape):
-            raise UsageError(f"{self.table.place.name} is made with {known.shape}, not with {given}")
-        return known.shape
+            return shape
+        if shape not in (None, applied.shape):
+            raise UsageError(f"{self.table.place.name} is made with {applied.shape}, not with {shape}")
+        return applied.shape
 
-    def _reason(self, known: Applied, state: State) -> str:
+    def _reason(self, applied: Applied, state: State) -> str:
         """Say why everything is to be applied again; empty: it need not be."""
-        if not known.version:
+        if not applied.version:
             return "new"
         if self._rebuilds:
             return "asked for"
-        if known.topic_id != state.topic_id:
+        if applied.topic_id != state.topic_id:
             return "the topic was made again"
-        if not self._follows(known, state):
+        if not self._follows(applied, state):
             return "the table of events was rolled back"
-        if known.gone is None and len(state.ends) > 1:
+        if applied.gone is None and len(state.ends) > 1:
             return "partitions were added"
-        for one in self.events.entries(known.events_version):
-            if one.kind in AGAIN:
-                return one.kind
+        for entry in self.events.entries(applied.events_version):
+            if entry.kind in AGAIN:
+                return entry.kind
         return ""
 
-    def _follows(self, known: Applied, state: State) -> bool:
-        if known.events_version >= state.version:
-            return (known.events_version, known.events_digest) == (state.version, state.digest)
-        return self.events.entries(known.events_version)[0].previous == known.events_digest
+    def _follows(self, applied: Applied, state: State) -> bool:
+        if applied.events_version >= state.version:
+            return (applied.events_version, applied.events_digest) == (state.version, state.digest)
+        return self.events.entries(applied.events_version)[0].previous == applied.events_digest
 
     def _refuse_lost_tombstones(self, entries: list[Entry]) -> None:
         letters: dict[str, int] = {}
@@ -184,31 +187,31 @@ class CurrentRows:
     # --- applying ---------------------------------------------------------------------------------------------------
 
     def _apply(self, plan: Plan) -> None:
-        known = self.table.applied
+        applied = self.table.applied
         self.table.prepare(plan.form)
         files = self.table.files()
         truncated = _truncations(self.events, plan) if plan.form.is_debezium else []
         last = max(truncated, default=None)
-        if not plan.reason and known.truncated is not None:
-            truncated.append(known.truncated)
+        if not plan.reason and applied.truncated is not None:
+            truncated.append(applied.truncated)
             last = max(truncated)
         is_moving = len(plan.state.ends) > 1
         merger = Merger(
-            layout_of(self.table.iceberg),
+            layout_of(self.table.existing),
             plan.form,
             {} if plan.reason else files,
-            {} if plan.reason else known.gone or {},
+            {} if plan.reason else applied.gone or {},
             tuple(truncated),
             is_moving,
         )
-        everywhere = not plan.reason and last != known.truncated
+        everywhere = not plan.reason and last != applied.truncated
         buckets = range(plan.form.shape.buckets) if everywhere else ()
         done = self._run(plan.increment, merger.write, plan.pieces, buckets)
         faults.point("current.after_buckets")
         gone = dict(merger.gone)
-        for one in done:
-            gone.pop(one.number, None)
-            gone |= {one.number: one.gone} if one.gone else {}
+        for bucket in done:
+            gone.pop(bucket.number, None)
+            gone |= {bucket.number: bucket.gone} if bucket.gone else {}
         old = (piece.path for pieces in files.values() for piece in pieces)
         entry = Applied(
             shape=plan.form.shape,
@@ -218,7 +221,7 @@ class CurrentRows:
             ends=dict(plan.state.ends),
             truncated=last,
             gone=gone if is_moving else None,
-            lost=sum(one.lost for one in done) + (0 if plan.reason else known.lost),
+            lost=sum(one.lost for one in done) + (0 if plan.reason else applied.lost),
             rebuilt=plan.reason,
         )
         self.table.commit(
@@ -236,17 +239,17 @@ class CurrentRows:
     def _run(
         self,
         increment: Increment,
-        work: Callable[[int, Iterable[Any]], Bucket],
+        work: Callable[[int, Iterable[pa.Table]], Bucket],
         pieces: list[Piece],
         buckets: Iterable[int],
     ) -> list[Bucket]:
-        """Do something with the changes of each bucket that has some, and of `buckets`; in Spark if they are many."""
+        """Call `work` with the changes of each bucket that has some, and of `buckets`; in Spark if they are many."""
         events = sum(end - start for start, end in increment.ranges.values())
         if events + self.table.rows <= self.options.in_process_rows_max:
-            found: dict[int, list[Any]] = {one: [] for one in buckets}
+            tables: dict[int, list[pa.Table]] = {one: [] for one in buckets}
             for bucket, table in increment.changes(pieces):
-                found.setdefault(bucket, []).append(table)
-            return [work(bucket, found.pop(bucket)) for bucket in sorted(found)]
+                tables.setdefault(bucket, []).append(table)
+            return [work(bucket, tables.pop(bucket)) for bucket in sorted(tables)]
         context = self.options.spark().sparkContext
         parallel = context.defaultParallelism
 
@@ -268,35 +271,35 @@ class CurrentRows:
     def check(self) -> CheckReport:
         """Make the rows again from all events that were applied, and compare. Raises UsageError."""
         self.events.refresh()
-        known = self.table.refresh()
-        if known.shape is None:
+        applied = self.table.refresh()
+        if applied.shape is None:
             raise UsageError(f"there is no table {self.table.place.name}")
         state = self.events.state()
-        reason = self._reason(known, state)
+        reason = self._reason(applied, state)
         if reason:
             raise UsageError(f"the events are not those that were applied ({reason}): run current")
-        form = Form(known.shape, EventSchema.from_dict(state.schema)).checked()
+        form = Form(applied.shape, EventSchema.from_dict(state.schema)).checked()
         self.table.prepare(form)
-        ranges = {one: (0, end) for one, end in known.ends.items()}
-        increment = Increment(self.events.layout, form, known.topic_id, ranges)
-        pieces = _pieces(self.events, known.topic_id, ranges)
+        ranges = {one: (0, end) for one, end in applied.ends.items()}
+        increment = Increment(self.events.layout, form, applied.topic_id, ranges)
+        pieces = _pieces(self.events, applied.topic_id, ranges)
         plan = Plan(form, state, "check", increment, pieces)
         truncated = tuple(_truncations(self.events, plan)) if form.is_debezium else ()
         merger = Merger(
-            layout_of(self.table.iceberg), form, self.table.files(), {}, truncated, known.gone is not None
+            layout_of(self.table.existing), form, self.table.files(), {}, truncated, applied.gone is not None
         )
         nothing = form.arrow.empty_table(), form.gone.empty_table()
 
-        def compare(bucket: int, changed: Iterable[Any]) -> Bucket:
+        def compare(bucket: int, changed: Iterable[pa.Table]) -> Bucket:
             if bucket == NO_BUCKET:
                 return Bucket(bucket)
-            wanted, _ = merger.merged(list(changed), *nothing)
-            return _compared(form, bucket, wanted, merger.rows(bucket))
+            expected, _ = merger.merged(list(changed), *nothing)
+            return _compared(form, bucket, expected, merger.rows(bucket))
 
         done = self._run(increment, compare, pieces, range(form.shape.buckets))
         examples = [text for one in done for text in one.remove]
         return CheckReport(
-            known.version, self.table.rows, sum(one.changes for one in done), examples[:DIFFERENCES_MAX]
+            applied.version, self.table.rows, sum(one.changes for one in done), examples[:DIFFERENCES_MAX]
         )
 
 
@@ -314,11 +317,12 @@ class Plan:
 def _pieces(events: Table, topic_id: str, ranges: dict[int, tuple[int, int]]) -> list[Piece]:
     """The files that may have events of some ranges."""
     return [
-        one
-        for one in events.pieces()
-        if one.bounds.topic_id in (topic_id, "")
+        piece
+        for piece in events.pieces()
+        if piece.bounds.topic_id in (topic_id, "")
         and any(
-            start < end and one.may_have(partition, start, end) for partition, (start, end) in ranges.items()
+            start < end and piece.may_have(partition, start, end)
+            for partition, (start, end) in ranges.items()
         )
     ]
 
@@ -329,59 +333,61 @@ def _truncations(events: Table, plan: Plan) -> list[Moment]:
     names = ("_topic_id", PARTITION, OFFSET, "_timestamp")
     told = [plan.form.read.field("op"), *([plan.form.read.field("source")] if plan.form.has_lsn else [])]
     schema = pa.schema([*told, *(one for one in COORDINATES if one.name in names)])
-    found: dict[int, list[int]] = {}
+    truncations: dict[int, list[int]] = {}
     for table in scan.rows(increment.layout, plan.pieces, schema):
         chosen = within(table, increment.topic_id, increment.ranges)
         chosen = chosen.filter(pc.equal(chosen["op"], "t"))
         for partition, offset in zip(chosen[PARTITION].to_pylist(), chosen[OFFSET].to_pylist(), strict=True):
-            found.setdefault(partition, []).append(offset)
-    latest = {partition: [(0, 0)] * len(offsets) for partition, offsets in found.items()}
-    if found and len(increment.ranges) > 1:
-        found = {partition: sorted(offsets) for partition, offsets in found.items()}
-        latest = {partition: [(-(1 << 63), 0)] * len(offsets) for partition, offsets in found.items()}
-        ranges = {partition: (0, offsets[-1] + 1) for partition, offsets in found.items()}
+            truncations.setdefault(partition, []).append(offset)
+    latest = {partition: [(0, 0)] * len(offsets) for partition, offsets in truncations.items()}
+    if truncations and len(increment.ranges) > 1:
+        truncations = {partition: sorted(offsets) for partition, offsets in truncations.items()}
+        latest = {partition: [(-(1 << 63), 0)] * len(offsets) for partition, offsets in truncations.items()}
+        ranges = {partition: (0, offsets[-1] + 1) for partition, offsets in truncations.items()}
         for table in scan.rows(increment.layout, _pieces(events, increment.topic_id, ranges), schema):
-            _note_latest(within(table, increment.topic_id, ranges), found, latest)
+            _note_latest(within(table, increment.topic_id, ranges), truncations, latest)
     return [
         Moment(*moment, partition, offset)
-        for partition, offsets in found.items()
+        for partition, offsets in truncations.items()
         for offset, moment in zip(offsets, accumulate(latest[partition], max), strict=True)
     ]
 
 
-def _note_latest(table: Any, found: dict[int, list[int]], latest: dict[int, list[tuple[int, int]]]) -> None:
+def _note_latest(
+    table: pa.Table, truncations: dict[int, list[int]], latest: dict[int, list[tuple[int, int]]]
+) -> None:
     """Take note of the latest moment before each truncation of a partition and after the one before."""
     partition, offset = table[PARTITION].to_numpy(), table[OFFSET].to_numpy()
     time = table["_timestamp"].cast(pa.int64()).to_numpy()
     lsn = np.zeros(len(table), np.int64)
     if "source" in table.column_names:
         lsn = pc.fill_null(pc.struct_field(table["source"], "lsn"), 0).to_numpy()
-    for one, offsets in found.items():
-        mine = np.flatnonzero(partition == one)
+    for number, offsets in truncations.items():
+        mine = np.flatnonzero(partition == number)
         part = np.searchsorted(offsets, offset[mine])
         order = np.lexsort((lsn[mine], time[mine], part))
         for at in order[np.flatnonzero(np.diff(part[order], append=-1))].tolist():
             moment = int(time[mine[at]]), int(lsn[mine[at]])
-            latest[one][part[at]] = max(latest[one][part[at]], moment)
+            latest[number][part[at]] = max(latest[number][part[at]], moment)
 
 
-def _packed(table: Any) -> bytes:
+def _packed(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
 
-def _unpacked(data: bytes) -> Any:
+def _unpacked(data: bytes) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()
 
 
-def _compared(form: Form, bucket: int, wanted: Any, there: Any) -> Bucket:
+def _compared(form: Form, bucket: int, expected: pa.Table, there: pa.Table) -> Bucket:
     """Compare the rows that a bucket should have with those that it has: how many differ, and which."""
-    if wanted.equals(there.sort_by([(name, "ascending") for name in form.keys])):
+    if expected.equals(there.sort_by([(name, "ascending") for name in form.keys])):
         return Bucket(bucket)
     rows: list[dict[str, list[str]]] = []
-    for table in (wanted, there):
+    for table in (expected, there):
         by_key: dict[str, list[str]] = {}
         for row in table.to_pylist():
             by_key.setdefault(repr({name: row[name] for name in form.keys}), []).append(repr(row))

@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -31,6 +31,15 @@ from barnabas_pipeline.lake.scan import Piece, Span
 from barnabas_pipeline.lake.store import StoreIO, local_path
 from barnabas_pipeline.lake.table import Table
 
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    from barnabas_pipeline.data_types import Document, Json
+    from barnabas_pipeline.simulate.model import Truth
+
 REPLAY_KINDS = ("backfill",)  # after these, what was aggregated is not what the lake says any more
 GROUP = "barnabas_pipeline.jobs"
 """Entry points of jobs that other packages bring along."""
@@ -45,18 +54,18 @@ class DerivedJob:
     sums: tuple[str, ...] = ("count",)
     """Columns of partials that are added up; those of the same values in all others are merged."""
 
-    def partial(self, tables: Mapping[str, Any]) -> Any:
+    def partial(self, tables: Mapping[str, DataFrame]) -> DataFrame:
         """Aggregate the events of some frames, one for each kind that was loaded, into a frame of partials."""
         raise NotImplementedError
 
-    def merge(self, partials: Any) -> Any:
+    def merge(self, partials: DataFrame) -> DataFrame:
         """Merge partials that may say something of the same things; the result is a frame of partials, too."""
         from pyspark.sql import functions as sf
 
         keys = [one for one in partials.columns if one not in self.sums]
         return partials.groupBy(*keys).agg(*(sf.sum(one).alias(one) for one in self.sums))
 
-    def part(self) -> Any:
+    def part(self) -> SparkColumn:
         """Make the column that says which part a partial is of; a run writes again the parts that it has news of.
 
         Null and the empty text are the part `none`.
@@ -65,39 +74,39 @@ class DerivedJob:
 
         return sf.lit("all")
 
-    def condense(self, partials: Any) -> Any:
+    def condense(self, partials: DataFrame) -> DataFrame:
         """Reduce the partials of each part, by the column `part`, to what `finish` needs of them."""
         return partials
 
-    def by_part(self, partials: Any) -> Mapping[str, Any]:  # noqa: ARG002 - for those that have some
+    def by_part(self, partials: DataFrame) -> Mapping[str, DataFrame]:  # noqa: ARG002 - for those that have some
         """Make the results that each part has by itself, by name, with the column `part`; that of others stays.
 
         Files are named by part, its name as in a URL.
         """
         return {}
 
-    def finish(self, condensed: Any) -> Mapping[str, Any]:
+    def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
         """Make the results, by name, of all that was condensed, which has the column `part`."""
         raise NotImplementedError
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Document:
         """Return the settings that partials depend on: others make all of them again."""
         return vars(self)
 
-    def messages(self, derived: Derived) -> Mapping[str, Any]:
+    def messages(self, derived: Derived) -> Mapping[str, Json]:
         """Return results as messages for a topic, by key; a job that has none leaves this out."""
         raise NotImplementedError
 
-    def score(self, derived: Derived, truth: Any) -> dict[str, Any]:  # noqa: ARG002 - for those that can
+    def score(self, derived: Derived, truth: Truth) -> Document:  # noqa: ARG002 - for those that can
         """Judge results by the truth of a simulation."""
         return {}
 
     @classmethod
-    def add_options(cls, parser: Any) -> None:
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """Add options of its command line."""
 
     @classmethod
-    def from_options(cls, args: Any) -> DerivedJob:  # noqa: ARG003 - for those that have some
+    def from_options(cls, args: argparse.Namespace) -> DerivedJob:  # noqa: ARG003 - for those that have some
         """Make one as the options say. Raises UsageError."""
         return cls()
 
@@ -150,7 +159,7 @@ class Derived:
         self._span_ms = span_ms
 
     def states(self) -> dict[str, State]:
-        """Look at the tables. Raises UsageError if there is none."""
+        """Read the states of the tables. Raises UsageError if none exists."""
         states = {kind: table.refresh() for kind, table in self.tables.items()}
         if not any(state.version for state in states.values()):
             places = ", ".join(table.place.location for table in self.tables.values())
@@ -158,16 +167,23 @@ class Derived:
         return states
 
     def update(
-        self, spark: Any, *, replay: bool = False, states: Mapping[str, State] | None = None, out: str = ""
+        self,
+        spark: SparkSession,
+        *,
+        replay: bool = False,
+        states: Mapping[str, State] | None = None,
+        out: str = "",
     ) -> DerivedSummary:
-        """Take in what is new in the lake (or everything again), commit, and put results into `out`.
+        """Aggregate new events of the lake (with `replay` all of them), commit, and publish results to `out`.
 
         Raises ConflictError, UsageError.
         """
-        known = self.store.state()
+        earlier = self.store.state()
         states = states or self.states()
         params = json.loads(json.dumps(self.job.params(), default=repr))
-        news = None if replay or not known.version or known.params != params else self._news(known, states)
+        news = (
+            None if replay or not earlier.version or earlier.params != params else self._news(earlier, states)
+        )
         if news is None:
             news = _News({one: table.pieces(span=self._span(states[one])) for one, table in self.tables.items()
                           if states[one].version}, is_replay=True)  # fmt: skip
@@ -177,45 +193,45 @@ class Derived:
         files = news.all
         summary = DerivedSummary(files_read=len(files), rows_read=sum(one.rows for one in files))
         summary.is_replay = news.is_replay
-        made = replace(
-            known,
-            version=known.version + 1,
+        newer = replace(
+            earlier,
+            version=earlier.version + 1,
             inputs={kind: state.version for kind, state in states.items()},
             digests={kind: state.digest for kind, state in states.items()},
             params=params,
             settings=settings,
         )
-        if files or news.is_replay or settings != known.settings:
-            self._make(spark, known, made, states, news, summary)
-        if made != replace(known, version=made.version):
-            self.store.commit(made)
+        if files or news.is_replay or settings != earlier.settings:
+            self._make(spark, earlier, newer, states, news, summary)
+        if newer != replace(earlier, version=newer.version):
+            self.store.commit(newer)
         self._report(summary, out or f"{self.root}/results")
         return summary
 
-    def result(self, name: str) -> Any:
+    def result(self, name: str) -> pa.Table:
         """A result of the newest commit as an Arrow table; one by parts is that of all parts together."""
-        found = self.store.state().results
+        results = self.store.state().results
         names = [
-            one
-            for one in sorted(found)
-            if one.endswith(".parquet") and one.removesuffix(".parquet").split("/")[0] == name
+            path
+            for path in sorted(results)
+            if path.endswith(".parquet") and path.removesuffix(".parquet").split("/")[0] == name
         ]
-        return pa.concat_tables(self.store.read_table(found[one]) for one in names)
+        return pa.concat_tables(self.store.read_table(results[one]) for one in names)
 
     # --- what is new ------------------------------------------------------------------------------------------------
 
-    def _news(self, known: ResultState, states: Mapping[str, State]) -> _News | None:
+    def _news(self, earlier: ResultState, states: Mapping[str, State]) -> _News | None:
         """The files that came after the last commit; None if that cannot be told, or rows have changed since."""
         chosen: dict[str, list[Piece]] = {}
         for kind, table in self.tables.items():
             if not states[kind].version:
                 continue
             chosen[kind] = []
-            entries = table.entries(known.inputs.get(kind, 0))
-            if known.digests.get(kind, "") != (entries[0].previous if entries else states[kind].digest):
+            entries = table.entries(earlier.inputs.get(kind, 0))
+            if earlier.digests.get(kind, "") != (entries[0].previous if entries else states[kind].digest):
                 return None  # the table went back, or is another one
             for entry in entries:
-                files = [one for one in entry.add if self._is_wanted(one)]
+                files = [one for one in entry.add if self._is_in_span(one)]
                 if files and entry.kind in REPLAY_KINDS:
                     return None
                 if entry.kind != "compact":
@@ -226,7 +242,7 @@ class Derived:
                 return None  # compacted and removed before anybody came
         return _News(chosen, is_replay=False)
 
-    def _is_wanted(self, file: DataFile) -> bool:
+    def _is_in_span(self, file: DataFile) -> bool:
         if self._span_ms is None or not file.hours:
             return True
         first, last = self._span_ms[0] // HOUR_MS, (self._span_ms[1] - 1) // HOUR_MS
@@ -239,33 +255,33 @@ class Derived:
 
     def _make(
         self,
-        spark: Any,
-        known: ResultState,
-        made: ResultState,
+        spark: SparkSession,
+        earlier: ResultState,
+        newer: ResultState,
         states: Mapping[str, State],
         news: _News,
         summary: DerivedSummary,
     ) -> None:
         """Write partials and results of a commit, and name them in it."""
-        directory = self.store.begin(made.version)
-        kept = ResultState() if news.is_replay else known
+        directory = self.store.begin(newer.version)
+        kept = ResultState() if news.is_replay else earlier
         fresh, merged = self._merged(spark, kept, states, news, summary)
         try:
             changed = self.store.write_parts(merged, f"{directory}/partials")
         finally:
             fresh.unpersist()
         summary.parts = len(changed)
-        made.partials = kept.partials | changed
+        newer.partials = kept.partials | changed
         faults.point("derived.after_partials")
-        if made.settings != kept.settings:  # what follows from partials may be another
-            changed, kept = made.partials, ResultState()
+        if newer.settings != kept.settings:  # what follows from partials may be another
+            changed, kept = newer.partials, ResultState()
         touched = self.store.read_parts(spark, changed, fresh.schema)
-        made.condensed, condensed = made.partials, touched
+        newer.condensed, condensed = newer.partials, touched
         if type(self.job).condense is not DerivedJob.condense:
             condensed = self.job.condense(touched)
-            made.condensed = kept.condensed | self.store.write_parts(condensed, f"{directory}/condensed")
+            newer.condensed = kept.condensed | self.store.write_parts(condensed, f"{directory}/condensed")
         tables = [(name, frame.toArrow()) for name, frame in self.job.finish(
-            self.store.read_parts(spark, made.condensed, condensed.schema)).items()]  # fmt: skip
+            self.store.read_parts(spark, newer.condensed, condensed.schema)).items()]  # fmt: skip
         for name, frame in self.job.by_part(touched).items():
             table = frame.toArrow()
             tables += [
@@ -273,13 +289,18 @@ class Derived:
                 for part in pc.unique(table[PART]).to_pylist()
             ]
         by_part = {name: path for name, path in kept.results.items() if "/" in name}
-        made.results = by_part | self.store.write_tables(tables, f"{directory}/results")
+        newer.results = by_part | self.store.write_tables(tables, f"{directory}/results")
         summary.rows = {name: table.num_rows for name, table in tables}
 
     def _merged(
-        self, spark: Any, kept: ResultState, states: Mapping[str, State], news: _News, summary: DerivedSummary
-    ) -> tuple[Any, Any]:
-        """Return the partials of what is new, and these merged with the parts that they touch."""
+        self,
+        spark: SparkSession,
+        kept: ResultState,
+        states: Mapping[str, State],
+        news: _News,
+        summary: DerivedSummary,
+    ) -> tuple[DataFrame, DataFrame]:
+        """Return the partials of new events, and these merged with the parts that they touch."""
         tables = {
             kind: frames.read_pieces(
                 spark, self.tables[kind], states[kind], pieces, span=self._span(states[kind])
@@ -295,7 +316,7 @@ class Derived:
         summary.partials_read = sum(self.store.rows(path) for path in old.values())
         return fresh, self._in_parts(self.job.merge(fresh.unionByName(before).drop(PART)))
 
-    def _in_parts(self, partials: Any) -> Any:
+    def _in_parts(self, partials: DataFrame) -> DataFrame:
         from pyspark.sql import functions as sf
 
         part = sf.nullif(self.job.part().cast("string"), sf.lit(""))  # Spark names both directories alike
@@ -312,7 +333,7 @@ class Derived:
         }
 
 
-def day(column: str) -> Any:
+def day(column: str) -> SparkColumn:
     """Return the day of a time in ms, as `2026-11-20`, for `DerivedJob.part`."""
     from pyspark.sql import functions as sf
 

@@ -1,7 +1,7 @@
 """follow: a load that goes on, in rounds: what is new is loaded, one commit for each topic, then the next round begins.
 
-The rule: the lake is the only memory. A round begins where the last commit ended, so whoever stops, dies or is
-started twice costs nothing, and there is no checkpoint that could say something else.
+The rule: the lake is the only memory. A round begins where the last commit ended, so a load that is
+stopped, killed or started twice loses nothing, and there is no checkpoint that could contradict the lake.
 
 Spark runs the tasks of a round; its own streaming engine is not used. It would keep a second memory of offsets, and its
 two logs and a planning process of its own would take longer than a small round does (decision 0051).
@@ -11,22 +11,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.jobs.choices import Choice
 from barnabas_pipeline.jobs.load import LoadOptions, LoadSummary
 from barnabas_pipeline.jobs.rounds import Round, Rounds, Topics, Watcher
 from barnabas_pipeline.jobs.triggers import AVAILABLE, parse_trigger, repeat
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 Progress = Callable[[int, int], None]
 
 
 class Follower:
-    """Loads topics in rounds until it is stopped or, with the trigger `available`, until it has what was there."""
+    """Loads topics in rounds until it is stopped or, with the trigger `available`, up to the ends of the first round."""
 
     def __init__(
         self,
-        spark: Any,
+        spark: SparkSession,
         topics: Topics | LoadOptions,
         *,
         trigger: str,
@@ -68,7 +71,7 @@ class Follower:
         return bool(done.commits), self.rounds.is_over or (self._is_bounded and not done.has_more)
 
     def start(self) -> Follower:
-        """Do it in a thread; then `wait`."""
+        """Start loading in a thread; `wait` waits for its end."""
         self._thread = threading.Thread(target=self._run_and_keep, name="follower", daemon=True)
         self._thread.start()
         return self
@@ -94,23 +97,25 @@ class Follower:
             self._error = error
 
 
-def load(spark: Any, options: LoadOptions, progress: Progress = lambda _done, _all: None) -> LoadSummary:
-    """Load what is there now of one topic. Raises DataLossError, UsageError, IncompleteError."""
+def load(
+    spark: SparkSession, options: LoadOptions, progress: Progress = lambda _done, _all: None
+) -> LoadSummary:
+    """Load the present records of one topic. Raises DataLossError, UsageError, IncompleteError."""
     return Follower(spark, options, trigger=AVAILABLE, watchers=[_Portions(progress)]).run()
 
 
 class _Portions(Watcher):
-    """Tells the progress of a load, as (done, all)."""
+    """Reports the progress of a load, as (done, all) offsets."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def ended(self, done: Round) -> None:
-        """Tell it after each round that has committed something."""
+        """Report after each round with a commit."""
         if done.commits:
             self._progress(done.offsets, done.offsets + done.behind)
 
 
 def only(options: LoadOptions) -> Topics:
-    """One topic, by its options."""
+    """Return one topic, by its options."""
     return Topics(options.log, Choice((options.log.topic,)), lambda _: options.root, lambda _: options)

@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline import faults, formats
 from barnabas_pipeline.errors import (
@@ -34,6 +34,11 @@ from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicId
 from barnabas_pipeline.log.planning import Selection
 from barnabas_pipeline.schema import EventSchema
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas_pipeline.data_types import Document
+
 OFFSETS_PER_COMMIT_MAX = 2_000_000
 OFFSETS_PER_SPARK_TASK = 50_000  # with less, what Spark takes for a task (20 to 40 ms of CPU) begins to count
 FAIL, RECORD = "fail", "record"
@@ -46,9 +51,7 @@ class LoadOptions:
     log: LogOptions
     root: Place | str  # of the table
     schema: EventSchema
-    decoding: dict[str, Any] = field(
-        default_factory=dict
-    )  # more limits of the decoder, its format among them
+    decoding: Document = field(default_factory=dict)  # more limits of the decoder, its format among them
     selection: Selection = field(default_factory=Selection)
     on_data_loss: str = FAIL
     offsets_per_commit_max: int = OFFSETS_PER_COMMIT_MAX
@@ -81,13 +84,13 @@ class LoadSummary:
     reasons: dict[str, int] = field(default_factory=dict)
 
     def add(self, results: list[TaskResult]) -> None:
-        """Count in what was committed."""
+        """Add the counts of committed tasks."""
         self.commits += 1
-        for one in results:
+        for result in results:
             for name in ("loaded", "dead", "control", "aborted", "compacted", "bytes_read"):
-                setattr(self, name, getattr(self, name) + getattr(one, name))
-            self.files += len(one.files)
-            for file in one.dead_files:
+                setattr(self, name, getattr(self, name) + getattr(result, name))
+            self.files += len(result.files)
+            for file in result.dead_files:
                 for reason, count in file.reasons.items():
                     self.reasons[reason] = self.reasons.get(reason, 0) + count
 
@@ -132,14 +135,14 @@ def adopt(table: Table, identity: TopicIdentity, bounds: dict[int, Bounds], opti
 
 def find_loss(state: State, identity: TopicIdentity, bounds: dict[int, Bounds]) -> DataLossError | None:
     """Return the loss that can never be loaded, if any: the topic is another one, or its log begins or ends elsewhere."""
-    known = (state.cluster_id, state.topic_id)
-    if known != (identity.cluster_id, identity.topic_id):
+    earlier = (state.cluster_id, state.topic_id)
+    if earlier != (identity.cluster_id, identity.topic_id):
         missing = [
             MissingOffsets(partition, end, max(end, state.high_watermarks.get(partition, end)))
             for partition, end in sorted(state.ends.items())
         ]
-        what = "cluster" if known[0] != identity.cluster_id else "topic"
-        was, now = (known[0], identity.cluster_id) if what == "cluster" else (known[1], identity.topic_id)
+        what = "cluster" if earlier[0] != identity.cluster_id else "topic"
+        was, now = (earlier[0], identity.cluster_id) if what == "cluster" else (earlier[1], identity.topic_id)
         return DataLossError(
             f"{what} {identity.topic if what == 'topic' else ''} is another one now: {now}, was {was}; offsets after the "
             "last known high watermark cannot be known",
@@ -163,14 +166,13 @@ def find_loss(state: State, identity: TopicIdentity, bounds: dict[int, Bounds]) 
     if loss is not None:
         # What was loaded from offsets that are other records now cannot be told apart from them.
         loss.can_go_on = all(
-            one.end is not None and one.start == state.ends.get(one.partition, 0) for one in missing
+            offsets.end is not None and offsets.start == state.ends.get(offsets.partition, 0)
+            for offsets in missing
         )
     return loss
 
 
-def new_entry(
-    table: Table, kind: str, identity: TopicIdentity, schema: EventSchema, job: dict[str, Any]
-) -> Entry:
+def new_entry(table: Table, kind: str, identity: TopicIdentity, schema: EventSchema, job: Document) -> Entry:
     """Begin the entry that follows the table's state."""
     state = table.state()
     return Entry(
@@ -202,7 +204,7 @@ class Plan:
     entry: Entry | None = None
 
     def prepare(self) -> list[LoadTask]:
-        """Have a table that the files are for; returns the tasks that write them. Raises IncompleteError, UsageError."""
+        """Create or evolve the table, and return the tasks that write its files. Raises IncompleteError, UsageError."""
         faults.point("load.after_plan")
         options, decoder = self.options, self.options.decoder
         self.entry = new_entry(self.table, "load", self.identity, options.schema, _job(options))
@@ -211,30 +213,32 @@ class Plan:
         return [LoadTask(*fixed, one, options.target_file_bytes) for one in self.tasks]
 
     def commit(self, results: list[TaskResult]) -> None:
-        """Commit what the tasks did. Raises ConflictError if somebody else has loaded meanwhile."""
+        """Commit the results of the tasks. Raises ConflictError if another process has committed meanwhile."""
         assert self.entry is not None
         faults.point("load.after_tasks")
-        fill(self.entry, self.ranges, results, self.bounds, known=self.table.state().ends)
+        fill(self.entry, self.ranges, results, self.bounds, known_partitions=self.table.state().ends)
         self.table.commit(self.entry, keep_snapshots=self.options.keep_snapshots)
 
 
-def _job(options: LoadOptions) -> dict[str, Any]:
+def _job(options: LoadOptions) -> Document:
     return {"name": "load", "id": options.job_id, "decoder": options.decoder.limits()}
 
 
-def run_tasks(spark: Any, tasks: list[LoadTask]) -> list[TaskResult | PipelineError]:
+def run_tasks(spark: SparkSession, tasks: list[LoadTask]) -> list[TaskResult | PipelineError]:
     """Run them in one Spark job, small ones together; returns what each did or why it did not, in their order.
 
     Raises what keeps Spark from running the job at all, such as a worker that dies again and again.
     """
     context = spark.sparkContext
-    large = sum(len(one.wanted) for one in tasks) // OFFSETS_PER_SPARK_TASK
-    parts = bins([*enumerate(tasks)], max(large, context.defaultParallelism), lambda one: len(one[1].wanted))
+    large = sum(len(one.offset_range) for one in tasks) // OFFSETS_PER_SPARK_TASK
+    parts = bins(
+        [*enumerate(tasks)], max(large, context.defaultParallelism), lambda item: len(item[1].offset_range)
+    )
     try:
-        found = dict(context.parallelize(parts, len(parts)).mapPartitions(_run).collect())
+        outcomes = dict(context.parallelize(parts, len(parts)).mapPartitions(_run).collect())
     except Exception as error:
         raise unwrap(error) from None
-    return [found[n] for n in range(len(tasks))]
+    return [outcomes[n] for n in range(len(tasks))]
 
 
 def _run(parts: Iterable[list[tuple[int, LoadTask]]]) -> Iterator[tuple[int, TaskResult | PipelineError]]:
@@ -243,7 +247,7 @@ def _run(parts: Iterable[list[tuple[int, LoadTask]]]) -> Iterator[tuple[int, Tas
 
 
 def unwrap(error: Exception) -> Exception:
-    """Make of a task's failure, which Spark hands over as text, what the task raised; defects stay as they are."""
+    """Return the error that a task raised, of which Spark has only the text; a defect is returned as it is."""
     cause = ""
     for line in str(error).splitlines():
         name, separator, detail = line.strip().partition(": ")
@@ -268,8 +272,8 @@ _MISSING = re.compile(r"partition (\d+): \[(\d+), (\d+|\?)\)")
 
 
 def _parse_missing(text: str) -> list[MissingOffsets]:
-    found = _MISSING.findall(text.partition("; missing: ")[2])
-    return [MissingOffsets(int(p), int(start), None if end == "?" else int(end)) for p, start, end in found]
+    matches = _MISSING.findall(text.partition("; missing: ")[2])
+    return [MissingOffsets(int(p), int(start), None if end == "?" else int(end)) for p, start, end in matches]
 
 
 def fill(
@@ -278,29 +282,30 @@ def fill(
     results: list[TaskResult],
     bounds: dict[int, Bounds],
     *,
-    known: Collection[int] = (),
+    known_partitions: Collection[int] = (),
 ) -> None:
     """Put what the tasks did into the entry, and check that it covers the ranges exactly.
 
     An empty range is left out, but for a partition that is not `known` yet: the table says where it begins.
     """
-    for wanted in ranges:
-        if not len(wanted) and wanted.partition in known:
+    for offset_range in ranges:
+        if not len(offset_range) and offset_range.partition in known_partitions:
             continue
         mine = sorted(
-            (one for one in results if one.wanted.partition == wanted.partition), key=lambda one: one.wanted
+            (result for result in results if result.offset_range.partition == offset_range.partition),
+            key=lambda result: result.offset_range,
         )
-        edges = [wanted.start, *(one.wanted.end for one in mine)]
-        assert [one.wanted.start for one in mine] == edges[:-1], (wanted, mine)
-        assert edges[-1] == wanted.end, (wanted, mine)
-        bound = bounds[wanted.partition]
+        edges = [offset_range.start, *(one.offset_range.end for one in mine)]
+        assert [one.offset_range.start for one in mine] == edges[:-1], (offset_range, mine)
+        assert edges[-1] == offset_range.end, (offset_range, mine)
+        bound = bounds[offset_range.partition]
         counts = {
             name: sum(getattr(one, name) for one in mine)
             for name in ("loaded", "dead", "control", "aborted", "compacted")
         }
-        entry.partitions[str(wanted.partition)] = PartitionCommit(
-            start=wanted.start,
-            end=wanted.end,
+        entry.partitions[str(offset_range.partition)] = PartitionCommit(
+            start=offset_range.start,
+            end=offset_range.end,
             leader_epoch=bound.leader_epoch,
             high_watermark=bound.high_watermark,
             log_digest=digest.encode(digest.add(*(one.digest for one in mine))),

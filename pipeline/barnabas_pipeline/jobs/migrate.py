@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
 
@@ -23,6 +23,9 @@ from barnabas_pipeline.lake.iceberg import NAME_MAPPING, Place, explained
 from barnabas_pipeline.lake.ledger import DataFile, Entry, State
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
 
 THREADS = 8
 
@@ -54,13 +57,13 @@ def migrate(source: Path, place: Place) -> MigrateSummary:
     summary = MigrateSummary(last.version, len(alive), len(dead), sum(file.rows for file in alive))
     if not is_local:
         summary.bytes_copied = _copy(table.io, source, prefix, [*alive, *dead])
-    as_written = _as_written(table.iceberg.schema())
+    as_written = _as_written(table.existing.schema())
     with explained(), ThreadPoolExecutor(THREADS) as pool:
-        with table.iceberg.transaction() as transaction:  # files of the first releases have no field ids
+        with table.existing.transaction() as transaction:  # files of the first releases have no field ids
             transaction.set_properties({NAME_MAPPING: as_written.name_mapping.model_dump_json()})
         list(
             pool.map(
-                lambda file: describe(table.io, table.iceberg.metadata, file, as_written=as_written), alive
+                lambda file: describe(table.io, table.existing.metadata, file, as_written=as_written), alive
             )
         )
     _commit(table, entries, alive)
@@ -87,14 +90,14 @@ def _as_written(schema: Schema) -> Schema:
     """The columns by the names that they have in files of the old lake."""
     return Schema(
         *(
-            one.model_copy(update={"name": EARLIER_PARTITION}) if one.name == PARTITION else one
-            for one in schema.fields
+            field.model_copy(update={"name": EARLIER_PARTITION}) if field.name == PARTITION else field
+            for field in schema.fields
         ),
         schema_id=schema.schema_id,
     )
 
 
-def _copy(io: Any, source: Path, prefix: str, files: list[DataFile]) -> int:
+def _copy(io: FileIO, source: Path, prefix: str, files: list[DataFile]) -> int:
     def copy(file: DataFile) -> int:
         data = (source / file.path.removeprefix(f"{prefix}/")).read_bytes()
         store.write(io, file.path, data)

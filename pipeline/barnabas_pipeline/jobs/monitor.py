@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.jobs.derived import Derived, DerivedJob, day
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+    from barnabas_pipeline.data_types import Document, Json, Row
+    from barnabas_pipeline.simulate.model import Truth
 
 WINDOW_MS = 10_000
 LATE_MS = 60_000
@@ -36,15 +45,15 @@ class Monitor(DerivedJob):
         self.late_ms = late_ms
         self.rules = dict(rules)
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Document:
         """See `derived.DerivedJob`: the rules count in the last step."""
         return {"window_ms": self.window_ms, "late_ms": self.late_ms}
 
-    def part(self) -> Any:
+    def part(self) -> SparkColumn:
         """See `derived.DerivedJob`."""
         return day("window_start")
 
-    def partial(self, tables: Mapping[str, Any]) -> Any:
+    def partial(self, tables: Mapping[str, DataFrame]) -> DataFrame:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
@@ -59,12 +68,12 @@ class Monitor(DerivedJob):
             rows.append(tables["metrics"].select(window, "service", "metric", value, late))
         if "logs" in tables:
             rows.append(tables["logs"].select(window, "service", level, none, late))
-        return reduce(lambda one, other: one.unionByName(other), rows).groupBy("window_start", "service", "metric").agg(
+        return reduce(lambda union, other: union.unionByName(other), rows).groupBy("window_start", "service", "metric").agg(
             sf.count("*").alias("count"), sf.sum("value").alias("total"), sf.min("value").alias("least"),
             sf.max("value").alias("most"), sf.sum("late").alias("late"),
         )  # fmt: skip
 
-    def merge(self, partials: Any) -> Any:
+    def merge(self, partials: DataFrame) -> DataFrame:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
@@ -73,11 +82,11 @@ class Monitor(DerivedJob):
             sf.max("most").alias("most"), sf.sum("late").alias("late"),
         )  # fmt: skip
 
-    def by_part(self, partials: Any) -> Mapping[str, Any]:
+    def by_part(self, partials: DataFrame) -> Mapping[str, DataFrame]:
         """`rollups`: one row per window, service and metric, in a file for each day."""
         return {"rollups": self._rollups(partials)}
 
-    def _rollups(self, partials: Any) -> Any:
+    def _rollups(self, partials: DataFrame) -> DataFrame:
         from pyspark.sql import functions as sf
 
         mean = (sf.col("total") / sf.col("count") / SCALE).alias("mean")
@@ -86,7 +95,7 @@ class Monitor(DerivedJob):
             "part", "window_start", "service", "metric", "count", mean, least, most, "late"
         )
 
-    def condense(self, partials: Any) -> Any:
+    def condense(self, partials: DataFrame) -> DataFrame:
         """Keep of each day how many windows a metric has, and those above its rule by their numbers."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
@@ -104,7 +113,7 @@ class Monitor(DerivedJob):
             sf.count("*").alias("windows"), sf.collect_list(above).alias("above")
         )
 
-    def finish(self, condensed: Any) -> Mapping[str, Any]:
+    def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
         """`alerts`: when a metric was above its rule, from, to."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
@@ -129,32 +138,36 @@ class Monitor(DerivedJob):
         )  # fmt: skip
         return {"alerts": alerts.select("service", "metric", "start", "end", "windows", "worst")}
 
-    def messages(self, derived: Derived) -> Mapping[str, Any]:
+    def messages(self, derived: Derived) -> Mapping[str, Json]:
         """See `derived.DerivedJob`."""
         rows = derived.result("alerts").to_pylist()
         return {f"{row['service']}/{row['metric']}/{row['start']}": row for row in rows}
 
-    def score(self, derived: Derived, truth: Any) -> dict[str, Any]:
+    def score(self, derived: Derived, truth: Truth) -> Document:
         """See `derived.DerivedJob`."""
         return dict(score(derived.result("alerts").to_pylist(), truth.incidents))
 
     @classmethod
-    def add_options(cls, parser: Any) -> None:
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """See `derived.DerivedJob`."""
         parser.add_argument("--window", type=float, default=10.0, metavar="SECONDS")
         parser.add_argument(
-            "--watermark", type=float, default=60.0, metavar="SECONDS", help="later than that counts as late"
+            "--watermark",
+            type=float,
+            default=60.0,
+            metavar="SECONDS",
+            help="delay after which an event counts as late",
         )
         parser.add_argument(
             "--rule",
             action="append",
             default=[],
             metavar="METRIC=LIMIT",
-            help="alert above this mean of a window or, of log_error and so on, above so many lines",
+            help="limit of the mean of a window or, for log_error and the like, of the number of lines; may be repeated",
         )
 
     @classmethod
-    def from_options(cls, args: Any) -> Monitor:
+    def from_options(cls, args: argparse.Namespace) -> Monitor:
         """See `derived.DerivedJob`."""
         try:
             rules = {name: float(limit) for name, _, limit in (one.partition("=") for one in args.rule)}
@@ -165,16 +178,16 @@ class Monitor(DerivedJob):
         )
 
 
-def score(alerts: list[dict[str, Any]], incidents: list[dict[str, Any]]) -> dict[str, float]:
+def score(alerts: list[Row], incidents: list[Row]) -> dict[str, float]:
     """Precision (alerts that overlap an incident of their service) and recall (incidents that have an alert)."""
 
-    def overlap(alert: dict[str, Any], incident: dict[str, Any]) -> bool:
+    def overlap(alert: Row, incident: Row) -> bool:
         same = alert["service"] == incident["service"]
         return same and alert["start"] < incident["end"] and incident["start"] < alert["end"]
 
     right = sum(any(overlap(alert, incident) for incident in incidents) for alert in alerts)
-    found = sum(any(overlap(alert, incident) for alert in alerts) for incident in incidents)
+    detected = sum(any(overlap(alert, incident) for alert in alerts) for incident in incidents)
     return {
         "precision": round(right / len(alerts), 4) if alerts else 1.0,
-        "recall": round(found / len(incidents), 4) if incidents else 1.0,
+        "recall": round(detected / len(incidents), 4) if incidents else 1.0,
     }

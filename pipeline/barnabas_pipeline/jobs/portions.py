@@ -1,6 +1,6 @@
 """Fair portions: how much of each topic a round takes, and which tasks share a Spark task. Pure.
 
-The rule: who wants little gets all of it; what is left over is shared evenly by those who want more.
+The rule: a small demand is met in full; the remainder is shared evenly by the larger ones.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def share(wanted: Sequence[int], total: int) -> list[int]:
-    """Share a total fairly: nobody has more than wanted, nor less than another, but for one, without having all of it.
+def share(demands: Sequence[int], total: int) -> list[int]:
+    """Share a total fairly: no share exceeds its demand, and shares that do not meet theirs differ by at most one.
 
-    Who wants something gets something, even if the total is smaller than that.
+    A demand above 0 gets at least 1, even if the total is smaller than that.
     """
-    shares = [0] * len(wanted)
-    hungry = sorted((n for n, want in enumerate(wanted) if want), key=lambda n: wanted[n])
+    shares = [0] * len(demands)
+    hungry = sorted((n for n, want in enumerate(demands) if want), key=lambda n: demands[n])
     total = max(total, len(hungry))
     for done, n in enumerate(hungry):
-        shares[n] = min(wanted[n], -(-total // (len(hungry) - done)))
+        shares[n] = min(demands[n], -(-total // (len(hungry) - done)))
         total -= shares[n]
     return shares
 
@@ -33,4 +33,4 @@ def bins(items: Sequence[T], count: int, size: Callable[[T], int]) -> list[list[
         filled, n, held = heap[0]
         held.append(item)
         heapq.heapreplace(heap, (filled + max(1, size(item)), n, held))
-    return [held for _, _, held in sorted(heap, key=lambda one: one[1])]
+    return [held for _, _, held in sorted(heap, key=lambda item: item[1])]

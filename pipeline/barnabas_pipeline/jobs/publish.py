@@ -1,4 +1,4 @@
-"""Sending results to a topic, for those who would rather subscribe than read files.
+"""Sending results to a topic, for consumers that subscribe instead of reading files.
 
 The rule: a message's key is what it is about, its value is all there is to say, so that the last one counts and a
 repeated one does no harm. Only what has changed since the last time is sent.
@@ -10,18 +10,23 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.iceberg import explained
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+    from barnabas_pipeline.data_types import Json
 
 FLUSH_SECONDS_MAX = 120.0
 
 
 @explained()
 def publish(
-    bootstrap: str, topic: str, messages: Mapping[str, Any], *, io: store.StoreIO, memory: str
+    bootstrap: str, topic: str, messages: Mapping[str, Json], *, io: store.StoreIO, memory: str
 ) -> int:
     """Send those messages (by key, as JSON; None deletes) that differ from what an object says was sent last.
 
@@ -30,16 +35,16 @@ def publish(
     """
     from confluent_kafka import Producer
 
-    known: dict[str, str] = {}
+    published: dict[str, str] = {}
     with suppress(FileNotFoundError):
-        known = json.loads(store.read(io, memory))
+        published = json.loads(store.read(io, memory))
     texts = {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in messages.items()}
     digests = {key: hashlib.sha256(text.encode()).hexdigest() for key, text in texts.items()}
-    changed = sorted(key for key in digests if known.get(key) != digests[key])
-    gone = sorted(set(known) - set(digests))
+    changed = sorted(key for key in digests if published.get(key) != digests[key])
+    gone = sorted(set(published) - set(digests))
     failures: list[str] = []
 
-    def delivered(error: Any, _: Any) -> None:
+    def delivered(error: KafkaError | None, _: Message) -> None:
         if error is not None:
             failures.append(str(error))
 
@@ -52,10 +57,10 @@ def publish(
                 break
             except BufferError:
                 producer.poll(0.1)
-    left = producer.flush(FLUSH_SECONDS_MAX)
-    if failures or left:
+    unsent = producer.flush(FLUSH_SECONDS_MAX)
+    if failures or unsent:
         raise IncompleteError(
-            f"{len(failures)} messages failed ({failures[:1]}), {left} were not acknowledged"
+            f"{len(failures)} messages failed ({failures[:1]}), {unsent} were not acknowledged"
         )
     store.replace(io, memory, json.dumps(digests, sort_keys=True).encode())
     return len(changed) + len(gone)

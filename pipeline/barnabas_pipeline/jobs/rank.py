@@ -7,9 +7,18 @@ promise little; a member has one vote per item, so that shouting does not help.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.jobs.derived import Derived, DerivedJob, day
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+    from barnabas_pipeline.data_types import Document, Json, Row
+    from barnabas_pipeline.simulate.model import Truth
 
 WINDOW_MS = 600_000
 HALF_LIFE_MS = 6 * 3_600_000
@@ -28,11 +37,11 @@ class Rank(DerivedJob):
         self.window_ms = window_ms
         self.half_life_ms = half_life_ms
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Document:
         """See `derived.DerivedJob`."""
         return {"window_ms": self.window_ms}
 
-    def part(self) -> Any:
+    def part(self) -> SparkColumn:
         """Counts by day, votes by items."""
         from pyspark.sql import functions as sf
 
@@ -41,7 +50,7 @@ class Rank(DerivedJob):
             sf.concat(sf.lit("votes-"), bucket)
         )
 
-    def partial(self, tables: Mapping[str, Any]) -> Any:
+    def partial(self, tables: Mapping[str, DataFrame]) -> DataFrame:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
@@ -72,7 +81,7 @@ class Rank(DerivedJob):
             union = union.unionByName(part)
         return union
 
-    def merge(self, partials: Any) -> Any:
+    def merge(self, partials: DataFrame) -> DataFrame:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
@@ -80,7 +89,7 @@ class Rank(DerivedJob):
             sf.sum("views").alias("views"), sf.sum("clicks").alias("clicks"), sf.max("vote").alias("vote")
         )
 
-    def condense(self, partials: Any) -> Any:
+    def condense(self, partials: DataFrame) -> DataFrame:
         """Sum up by item: each day's counts as they weigh at its last window, and votes."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
@@ -104,7 +113,7 @@ class Rank(DerivedJob):
             sf.sum(sf.when(sf.col("vote.vote") < 0, 1).otherwise(0)).alias("votes_down"),
         )
 
-    def finish(self, condensed: Any) -> Mapping[str, Any]:
+    def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
         """`rank`: one row per item, best first."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sf
@@ -114,10 +123,10 @@ class Rank(DerivedJob):
         factor = sf.coalesce(sf.pow(sf.lit(2.0), lag), sf.lit(0.0))
         scale = float(1 << WEIGHT_BITS)
 
-        def in_order(column: str) -> Any:
-            """Add up fractions day by day, so that the sum does not depend on who came first."""
+        def in_order(column: str) -> SparkColumn:
+            """Add up fractions day by day, so that the sum does not depend on the order of rows."""
             terms = sf.collect_list(sf.struct("part", (sf.col(column) / scale * factor).alias("term")))
-            return sf.aggregate(sf.array_sort(terms), sf.lit(0.0), lambda total, one: total + one["term"])
+            return sf.aggregate(sf.array_sort(terms), sf.lit(0.0), lambda total, term: total + term["term"])
 
         names = ("views", "clicks", "votes_up", "votes_down")
         joined = condensed.crossJoin(last).groupBy("item").agg(
@@ -133,35 +142,39 @@ class Rank(DerivedJob):
         position = sf.row_number().over(Window.orderBy(sf.desc("score"), "item")).alias("position")
         return {"rank": scored.select(position, *scored.columns)}
 
-    def messages(self, derived: Derived) -> Mapping[str, Any]:
+    def messages(self, derived: Derived) -> Mapping[str, Json]:
         """See `derived.DerivedJob`."""
         return {row["item"]: row for row in derived.result("rank").to_pylist()}
 
-    def score(self, derived: Derived, truth: Any) -> dict[str, Any]:
+    def score(self, derived: Derived, truth: Truth) -> Document:
         """See `derived.DerivedJob`."""
         return dict(score(derived.result("rank").to_pylist(), truth.quality))
 
     @classmethod
-    def add_options(cls, parser: Any) -> None:
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """See `derived.DerivedJob`."""
         parser.add_argument(
-            "--half-life", type=float, default=6.0, metavar="HOURS", help="of an event's weight"
+            "--half-life",
+            type=float,
+            default=6.0,
+            metavar="HOURS",
+            help="half-life of the weight of an event",
         )
         parser.add_argument("--window", type=float, default=10.0, metavar="MINUTES")
 
     @classmethod
-    def from_options(cls, args: Any) -> Rank:
+    def from_options(cls, args: argparse.Namespace) -> Rank:
         """See `derived.DerivedJob`."""
         return cls(window_ms=int(args.window * 60_000), half_life_ms=int(args.half_life * 3_600_000))
 
 
-def _no_vote() -> Any:
+def _no_vote() -> SparkColumn:
     from pyspark.sql import functions as sf
 
     return sf.lit(None).cast("struct<ts: bigint, _topic_partition: int, _offset: bigint, vote: bigint>")
 
 
-def wilson(successes: Any, trials: Any) -> Any:
+def wilson(successes: SparkColumn, trials: SparkColumn) -> SparkColumn:
     """The lower end of Wilson's score interval, 0 without trials."""
     from pyspark.sql import functions as sf
 
@@ -173,7 +186,7 @@ def wilson(successes: Any, trials: Any) -> Any:
     )
 
 
-def score(ranked: list[dict[str, Any]], quality: Mapping[str, float], *, top: int = 20) -> dict[str, float]:
+def score(ranked: list[Row], quality: Mapping[str, float], *, top: int = 20) -> dict[str, float]:
     """Return the quality of a ranking: Spearman's correlation with the true quality, and NDCG of the first `top`.
 
     Items that hardly anybody saw say nothing: those with fewer than 20 views are left out of the correlation.

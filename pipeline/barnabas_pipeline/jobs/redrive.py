@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,9 @@ from barnabas_pipeline.lake.task import to_table
 from barnabas_pipeline.log.columns import Columns
 from barnabas_pipeline.log.model import TopicIdentity
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Mask
 
 
 @dataclass(slots=True)
@@ -75,7 +78,7 @@ def _redrive(
     entry: Entry,
     options: LoadOptions,
     summary: RedriveSummary,
-    choose: Callable[[Any], Any],
+    choose: Callable[[pa.Table], Mask],
 ) -> None:
     """Decode the chosen letters of a file, and note in the entry what becomes of them."""
     letters = read_dead(table.io, file.path)
@@ -90,13 +93,13 @@ def _redrive(
     offsets = letters["offset"].to_numpy()[good].tolist()
     entry.redriven.setdefault(str(file.partition), []).extend(offsets)
     entry.dead_remove.append(file.path)
-    left = letters.filter(pa.array(~good))
-    if left.num_rows:
-        entry.dead_add.append(write_dead(table.layout, left, file.topic_id, file.partition))
+    remaining = letters.filter(pa.array(~good))
+    if remaining.num_rows:
+        entry.dead_add.append(write_dead(table.layout, remaining, file.topic_id, file.partition))
     summary.resolved += len(offsets)
 
 
-def _choose(letters: Any, reasons: set[str] | None, since_ms: int | None) -> Any:
+def _choose(letters: pa.Table, reasons: set[str] | None, since_ms: int | None) -> Mask:
     single = pc.equal(pc.subtract(letters["end_offset"], letters["offset"]), 1)
     times = letters["timestamp_ms"]
     chosen = pc.and_(single, pc.is_valid(times))  # spans have no timestamp
@@ -107,7 +110,9 @@ def _choose(letters: Any, reasons: set[str] | None, since_ms: int | None) -> Any
     return chosen.to_numpy()
 
 
-def _decode(letters: Any, chosen: Any, decoder: Decoder, topic_id: str, partition: int) -> tuple[Any, Any]:
+def _decode(
+    letters: pa.Table, chosen: Mask, decoder: Decoder, topic_id: str, partition: int
+) -> tuple[Mask, pa.Table]:
     """Return a mask over all letters, true for those that are good now, and their rows."""
     picked = np.flatnonzero(chosen)
     part = letters.take(pa.array(picked)).combine_chunks()

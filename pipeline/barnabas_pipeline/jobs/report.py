@@ -10,13 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.jobs.derived import Derived, DerivedJob
 from barnabas_pipeline.jobs.results import results_location
 from barnabas_pipeline.lake.iceberg import Lake
 from barnabas_pipeline.lake.ledger import HOUR_MS, State, hour_name, hour_number
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    from barnabas_pipeline.data_types import Document
 
 TOP = 20
 DAYS = "_days"
@@ -35,7 +41,7 @@ class ReportSummary:
 
 
 def report(
-    spark: Any, *, lake: Lake | str, out: str, day: str, prefix: str = "", partial: bool = False
+    spark: SparkSession, *, lake: Lake | str, out: str, day: str, prefix: str = "", partial: bool = False
 ) -> ReportSummary:
     """Write the tables of a day (`2026-11-20`, UTC) to `out/<day>/`. Raises IncompleteError for unsealed hours."""
     try:
@@ -61,15 +67,15 @@ def report(
 
 
 def _judged(summary: ReportSummary, states: Mapping[str, State], first: int) -> ReportSummary:
-    """Say which hours of a day there are, and which of them are not sealed."""
-    found: set[int] = set()
+    """Return the summary with the hours of a day that have events, and with those that are not sealed."""
+    present: set[int] = set()
     for kind, state in states.items():
         if state.version:
             hours = sorted(hour for hour in state.hours if first <= hour < first + 24)
             summary.unsealed += [f"{kind} {hour_name(hour)}" for hour in hours if hour not in state.sealed]
             summary.versions[kind] = state.version
-            found |= {*hours}
-    summary.hours = len(found)
+            present |= {*hours}
+    summary.hours = len(present)
     return summary
 
 
@@ -93,11 +99,11 @@ class Report(DerivedJob):
         self.loaded: tuple[str, ...] = self.kinds
         """The tables that there are."""
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Document:
         """See `derived.DerivedJob`."""
         return {}
 
-    def partial(self, tables: Mapping[str, Any]) -> Any:
+    def partial(self, tables: Mapping[str, DataFrame]) -> DataFrame:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
@@ -105,31 +111,31 @@ class Report(DerivedJob):
         pairs = {
             kind: sf.array(*(
                 sf.struct(sf.lit(what).alias("what"), sf.expr(key).alias("key"))
-                for one, what, key in self.counted if one == kind
+                for source, what, key in self.counted if source == kind
             ))
             for kind in tables
         }  # fmt: skip
         rows = [table.select(hour, sf.inline(pairs[kind])) for kind, table in tables.items()]
         union = rows[0]
-        for one in rows[1:]:
-            union = union.unionByName(one)
+        for frame in rows[1:]:
+            union = union.unionByName(frame)
         return union.groupBy("hour", "what", "key").agg(sf.count("*").alias("count"))
 
-    def finish(self, condensed: Any) -> Mapping[str, Any]:
+    def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
         """The tables of a report, those that something was loaded for."""
         from pyspark.sql import functions as sf
 
-        def what(name: str) -> Any:
+        def what(name: str) -> DataFrame:
             return condensed.where(sf.col("what") == name)
 
-        def total(condition: str) -> Any:
+        def total(condition: str) -> SparkColumn:
             return sf.sum(sf.when(sf.expr(condition), sf.col("count")).otherwise(0))
 
-        made: dict[str, Any] = {}
+        results: dict[str, DataFrame] = {}
         if "views" in self.loaded:
             took = sf.when(sf.col("what") == "took_ms", sf.col("key").try_cast("double"))
             frequency = sf.when(took.isNotNull(), sf.col("count")).otherwise(0)
-            made["traffic_by_hour"] = condensed.groupBy("hour").agg(
+            results["traffic_by_hour"] = condensed.groupBy("hour").agg(
                 total("what = 'status'").alias("views"),
                 sf.count_if(sf.expr("what = 'member' and key is not null")).alias("members"),
                 sf.count_if(sf.expr("what = 'session' and key is not null")).alias("sessions"),
@@ -142,13 +148,13 @@ class Report(DerivedJob):
                 clicks = what("item_clicks").groupBy(sf.col("key").alias("item")).agg(
                     sf.sum("count").alias("clicks"))  # fmt: skip
                 counted = counted.join(clicks, "item", "left").na.fill(0)
-            made["top_items"] = counted.orderBy(sf.desc("views"), "item").limit(TOP)
+            results["top_items"] = counted.orderBy(sf.desc("views"), "item").limit(TOP)
             status = sf.col("key").try_cast("bigint").alias("status")
-            made["status_codes"] = what("status").groupBy(status).agg(sf.sum("count").alias("views"))
+            results["status_codes"] = what("status").groupBy(status).agg(sf.sum("count").alias("views"))
         if "votes" in self.loaded:
-            made["votes_by_hour"] = what("vote").groupBy("hour").agg(
+            results["votes_by_hour"] = what("vote").groupBy("hour").agg(
                 total("key = 'up'").alias("up"), total("key = 'down'").alias("down"))  # fmt: skip
         if "logins" in self.loaded:
-            made["logins_by_hour"] = what("login").groupBy("hour").agg(
+            results["logins_by_hour"] = what("login").groupBy("hour").agg(
                 sf.sum("count").alias("logins"), total("key = 'false'").alias("failed"))  # fmt: skip
-        return made
+        return results

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,11 @@ from barnabas_pipeline.log.reader import RangeReader
 from barnabas_pipeline.log.transports import open_log
 from barnabas_pipeline.schema import EventSchema
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from barnabas_pipeline.data_types import Integers, Row
+
 BAD_TYPE = pa.struct([("end_offset", pa.int64()), ("reason", pa.string()), ("value", pa.binary())])
 
 
@@ -38,9 +43,9 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Rereading:
-    """A range, the decoder of its load, and what was done to it later, in order."""
+    """A range, the decoder of its load, and later redrives and backfills, in order."""
 
-    wanted: OffsetRange
+    offset_range: OffsetRange
     decoder: Decoder
     overrides: tuple[Override, ...]
 
@@ -54,9 +59,15 @@ def plan_rereading(
     for entry in entries:
         for key, commit in entry.partitions.items():
             parts = [
-                OffsetRange(one.partition, max(commit.start, one.start), min(commit.end, one.end))
-                for one in ranges
-                if one.partition == int(key) and one.start < commit.end and commit.start < one.end
+                OffsetRange(
+                    offset_range.partition,
+                    max(commit.start, offset_range.start),
+                    min(commit.end, offset_range.end),
+                )
+                for offset_range in ranges
+                if offset_range.partition == int(key)
+                and offset_range.start < commit.end
+                and commit.start < offset_range.end
             ]
             for piece in split(log, parts):
                 overrides = [_override(one, piece) for one in changes if one.version > entry.version]
@@ -77,13 +88,15 @@ def _override(entry: Entry, piece: OffsetRange) -> Override | None:
     return Override(decoder_of(entry), offsets=mine) if mine else None
 
 
-def reread_frame(spark: Any, readings: list[Rereading], state: State, log_options: LogOptions) -> Any:
+def reread_frame(
+    spark: SparkSession, readings: list[Rereading], state: State, log_options: LogOptions
+) -> DataFrame:
     """All rows that the log has of the readings, one task each; `_bad` is set for those that must be dead letters."""
     schema = EventSchema.from_dict(state.schema)
     arrow = lake_schema(schema).append(pa.field("_bad", BAD_TYPE))
     topic_id = state.topic_id
 
-    def read(batches: Iterator[Any]) -> Iterator[Any]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 for table in reread(readings[index], log_options, topic_id, arrow):
@@ -93,12 +106,14 @@ def reread_frame(spark: Any, readings: list[Rereading], state: State, log_option
     return indexes.mapInArrow(read, frames.spark_schema(arrow))
 
 
-def reread(reading: Rereading, log_options: LogOptions, topic_id: str, arrow: Any) -> Iterator[Any]:
+def reread(
+    reading: Rereading, log_options: LogOptions, topic_id: str, arrow: pa.Schema
+) -> Iterator[pa.Table]:
     """Read and decode a range, widened to the columns `arrow`."""
-    partition = reading.wanted.partition
+    partition = reading.offset_range.partition
     log = open_log(log_options)
     try:
-        for item in RangeReader(log, reading.wanted):
+        for item in RangeReader(log, reading.offset_range):
             if not isinstance(item, Columns):
                 bad = {"end_offset": item.end, "reason": item.reason, "value": item.data}
                 yield _bad_rows(arrow, partition, [item.start], [bad])
@@ -111,9 +126,11 @@ def reread(reading: Rereading, log_options: LogOptions, topic_id: str, arrow: An
         log.close()
 
 
-def judge(item: Columns, reading: Rereading, topic_id: str) -> Iterator[tuple[Any, Columns, list[BadRecord]]]:
+def judge(
+    item: Columns, reading: Rereading, topic_id: str
+) -> Iterator[tuple[pa.Table, Columns, list[BadRecord]]]:
     """Decode a block by the decoder that last had a say about each record."""
-    partition = reading.wanted.partition
+    partition = reading.offset_range.partition
     decided = np.zeros(len(item), np.int64)  # 0: the load's; n: the n-th override's
     event_hours = None
     for n, override in enumerate(reading.overrides, 1):
@@ -136,7 +153,7 @@ def judge(item: Columns, reading: Rereading, topic_id: str) -> Iterator[tuple[An
         yield table, columns, refused
 
 
-def _event_hours(columns: Columns, decoder: Decoder, topic_id: str, partition: int) -> Any:
+def _event_hours(columns: Columns, decoder: Decoder, topic_id: str, partition: int) -> Integers:
     """The event hour of each record, -1 for those that are refused."""
     table, _ = to_table(columns, decoder, topic_id, partition)
     hours = np.full(len(columns), -1, np.int64)
@@ -145,7 +162,7 @@ def _event_hours(columns: Columns, decoder: Decoder, topic_id: str, partition: i
     return hours
 
 
-def _widen(table: Any, arrow: Any) -> Any:
+def _widen(table: pa.Table, arrow: pa.Schema) -> pa.Table:
     arrays = [
         table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
         for field in arrow
@@ -153,19 +170,21 @@ def _widen(table: Any, arrow: Any) -> Any:
     return pa.Table.from_arrays(arrays, schema=arrow)
 
 
-def _refused_rows(arrow: Any, partition: int, columns: Columns, refused: list[BadRecord]) -> Any:
+def _refused_rows(arrow: pa.Schema, partition: int, columns: Columns, refused: list[BadRecord]) -> pa.Table:
     offsets = [int(columns.offset[one.row]) for one in refused]
     bad = [
-        {"end_offset": offset + 1, "reason": one.reason, "value": columns.value[one.row].as_py()}
-        for offset, one in zip(offsets, refused, strict=True)
+        {"end_offset": offset + 1, "reason": refusal.reason, "value": columns.value[refusal.row].as_py()}
+        for offset, refusal in zip(offsets, refused, strict=True)
     ]
     return _bad_rows(arrow, partition, offsets, bad)
 
 
-def _bad_rows(arrow: Any, partition: int, offsets: list[int], bad: list[dict[str, Any]]) -> Any:
-    given = {PARTITION: [partition] * len(offsets), "_offset": offsets, "_bad": bad}
+def _bad_rows(arrow: pa.Schema, partition: int, offsets: list[int], bad: list[Row]) -> pa.Table:
+    values = {PARTITION: [partition] * len(offsets), "_offset": offsets, "_bad": bad}
     arrays = [
-        pa.array(given[one.name], one.type) if one.name in given else pa.nulls(len(offsets), one.type)
-        for one in arrow
+        pa.array(values[field.name], field.type)
+        if field.name in values
+        else pa.nulls(len(offsets), field.type)
+        for field in arrow
     ]
     return pa.Table.from_arrays(arrays, schema=arrow)

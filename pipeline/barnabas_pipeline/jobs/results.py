@@ -1,11 +1,11 @@
 """Files of a result: partials, results, and the commits that name them, below one location of any store.
 
 The rule: a commit names at once how far each table was read, the partials of that, and the results that follow from them.
-A file that no commit names does not exist, so whoever is killed has done nothing, or all of it.
+A file that no commit names does not exist, so a run that is killed has done nothing, or all of it.
 
     commits/<version>.json     put if absent
     files/<version>-<uuid>/    what a run has written: partials and what is condensed of them, by part; results
-    results/<name>             the newest commit's, for people; put there one after the other, each as a whole
+    results/<name>             the newest commit's, for readers; replaced one after the other, each at once
     published/                 the version up to which that was done, for each place where people look
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,8 +36,14 @@ from barnabas_pipeline.lake.scan import BATCH_ROWS
 from barnabas_pipeline.lake.store import LOCAL, StoreIO
 from barnabas_pipeline.lake.table import TRIES_MAX, WAIT_SECONDS, ConflictError
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from barnabas_pipeline.data_types import Document
+
 COMMITS_KEPT = 10
-"""Commits whose files are kept, for those who still read or extend them."""
+"""Number of commits of which the files are kept, for runs that still read or extend them."""
 PART = "part"
 SCHEMES = {LOCAL, "hdfs", *conditional.SCHEMES}
 """Stores that can put an object if there is none."""
@@ -62,7 +68,7 @@ class ResultState:
     """Version of each table up to which it was read."""
     digests: dict[str, str] = field(default_factory=dict)
     """Digest of the entry of that version: another table of that name, or one that went back, has another."""
-    params: dict[str, Any] = field(default_factory=dict)
+    params: Document = field(default_factory=dict)
     settings: str = ""
     partials: dict[str, str] = field(default_factory=dict)
     condensed: dict[str, str] = field(default_factory=dict)
@@ -133,18 +139,18 @@ class Results:
         """Return it as a commit names it."""
         return location.removeprefix(f"{self.root}/")
 
-    def write_parts(self, frame: Any, directory: str) -> dict[str, str]:
+    def write_parts(self, frame: DataFrame, directory: str) -> dict[str, str]:
         """Write a frame that has the column `part`, each part into a file of its own; returns these by part.
 
-        Those of a task that was tried again, or run twice, have other names, and nobody names them.
+        Those of a task that was tried again, or run twice, have other names, and no commit names them.
         """
         files, schema = self.io, frames.arrow_schema(frame.sparkSession, frame.schema)
 
-        def write(batches: Iterator[Any]) -> Iterator[Any]:
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             pieces = ((part, rows) for batch in batches for part, rows in _runs(batch))
-            for part, found in groupby(pieces, lambda one: one[0]):
+            for part, group in groupby(pieces, lambda piece: piece[0]):
                 file = OpenFile(files, f"{directory}/{uuid.uuid4().hex}.parquet", schema)
-                for _, rows in found:
+                for _, rows in group:
                     file.write(rows.cast(schema))
                 file.finish()
                 yield pa.RecordBatch.from_pydict({PART: [part], "location": [file.location]})
@@ -156,15 +162,15 @@ class Results:
         )
         return {row[PART]: self.below(row["location"]) for row in named.collect()}
 
-    def read_parts(self, spark: Any, parts: Mapping[str, str], schema: Any) -> Any:
+    def read_parts(self, spark: SparkSession, parts: Mapping[str, str], schema: StructType) -> DataFrame:
         """Return the rows of some parts, with the columns of a schema of Spark's; those that a file lacks are null."""
         files, arrow = self.io, frames.arrow_schema(spark, schema)
 
-        def read(locations: list[bytes]) -> Iterator[Any]:
+        def read(locations: list[bytes]) -> Iterator[pa.Table]:
             for location in locations:
                 with files.new_input(location.decode()).open() as stream:
                     for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS):
-                        yield _as_wanted(batch, arrow)
+                        yield _with_columns(batch, arrow)
 
         return frames.read_items(spark, [self.path(one).encode() for one in parts.values()], schema, read)
 
@@ -175,12 +181,12 @@ class Results:
             return int(pq.read_metadata(stream).num_rows)
 
     @explained("the place of results")
-    def read_table(self, path: str) -> Any:
+    def read_table(self, path: str) -> pa.Table:
         """Return a result as an Arrow table."""
         return pq.read_table(pa.BufferReader(store.read(self.io, self.path(path))))
 
     @explained("the place of results")
-    def write_tables(self, tables: Iterable[tuple[str, Any]], directory: str) -> dict[str, str]:
+    def write_tables(self, tables: Iterable[tuple[str, pa.Table]], directory: str) -> dict[str, str]:
         """Write tables, each as Parquet and, unless it has lists, as CSV; returns the files by their names."""
         named = {}
         for name, table in tables:
@@ -205,7 +211,7 @@ class Results:
             try:
                 return store.put_if_absent(self.io, location, data) or store.read(self.io, location) == data
             except FileNotFoundError:
-                return False  # another's, who has committed many since
+                return False  # of another run, which has committed many since
             except Exception as error:
                 tries += 1
                 if not is_foreign(error) or tries == TRIES_MAX:
@@ -226,15 +232,15 @@ class Results:
             return
         kept = {path for one in commits[-COMMITS_KEPT:] for path in one.paths}
         there = sorted(self.below(one.location) for one in store.listing(self.io, self.path("files")))
-        for run, found in groupby(there, lambda path: "/".join(path.split("/")[:2])):
+        for run, paths in groupby(there, lambda path: "/".join(path.split("/")[:2])):
             if _version_of(run) <= newest - COMMITS_KEPT:
-                self._clean(run, [*found], kept)
-        for one in commits[:-COMMITS_KEPT]:
+                self._clean(run, [*paths], kept)
+        for commit in commits[:-COMMITS_KEPT]:
             with suppress(FileNotFoundError):
-                self.io.delete(self._commit_file(one.version))
+                self.io.delete(self._commit_file(commit.version))
 
     def _clean(self, run: str, paths: list[str], kept: set[str]) -> None:
-        """Remove what a run has written but for what is kept; another run may do so, too."""
+        """Remove the files of a run that are not kept; another run may do the same."""
         with suppress(FileNotFoundError):
             if kept.isdisjoint(paths):
                 system, place = self.io.file_system(self.path(run))
@@ -251,7 +257,7 @@ def _version_of(path: str) -> int:
     return int(path.split("/")[1].partition("-")[0])
 
 
-def _runs(batch: Any) -> Iterator[tuple[str, Any]]:
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table]]:
     """Yield the parts of a batch that is sorted by them, each with its rows."""
     table, start = pa.Table.from_batches([batch]), 0
     parts = pc.run_end_encode(batch.column(PART))
@@ -260,15 +266,15 @@ def _runs(batch: Any) -> Iterator[tuple[str, Any]]:
         start = end
 
 
-def _as_wanted(batch: Any, schema: Any) -> Any:
+def _with_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     there = {*batch.schema.names}
     columns = [
-        batch.column(one.name).cast(one.type) if one.name in there else pa.nulls(len(batch), one.type)
-        for one in schema
+        batch.column(field.name).cast(field.type) if field.name in there else pa.nulls(len(batch), field.type)
+        for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _is_plain(table: Any, column: str) -> bool:
+def _is_plain(table: pa.Table, column: str) -> bool:
     kind = table.schema.field(column).type
     return not (pa.types.is_list(kind) or pa.types.is_struct(kind))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client import ClientError
 from barnabas_pipeline.errors import (
@@ -37,6 +37,11 @@ from barnabas_pipeline.log.model import Bounds, LogOptions, OffsetRange, TopicId
 from barnabas_pipeline.log.planning import shorten, split
 from barnabas_pipeline.log.transports import open_log
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.wire.topic_partitions import TopicPartition
+
 CLIENT_ID = "barnabas-pipeline"
 OFFSETS_PER_ROUND_MAX = 2_000_000
 TOGETHER = 8  # tables that are opened or committed to at the same time
@@ -44,6 +49,8 @@ TABLES_OPEN_MAX = 1_000  # with the metadata of all their snapshots in memory
 
 T = TypeVar("T")
 R = TypeVar("R")
+Pending = tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]
+"""A topic with something new: its bounds by partition, and what comes after its table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +77,18 @@ class TableNames:
         """Raise UsageError if the table of a topic, or one beside it, is another topic's."""
         name = place_of(root).name
         names = (name, f"{name}{dead.SUFFIX}", f"{name}{current.SUFFIX}")
-        for one in names:
-            other = self._topics.get(one)
+        for table_name in names:
+            other = self._topics.get(table_name)
             if other not in (None, topic):
                 raise UsageError(
-                    f"topics {other} and {topic} would both have a table {one}: give one of them another"
+                    f"topics {other} and {topic} would both have a table {table_name}: give one of them another"
                 )
         self._topics |= dict.fromkeys(names, topic)
 
 
 @dataclass(slots=True)
 class Commit:
-    """A commit of a topic: what it has loaded and what is left; `seconds` since its round began."""
+    """A commit of a topic: loaded offsets [start, end) by partition, the lag, and `seconds` since its round began."""
 
     topic: str
     version: int
@@ -145,7 +152,7 @@ class Rounds:
 
     def __init__(
         self,
-        spark: Any,
+        spark: SparkSession,
         topics: Topics,
         *,
         is_bounded: bool,
@@ -170,7 +177,7 @@ class Rounds:
         self._count = self._offsets = 0
 
     def close(self) -> None:
-        """Let go of the cluster."""
+        """Close the connections to the cluster."""
         self._pool.shutdown()
         self._source.close()
 
@@ -181,7 +188,7 @@ class Rounds:
 
     @property
     def is_over(self) -> bool:
-        """Say whether no topic is left that could be loaded: all have failed, again and again."""
+        """Return whether all topics have failed for good."""
         return bool(self.streams) and all(one.is_stuck and one.error for one in self.streams.values())
 
     def raise_worst(self) -> None:
@@ -200,7 +207,7 @@ class Rounds:
     # --- a round ----------------------------------------------------------------------------------------------------
 
     def round(self) -> Round:
-        """Load a portion of what is new. Raises IncompleteError without a cluster, UsageError for tables of one name."""
+        """Load a portion of the new records. Raises IncompleteError without a cluster, UsageError for one table of two."""
         self._count += 1
         done = Round(self._count)
         with done.step("ask"):
@@ -225,12 +232,12 @@ class Rounds:
     # --- which topics -----------------------------------------------------------------------------------------------
 
     def _join(self, topics: Mapping[str, Topic]) -> None:
-        """Take in topics that are new; in a load of what is there, those of the first round."""
+        """Add new topics; a bounded load has those of its first round."""
         if self._is_bounded and self._count > 1:
             return
         choice = self._topics.choice
-        found = choose(choice, {one.name: one.is_internal for one in topics.values()})
-        for name in dict.fromkeys([*choice.names, *found]):
+        chosen = choose(choice, {one.name: one.is_internal for one in topics.values()})
+        for name in dict.fromkeys([*choice.names, *chosen]):
             if name in self.streams:
                 continue
             stream = Stream(name, self._topics.options_of, self._topics.catalogs, is_bounded=self._is_bounded)
@@ -266,54 +273,57 @@ class Rounds:
         if before != (str(error), stream.is_over):
             self._tell("failed", stream.name, error, is_over=stream.is_over)
 
-    def _tell(self, what: str, *arguments: Any, **more: Any) -> None:
+    def _tell(self, what: str, *arguments: object, **more: object) -> None:
         for watcher in self.watchers:
             getattr(watcher, what)(*arguments, **more)
 
     # --- what is loaded ---------------------------------------------------------------------------------------------
 
     def _plan(
-        self, due: list[Stream], topics: Mapping[str, Topic], bounds: Mapping[Any, Bounds | ClientError]
+        self,
+        due: list[Stream],
+        topics: Mapping[str, Topic],
+        bounds: Mapping[TopicPartition, Bounds | ClientError],
     ) -> list[tuple[Stream, Plan]]:
         """Return what a round loads of each topic that has something new, each its fair portion."""
-        wanted: list[tuple[Stream, TopicIdentity, dict[int, Bounds], list[OffsetRange]]] = []
+        pending: list[Pending] = []
         for stream in due:
             topic = topics[stream.name]
             identity = TopicIdentity(self._source.cluster_id(), topic.name, topic.topic_id)
             try:
-                known = _bounds_of(topic, bounds)
-                ranges = stream.pending(identity, known)
+                stream_bounds = _bounds_of(topic, bounds)
+                ranges = stream.pending(identity, stream_bounds)
             except PipelineError as error:
                 self._fail(stream, error)
                 continue
             if any(map(len, ranges)):
-                wanted.append((stream, identity, known, ranges))
+                pending.append((stream, identity, stream_bounds, ranges))
             elif stream.succeed():
                 self._tell("recovered", stream.name)
-        portions = share([_portion(one, ranges) for one, _, _, ranges in wanted], self._round_max(wanted))
+        portions = share([_portion(one, ranges) for one, _, _, ranges in pending], self._round_max(pending))
         plans = []
-        for (stream, identity, known, whole), portion in zip(wanted, portions, strict=True):
+        for (stream, identity, stream_bounds, whole), portion in zip(pending, portions, strict=True):
             ranges = shorten(whole, portion)
             log = open_log(stream.options.log)
             try:
                 tasks = split(log, ranges, bytes_max=stream.options.split_bytes)
             finally:
                 log.close()
-            plans.append((stream, Plan(stream.table, identity, known, ranges, tasks, stream.options)))
+            plans.append((stream, Plan(stream.table, identity, stream_bounds, ranges, tasks, stream.options)))
         return plans
 
-    def _round_max(self, wanted: list[Any]) -> int:
-        largest = max((one.options.offsets_per_commit_max for one, *_ in wanted), default=0)
+    def _round_max(self, pending: list[Pending]) -> int:
+        largest = max((one.options.offsets_per_commit_max for one, *_ in pending), default=0)
         return self._offsets_max or max(OFFSETS_PER_ROUND_MAX, largest)
 
     def _load(self, plans: list[tuple[Stream, Plan]], done: Round) -> None:
         tasks: list[tuple[Stream, Plan, list[LoadTask]]] = []
         with done.step("prepare"):
-            for (stream, plan), found in self._each(plans, lambda one: one[1].prepare()):
-                if isinstance(found, PipelineError):
-                    self._fail(stream, found)
+            for (stream, plan), prepared in self._each(plans, lambda item: item[1].prepare()):
+                if isinstance(prepared, PipelineError):
+                    self._fail(stream, prepared)
                 else:
-                    tasks.append((stream, plan, found))
+                    tasks.append((stream, plan, prepared))
         with done.step("tasks"):
             results = self._run([one for _, _, one in tasks])
         ready: list[tuple[Stream, Plan, list[TaskResult]]] = []
@@ -324,7 +334,7 @@ class Rounds:
                 ready.append((stream, plan, outcome))
         committed = []
         with done.step("commit"):
-            for (stream, plan, mine), error in self._each(ready, lambda one: one[1].commit(one[2])):
+            for (stream, plan, mine), error in self._each(ready, lambda item: item[1].commit(item[2])):
                 if error is None:
                     committed.append(stream)
                     self._note(done, stream, plan, mine)
@@ -357,14 +367,14 @@ class Rounds:
         if not tasks:
             return []
         try:
-            found = iter(run_tasks(self._spark, [one for mine in tasks for one in mine]))
+            remaining = iter(run_tasks(self._spark, [one for mine in tasks for one in mine]))
         except Exception as error:
             if len(tasks) == 1:
                 return [self._failure(error)]
             return [self._run([mine])[0] for mine in tasks]
         results: list[list[TaskResult] | PipelineError] = []
         for mine in tasks:
-            outcomes = [next(found) for _ in mine]
+            outcomes = [next(remaining) for _ in mine]
             failed = next((one for one in outcomes if isinstance(one, PipelineError)), None)
             results.append(failed or [one for one in outcomes if isinstance(one, TaskResult)])
         return results
@@ -372,7 +382,7 @@ class Rounds:
     # --- in general -------------------------------------------------------------------------------------------------
 
     def _each(self, items: Iterable[T], work: Callable[[T], R]) -> Iterator[tuple[T, R | PipelineError]]:
-        """Do something for some items, several at the same time; yields each with its result, or why it has none."""
+        """Call `work` for some items, several at the same time; yields each with its result, or its error."""
         futures = {self._pool.submit(work, one): one for one in items}
         for future in as_completed(futures):
             error = future.exception()
@@ -396,16 +406,16 @@ class Rounds:
             self._active.popitem(last=False)[1].put_away()
 
 
-def _bounds_of(topic: Topic, bounds: Mapping[Any, Bounds | ClientError]) -> dict[int, Bounds]:
+def _bounds_of(topic: Topic, bounds: Mapping[TopicPartition, Bounds | ClientError]) -> dict[int, Bounds]:
     """Return the bounds of the partitions of a topic. Raises IncompleteError if one of them cannot be told."""
-    found = {}
+    by_number = {}
     for number in range(topic.partitions):
         bound = bounds.get((topic.name, number))
         if isinstance(bound, Bounds):
-            found[number] = bound
+            by_number[number] = bound
         elif bound is not None:
             raise IncompleteError(str(bound))
-    return found
+    return by_number
 
 
 def _portion(stream: Stream, ranges: list[OffsetRange]) -> int:
@@ -413,6 +423,6 @@ def _portion(stream: Stream, ranges: list[OffsetRange]) -> int:
 
 
 def _is_overtaken(plan: Plan) -> bool:
-    """Say whether somebody else has committed what was planned, so that less is left."""
+    """Return whether another process has committed what was planned, so that less remains."""
     assert plan.entry is not None
     return plan.table.refresh().version >= plan.entry.version

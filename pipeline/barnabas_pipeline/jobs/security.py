@@ -1,4 +1,4 @@
-"""security: who crawls, who hammers, who spams, who guesses passwords.
+"""security: verdicts on crawlers, on floods of requests, on vote spam and on guessed passwords.
 
 The rule: a verdict names the rule, the subject and the first minute that broke it; its id follows from these, so that it
 may be published twice and count once.
@@ -10,10 +10,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.jobs.derived import Derived, DerivedJob, day
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+    from barnabas_pipeline.data_types import Document, Json, Row
+    from barnabas_pipeline.simulate.model import Truth
 
 MINUTE_MS = 60_000
 URL_BUCKETS = 1024
@@ -41,15 +50,15 @@ class Security(DerivedJob):
         self.rules = rules
         self.allowed = allowed
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Document:
         """See `derived.DerivedJob`: the rules count in the last step."""
         return {}
 
-    def part(self) -> Any:
+    def part(self) -> SparkColumn:
         """See `derived.DerivedJob`."""
         return day("minute")
 
-    def partial(self, tables: Mapping[str, Any]) -> Any:
+    def partial(self, tables: Mapping[str, DataFrame]) -> DataFrame:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
@@ -90,7 +99,7 @@ class Security(DerivedJob):
             union = union.unionByName(part)
         return union
 
-    def merge(self, partials: Any) -> Any:
+    def merge(self, partials: DataFrame) -> DataFrame:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
@@ -98,8 +107,8 @@ class Security(DerivedJob):
         urls = sf.array_sort(sf.array_distinct(sf.flatten(sf.collect_list("urls")))).alias("urls")
         return partials.groupBy("subject", "minute").agg(*sums, urls)
 
-    def condense(self, partials: Any) -> Any:
-        """Find who broke which rule, and when, on each day."""
+    def condense(self, partials: DataFrame) -> DataFrame:
+        """Find the subjects that broke a rule on each day: first minute, number of minutes, highest count."""
         from pyspark.sql import functions as sf
 
         rules = self.rules
@@ -113,7 +122,7 @@ class Security(DerivedJob):
             "spam": (f"votes >= {rules.spam_votes}", "votes"),
             "guessing": (f"failures >= {rules.login_failures}", "failures"),
         }
-        found = None
+        union: DataFrame | None = None
         for kind, (condition, measure) in conditions.items():
             rows = partials.where(condition).where(
                 ~sf.col("subject").isin(*self.allowed) if self.allowed else "true"
@@ -124,34 +133,35 @@ class Security(DerivedJob):
                 sf.max(measure).alias("worst"),
             )
             verdicts = verdicts.withColumn("kind", sf.lit(kind))
-            found = verdicts if found is None else found.unionByName(verdicts)
-        return found
+            union = verdicts if union is None else union.unionByName(verdicts)
+        assert union is not None
+        return union
 
-    def finish(self, condensed: Any) -> Mapping[str, Any]:
+    def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
         """`verdicts`: id, kind, subject, the first minute, how many minutes, and the worst count."""
         from pyspark.sql import functions as sf
 
-        found = condensed.groupBy("kind", "subject").agg(
+        grouped = condensed.groupBy("kind", "subject").agg(
             sf.min("first_minute").alias("first_minute"),
             sf.sum("minutes").alias("minutes"),
             sf.max("worst").alias("worst"),
         )
         identity = sf.sha2(sf.concat_ws("|", "kind", "subject", sf.col("first_minute").cast("string")), 256)
         columns = ["kind", "subject", "first_minute", "minutes", "worst"]
-        return {"verdicts": found.select(sf.substring(identity, 1, 16).alias("verdict_id"), *columns)}
+        return {"verdicts": grouped.select(sf.substring(identity, 1, 16).alias("verdict_id"), *columns)}
 
-    def messages(self, derived: Derived) -> Mapping[str, Any]:
+    def messages(self, derived: Derived) -> Mapping[str, Json]:
         """See `derived.DerivedJob`."""
         return {row["verdict_id"]: row for row in derived.result("verdicts").to_pylist()}
 
-    def score(self, derived: Derived, truth: Any) -> dict[str, Any]:
+    def score(self, derived: Derived, truth: Truth) -> Document:
         """See `derived.DerivedJob`."""
         verdicts = derived.result("verdicts").to_pylist()
         guilty = {"crawler": truth.crawlers, "spam": truth.spammers}
         return {kind: score(verdicts, kind, found) for kind, found in guilty.items()}
 
     @classmethod
-    def add_options(cls, parser: Any) -> None:
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """See `derived.DerivedJob`."""
         parser.add_argument("--rules", metavar="FILE", help="JSON object of thresholds; see the class Rules")
         parser.add_argument(
@@ -159,26 +169,26 @@ class Security(DerivedJob):
         )
 
     @classmethod
-    def from_options(cls, args: Any) -> Security:
+    def from_options(cls, args: argparse.Namespace) -> Security:
         """See `derived.DerivedJob`."""
-        given = json.loads(Path(args.rules).read_text()) if args.rules else {}
-        unknown = sorted(set(given) - {one.name for one in fields(Rules)})
+        document = json.loads(Path(args.rules).read_text()) if args.rules else {}
+        unknown = sorted(set(document) - {one.name for one in fields(Rules)})
         if unknown:
             raise UsageError(f"there is no rule {unknown[0]!r}")
-        return cls(Rules(**given), allowed=tuple(args.allow))
+        return cls(Rules(**document), allowed=tuple(args.allow))
 
 
-def _one(condition: str) -> Any:
+def _one(condition: str) -> SparkColumn:
     from pyspark.sql import functions as sf
 
     return sf.when(sf.expr(condition), 1).otherwise(0).cast("bigint")
 
 
-def score(verdicts: list[dict[str, Any]], kind: str, truth: list[str]) -> dict[str, float]:
+def score(verdicts: list[Row], kind: str, truth: list[str]) -> dict[str, float]:
     """Precision and recall of one kind of verdict."""
-    found = {row["subject"] for row in verdicts if row["kind"] == kind}
-    right = len(found & set(truth))
+    subjects = {row["subject"] for row in verdicts if row["kind"] == kind}
+    right = len(subjects & set(truth))
     return {
-        "precision": round(right / len(found), 4) if found else 1.0,
+        "precision": round(right / len(subjects), 4) if subjects else 1.0,
         "recall": round(right / len(truth), 4) if truth else 1.0,
     }

@@ -74,7 +74,7 @@ class Source(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connections."""
         ...
 
 
@@ -94,7 +94,7 @@ class Site:
         self._cluster_id = ""
 
     def ask(self, work: Callable[[Admin], Awaitable[T]]) -> T:
-        """Do something as an administrator. Raises UsageError, IncompleteError."""
+        """Run a request of the admin client. Raises UsageError, IncompleteError."""
         try:
             return self._client.run(lambda client: work(Admin(client)))
         except AuthenticationError as error:
@@ -119,45 +119,45 @@ class Site:
     def bounds(self, topics: Iterable[Topic]) -> dict[TopicPartition, Bounds | ClientError]:
         """By ListOffsets at the leaders."""
         epochs: dict[TopicPartition, int] = {}
-        found: dict[TopicPartition, Bounds | ClientError] = {}
+        bounds: dict[TopicPartition, Bounds | ClientError] = {}
         for topic in topics:
             for number in range(topic.partitions):
                 if number in topic.leaderless:
-                    found[topic.name, number] = ClientError(f"{topic.name}-{number} has no leader")
+                    bounds[topic.name, number] = ClientError(f"{topic.name}-{number} has no leader")
                 else:
                     epochs[topic.name, number] = topic.epochs[number] if topic.epochs else -1
-        starts = self._offsets(epochs, EARLIEST, found)
+        starts = self._offsets(epochs, EARLIEST, bounds)
         ends = None
         if self.cluster.isolation == READ_COMMITTED:
-            ends = self._offsets(starts, LATEST, found, is_committed=True)
-        highs = self._offsets(starts if ends is None else ends, LATEST, found)
-        for one, high in highs.items():
-            end = high if ends is None else ends[one]
-            found[one] = Bounds(starts[one], max(starts[one], end), high, epochs[one])
-        return found
+            ends = self._offsets(starts, LATEST, bounds, is_committed=True)
+        highs = self._offsets(starts if ends is None else ends, LATEST, bounds)
+        for place, high in highs.items():
+            end = high if ends is None else ends[place]
+            bounds[place] = Bounds(starts[place], max(starts[place], end), high, epochs[place])
+        return bounds
 
     def _offsets(
         self,
-        wanted: Iterable[TopicPartition],
+        places: Iterable[TopicPartition],
         time: int,
         failed: dict[TopicPartition, Bounds | ClientError],
         *,
         is_committed: bool = False,
     ) -> dict[TopicPartition, int]:
         """Return offsets of partitions; those that have none are put into `failed`."""
-        times = dict.fromkeys(wanted, time)
-        found = self.ask(lambda admin: admin.offsets(times, is_committed=is_committed)) if times else {}
-        failed |= {place: one for place, one in found.items() if isinstance(one, ClientError)}
-        return {place: one.offset for place, one in found.items() if isinstance(one, OffsetAt)}
+        times = dict.fromkeys(places, time)
+        offsets = self.ask(lambda admin: admin.offsets(times, is_committed=is_committed)) if times else {}
+        failed |= {place: one for place, one in offsets.items() if isinstance(one, ClientError)}
+        return {place: one.offset for place, one in offsets.items() if isinstance(one, OffsetAt)}
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Return what a group has committed; nothing of a group that is not there. Raises IncompleteError."""
-        found = self.ask(lambda admin: admin.committed([group]))[group]
-        if isinstance(found, ResponseError) and found.code == ErrorCode.GROUP_ID_NOT_FOUND:
+        committed = self.ask(lambda admin: admin.committed([group]))[group]
+        if isinstance(committed, ResponseError) and committed.code == ErrorCode.GROUP_ID_NOT_FOUND:
             return {}
-        if isinstance(found, ClientError):
-            raise IncompleteError(f"{self.cluster}: {found}")
-        return {place: one for place, one in found.items() if isinstance(one, CommittedOffset)}
+        if isinstance(committed, ClientError):
+            raise IncompleteError(f"{self.cluster}: {committed}")
+        return {place: one for place, one in committed.items() if isinstance(one, CommittedOffset)}
 
     def close(self) -> None:
         """Close all connections."""
@@ -177,8 +177,8 @@ class DiskSite:
         return next((one.cluster_id for one in self._identities.values()), "")
 
     def topics(self) -> dict[str, Topic]:
-        """Those of the names that are there."""
-        found = {}
+        """Return the named topics that exist."""
+        topics = {}
         for name in self._names:
             log = open_log(self.cluster.log(name))
             try:
@@ -188,19 +188,19 @@ class DiskSite:
                 continue
             finally:
                 log.close()
-            found[name] = Topic(name, identity.topic_id, count, is_internal=False)
-        return found
+            topics[name] = Topic(name, identity.topic_id, count, is_internal=False)
+        return topics
 
     def bounds(self, topics: Iterable[Topic]) -> dict[TopicPartition, Bounds | ClientError]:
         """By files."""
-        found: dict[TopicPartition, Bounds | ClientError] = {}
+        bounds: dict[TopicPartition, Bounds | ClientError] = {}
         for topic in topics:
             log = open_log(self.cluster.log(topic.name))
             try:
-                found |= {(topic.name, number): one for number, one in log.bounds().items()}
+                bounds |= {(topic.name, number): one for number, one in log.bounds().items()}
             finally:
                 log.close()
-        return found
+        return bounds
 
     def close(self) -> None:
         """Nothing is open."""
@@ -212,7 +212,7 @@ def open_source(cluster: Cluster, names: Iterable[str], *, client_id: str = CLIE
 
 
 def _topic(info: MetadataResponse.MetadataResponseTopic) -> Topic:
-    parts = sorted(info.partitions, key=lambda one: one.partition_index)
+    parts = sorted(info.partitions, key=lambda partition: partition.partition_index)
     return Topic(
         info.name or "",
         uuid_text(bytes(info.topic_id)) if any(info.topic_id) else "",

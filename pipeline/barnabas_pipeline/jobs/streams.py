@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import EXIT_INCOMPLETE, NoTopicError, PipelineError
 from barnabas_pipeline.jobs.load import RECORD, LoadOptions, LoadSummary, adopt, find_loss, gone, only_end
@@ -18,6 +18,9 @@ from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.log.model import Bounds, OffsetRange, TopicIdentity
 from barnabas_pipeline.log.planning import resolve
 from barnabas_pipeline.log.transports import open_log
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.log.planning import Selection
 
 TRIES_MAX = 4  # of what may pass; each try of a broker or a store has waited for some time already
 RETRY_SECONDS, RETRY_DOUBLINGS_MAX = 0.25, 8  # after the first try, and 64 s at most
@@ -63,7 +66,7 @@ class Stream:
 
     @property
     def is_open(self) -> bool:
-        """Say whether it was opened."""
+        """Return whether it was opened."""
         return self._options is not None
 
     @property
@@ -118,12 +121,12 @@ class Stream:
 
     @property
     def is_stuck(self) -> bool:
-        """Say whether there is no hope left, but for a wonder."""
+        """Return whether the topic has failed for good, or as often as a bounded load tries."""
         return self.is_over or self.tries >= TRIES_MAX or isinstance(self.error, NoTopicError)
 
     @property
     def is_settled(self) -> bool:
-        """Say whether nothing is left to be loaded, as far as is known."""
+        """Return whether the topic has no known lag and no pending failure."""
         return self.is_over or (self.error is None and not self._missed and not any(self.behind.values()))
 
     def miss(self, where: str) -> PipelineError | None:
@@ -136,7 +139,7 @@ class Stream:
     # --- what is next -----------------------------------------------------------------------------------------------
 
     def pending(self, identity: TopicIdentity, bounds: Mapping[int, Bounds]) -> list[OffsetRange]:
-        """Return what is to be loaded, one range for each partition. Raises DataLossError, UsageError."""
+        """Return the ranges to load, one for each partition. Raises DataLossError, UsageError."""
         self._missed = 0
         bounds = dict(bounds)
         state = self.state
@@ -159,7 +162,7 @@ class Stream:
         self.behind = {one.partition: len(one) for one in ranges}
         return ranges
 
-    def _resolved(self, selection: Any, bounds: dict[int, Bounds], edge: str) -> dict[int, int]:
+    def _resolved(self, selection: Selection, bounds: dict[int, Bounds], edge: str) -> dict[int, int]:
         log = open_log(self.options.log)
         try:
             return {one.partition: getattr(one, edge) for one in resolve(log, selection, bounds)}

@@ -16,20 +16,20 @@ _UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 
 
 def parse_trigger(text: str) -> float | None:
-    """Seconds from the beginning of a round to that of the next; None: what is there now, then end.
+    """Return the seconds between the beginnings of two rounds; None for a bounded run.
 
     `available`, or a number and a unit: `5 seconds`, `500 milliseconds`, `1 minute`. Raises UsageError.
     """
     if text == AVAILABLE:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) *(millisecond|second|minute|hour)s?", text.strip().lower())
-    if not found:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) *(millisecond|second|minute|hour)s?", text.strip().lower())
+    if not match:
         raise UsageError(f"a trigger is {AVAILABLE}, or an interval such as '5 seconds', not {text!r}")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def repeat(step: Callable[[], tuple[bool, bool]], interval_seconds: float, stopping: threading.Event) -> None:
-    """Do rounds until one says that it was the last, or `stopping` is set; the present one is not interrupted.
+    """Run rounds until one was the last, or `stopping` is set; a running round is not interrupted.
 
     A round returns whether it has done something, and whether it was the last. The next begins the interval after it
     began, or immediately if it has taken longer; after one that found nothing there is a pause.
@@ -39,5 +39,5 @@ def repeat(step: Callable[[], tuple[bool, bool]], interval_seconds: float, stopp
         has_done, is_last = step()
         if is_last:
             break
-        left = interval_seconds - (time.monotonic() - began)
-        stopping.wait(max(left, 0 if has_done else IDLE_SECONDS))
+        remaining_seconds = interval_seconds - (time.monotonic() - began)
+        stopping.wait(max(remaining_seconds, 0 if has_done else IDLE_SECONDS))

@@ -1,16 +1,24 @@
 """visitors: how often each member's profile was seen, by how many others, and when last.
 
-The rule: profile views are keyed by the member whose profile it is, so one partition has all of one member. Each partition
+The rule: profile views are keyed by the member that is viewed, so one partition has all of one member. Each partition
 is a part of its own: what it has news of is counted there, and nowhere else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.jobs.derived import Derived, DerivedJob
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+    from barnabas_pipeline.data_types import Json
 
 BUCKETS = 16
 
@@ -24,7 +32,7 @@ class Visitors(DerivedJob):
     def __init__(self, *, rekeyed: bool = False) -> None:
         self.rekeyed = rekeyed
 
-    def part(self) -> Any:
+    def part(self) -> SparkColumn:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
@@ -32,21 +40,21 @@ class Visitors(DerivedJob):
             return sf.pmod(sf.xxhash64("member"), sf.lit(BUCKETS).cast("bigint"))
         return sf.col("_topic_partition")
 
-    def partial(self, tables: Mapping[str, Any]) -> Any:
+    def partial(self, tables: Mapping[str, DataFrame]) -> DataFrame:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
         keys = ["member", "visitor", *([] if self.rekeyed else ["_topic_partition"])]
         return tables["profiles"].groupBy(*keys).agg(sf.count("*").alias("views"), sf.max("ts").alias("last"))
 
-    def merge(self, partials: Any) -> Any:
+    def merge(self, partials: DataFrame) -> DataFrame:
         """See `derived.DerivedJob`."""
         from pyspark.sql import functions as sf
 
         keys = [one for one in partials.columns if one not in ("views", "last")]
         return partials.groupBy(*keys).agg(sf.sum("views").alias("views"), sf.max("last").alias("last"))
 
-    def condense(self, partials: Any) -> Any:
+    def condense(self, partials: DataFrame) -> DataFrame:
         """Count each member's visitors where the member is."""
         from pyspark.sql import functions as sf
 
@@ -56,7 +64,7 @@ class Visitors(DerivedJob):
             sf.max("last").alias("last"),
         )
 
-    def finish(self, condensed: Any) -> Mapping[str, Any]:
+    def finish(self, condensed: DataFrame) -> Mapping[str, DataFrame]:
         """`visitors`: one row per member. Raises UsageError for a member in two partitions."""
         from pyspark.sql import functions as sf
 
@@ -68,18 +76,20 @@ class Visitors(DerivedJob):
             )
         return {"visitors": condensed.select("member", "views", "visitors", "last")}
 
-    def messages(self, derived: Derived) -> Mapping[str, Any]:
+    def messages(self, derived: Derived) -> Mapping[str, Json]:
         """See `derived.DerivedJob`."""
         return {row["member"]: row for row in derived.result("visitors").to_pylist()}
 
     @classmethod
-    def add_options(cls, parser: Any) -> None:
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """See `derived.DerivedJob`."""
         parser.add_argument(
-            "--rekeyed", action="store_true", help="partitions were added, so members are in several"
+            "--rekeyed",
+            action="store_true",
+            help="count by member across partitions, after partitions were added",
         )
 
     @classmethod
-    def from_options(cls, args: Any) -> Visitors:
+    def from_options(cls, args: argparse.Namespace) -> Visitors:
         """See `derived.DerivedJob`."""
         return cls(rekeyed=args.rekeyed)

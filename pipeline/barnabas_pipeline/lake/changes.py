@@ -15,20 +15,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.transforms import BucketTransform
 
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.field_types import Field, Record, arrow_type
 from barnabas_pipeline.formats.base import TOMBSTONE
 from barnabas_pipeline.lake.columns import COORDINATES, PARTITION
+from barnabas_pipeline.lake.pyiceberg_internals import schema_without_ids
 from barnabas_pipeline.log.columns import TIMESTAMP_TYPE
 from barnabas_pipeline.schema import KEY_COLUMN, EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Integers, Mask
 
 PLAIN, DEBEZIUM = "none", "debezium"
 ENVELOPES = (PLAIN, DEBEZIUM)
@@ -82,39 +85,39 @@ class Form:
             )
         if self.is_debezium and self.shape.key and not isinstance(held.get("before"), Record):
             raise UsageError(f"schema {self.schema.name} has no `before`, which has the key of a deleted row")
-        known = self.value.names
+        names = self.value.names
         for name in self.shape.key:
-            if name not in known:
-                raise UsageError(f"the key {name} is none of the fields {', '.join(known)}")
+            if name not in names:
+                raise UsageError(f"the key {name} is none of the fields {', '.join(names)}")
         for name, kind in self.key_types.items():
-            if name in known and self.value.field(name).type != kind:
+            if name in names and self.value.field(name).type != kind:
                 raise UsageError(
                     f"field {name} has one type in the key of records, and another in their value"
                 )
-            table = _pyarrow_to_schema_without_ids(pa.schema([(name, kind)]))
+            table = schema_without_ids(pa.schema([(name, kind)]))
             if not BucketTransform(1).can_transform(table.find_field(name).field_type):
                 raise UsageError(f"field {name} is {kind}, which cannot be a key")
         return self
 
     @property
     def is_debezium(self) -> bool:
-        """Say whether events are envelopes."""
+        """Return whether events are envelopes."""
         return self.shape.envelope == DEBEZIUM
 
     @property
     def has_lsn(self) -> bool:
-        """Say whether events tell their place in PostgreSQL's log."""
+        """Return whether events tell their place in PostgreSQL's log."""
         source = next((one.type for one in self.schema.fields if one.name == "source"), None)
         inner = source.fields if isinstance(source, Record) else ()
         return self.is_debezium and any((one.name, one.type) == ("lsn", "long") for one in inner)
 
     @property
-    def order(self) -> list[Any]:
+    def order(self) -> list[pa.Field]:
         """The columns that say which event was the last one."""
         return [*_ORDER, *([pa.field(LSN, pa.int64())] if self.has_lsn else [])]
 
     @property
-    def value(self) -> Any:
+    def value(self) -> pa.Schema:
         """The columns that come from the value."""
         fields = self.schema.fields
         if self.is_debezium:
@@ -124,7 +127,7 @@ class Form:
         return pa.schema([pa.field(one.name, arrow_type(one.type)) for one in fields])
 
     @property
-    def key_types(self) -> dict[str, Any]:
+    def key_types(self) -> dict[str, pa.DataType]:
         """The types of the key's columns, by name."""
         if self.shape.key:
             return {name: self.value.field(name).type for name in self.shape.key}
@@ -138,7 +141,7 @@ class Form:
         return tuple(self.key_types)
 
     @property
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.Schema:
         """All columns: the key, the value, unknown fields as JSON, and the event that was the last one."""
         keys = [pa.field(name, kind) for name, kind in self.key_types.items()]
         others = [one for one in self.value if one.name not in self.key_types]
@@ -146,12 +149,12 @@ class Form:
         return pa.schema([*keys, *others, _EVENT[EXTRA], *self.order, *bucket])
 
     @property
-    def gone(self) -> Any:
+    def gone(self) -> pa.Schema:
         """The columns of what deleted rows leave behind."""
         return pa.schema([*(pa.field(name, kind) for name, kind in self.key_types.items()), *self.order])
 
     @property
-    def read(self) -> Any:
+    def read(self) -> pa.Schema:
         """The columns of events that changes are made of."""
         names = ("op", "before", "after", "source") if self.is_debezium else self.value.names
         fields = [one for one in self.schema.arrow if one.name in (*names, KEY_COLUMN)]
@@ -160,55 +163,58 @@ class Form:
         )
 
 
-def _named(one: Field, key: tuple[Field, ...]) -> str:
+def _named(field: Field, key: tuple[Field, ...]) -> str:
     """The column of a field of records' keys; a key that is one value, and no record, has no name of its own."""
-    return RECORD_KEY if len(key) == 1 and one.name == "value" else one.name
+    return RECORD_KEY if len(key) == 1 and field.name == "value" else field.name
 
 
 # --- from events ----------------------------------------------------------------------------------------------------
 
 
-def within(table: Any, topic_id: str, ranges: Mapping[int, tuple[int, int]]) -> Any:
-    """The rows of events of one incarnation whose offsets are within [start, end) of their partition."""
+def within(table: pa.Table, topic_id: str, ranges: Mapping[int, tuple[int, int]]) -> pa.Table:
+    """Return the rows of events of one incarnation at offsets within [start, end) of their partition."""
     partition, offset = table[PARTITION].to_numpy(), table[OFFSET].to_numpy()
     low, high = np.zeros((2, max([*ranges, *np.unique(partition).tolist()], default=0) + 1), np.int64)
-    for one, (start, end) in ranges.items():
-        low[one], high[one] = start, end
+    for number, (start, end) in ranges.items():
+        low[number], high[number] = start, end
     keep = (offset >= low[partition]) & (offset < high[partition])
     return table.filter(pc.and_(pa.array(keep), pc.equal(table["_topic_id"], topic_id)))
 
 
-def changes(form: Form, table: Any) -> Iterator[tuple[int, Any]]:
+def changes(form: Form, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """Yield (bucket, changes) of events; those of NO_BUCKET are no changes."""
-    one = _Events(form, table)
-    parts = [one.made(one.upserts, deleted=False), one.made(one.deletes, deleted=True)]
-    if one.moved is not None:
-        parts.append(one.made(one.moved, deleted=True, key=one.earlier_keys))
-    made = pa.concat_tables(parts)
-    whole = np.ones(len(made), bool)
+    events = _Events(form, table)
+    parts = [
+        events.changes_of(events.upserts, deleted=False),
+        events.changes_of(events.deletes, deleted=True),
+    ]
+    if events.moved is not None:
+        parts.append(events.changes_of(events.moved, deleted=True, key=events.earlier_keys))
+    rows = pa.concat_tables(parts)
+    whole = np.ones(len(rows), bool)
     for name in form.keys:
-        whole &= made[name].is_valid().to_numpy()
-    lost = one.unknown + int((~whole).sum())
+        whole &= rows[name].is_valid().to_numpy()
+    lost = events.unknown + int((~whole).sum())
     if lost:
         yield NO_BUCKET, pa.table({"lost": [lost]})
-    made = made.filter(pa.array(whole))
-    bucket = buckets_of(form, made)
-    if BUCKET in made.schema.names:
-        made = made.set_column(made.schema.get_field_index(BUCKET), BUCKET, pa.array(bucket, pa.int32()))
+    rows = rows.filter(pa.array(whole))
+    bucket = buckets_of(form, rows)
+    if BUCKET in rows.schema.names:
+        rows = rows.set_column(rows.schema.get_field_index(BUCKET), BUCKET, pa.array(bucket, pa.int32()))
     order = np.argsort(bucket, kind="stable")
     edges = np.flatnonzero(np.diff(bucket[order], prepend=-2, append=-2))
     for start, end in pairwise(edges):
-        yield int(bucket[order[start]]), made.take(pa.array(order[start:end]))
+        yield int(bucket[order[start]]), rows.take(pa.array(order[start:end]))
 
 
 class _Events:
     """Events as masks of what they do: `upserts`, `deletes`, and `moved` for updates that give a row another key."""
 
-    def __init__(self, form: Form, table: Any) -> None:
+    def __init__(self, form: Form, table: pa.Table) -> None:
         self.form = form
         self.table = table
-        self.moved: Any = None
-        self.earlier_keys: dict[str, Any] = {}
+        self.moved: Mask | None = None
+        self.earlier_keys: dict[str, Column] = {}
         extra = table[EXTRA]
         tombstone = _mask(pc.equal(extra, TOMBSTONE))
         self.extra = pc.if_else(pa.array(tombstone), pa.scalar(None, pa.string()), extra)
@@ -219,7 +225,7 @@ class _Events:
             self._read_envelopes(tombstone)
         self.keys = {name: self._key(name) for name in form.keys}
 
-    def _read_envelopes(self, tombstone: Any) -> None:
+    def _read_envelopes(self, tombstone: Mask) -> None:
         operation = self.table["op"]
         self.values = [
             {name: pc.struct_field(struct, name) for name in struct.type.names}
@@ -230,8 +236,10 @@ class _Events:
         self.upserts = writes & self.table["after"].is_valid().to_numpy()
         # A tombstone follows a delete, and says nothing new; without the record's key it does not say of which row.
         self.deletes = _mask(pc.equal(operation, "d")) | (tombstone if not self.form.shape.key else False)
-        known = self.upserts | self.deletes | tombstone | _mask(pc.is_in(operation, pa.array(["t", "m"])))
-        self.unknown = int((~known).sum())
+        understood = (
+            self.upserts | self.deletes | tombstone | _mask(pc.is_in(operation, pa.array(["t", "m"])))
+        )
+        self.unknown = int((~understood).sum())
         keys = self.form.shape.key
         if keys and set(keys) <= self.values[1].keys():  # a checked form with such a key has `before`
             self.earlier_keys = {name: self.values[1][name] for name in keys}
@@ -240,21 +248,23 @@ class _Events:
                 differs |= _mask(pc.not_equal(self.values[0][name], earlier))
             self.moved = self.upserts & differs
 
-    def _key(self, name: str) -> Any:
+    def _key(self, name: str) -> Column:
         places = [values[name] for values in self.values if name in values] if self.form.shape.key else []
         fields = self.form.schema.key
         places += [
-            pc.struct_field(self.table[KEY_COLUMN], one.name) for one in fields if _named(one, fields) == name
+            pc.struct_field(self.table[KEY_COLUMN], field.name)
+            for field in fields
+            if _named(field, fields) == name
         ]
         if not places:
             return self.table[RECORD_KEY]
         kind = self.form.key_types[name]
         return pc.coalesce(*(one for one in places if one.type == kind))
 
-    def made(self, mask: Any, *, deleted: bool, key: Mapping[str, Any] | None = None) -> Any:
+    def changes_of(self, mask: Mask, *, deleted: bool, key: Mapping[str, Column] | None = None) -> pa.Table:
         """The changes of some events."""
         rows = pa.array(np.flatnonzero(mask))
-        found = {
+        columns = {
             **self.values[0],
             **self.keys,
             **(key or {}),
@@ -265,34 +275,40 @@ class _Events:
             BUCKET: pa.nulls(len(self.table), pa.int32()),  # is filled in when all changes have keys
         }
         if self.form.has_lsn:
-            found[LSN] = pc.struct_field(self.table["source"], "lsn")
+            columns[LSN] = pc.struct_field(self.table["source"], "lsn")
         schema = self.form.arrow
-        made = pa.table([found[name].take(rows) for name in schema.names], schema=schema)
-        return made.append_column(DELETED, pa.array(np.full(len(rows), deleted)))
+        changed = pa.table([columns[name].take(rows) for name in schema.names], schema=schema)
+        return changed.append_column(DELETED, pa.array(np.full(len(rows), deleted)))
 
 
-def _mask(column: Any) -> Any:
+def _mask(column: Column) -> Mask:
     return pc.fill_null(column, False).to_numpy(zero_copy_only=False)
 
 
-def buckets_of(form: Form, table: Any) -> Any:
+def buckets_of(form: Form, table: pa.Table) -> Integers:
     """The bucket of each row: Iceberg's own of a key of one column, a hash of these of a key of several."""
     names = form.keys
     modulus = form.shape.buckets if len(names) == 1 else _HASHES
-    found = np.zeros(len(table), np.int64)
+    hashes = np.zeros(len(table), np.int64)
     for name in names:
-        kind = _pyarrow_to_schema_without_ids(table.schema).find_field(name).field_type
+        kind = schema_without_ids(table.schema).find_field(name).field_type
         column = table[name].combine_chunks()
-        found = (found * 31 + BucketTransform(modulus).pyarrow_transform(kind)(column).to_numpy()) % _HASHES
-    return found % form.shape.buckets
+        hashes = (hashes * 31 + BucketTransform(modulus).pyarrow_transform(kind)(column).to_numpy()) % _HASHES
+    return hashes % form.shape.buckets
 
 
 # --- into rows ------------------------------------------------------------------------------------------------------
 
 
 def merge(
-    form: Form, rows: Any, gone: Any, changed: Any, truncated: Sequence[Moment], *, is_moving: bool
-) -> tuple[Any, Any]:
+    form: Form,
+    rows: pa.Table,
+    gone: pa.Table,
+    changed: pa.Table,
+    truncated: Sequence[Moment],
+    *,
+    is_moving: bool,
+) -> tuple[pa.Table, pa.Table]:
     """Merge changes into the rows of a bucket and what deleted ones have left behind; returns both as they are then.
 
     `truncated`: all truncations that have come with the changes, and the last one before. `is_moving`: keys may be in
@@ -307,7 +323,8 @@ def merge(
         return every.select(form.arrow.names), every.select(form.gone.names)
     code = _codes(every, form.keys)
     partition, offset = every[PARTITION].to_numpy(), every[OFFSET].to_numpy()
-    moment, ends = np.zeros(len(every), np.int64), np.zeros(len(truncated), np.int64)
+    moment: Integers = np.zeros(len(every), np.int64)
+    ends: Integers = np.zeros(len(truncated), np.int64)
     if is_moving:
         times, lsns, moment, ends = _moments(form, every, truncated)
         moment = _rising(moment, ends, code, partition, offset, truncated)
@@ -319,28 +336,28 @@ def merge(
     is_deleted = every[DELETED.name].to_numpy()
     if form.is_debezium:
         every = _filled(form, every, code, order, is_deleted)
-    for end, one in sorted(zip(ends.tolist(), truncated, strict=True))[-1:]:
-        before = (partition[last] < one.partition) | (
-            (partition[last] == one.partition) & (offset[last] < one.offset)
+    for end, truncation in sorted(zip(ends.tolist(), truncated, strict=True))[-1:]:
+        before = (partition[last] < truncation.partition) | (
+            (partition[last] == truncation.partition) & (offset[last] < truncation.offset)
         )
         last = last[(moment[last] > end) | ((moment[last] == end) & ~before)]
-    kept, left = last[~is_deleted[last]], last[is_deleted[last]]
-    made = every.take(pa.array(kept)).select(form.arrow.names)
+    kept, deleted = last[~is_deleted[last]], last[is_deleted[last]]
+    merged = every.take(pa.array(kept)).select(form.arrow.names)
     return (
-        made.sort_by([(name, "ascending") for name in form.keys]),
-        every.take(pa.array(left if is_moving else left[:0])).select(form.gone.names),
+        merged.sort_by([(name, "ascending") for name in form.keys]),
+        every.take(pa.array(deleted if is_moving else deleted[:0])).select(form.gone.names),
     )
 
 
-def _widened(table: Any, columns: Any) -> Any:
+def _widened(table: pa.Table, columns: pa.Schema) -> pa.Table:
     arrays = [
-        table[one.name] if one.name in table.column_names else pa.nulls(len(table), one.type)
-        for one in columns
+        table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type)
+        for field in columns
     ]
     return pa.table(arrays, schema=columns)
 
 
-def _codes(table: Any, keys: Sequence[str]) -> Any:
+def _codes(table: pa.Table, keys: Sequence[str]) -> Integers:
     """Numbers that are equal where keys are."""
     code = np.zeros(len(table), np.int64)
     for name in keys:
@@ -351,7 +368,9 @@ def _codes(table: Any, keys: Sequence[str]) -> Any:
     return code
 
 
-def _moments(form: Form, every: Any, truncated: Sequence[Moment]) -> tuple[Any, Any, Any, Any]:
+def _moments(
+    form: Form, every: pa.Table, truncated: Sequence[Moment]
+) -> tuple[Integers, Integers, Integers, Integers]:
     """Number all moments, rising: the time and the LSN by number, the numbers of events and of truncations."""
     told = pc.fill_null(every[LSN], 0).to_numpy() if form.has_lsn else np.zeros(len(every), np.int64)
     time = np.append(every[CHANGED_AT].cast(pa.int64()).to_numpy(), [one.time_us for one in truncated])
@@ -365,23 +384,28 @@ def _moments(form: Form, every: Any, truncated: Sequence[Moment]) -> tuple[Any, 
 
 
 def _rising(
-    moment: Any, ends: Any, code: Any, partition: Any, offset: Any, truncated: Sequence[Moment]
-) -> Any:
+    moment: Integers,
+    ends: Integers,
+    code: Integers,
+    partition: Integers,
+    offset: Integers,
+    truncated: Sequence[Moment],
+) -> Integers:
     """The moments of events where within a key and a partition, and after a truncation there, none goes back."""
     moment = moment.copy()
-    for end, one in zip(ends.tolist(), truncated, strict=True):
-        after = (partition == one.partition) & (offset > one.offset)
+    for end, truncation in zip(ends.tolist(), truncated, strict=True):
+        after = (partition == truncation.partition) & (offset > truncation.offset)
         moment[after] = np.maximum(moment[after], end)
     order = np.lexsort((offset, partition, code))
     begins = np.diff(code[order], prepend=-1) != 0
     begins |= np.diff(partition[order], prepend=-1) != 0
-    made = np.empty_like(moment)
-    made[order] = np.maximum.accumulate((np.cumsum(begins) << 32) | moment[order]) & 0xFFFF_FFFF
-    return made
+    rising = np.empty_like(moment)
+    rising[order] = np.maximum.accumulate((np.cumsum(begins) << 32) | moment[order]) & 0xFFFF_FFFF
+    return rising
 
 
-def _filled(form: Form, every: Any, code: Any, order: Any, is_deleted: Any) -> Any:
-    """Give values that an update has not touched and not told the value that the row had before."""
+def _filled(form: Form, every: pa.Table, code: Integers, order: Integers, is_deleted: Mask) -> pa.Table:
+    """Replace values that an update has not told by the earlier ones of the row."""
     place = np.arange(len(order))
     for name in form.value.names:
         kind = every.schema.field(name).type

@@ -5,7 +5,7 @@ The rule: coordinates begin with an underscore, which no field of an event does.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,9 @@ from barnabas_pipeline.formats.base import event_ms
 from barnabas_pipeline.lake.ledger import HOUR_MS
 from barnabas_pipeline.log.columns import HEADERS_TYPE, TIMESTAMP_TYPE
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Column, Integers
 
 PARTITION = "_topic_partition"  # Iceberg has taken `_partition`
 EARLIER_PARTITION = "_partition"  # in files of a lake of an earlier format
@@ -47,17 +50,17 @@ DEAD_SCHEMA = pa.schema(
 )
 
 
-def lake_schema(schema: EventSchema) -> Any:
+def lake_schema(schema: EventSchema) -> pa.Schema:
     """The columns of a table for events of a schema."""
     return pa.schema([*schema.arrow, *COORDINATES])
 
 
-def event_hours(column: Any) -> Any:
+def event_hours(column: Column) -> Integers:
     """The hours since 1970 of event times."""
     return event_ms(column) // HOUR_MS
 
 
-def span_of(column: Any) -> tuple[Any, Any]:
+def span_of(column: Column) -> tuple[int, int]:
     """The least and the greatest value."""
-    found = pc.min_max(column).as_py()
-    return found["min"], found["max"]
+    bounds = pc.min_max(column).as_py()
+    return bounds["min"], bounds["max"]

@@ -1,6 +1,6 @@
 """Objects that are put where there is none, in object stores: the one request that Arrow's file systems do not make.
 
-The rule: the store decides, by a condition of the request itself, so of many who put one has done it. Properties are
+The rule: the store decides, by a condition of the request itself, so of many writers one succeeds. Properties are
 pyiceberg's, those that Arrow's file system of the store takes.
 """
 
@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore, RetryConfig
 
 S3 = {
     "s3.endpoint": "endpoint",
@@ -33,7 +36,7 @@ SCHEMES = {
     **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), ("abfs", AZURE)),
 }
 """The schemes of object stores: what the client calls them, and its settings by property."""
-RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+RETRIES: RetryConfig = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 
 
 def create(location: str, data: bytes, properties: Mapping[str, str], region: str | None) -> bool:
@@ -54,13 +57,13 @@ def create(location: str, data: bytes, properties: Mapping[str, str], region: st
     return True
 
 
-def _open(scheme: str, bucket: str, properties: Mapping[str, str], region: str | None) -> Any:
+def _open(scheme: str, bucket: str, properties: Mapping[str, str], region: str | None) -> ObjectStore:
     from obstore import store
 
     kind, names = SCHEMES[scheme]
-    config: dict[str, Any] = {own: properties[name] for name, own in names.items() if name in properties}
-    options: dict[str, Any] = {"allow_http": True}
-    more: dict[str, Any] = {}
+    config: dict[str, str] = {own: properties[name] for name, own in names.items() if name in properties}
+    options: dict[str, object] = {"allow_http": True}
+    more: dict[str, object] = {}
     if kind == "s3":
         config |= {"region": region} if region else {}
         keys = _keys(properties, region)
@@ -73,21 +76,22 @@ def _open(scheme: str, bucket: str, properties: Mapping[str, str], region: str |
         account, authority = config.get("account_name", ""), properties["adls.blob-storage-authority"]
         host = f"{account}{authority}" if authority.startswith(".") else f"{authority}/{account}"
         config["endpoint"] = f"{properties.get('adls.blob-storage-scheme', 'https')}://{host}"
-    from_url: Any = store.from_url
-    return from_url(f"{kind}://{bucket}", config=config, client_options=options, retry_config=RETRIES, **more)
+    return store.from_url(
+        f"{kind}://{bucket}", config=config, client_options=options, retry_config=RETRIES, **more
+    )
 
 
-def _keys(properties: Mapping[str, str], region: str | None) -> dict[str, Any] | None:
+def _keys(properties: Mapping[str, str], region: str | None) -> dict[str, str | None] | None:
     """Return keys of S3: the properties', a role's that they name, or those that AWS' own library finds, as Arrow does.
 
     None: without that library it is the environment, a token of a workload, or the machine. Raises UsageError.
     """
 
-    def given(name: str) -> str | None:
+    def setting(name: str) -> str | None:
         return properties.get(f"s3.{name}") or properties.get(f"client.{name}")
 
-    keys = [given("access-key-id"), given("secret-access-key"), given("session-token")]
-    role = given("role-arn")
+    keys = [setting("access-key-id"), setting("secret-access-key"), setting("session-token")]
+    role = setting("role-arn")
     has_library = find_spec("boto3") is not None
     if role and not has_library:
         raise UsageError("s3.role-arn needs AWS' library, for results: pip install boto3")
@@ -96,11 +100,11 @@ def _keys(properties: Mapping[str, str], region: str | None) -> dict[str, Any] |
 
         session = Session(*keys, region)
         if role:
-            name = given("role-session-name") or "barnabas"
+            name = setting("role-session-name") or "barnabas"
             answer = session.client("sts").assume_role(RoleArn=role, RoleSessionName=name)["Credentials"]
             keys = [answer["AccessKeyId"], answer["SecretAccessKey"], answer["SessionToken"]]
-        elif found := session.get_credentials():
-            keys = [found.access_key, found.secret_key, found.token]
+        elif credentials := session.get_credentials():
+            keys = [credentials.access_key, credentials.secret_key, credentials.token]
     if not keys[0]:
         return None
     return {"access_key_id": keys[0], "secret_access_key": keys[1], "token": keys[2], "expires_at": None}

@@ -6,9 +6,9 @@ by its SHA-256; one that another engine has written, or deleted rows of, by noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from barnabas_pipeline.lake.ledger import DataFile
 from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.store import sha256_of
 from barnabas_pipeline.log.model import OffsetRange
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Integers
 
 UNREADABLE = (OSError, pa.ArrowException, KeyError, ValueError)
 IDENTITY = pa.schema([one for one in COORDINATES if one.name in ("_topic_id", PARTITION, "_offset")])
@@ -42,24 +45,24 @@ class Seen:
 
     @property
     def is_ours(self) -> bool:
-        """Say whether it is as we have written it, and nobody has deleted rows of it."""
+        """Return whether the file is as a load wrote it, and no engine has deleted rows of it."""
         return self.entry is not None and (self.piece is None or not self.piece.deletes)
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
-        """Say whether rows of offsets [start, end) may be in it."""
-        found = self.entry if self.entry is not None else self.piece
-        return found is not None and found.may_have(partition, start, end)
+        """Return whether rows of offsets [start, end) may be in it."""
+        described = self.entry if self.entry is not None else self.piece
+        return described is not None and described.may_have(partition, start, end)
 
     def may_be_of(self, topic_id: str) -> bool:
-        """Say whether rows of an incarnation may be in it."""
-        said = (
+        """Return whether rows of an incarnation may be in it."""
+        owner = (
             self.entry.topic_id
             if self.entry is not None
             else self.piece.bounds.topic_id
             if self.piece
             else ""
         )
-        return said in (topic_id, "")
+        return owner in (topic_id, "")
 
 
 class FileCheck(NamedTuple):
@@ -85,8 +88,8 @@ def check_file(layout: Layout, seen: Seen, topic_id: str) -> FileCheck:
             rows = pq.read_metadata(stream).num_rows
         same = sha256_of(io, path) == (entry.size, entry.sha256)
     except FileNotFoundError:
-        said = entry.rows if entry is not None else piece.rows if piece is not None else 0
-        return FileCheck(path, f"{path} is missing: {said} rows", -1, seen.is_ours)
+        expected = entry.rows if entry is not None else piece.rows if piece is not None else 0
+        return FileCheck(path, f"{path} is missing: {expected} rows", -1, seen.is_ours)
     except UNREADABLE:
         return FileCheck(path, f"{path} is not as it was written, and no Parquet", -1, seen.is_ours)
     problem = ""
@@ -99,49 +102,53 @@ def check_file(layout: Layout, seen: Seen, topic_id: str) -> FileCheck:
     return FileCheck(path, problem, rows, True)
 
 
-def row_offsets(layout: Layout, files: Iterable[Seen], wanted: OffsetRange, topic_id: str) -> Any:
+def row_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRange, topic_id: str) -> Integers:
     """The offsets of the rows within a range, rising, each as often as it is there. Unreadable files have none."""
-    found = []
-    for one in files:
-        if one.is_ours:
-            found.append(_read(layout, one.path, wanted, PARTITION, "_offset")[0])
-        elif one.piece is not None:
-            found.append(_scanned(layout, one.piece, wanted, topic_id))
-    return _sorted(found)
+    parts = []
+    for file in files:
+        if file.is_ours:
+            parts.append(_read(layout, file.path, offset_range, PARTITION, "_offset")[0])
+        elif file.piece is not None:
+            parts.append(_scanned(layout, file.piece, offset_range, topic_id))
+    return _sorted(parts)
 
 
-def dead_offsets(layout: Layout, files: Iterable[Seen], wanted: OffsetRange) -> tuple[int, Any]:
+def dead_offsets(layout: Layout, files: Iterable[Seen], offset_range: OffsetRange) -> tuple[int, Integers]:
     """(how many dead letters begin within a range, the offsets that they stand for, rising)."""
     letters, parts = 0, []
-    for one in files:
-        low, high = _read(layout, one.path, wanted, "partition", "offset", "end_offset")
+    for file in files:
+        low, high = _read(layout, file.path, offset_range, "partition", "offset", "end_offset")
         letters += len(low)
         parts += [np.arange(*span) for span in zip(low, high, strict=True)]
     return letters, _sorted(parts)
 
 
-def _scanned(layout: Layout, piece: Piece, wanted: OffsetRange, topic_id: str) -> Any:
+def _scanned(layout: Layout, piece: Piece, offset_range: OffsetRange, topic_id: str) -> Integers:
     """Offsets of a file of another engine, which may have rows of several incarnations."""
-    found = [np.empty(0, np.int64)]
+    parts = [np.empty(0, np.int64)]
     try:
         for rows in scan.rows(layout, [piece], IDENTITY):
             offsets = rows["_offset"].to_numpy()
-            keep = (rows[PARTITION].to_numpy() == wanted.partition) & (offsets >= wanted.start)
-            keep &= (offsets < wanted.end) & (rows["_topic_id"].to_numpy(zero_copy_only=False) == topic_id)
-            found.append(offsets[keep])
+            keep = (rows[PARTITION].to_numpy() == offset_range.partition) & (offsets >= offset_range.start)
+            keep &= (offsets < offset_range.end) & (
+                rows["_topic_id"].to_numpy(zero_copy_only=False) == topic_id
+            )
+            parts.append(offsets[keep])
     except UNREADABLE:
-        return found[0]
-    return np.concatenate(found)
+        return parts[0]
+    return np.concatenate(parts)
 
 
-def _sorted(parts: list[Any]) -> Any:
-    found = np.concatenate([np.empty(0, np.int64), *parts])
-    found.sort()
-    return found
+def _sorted(parts: list[Integers]) -> Integers:
+    offsets = np.concatenate([np.empty(0, np.int64), *parts])
+    offsets.sort()
+    return offsets
 
 
-def _read(layout: Layout, path: str, wanted: OffsetRange, partition: str, *names: str) -> list[Any]:
-    """Columns of the rows of one partition whose offset, the first of `names`, is within the range."""
+def _read(
+    layout: Layout, path: str, offset_range: OffsetRange, partition: str, *names: str
+) -> Sequence[Integers]:
+    """Return columns of the rows of one partition with offsets, the first of `names`, within the range."""
     nothing = [np.empty(0, np.int64)] * len(names)
     _, io = layout.open()
     try:
@@ -149,20 +156,22 @@ def _read(layout: Layout, path: str, wanted: OffsetRange, partition: str, *names
             file = pq.ParquetFile(stream)
             if partition not in file.schema_arrow.names:
                 partition = EARLIER_PARTITION
-            groups, is_sure = _choose(file.metadata, wanted, partition, names[0])
+            groups, is_sure = _choose(file.metadata, offset_range, partition, names[0])
             if not groups:
                 return nothing
             rows = file.read_row_groups(groups, columns=[*names] if is_sure else [*names, partition])
         arrays = [rows[name].to_numpy() for name in names]
-        keep = (arrays[0] >= wanted.start) & (arrays[0] < wanted.end)
+        keep = (arrays[0] >= offset_range.start) & (arrays[0] < offset_range.end)
         if not is_sure:
-            keep &= rows[partition].to_numpy() == wanted.partition
+            keep &= rows[partition].to_numpy() == offset_range.partition
     except UNREADABLE:
         return nothing
     return [array[keep] for array in arrays]
 
 
-def _choose(metadata: Any, wanted: OffsetRange, partition: str, offset: str) -> tuple[list[int], bool]:
+def _choose(
+    metadata: pq.FileMetaData, offset_range: OffsetRange, partition: str, offset: str
+) -> tuple[list[int], bool]:
     """Row groups that may have rows of the range, and whether all their rows are of its partition for sure."""
     index = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
     groups, is_sure = [], True
@@ -174,9 +183,9 @@ def _choose(metadata: Any, wanted: OffsetRange, partition: str, offset: str) -> 
             groups.append(n)
             is_sure = False
         elif (
-            partitions.min <= wanted.partition <= partitions.max
-            and offsets.min < wanted.end
-            and offsets.max >= wanted.start
+            partitions.min <= offset_range.partition <= partitions.max
+            and offsets.min < offset_range.end
+            and offsets.max >= offset_range.start
         ):
             groups.append(n)
             is_sure = is_sure and partitions.min == partitions.max

@@ -1,8 +1,8 @@
 """A table of current rows by key, which follows a table of events: NAME__current beside NAME.
 
 The rule: its snapshot names an entry of a ledger of its own, which says up to which offsets of the events, by partition,
-the rows are current. Rows and offsets are committed at once, on the snapshot that was seen; so whoever dies or is started
-twice changes nothing.
+the rows are current. Rows and offsets are committed at once, on the snapshot that was seen; so a run that is killed or
+started twice changes nothing.
 
 It is partitioned by a bucket of the key. A commit writes the buckets that have changes, and leaves the files of the others.
 """
@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,7 +36,7 @@ from barnabas_pipeline.lake.changes import (
     merge,
     within,
 )
-from barnabas_pipeline.lake.files import TARGET_FILE_BYTES, OpenFile, statistics
+from barnabas_pipeline.lake.files import TARGET_FILE_BYTES, OpenFile
 from barnabas_pipeline.lake.iceberg import (
     KIND,
     LOCATION,
@@ -48,9 +48,16 @@ from barnabas_pipeline.lake.iceberg import (
     explained,
 )
 from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, digest
+from barnabas_pipeline.lake.pyiceberg_internals import file_statistics
 from barnabas_pipeline.lake.scan import Piece
 from barnabas_pipeline.lake.table import ConflictError, Table, begin, read_entry, write_entry
 from barnabas_pipeline.lake.vacuum import named
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.metadata import TableMetadata
 
 SUFFIX, DIRECTORY, GONE = "__current", "current", "gone"
 FORMAT = 1
@@ -94,13 +101,15 @@ class Applied:
             held = json.loads(data)
             if held.pop("format") != FORMAT:
                 raise BrokenLakeError(f"{path} is of a format that is not known here")
-            made = cls(**held, path=path, digest=digest(data))
-            shape: Any = made.shape
-            made.shape = Shape(tuple(shape["key"]), shape["envelope"], shape["buckets"])
-            made.ends = {int(one): end for one, end in made.ends.items()}
-            made.truncated = None if made.truncated is None else Moment(*made.truncated)
-            made.gone = None if made.gone is None else {int(one): place for one, place in made.gone.items()}
-            return made
+            shape = held.pop("shape")
+            applied = cls(**held, path=path, digest=digest(data))
+            applied.shape = Shape(tuple(shape["key"]), shape["envelope"], shape["buckets"])
+            applied.ends = {int(one): end for one, end in applied.ends.items()}
+            applied.truncated = None if applied.truncated is None else Moment(*applied.truncated)
+            applied.gone = (
+                None if applied.gone is None else {int(one): place for one, place in applied.gone.items()}
+            )
+            return applied
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenLakeError(f"{path} cannot be read: {error!r}") from None
 
@@ -112,15 +121,21 @@ class CurrentTable:
         name = iceberg.checked_name(name or f"{events.place.name}{SUFFIX}")
         self.events = events
         self.place = replace(events.place, name=name, location=f"{events.place.location}/{DIRECTORY}/{name}")
-        self.iceberg: Any = None
+        self.iceberg: IcebergTable | None = None
         self.applied = Applied()
 
     @property
-    def _catalog(self) -> Any:
+    def existing(self) -> IcebergTable:
+        """The table as it was last seen, by a caller that knows that it exists."""
+        assert self.iceberg is not None, f"there is no table {self.place.name}"
+        return self.iceberg
+
+    @property
+    def _catalog(self) -> Catalog:
         return self.events.catalogs.of(self.events.place)
 
     def refresh(self) -> Applied:
-        """Look at the catalog again. Raises IncompleteError, BrokenLakeError."""
+        """Read the table from the catalog again. Raises IncompleteError, BrokenLakeError."""
         with explained():
             self.iceberg = iceberg.load_or_none(self._catalog, self.place)
             _, path, sha256 = ("", "", "") if self.iceberg is None else iceberg.ledger_of(self.iceberg)
@@ -129,10 +144,10 @@ class CurrentTable:
         return self.applied
 
     def _read(self, path: str, sha256: str) -> Applied:
-        return Applied.decode(path, read_entry(self.iceberg.io, path, sha256))
+        return Applied.decode(path, read_entry(self.existing.io, path, sha256))
 
     def prepare(self, form: Form) -> None:
-        """Have a table with the columns of a form, before files for it are written.
+        """Create or evolve the table to the columns of a form, before files for it are written.
 
         Raises UsageError if another engine has partitioned it in another way.
         """
@@ -142,8 +157,8 @@ class CurrentTable:
                 self.iceberg = self._catalog.load_table(self.place.name)
             name_of = self.iceberg.schema().find_column_name
             column, transform, _ = _bucketing(form)
-            found = [(name_of(one.source_id), str(one.transform)) for one in self.iceberg.spec().fields]
-            if found != [(column, str(transform))]:
+            fields = [(name_of(one.source_id), str(one.transform)) for one in self.iceberg.spec().fields]
+            if fields != [(column, str(transform))]:
                 raise self._partitioned_otherwise()
             iceberg.evolve(self.iceberg, form.arrow)
 
@@ -165,12 +180,12 @@ class CurrentTable:
         if self.iceberg is None:
             return {}
         with explained():
-            found = scan.pieces_of(self.iceberg.scan().plan_files(), None)
+            pieces = scan.pieces_of(self.iceberg.scan().plan_files(), None)
         by_bucket: dict[int, tuple[Piece, ...]] = {}
-        for one in found:
-            if one.spec_id != self.iceberg.metadata.default_spec_id:
+        for piece in pieces:
+            if piece.spec_id != self.iceberg.metadata.default_spec_id:
                 raise self._partitioned_otherwise()
-            by_bucket[one.partition[0]] = (*by_bucket.get(one.partition[0], ()), one)
+            by_bucket[piece.partition[0]] = (*by_bucket.get(piece.partition[0], ()), piece)
         return by_bucket
 
     def _partitioned_otherwise(self) -> UsageError:
@@ -190,7 +205,7 @@ class CurrentTable:
             self.applied.version + 1, self.applied.digest, self.applied.path,
         )  # fmt: skip
         data = entry.encode()
-        entry.path, entry.digest = write_entry(self.iceberg, entry.version, data), digest(data)
+        entry.path, entry.digest = write_entry(self.existing, entry.version, data), digest(data)
         kind = "rebuild" if entry.rebuilt else "apply"
         named = {VERSION: str(entry.version), PATH: entry.path, SHA256: entry.digest, KIND: kind}
         conflict = ConflictError(
@@ -198,10 +213,10 @@ class CurrentTable:
         )
         with explained():
             faults.point("current.before_commit")
-            transaction = begin(self.iceberg, named, add, remove, keep_snapshots, conflict)
+            transaction = begin(self.existing, named, add, remove, keep_snapshots, conflict)
         try:
             transaction.commit_transaction()
-        except Exception as error:  # refused, or nobody knows: an answer may be lost
+        except Exception as error:  # refused, or unknown: the answer may be lost
             if not iceberg.is_foreign(error):
                 raise
             if self.refresh().path != entry.path:
@@ -210,21 +225,21 @@ class CurrentTable:
         self.applied = entry
 
     def vacuum(self, age_seconds: float) -> int:
-        """Remove objects that no snapshot names and nobody has written for so long; returns how many."""
+        """Remove objects that no snapshot names and that are at least `age_seconds` old. Returns the number of them."""
         before = time.time() - age_seconds
         with explained():
             places = [f"{self.place.location}/{one}" for one in ("data", "metadata", GONE)]
-            listed = [one for place in places for one in store.listing(self.iceberg.io, place)]
+            listed = [one for place in places for one in store.listing(self.existing.io, place)]
             self.refresh()  # after the listing: what is committed meanwhile is not taken for old
             if self.iceberg is None:
                 return 0  # perhaps it has another name now
-            known = named(self.iceberg)
-            for said in map(iceberg.summary_of, self.iceberg.snapshots()):
-                if PATH in said:
-                    known |= {*(self._read(said[PATH], said[SHA256]).gone or {}).values()}
-            old = [one.location for one in listed if one.location not in known and one.modified <= before]
+            kept = named(self.iceberg)
+            for summary in map(iceberg.summary_of, self.iceberg.snapshots()):
+                if PATH in summary:
+                    kept |= {*(self._read(summary[PATH], summary[SHA256]).gone or {}).values()}
+            old = [one.location for one in listed if one.location not in kept and one.modified <= before]
             for location in old:
-                with suppress(FileNotFoundError):  # somebody else was faster
+                with suppress(FileNotFoundError):  # removed by another run
                     self.iceberg.io.delete(location)
         return len(old)
 
@@ -248,7 +263,7 @@ class Increment:
     topic_id: str
     ranges: dict[int, tuple[int, int]]
 
-    def changes(self, pieces: Iterable[Piece]) -> Iterator[tuple[int, Any]]:
+    def changes(self, pieces: Iterable[Piece]) -> Iterator[tuple[int, pa.Table]]:
         """Yield (bucket, changes) of some files of events."""
         for table in _blocks(scan.rows(self.layout, pieces, self.form.read), ROWS_PER_BLOCK):
             chosen = within(table, self.topic_id, self.ranges)
@@ -256,10 +271,10 @@ class Increment:
                 yield from changes(self.form, chosen)
 
 
-def _blocks(tables: Iterable[Any], rows_min: int) -> Iterator[Any]:
-    held: list[Any] = []
-    for one in tables:
-        held.append(one)
+def _blocks(tables: Iterable[pa.Table], rows_min: int) -> Iterator[pa.Table]:
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
         if sum(map(len, held)) >= rows_min:
             yield pa.concat_tables(held)
             held = []
@@ -278,7 +293,7 @@ class Merger:
     truncated: tuple[Moment, ...]
     is_moving: bool
 
-    def write(self, bucket: int, changed: Iterable[Any]) -> Bucket:
+    def write(self, bucket: int, changed: Iterable[pa.Table]) -> Bucket:
         """Merge the changes of a bucket into its rows, and write its files again."""
         parts = list(changed)
         if bucket == NO_BUCKET:
@@ -286,15 +301,15 @@ class Merger:
         rows, gone = self.merged(parts, self.rows(bucket), self._gone(bucket))
         old = tuple(one.path for one in self.files.get(bucket, ()))
         metadata, io = self.layout.open()
-        left = ""
+        gone_path = ""
         if len(gone):
-            left = f"{metadata.location}/{GONE}/{uuid.uuid4().hex}.parquet"
-            file = OpenFile(io, left, self.form.gone)
+            gone_path = f"{metadata.location}/{GONE}/{uuid.uuid4().hex}.parquet"
+            file = OpenFile(io, gone_path, self.form.gone)
             file.write(gone)
             file.finish()
-        return Bucket(bucket, sum(map(len, parts)), tuple(_files(metadata, io, bucket, rows)), old, left)
+        return Bucket(bucket, sum(map(len, parts)), tuple(_files(metadata, io, bucket, rows)), old, gone_path)
 
-    def merged(self, changed: list[Any], rows: Any, gone: Any) -> tuple[Any, Any]:
+    def merged(self, changed: list[pa.Table], rows: pa.Table, gone: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Merge changes into rows and what deleted ones have left."""
         if not changed:
             changed = [self.form.arrow.append(DELETED).empty_table()]
@@ -302,12 +317,12 @@ class Merger:
             self.form, rows, gone, pa.concat_tables(changed), self.truncated, is_moving=self.is_moving
         )
 
-    def rows(self, bucket: int) -> Any:
+    def rows(self, bucket: int) -> pa.Table:
         """The rows of a bucket as they are."""
         parts = list(scan.rows(self.layout, self.files.get(bucket, ()), self.form.arrow))
         return pa.concat_tables([self.form.arrow.empty_table(), *parts])
 
-    def _gone(self, bucket: int) -> Any:
+    def _gone(self, bucket: int) -> pa.Table:
         if bucket not in self.gone:
             return self.form.gone.empty_table()
         _, io = self.layout.open()
@@ -327,7 +342,7 @@ class Bucket:
     lost: int = 0
 
 
-def _files(metadata: Any, io: Any, bucket: int, rows: Any) -> Iterator[DataFile]:
+def _files(metadata: TableMetadata, io: FileIO, bucket: int, rows: pa.Table) -> Iterator[DataFile]:
     """Write the rows of a bucket, into several files if they are many."""
     schema = iceberg.numbered(rows.schema, metadata.schema())
     count = -(-rows.nbytes // TARGET_FILE_BYTES)
@@ -336,7 +351,9 @@ def _files(metadata: Any, io: Any, bucket: int, rows: Any) -> Iterator[DataFile]
         file = OpenFile(io, f"{metadata.location}/data/{uuid.uuid4().hex}.parquet", schema)
         file.write(rows.slice(start, size).cast(schema))
         written, sha256, footer = file.finish()
-        found = statistics(metadata.schema(), metadata.properties, footer).to_serialized_dict()
-        made = DataFile(file.location, file.rows, written, sha256, "")
-        made.iceberg = {"partition": (bucket,), "spec_id": metadata.default_spec_id, **found}
-        yield made
+        column_statistics = file_statistics(
+            metadata.schema(), metadata.properties, footer
+        ).to_serialized_dict()
+        entry = DataFile(file.location, file.rows, written, sha256, "")
+        entry.iceberg = {"partition": (bucket,), "spec_id": metadata.default_spec_id, **column_statistics}
+        yield entry

@@ -1,14 +1,14 @@
 """The table of dead letters, for engines that know nothing of the ledger: NAME__dead beside NAME.
 
-The rule: the ledger is the truth, and this table follows it. Its summary says up to which entry; whoever publishes looks
-there what is missing, and adds exactly that, in one snapshot on top of the one that it has seen.
+The rule: the ledger is the truth, and this table follows it. Its summary says up to which entry; a publisher looks there
+for what is missing, and adds exactly that, in one snapshot on top of the one that it has seen.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
@@ -31,6 +31,9 @@ from barnabas_pipeline.lake.iceberg import (
 from barnabas_pipeline.lake.ledger import DataFile, Entry, Files
 from barnabas_pipeline.lake.table import Table
 
+if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
+
 CONFLICTS_MAX = 20
 SUFFIX = "__dead"
 
@@ -52,7 +55,7 @@ class DeadLetters:
             return False  # not so if the table was rolled back since
         with explained():
             for _ in range(CONFLICTS_MAX):
-                iceberg = self._open(create=True)
+                iceberg = self._open_or_create()
                 if self._follows(iceberg) and state.dead_version <= ledger_of(iceberg)[0]:
                     self._published = ledger_of(iceberg)[0]
                     return False
@@ -67,36 +70,41 @@ class DeadLetters:
     def differences(self, entries: list[Entry]) -> list[str]:
         """In what its files are not those of the ledger's entries up to where it was published; empty: in nothing."""
         with explained():
-            iceberg = self._open(create=False)
+            iceberg = self._open()
             if iceberg is None or not self._follows(iceberg):
                 return []
             tasks = list(iceberg.scan().plan_files())
-        wanted = Files()
+        expected = Files()
         for entry in entries[: ledger_of(iceberg)[0]]:
-            wanted.apply(entry)
-        found = {task.file.file_path: task.file.record_count for task in tasks}
+            expected.apply(entry)
+        rows_by_path = {task.file.file_path: task.file.record_count for task in tasks}
         name = f"table {self.place.name}"
-        problems = [f"{name} lacks {path}" for path in wanted.dead if path not in found]
-        problems += [f"{name} has {path}, which does not count" for path in found if path not in wanted.dead]
+        problems = [f"{name} lacks {path}" for path in expected.dead if path not in rows_by_path]
         problems += [
-            f"{name} says {found[path]} rows of {path}, which has {file.rows}"
-            for path, file in wanted.dead.items()
-            if found.get(path, file.rows) != file.rows
+            f"{name} has {path}, which does not count" for path in rows_by_path if path not in expected.dead
+        ]
+        problems += [
+            f"{name} says {rows_by_path[path]} rows of {path}, which has {file.rows}"
+            for path, file in expected.dead.items()
+            if rows_by_path.get(path, file.rows) != file.rows
         ]
         return problems + [
             f"{name} hides rows of {task.file.file_path}" for task in tasks if task.delete_files
         ]
 
-    def iceberg(self) -> Any:
+    def iceberg(self) -> IcebergTable | None:
         """The table as pyiceberg has it; None: there is none."""
         with explained():
-            return self._open(create=False)
+            return self._open()
 
-    def _open(self, *, create: bool) -> Any:
+    def _open(self) -> IcebergTable | None:
+        return load_or_none(self._table.catalogs.of(self._table.place), self.place)
+
+    def _open_or_create(self) -> IcebergTable:
         catalog = self._table.catalogs.of(self._table.place)
-        found = load_or_none(catalog, self.place)
-        if found is not None or not create:
-            return found
+        table = self._open()
+        if table is not None:
+            return table
         columns = dead_columns()
         properties = {
             **PROPERTIES,
@@ -109,15 +117,15 @@ class DeadLetters:
             )
         return catalog.load_table(self.place.name)
 
-    def _follows(self, iceberg: Any) -> bool:
-        """Say whether it ends with an entry of the ledger; not so if the table was rolled back since."""
+    def _follows(self, iceberg: IcebergTable) -> bool:
+        """Return whether the table ends with an entry of the ledger; not so after a rollback."""
         version, _, digest = ledger_of(iceberg)
         state = self._table.state()
         if not 0 < version < state.version:
             return version == state.version and digest == state.digest
         return self._table.entries(version)[0].previous == digest
 
-    def _commit(self, iceberg: Any) -> None:
+    def _commit(self, iceberg: IcebergTable) -> None:
         """Bring it to the state of the ledger; what it has that does not count, for whatever reason, goes."""
         state = self._table.state()
         add: dict[str, DataFile] = {}
@@ -128,10 +136,10 @@ class DeadLetters:
                 add |= {file.path: file for file in entry.dead_add}
         old = named_files(iceberg, remove)
         if not self._follows(iceberg) or len(old) != len(remove):
-            wanted = self._table.files().dead
-            found = {task.file.file_path for task in iceberg.scan().plan_files()}
-            add = {path: file for path, file in wanted.items() if path not in found}
-            old = named_files(iceberg, found - wanted.keys())
+            expected = self._table.files().dead
+            present = {task.file.file_path for task in iceberg.scan().plan_files()}
+            add = {path: file for path, file in expected.items() if path not in present}
+            old = named_files(iceberg, present - expected.keys())
         named = {VERSION: str(state.version), PATH: state.path, SHA256: state.digest}
         described = [describe(iceberg.io, iceberg.metadata, file) for file in add.values()]
         transaction = changing(iceberg, named, described, old)

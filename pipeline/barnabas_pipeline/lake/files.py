@@ -1,4 +1,4 @@
-"""Writing a task's rows: one Parquet file per partition of the table and size, under a name that nobody else uses.
+"""Writing a task's rows: one Parquet file per partition of the table and size, under a unique name.
 
 The rule: what is written counts for nothing until a commit names it.
 """
@@ -6,19 +6,12 @@ The rule: what is written counts for nothing until a commit names it.
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import (
-    _determine_partitions,
-    _pyarrow_to_schema_without_ids,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.locations import load_location_provider
 
@@ -27,8 +20,15 @@ from barnabas_pipeline.formats.base import event_ms
 from barnabas_pipeline.lake.columns import DEAD_SCHEMA, event_hours, lake_schema, span_of
 from barnabas_pipeline.lake.iceberg import Layout, numbered
 from barnabas_pipeline.lake.ledger import DataFile
+from barnabas_pipeline.lake.pyiceberg_internals import by_partition, file_statistics, schema_without_ids
 from barnabas_pipeline.lake.store import Digesting
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.io.pyarrow import DataFileStatistics
+    from pyiceberg.partitioning import PartitionKey
+    from pyiceberg.table.metadata import TableMetadata
 
 OPEN_FILES_MAX = 64
 TARGET_FILE_BYTES = 128 << 20
@@ -39,10 +39,10 @@ DEAD = "dead"
 class OpenFile:
     """A Parquet file that is being written."""
 
-    def __init__(self, io: Any, location: str, schema: Any) -> None:
+    def __init__(self, io: FileIO, location: str, schema: pa.Schema) -> None:
         self._sink = Digesting(io, location)
         self._schema = schema
-        self._footer: list[Any] = []
+        self._footer: list[pq.FileMetaData] = []
         self._writer = pq.ParquetWriter(
             self._sink, schema, compression=COMPRESSION, metadata_collector=self._footer
         )
@@ -50,13 +50,13 @@ class OpenFile:
         self.rows = 0
         self.bytes = 0
 
-    def write(self, table: Any) -> None:
+    def write(self, table: pa.Table) -> None:
         """Append rows."""
         self._writer.write_table(table)
         self.rows += table.num_rows
         self.bytes += table.nbytes
 
-    def finish(self) -> tuple[int, str, Any]:
+    def finish(self) -> tuple[int, str, pq.FileMetaData]:
         """Make it whole. Returns (size, SHA-256, the footer)."""
         self._writer.close()
         faults.point("task.before_whole")
@@ -88,17 +88,17 @@ class TableWriter:
         self._topic_id = topic_id
         self._partition = partition
         self._target_bytes = target_bytes
-        self._open: dict[tuple[Any, ...], tuple[OpenFile, DataFile]] = {}
+        self._open: dict[tuple[object, ...], tuple[OpenFile, DataFile]] = {}
 
-    def write(self, table: Any) -> None:
+    def write(self, table: pa.Table) -> None:
         """Write rows of the lake's schema, in the order they have."""
         table = table.cast(self._schema)
         spec = self._metadata.spec()
         if spec.is_unpartitioned():
             self._write(None, table)
             return
-        for part in _determine_partitions(spec, self._metadata.schema(), table):
-            self._write(part.partition_key, part.arrow_table_partition)
+        for partition, rows in by_partition(spec, self._metadata.schema(), table):
+            self._write(partition, rows)
 
     def close(self) -> list[DataFile]:
         """Finish all files and describe them."""
@@ -106,7 +106,7 @@ class TableWriter:
             self._finish(key)
         return self.done
 
-    def _write(self, partition: Any, part: Any) -> None:
+    def _write(self, partition: PartitionKey | None, part: pa.Table) -> None:
         key = (
             ()
             if partition is None
@@ -124,26 +124,21 @@ class TableWriter:
         if file.bytes >= self._target_bytes:
             self._finish(key)
 
-    def _finish(self, key: tuple[Any, ...]) -> None:
+    def _finish(self, key: tuple[object, ...]) -> None:
         file, entry = self._open.pop(key)
         entry.rows = file.rows
         entry.size, entry.sha256, footer = file.finish()
         entry.iceberg = {
             "partition": key,
             "spec_id": self._metadata.default_spec_id,
-            **statistics(self._metadata.schema(), self._metadata.properties, footer).to_serialized_dict(),
+            **file_statistics(
+                self._metadata.schema(), self._metadata.properties, footer
+            ).to_serialized_dict(),
         }
         self.done.append(entry)
 
 
-def statistics(schema: Schema, properties: dict[str, str], footer: Any) -> Any:
-    """Return what a snapshot says of the columns of a file."""
-    return data_file_statistics_from_parquet_metadata(
-        footer, compute_statistics_plan(schema, properties), parquet_path_to_id_mapping(schema)
-    )
-
-
-def _note(entry: DataFile, part: Any, event_time: str) -> None:
+def _note(entry: DataFile, part: pa.Table, event_time: str) -> None:
     """Widen a file's bounds; offsets are never negative, so -1 says that there are none yet."""
     is_first = entry.offset_min < 0
     times = event_ms(part[event_time])
@@ -156,17 +151,25 @@ def _note(entry: DataFile, part: Any, event_time: str) -> None:
     entry.hours = sorted({*entry.hours, *np.unique(event_hours(part[event_time])).tolist()})
 
 
-def describe(io: Any, metadata: Any, file: DataFile, *, as_written: Schema | None = None) -> DataFile:
+def describe(
+    io: FileIO, metadata: TableMetadata, file: DataFile, *, as_written: Schema | None = None
+) -> DataFile:
     """Note what a snapshot says of a file that is there, by its footer; `as_written`: the columns by the names in it."""
     with io.new_input(file.path).open() as stream:
-        found = statistics(as_written or metadata.schema(), metadata.properties, pq.read_metadata(stream))
-    partition = _partition_of(found, metadata)
-    file.iceberg = {"partition": partition, "spec_id": metadata.default_spec_id, **found.to_serialized_dict()}
+        column_statistics = file_statistics(
+            as_written or metadata.schema(), metadata.properties, pq.read_metadata(stream)
+        )
+    partition = _partition_of(column_statistics, metadata)
+    file.iceberg = {
+        "partition": partition,
+        "spec_id": metadata.default_spec_id,
+        **column_statistics.to_serialized_dict(),
+    }
     return file
 
 
-def _partition_of(found: Any, metadata: Any) -> tuple[Any, ...]:
-    record = found.partition(metadata.spec(), metadata.schema())
+def _partition_of(column_statistics: DataFileStatistics, metadata: TableMetadata) -> tuple[object, ...]:
+    record = column_statistics.partition(metadata.spec(), metadata.schema())
     return tuple(record[n] for n in range(len(record)))
 
 
@@ -175,10 +178,10 @@ def _partition_of(found: Any, metadata: Any) -> tuple[Any, ...]:
 
 def dead_columns() -> Schema:
     """The columns of dead letters as Iceberg numbers them."""
-    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(DEAD_SCHEMA))
+    return assign_fresh_schema_ids(schema_without_ids(DEAD_SCHEMA))
 
 
-def write_dead(layout: Layout, letters: Any, topic_id: str, partition: int) -> DataFile:
+def write_dead(layout: Layout, letters: pa.Table, topic_id: str, partition: int) -> DataFile:
     """Write dead letters, rows of DEAD_SCHEMA, into one file."""
     metadata, io = layout.open()
     columns = dead_columns()
@@ -195,7 +198,7 @@ def write_dead(layout: Layout, letters: Any, topic_id: str, partition: int) -> D
     return entry
 
 
-def read_dead(io: Any, location: str) -> Any:
+def read_dead(io: FileIO, location: str) -> pa.Table:
     """Read a file of dead letters; one of an earlier version has their timestamps in us alone."""
     with io.new_input(location).open() as stream:
         letters = pq.ParquetFile(stream).read()

@@ -1,13 +1,13 @@
 """Tables as Spark data frames, on any store: files as a snapshot has them, in the newest schema.
 
-The rule: a frame is read at one version; whoever commits meanwhile does not change it.
+The rule: a frame is read at one version; commits meanwhile do not change it.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,17 +19,21 @@ from barnabas_pipeline.lake.scan import BATCH_ROWS, Piece, Span
 from barnabas_pipeline.lake.table import Table
 from barnabas_pipeline.schema import EventSchema
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
 FILES_PER_TASK_MAX = 16
 
 
-def spark_schema(arrow_schema: Any) -> Any:
-    """The same columns for Spark."""
+def spark_schema(arrow_schema: pa.Schema) -> StructType:
+    """Return Arrow columns as Spark's."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(arrow_schema)
 
 
-def arrow_schema(spark: Any, schema: Any) -> Any:
+def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
     """The columns of Spark's as its workers see them."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -37,13 +41,13 @@ def arrow_schema(spark: Any, schema: Any) -> Any:
 
 
 def events(
-    spark: Any,
+    spark: SparkSession,
     table: Table,
     *,
     version: int | None = None,
     columns: Iterable[str] | None = None,
     span_ms: tuple[int, int] | None = None,
-) -> Any:
+) -> DataFrame:
     """The rows of a table at a version of its ledger, all or the events of some time [from, before) in ms."""
     state = table.state(version)
     if not state.version:
@@ -53,37 +57,37 @@ def events(
 
 
 def read_pieces(
-    spark: Any,
+    spark: SparkSession,
     table: Table,
     state: State,
     pieces: list[Piece],
     *,
     columns: Iterable[str] | None = None,
     span: Span | None = None,
-) -> Any:
+) -> DataFrame:
     """The rows of some files, in the newest schema: columns that a file lacks are null."""
     arrow = lake_schema(EventSchema.from_dict(state.schema))
     if columns is not None:
-        wanted = set(columns)
-        arrow = pa.schema([field for field in arrow if field.name in wanted])
+        names = set(columns)
+        arrow = pa.schema([field for field in arrow if field.name in names])
     layout = table.layout
 
-    def read(blobs: list[bytes]) -> Iterator[Any]:
+    def read(blobs: list[bytes]) -> Iterator[pa.Table]:
         return scan.rows(layout, map(pickle.loads, blobs), arrow, span)
 
     return read_items(spark, [pickle.dumps(one) for one in pieces], spark_schema(arrow), read)
 
 
-def dead_letters(spark: Any, table: Table) -> Any:
+def dead_letters(spark: SparkSession, table: Table) -> DataFrame:
     """The dead letters of a table."""
     return read_dead_letters(spark, table, list(table.files().dead.values()))
 
 
-def read_dead_letters(spark: Any, table: Table, files: list[DataFile]) -> Any:
+def read_dead_letters(spark: SparkSession, table: Table, files: list[DataFile]) -> DataFrame:
     """The dead letters of some files."""
     layout = table.layout
 
-    def read(paths: list[bytes]) -> Iterator[Any]:
+    def read(paths: list[bytes]) -> Iterator[pa.Table]:
         _, io = layout.open()
         return (read_dead(io, path.decode()) for path in paths)
 
@@ -91,13 +95,16 @@ def read_dead_letters(spark: Any, table: Table, files: list[DataFile]) -> Any:
 
 
 def read_items(
-    spark: Any, items: list[bytes], schema: Any, read: Callable[[list[bytes]], Iterator[Any]]
-) -> Any:
-    """A frame of what is read of some items, many of them in one task of Spark."""
+    spark: SparkSession,
+    items: list[bytes],
+    schema: StructType,
+    read: Callable[[list[bytes]], Iterator[pa.Table]],
+) -> DataFrame:
+    """Return a frame of the tables that `read` yields for some items, many in one task of Spark."""
     if not items:
         return spark.createDataFrame([], schema)
 
-    def work(batches: Iterator[Any]) -> Iterator[Any]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for table in read(batch.column(0).to_pylist()):
                 yield from table.to_batches(max_chunksize=BATCH_ROWS)

@@ -9,11 +9,16 @@ import io
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
 from barnabas_pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    from hdfs_native import FileStatus
+    from hdfs_native.fsspec import HdfsFile, HdfsFileSystem
+    from typing_extensions import Buffer
 
 PACKAGE = "hdfs_native"
 OWN = "dfs."
@@ -21,51 +26,51 @@ OWN = "dfs."
 
 
 def is_installed() -> bool:
-    """Say whether the package is there."""
+    """Return whether the package is installed."""
     return find_spec(PACKAGE) is not None
 
 
-def open_hdfs(netloc: str, properties: Mapping[str, str]) -> Any:
+def open_hdfs(netloc: str, properties: Mapping[str, str]) -> fs.FileSystem:
     """Return the file system of a namenode, or of a name service that HADOOP_CONF_DIR knows. Raises UsageError."""
     return _opened(netloc, tuple(sorted(one for one in properties.items() if one[0].startswith(OWN))))
 
 
 @cache
-def _opened(netloc: str, properties: tuple[tuple[str, str], ...]) -> Any:
+def _opened(netloc: str, properties: tuple[tuple[str, str], ...]) -> fs.FileSystem:
     """Open it once for a process, and keep it: in a child process, such as Spark begins as, its end waits for threads
     that only its parent has."""
     host, _, port = netloc.partition(":")
     try:
-        found = _file_system()(host, int(port) if port else None, **dict(properties))
+        file_system = _file_system()(host, int(port) if port else None, **dict(properties))
     except RuntimeError as error:
         raise UsageError(f"hdfs://{netloc}: {error}") from None
-    return fs.PyFileSystem(fs.FSSpecHandler(found))
+    return fs.PyFileSystem(fs.FSSpecHandler(file_system))
 
 
-def is_hdfs(system: Any) -> bool:
-    """Say whether a file system of Arrow's is HDFS, by the package or by libhdfs."""
+def is_hdfs(system: fs.FileSystem) -> bool:
+    """Return whether a file system of Arrow's is HDFS, by the package or by libhdfs."""
     return isinstance(system, fs.PyFileSystem) or type(system).__name__ == "HadoopFileSystem"
 
 
-def rename(system: Any, source: str, target: str, *, overwrite: bool) -> None:
-    """Give a file another name, at once. Raises FileExistsError, UsageError for libhdfs, which cannot overwrite."""
+def rename(system: fs.FileSystem, source: str, target: str, *, overwrite: bool) -> None:
+    """Rename a file atomically. Raises FileExistsError, UsageError for libhdfs, which cannot overwrite."""
     if not isinstance(system, fs.PyFileSystem):
         raise UsageError("results in HDFS need a client of it that is not libhdfs: pip install hdfs-native")
     system.handler.fs.mv(source, target, overwrite=overwrite)
 
 
 class _Raising:
-    """Calls something of the library, whose own errors are RuntimeErrors, and raises OSError for those."""
+    """Calls methods of an object of the library, and raises OSError for its RuntimeErrors."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: object) -> None:
         self._inner = inner
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Callable[..., object]:
         method = getattr(self._inner, name)
 
-        def call(*given: Any, **named: Any) -> Any:
+        def call(*arguments: object, **named: object) -> object:
             try:
-                return method(*given, **named)
+                return method(*arguments, **named)
             except RuntimeError as error:
                 text = str(error).partition(r"\n")[0]  # the namenode's traceback follows
                 raise OSError(f"HDFS: {text}") from error
@@ -76,14 +81,14 @@ class _Raising:
 class _SyncedWriter(io.RawIOBase):
     """Forces a file to the disks before it is closed."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: HdfsFile) -> None:
         self._file = file
 
     def writable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Buffer) -> int:
         """Write all of it."""
         return int(self._file.write(data))
 
@@ -99,7 +104,7 @@ class _SyncedWriter(io.RawIOBase):
 
 
 @cache
-def _file_system() -> Any:
+def _file_system() -> type[HdfsFileSystem]:
     """Make the class, for a package that need not be installed."""
     from hdfs_native.fsspec import HdfsFileSystem
 
@@ -108,15 +113,15 @@ def _file_system() -> Any:
 
         cachable = False  # fsspec drops what it has kept in each child process
 
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            self.client: Any = _Raising(self.client)
+        def __init__(self, *arguments: object, **named: object) -> None:
+            super().__init__(*arguments, **named)
+            self.client: object = _Raising(self.client)
 
-        def _convert_file_status(self, file_status: Any) -> dict[str, Any]:
-            found = dict(super()._convert_file_status(file_status))
-            return {**found, "mtime": file_status.modification_time / 1000}
+        def _convert_file_status(self, file_status: FileStatus) -> dict[str, object]:
+            status = dict(super()._convert_file_status(file_status))
+            return {**status, "mtime": file_status.modification_time / 1000}
 
-        def _open(self, path: str, mode: str = "rb", **more: Any) -> Any:
+        def _open(self, path: str, mode: str = "rb", **more: object) -> io.RawIOBase:
             file = super()._open(path, mode, **more)
             file.inner = _Raising(file.inner)
             return _SyncedWriter(file) if mode == "wb" else file

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
@@ -28,13 +28,10 @@ from pyiceberg.exceptions import (
     ValidationError,
 )
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from pyiceberg.table.update import _apply_table_update, _TableMetadataUpdateContext
 from pyiceberg.transforms import (
     HourTransform,
     Transform,
@@ -59,8 +56,16 @@ from pyiceberg.utils.config import Config
 from barnabas_pipeline.errors import IncompleteError, UsageError
 from barnabas_pipeline.lake.columns import COORDINATES, PARTITION, lake_schema
 from barnabas_pipeline.lake.ledger import HOUR_MS, DataFile
+from barnabas_pipeline.lake.pyiceberg_internals import CachingTransaction, schema_without_ids
 from barnabas_pipeline.lake.store import IO_PROPERTIES, local_path, location_of, open_io
 from barnabas_pipeline.schema import EventSchema
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import PrimitiveType
+
+    from barnabas_pipeline.data_types import Value
 
 CATALOG = "barnabas"
 CATALOG_FILE = "catalog.db"
@@ -134,9 +139,9 @@ def place_of(root: Place | str | Path) -> Place:
 
 def check_catalog(lake: Lake) -> dict[str, str]:
     """Return the properties of a lake's catalog. Raises UsageError without one that is known."""
-    given = dict(lake.properties)
-    if any(key in given for key in FOUND_BY) or Config().get_catalog_config(lake.catalog):
-        return given
+    properties = dict(lake.properties)
+    if any(key in properties for key in FOUND_BY) or Config().get_catalog_config(lake.catalog):
+        return properties
     location = location_of(lake.location)
     here = local_path(location)
     if here is None or lake.catalog != CATALOG:
@@ -144,12 +149,18 @@ def check_catalog(lake: Lake) -> dict[str, str]:
             f"{location} needs a catalog that has its tables: --catalog NAME of pyiceberg's configuration, or "
             "--catalog-property type=rest --catalog-property uri=... and the like"
         )
-    return {**given, "type": "sql", "uri": f"sqlite:///{here / CATALOG_FILE}", "warehouse": f"file://{here}"}
+    return {
+        **properties,
+        "type": "sql",
+        "uri": f"sqlite:///{here / CATALOG_FILE}",
+        "warehouse": f"file://{here}",
+    }
 
 
 def store_properties(lake: Lake) -> dict[str, str]:
-    """Return the properties of the store of a lake, for what is no table of it. Raises UsageError as `check_catalog`."""
-    return {**(Config().get_catalog_config(lake.catalog) or {}), **check_catalog(lake)}
+    """Return the properties of the store of a lake, for files beside its tables. Raises UsageError as `check_catalog`."""
+    configured = cast("dict[str, str]", Config().get_catalog_config(lake.catalog) or {})
+    return {**configured, **check_catalog(lake)}
 
 
 def open_catalog(place: Place) -> Catalog:
@@ -204,7 +215,7 @@ def explained(what: str = "the lake") -> Iterator[None]:
 
 
 def is_foreign(error: BaseException) -> bool:
-    """Say whether an error is of a catalog or a store, so that nobody knows what has happened there."""
+    """Return whether an error is of a catalog or a store, so that it is unknown whether a request had an effect."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in (
         "pyiceberg", "sqlalchemy", "sqlite3", "requests", "urllib3", "thrift", "botocore", "google",
     )  # fmt: skip
@@ -214,7 +225,7 @@ def is_foreign(error: BaseException) -> bool:
 
 
 def create(catalog: Catalog, place: Place, schema: EventSchema) -> None:
-    """Create a table for events of a schema, unless somebody else does. Raises UsageError."""
+    """Create a table for events of a schema, unless another process has. Raises UsageError."""
     create_namespace(catalog, place)
     transaction = catalog.create_table_transaction(
         place.name,
@@ -245,19 +256,19 @@ def create_namespace(catalog: Catalog, place: Place) -> None:
         catalog.create_namespace_if_not_exists(place.namespace)
 
 
-def evolve(table: Any, wanted: Any) -> None:
+def evolve(table: IcebergTable, schema: pa.Schema) -> None:
     """Add the columns of Arrow's that it lacks, and widen those that are too narrow; ids of those that there are stay.
 
     Raises IncompleteError, and UsageError for a column of another type.
     """
     name = ".".join(table.name())
-    fields = _pyarrow_to_schema_without_ids(wanted).as_struct()
+    fields = schema_without_ids(schema).as_struct()
     for _ in range(EVOLVE_TRIES):
         if _fits(fields, table.schema().as_struct()):
             return
         try:
             with table.update_schema() as update:
-                update.union_by_name(wanted)
+                update.union_by_name(schema)
         except CommitFailedException:
             table.refresh()
             continue
@@ -269,50 +280,55 @@ def evolve(table: Any, wanted: Any) -> None:
     raise IncompleteError(f"others change the schema of {name}: run again")
 
 
-def _fits(kind: IcebergType, known: IcebergType) -> bool:
-    """Say whether a table can hold values of a type: it has all fields, nested ones included, as wide or wider."""
-    match kind, known:
+def _fits(kind: IcebergType, column_type: IcebergType) -> bool:
+    """Return whether a table can hold values of a type: it has all fields, nested ones included, as wide or wider."""
+    match kind, column_type:
         case StructType(), StructType():
-            types = {one.name: one.field_type for one in known.fields}
+            types = {one.name: one.field_type for one in column_type.fields}
             return all(one.name in types and _fits(one.field_type, types[one.name]) for one in kind.fields)
         case ListType(), ListType():
-            return _fits(kind.element_type, known.element_type)
+            return _fits(kind.element_type, column_type.element_type)
         case MapType(), MapType():
-            return _fits(kind.key_type, known.key_type) and _fits(kind.value_type, known.value_type)
+            return _fits(kind.key_type, column_type.key_type) and _fits(
+                kind.value_type, column_type.value_type
+            )
         case IntegerType(), LongType():
             return True
         case FloatType(), DoubleType():
             return True
         case DecimalType(), DecimalType():
-            return bool(kind.scale == known.scale and kind.precision <= known.precision)
-    return bool(kind == known)
+            return bool(kind.scale == column_type.scale and kind.precision <= column_type.precision)
+    return bool(kind == column_type)
 
 
-def numbered(schema: Any, table: Schema) -> Any:
+def numbered(schema: pa.Schema, table: Schema) -> pa.Schema:
     """Return Arrow columns with the field ids and the widths that they have in a table. Raises KeyError for others."""
-    known = {one.name: one for one in table.fields}
+    fields_by_name = {one.name: one for one in table.fields}
     return pa.schema(
-        [_numbered(field, known[field.name].field_type, known[field.name].field_id) for field in schema]
+        [
+            _numbered(field, fields_by_name[field.name].field_type, fields_by_name[field.name].field_id)
+            for field in schema
+        ]
     )
 
 
-def _numbered(field: Any, known: Any, number: int) -> Any:
+def _numbered(field: pa.Field, column_type: IcebergType, number: int) -> pa.Field:
     return pa.field(
-        field.name, _typed(field.type, known), field.nullable, {b"PARQUET:field_id": b"%d" % number}
+        field.name, _typed(field.type, column_type), field.nullable, {b"PARQUET:field_id": b"%d" % number}
     )
 
 
-def _typed(kind: Any, known: Any) -> Any:
-    if isinstance(known, StructType):
-        by_name = {one.name: one for one in known.fields}
+def _typed(kind: pa.DataType, column_type: IcebergType) -> pa.DataType:
+    if isinstance(column_type, StructType):
+        by_name = {one.name: one for one in column_type.fields}
         return pa.struct(
             [_numbered(one, by_name[one.name].field_type, by_name[one.name].field_id) for one in kind]
         )
-    if isinstance(known, ListType):
-        return pa.list_(_numbered(kind.value_field, known.element_type, known.element_id))
-    if isinstance(known, MapType):
-        key = _numbered(kind.key_field, known.key_type, known.key_id)
-        return pa.map_(key, _numbered(kind.item_field, known.value_type, known.value_id))
+    if isinstance(column_type, ListType):
+        return pa.list_(_numbered(kind.value_field, column_type.element_type, column_type.element_id))
+    if isinstance(column_type, MapType):
+        key = _numbered(kind.key_field, column_type.key_type, column_type.key_id)
+        return pa.map_(key, _numbered(kind.item_field, column_type.value_type, column_type.value_id))
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     return pa.int32() if pa.types.is_integer(kind) and kind.bit_width < 32 else kind
@@ -332,17 +348,17 @@ def _partition_fields(
         yield schema.event_time, HourTransform() if is_time else TruncateTransform(HOUR_MS), EVENT_HOUR
         return
     for part in [] if text == "none" else text.split(","):
-        found = _PARTITION.fullmatch(part.strip())
+        match = _PARTITION.fullmatch(part.strip())
         try:
-            transform = parse_transform(f"{found[1] or 'identity'}{found[2] or ''}") if found else None
+            transform = parse_transform(f"{match[1] or 'identity'}{match[2] or ''}") if match else None
         except ValidationError:
             transform = None
-        if found is None or transform is None or isinstance(transform, UnknownTransform):
+        if match is None or transform is None or isinstance(transform, UnknownTransform):
             raise UsageError(
                 f"--partition-by {part.strip()!r}: none, or TRANSFORM(FIELD) with year, month, day, hour, identity, "
                 "bucket[N], truncate[W], separated by commas"
             )
-        yield (found[3] or found[4]).strip(), transform, None
+        yield (match[3] or match[4]).strip(), transform, None
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -366,9 +382,9 @@ def _opened(layout: Layout) -> tuple[TableMetadata, FileIO]:
     return metadata, open_io(dict(layout.io), metadata.location)
 
 
-def layout_of(table: Any) -> Layout:
+def layout_of(table: IcebergTable) -> Layout:
     """Return what workers have to know of a table."""
-    nothing: dict[str, Any] = {
+    nothing: dict[str, object] = {
         "snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "current_snapshot_id": None,
         "statistics": [], "partition_statistics": [],
     }  # fmt: skip
@@ -379,7 +395,7 @@ def layout_of(table: Any) -> Layout:
     return Layout(metadata.model_dump_json(), tuple(sorted(io.items())))
 
 
-def iceberg_file(file: DataFile) -> Any:
+def iceberg_file(file: DataFile) -> IcebergFile:
     """Return a file as a snapshot names it."""
     more = dict(file.iceberg)
     return IcebergFile.from_args(
@@ -395,46 +411,31 @@ def iceberg_file(file: DataFile) -> Any:
     )
 
 
-def named_files(table: Any, paths: Iterable[str]) -> list[Any]:
+def named_files(table: IcebergTable, paths: Iterable[str]) -> list[IcebergFile]:
     """The data files of the current snapshot that have these paths."""
-    wanted = set(paths)
-    if not wanted or table.current_snapshot() is None:
+    chosen = set(paths)
+    snapshot = table.current_snapshot()
+    if not chosen or snapshot is None:
         return []
-    manifests = table.current_snapshot().manifests(table.io)
+    manifests = snapshot.manifests(table.io)
     entries = (entry for one in manifests for entry in one.fetch_manifest_entry(table.io))
-    return [entry.data_file for entry in entries if entry.data_file.file_path in wanted]
+    return [entry.data_file for entry in entries if entry.data_file.file_path in chosen]
 
 
-class _Transaction(Transaction):
-    """pyiceberg's copies all metadata, deeply, each time that one thing of it is asked for: 19 times for a commit."""
-
-    _known: Any = None
-    _applied = 0
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The metadata with the updates so far."""
-        if self._known is None:
-            self._known, self._context = self._table.metadata, _TableMetadataUpdateContext()
-        for update in self._updates[self._applied :]:
-            self._known = _apply_table_update(update, self._known, self._context)
-        self._applied = len(self._updates)
-        return self._known
-
-
-def changing(table: Any, named: dict[str, str], add: Iterable[DataFile], old: list[Any]) -> Any:
+def changing(
+    table: IcebergTable, named: dict[str, str], add: Iterable[DataFile], old: list[IcebergFile]
+) -> CachingTransaction:
     """Begin the transaction of one snapshot that adds and removes files, and says in its summary what `named` does."""
-    transaction = _Transaction(table)
+    transaction = CachingTransaction(table)
     update = transaction.update_snapshot(snapshot_properties=named)
     producer = update.overwrite() if old else update.merge_append()
     for file in add:
         producer.append_data_file(iceberg_file(file))
-    for one in old:
-        producer.delete_data_file(one)
+    for old_file in old:
+        producer.delete_data_file(old_file)
     producer.commit()
     transaction.set_properties({key: named[key] for key in (VERSION, PATH, SHA256)})
-    # Then pyiceberg repeats nothing on a head that nobody has seen, and removes nothing that may have landed.
-    transaction._snapshot_producers = []
+    transaction.commit_once()
     return transaction
 
 
@@ -447,13 +448,13 @@ class FileBounds(NamedTuple):
     offset_max: int
 
 
-def bounds_of(file: Any, schema: Schema) -> FileBounds:
+def bounds_of(file: IcebergFile, schema: Schema) -> FileBounds:
     """Return the bounds of a data file."""
 
-    def ends(name: str) -> tuple[Any, Any]:
+    def ends(name: str) -> tuple[Value, Value]:
         field = schema.find_field(name)
         return tuple(
-            None if raw is None else from_bytes(field.field_type, raw)
+            None if raw is None else from_bytes(cast("PrimitiveType", field.field_type), raw)
             for raw in (
                 (bounds or {}).get(field.field_id) for bounds in (file.lower_bounds, file.upper_bounds)
             )
@@ -467,25 +468,25 @@ def bounds_of(file: Any, schema: Schema) -> FileBounds:
     )
 
 
-def ledger_of(table: Any) -> tuple[int, str, str]:
-    """The entry that counts: its version, path and digest; that of a snapshot of somebody else is the one before."""
+def ledger_of(table: IcebergTable) -> tuple[int, str, str]:
+    """Return the entry that counts: its version, path and digest. For a snapshot of another engine it is the one before."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
-        said = summary_of(snapshot)
-        if VERSION in said:
-            return int(said[VERSION]), said[PATH], said[SHA256]
+        properties = summary_of(snapshot)
+        if VERSION in properties:
+            return int(properties[VERSION]), properties[PATH], properties[SHA256]
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else table.snapshot_by_id(parent)
-    said = table.properties
-    return int(said.get(VERSION, 0)), said.get(PATH, ""), said.get(SHA256, "")
+    properties = table.properties
+    return int(properties.get(VERSION, 0)), properties.get(PATH, ""), properties.get(SHA256, "")
 
 
-def summary_of(snapshot: Any) -> dict[str, str]:
+def summary_of(snapshot: Snapshot) -> dict[str, str]:
     """Return what a snapshot says beside what Iceberg does."""
     return dict(snapshot.summary.additional_properties) if snapshot.summary else {}
 
 
-def load_or_none(catalog: Catalog, place: Place) -> Any:
+def load_or_none(catalog: Catalog, place: Place) -> IcebergTable | None:
     """Return the table of a place, None if there is none yet. Raises UsageError if the name is of another one."""
     try:
         table = catalog.load_table(place.name)

@@ -17,9 +17,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document, Row
 
 FORMAT = 2  # 1: manifests of a lake without a catalog, see `old`
 KINDS = ("load", "restart", "compact", "redrive", "backfill", "seal")
@@ -28,7 +31,7 @@ HOUR_MS = 3_600_000
 
 
 class BrokenLakeError(PipelineError):
-    """The ledger contradicts itself: somebody changed it by hand."""
+    """The ledger contradicts itself: it was changed by hand."""
 
     exit_code = 3
 
@@ -84,10 +87,10 @@ class DataFile:
     event_time_max: int = -1
     offsets: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    iceberg: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    iceberg: Row = field(default_factory=dict, compare=False, repr=False)
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
-        """Say whether rows of offsets [start, end) may be in it; older dead letters do not say which they are."""
+        """Return whether rows of offsets [start, end) may be in it; older dead letters do not say which they are."""
         return self.partition in (partition, -1) and (
             self.offset_max < 0 or (self.offset_min < end and start <= self.offset_max)
         )
@@ -103,7 +106,7 @@ class State:
     cluster_id: str = ""
     topic: str = ""
     topic_id: str = ""
-    schema: dict[str, Any] = field(default_factory=dict)
+    schema: Document = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     high_watermarks: dict[int, int] = field(default_factory=dict)
@@ -116,8 +119,8 @@ class State:
     dead_version: int = 0  # the last entry that has changed the dead letters
 
     def copy(self) -> State:
-        """One that can be applied to without changing this one."""
-        changed: dict[str, Any] = {
+        """Return a deep copy."""
+        changed: Document = {
             name: value.copy()
             for name in self.__slots__
             if isinstance(value := getattr(self, name), dict | set)
@@ -126,7 +129,7 @@ class State:
         return replace(self, **changed)
 
     def apply(self, entry: Entry) -> None:
-        """Take in the next entry, but for its path and digest. Raises BrokenLakeError if it does not follow."""
+        """Apply the next entry, but for its path and digest. Raises BrokenLakeError if it does not follow."""
         where = f"entry {entry.version}"
         if (entry.version, entry.previous, entry.previous_path) != (
             self.version + 1,
@@ -187,13 +190,13 @@ class State:
         if entry.dead_add or entry.dead_remove:
             self.dead_version = entry.version
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """As an entry keeps it: sets of hours as ranges [first, last]; what the entry itself says is left out."""
-        made = {name: getattr(self, name) for name in _KEPT}
-        made["totals"] = {partition: _row(one) for partition, one in self.totals.items()}
+        document = {name: getattr(self, name) for name in _KEPT}
+        document["totals"] = {partition: _row(one) for partition, one in self.totals.items()}
         for name in _HOURS:
-            made[name] = _ranges(getattr(self, name))
-        return made
+            document[name] = _ranges(getattr(self, name))
+        return document
 
 
 _HOURS = ("hours", "sealed", "reopened")
@@ -212,8 +215,8 @@ class Entry:
     topic_id: str
     previous: str
     previous_path: str
-    job: dict[str, Any]
-    schema: dict[str, Any]
+    job: Document
+    schema: Document
     partitions: dict[str, PartitionCommit] = field(default_factory=dict)
     add: list[DataFile] = field(default_factory=list)
     remove: list[str] = field(default_factory=list)
@@ -223,16 +226,16 @@ class Entry:
     lost: dict[str, list[int | None]] = field(default_factory=dict)
     redriven: dict[str, list[int]] = field(default_factory=dict)  # offsets by partition, of kind `redrive`
     note: str = ""
-    after: dict[str, Any] = field(default_factory=dict)
+    after: Document = field(default_factory=dict)
     format: int = FORMAT
 
     def encode(self) -> bytes:
         """As it is stored."""
-        made = {one.name: getattr(self, one.name) for one in fields(self)}
-        made["partitions"] = {key: asdict(one) for key, one in self.partitions.items()}
+        document = {one.name: getattr(self, one.name) for one in fields(self)}
+        document["partitions"] = {key: asdict(one) for key, one in self.partitions.items()}
         for name in ("add", "dead_add"):
-            made[name] = [_plain(one) for one in getattr(self, name)]
-        return (json.dumps(made, sort_keys=True, separators=(",", ":")) + "\n").encode()
+            document[name] = [_plain(one) for one in getattr(self, name)]
+        return (json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n").encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Entry:
@@ -254,16 +257,18 @@ class Entry:
         """Return the state after this entry, which is stored as `data` at `path`. Raises BrokenLakeError."""
         kept = self.after
         try:
-            made: dict[str, Any] = {name: kept[name] for name in _KEPT}
+            values: Document = {name: kept[name] for name in _KEPT}
             for name in _BY_PARTITION:
-                made[name] = {int(partition): value for partition, value in kept[name].items()}
-            made["totals"] = {partition: PartitionCommit(*row) for partition, row in made["totals"].items()}
+                values[name] = {int(partition): value for partition, value in kept[name].items()}
+            values["totals"] = {
+                partition: PartitionCommit(*row) for partition, row in values["totals"].items()
+            }
             for name in _HOURS:
-                made[name] = {hour for first, last in kept[name] for hour in range(first, last + 1)}
+                values[name] = {hour for first, last in kept[name] for hour in range(first, last + 1)}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BrokenLakeError(f"the state after entry {self.version} cannot be read: {error!r}") from None
         identity = (self.cluster_id, self.topic, self.topic_id)
-        return State(self.version, path, digest(data), *identity, schema=self.schema, **made)
+        return State(self.version, path, digest(data), *identity, schema=self.schema, **values)
 
 
 @dataclass(slots=True)
@@ -277,7 +282,7 @@ class Files:
     dead: dict[str, DataFile] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
-        """Take in the next entry. Raises BrokenLakeError if it removes dead letters that are not there."""
+        """Apply the next entry. Raises BrokenLakeError if it removes dead letters that are not there."""
         self.rows |= {file.path: file for file in entry.add}
         for path in entry.dead_remove:
             if self.dead.pop(path, None) is None:
@@ -290,24 +295,24 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _row(commit: PartitionCommit) -> list[Any]:
+def _row(commit: PartitionCommit) -> list[object]:
     return [getattr(commit, one.name) for one in fields(commit) if one.name != "log_digest"]
 
 
-def _plain(file: DataFile) -> dict[str, Any]:
-    """A file without what is not said of it."""
+def _plain(file: DataFile) -> Document:
+    """Return a file as an entry has it, without empty members."""
     return {
-        one.name: value
-        for one in fields(file)
-        if one.name != "iceberg" and (value := getattr(file, one.name)) not in (-1, [], {})
+        field.name: value
+        for field in fields(file)
+        if field.name != "iceberg" and (value := getattr(file, field.name)) not in (-1, [], {})
     }
 
 
 def _ranges(hours: Iterable[int]) -> list[list[int]]:
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for hour in sorted(hours):
-        if found and found[-1][1] == hour - 1:
-            found[-1][1] = hour
+        if ranges and ranges[-1][1] == hour - 1:
+            ranges[-1][1] = hour
         else:
-            found.append([hour, hour])
-    return found
+            ranges.append([hour, hour])
+    return ranges

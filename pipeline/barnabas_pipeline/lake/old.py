@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.lake.ledger import (
     BrokenLakeError,
@@ -23,12 +23,15 @@ from barnabas_pipeline.lake.ledger import (
     hour_number,
 )
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document
+
 FORMAT = 1
 LOG = "_log"
 
 
 def exists(root: Path) -> bool:
-    """Say whether there is such a lake."""
+    """Return whether `root` is a lake of the earlier format."""
     return (root / LOG / f"{1:020d}.json").exists()
 
 
@@ -52,7 +55,7 @@ def entries(root: Path, prefix: str) -> Iterator[Entry]:
         raise BrokenLakeError(f"manifest {version} of {root} is missing")
 
 
-def _entry(raw: dict[str, Any], prefix: str, sha256: str) -> Entry:
+def _entry(raw: Document, prefix: str, sha256: str) -> Entry:
     raw = dict(raw)
     del raw["format"]
     raw["previous"] = raw["previous_path"] = ""
@@ -65,12 +68,12 @@ def _entry(raw: dict[str, Any], prefix: str, sha256: str) -> Entry:
     return Entry(**raw)
 
 
-def _file(raw: dict[str, Any], prefix: str) -> DataFile:
-    known = {one.name for one in fields(DataFile)}
-    made = DataFile(**{name: value for name, value in raw.items() if name in known})
-    made.path = f"{prefix}/{made.path}"
-    made.hours = [hour_number(raw["hour"])] if raw.get("hour") else []
-    return made
+def _file(raw: Document, prefix: str) -> DataFile:
+    names = {one.name for one in fields(DataFile)}
+    file = DataFile(**{name: value for name, value in raw.items() if name in names})
+    file.path = f"{prefix}/{file.path}"
+    file.hours = [hour_number(raw["hour"])] if raw.get("hour") else []
+    return file
 
 
 def following(state: State, entry: Entry) -> State:

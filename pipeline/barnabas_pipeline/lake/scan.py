@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThan
-from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files, schema_to_pyarrow
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThan, Reference
+from pyiceberg.expressions.literals import literal
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask
@@ -25,6 +26,14 @@ from pyiceberg.types import TimestamptzType
 from barnabas_pipeline.formats.base import event_ms
 from barnabas_pipeline.lake.columns import EARLIER_PARTITION, PARTITION
 from barnabas_pipeline.lake.iceberg import FileBounds, Layout, bounds_of
+from barnabas_pipeline.lake.pyiceberg_internals import positional_deletes
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+
+    from barnabas_pipeline.data_types import Integers, Value
 
 UNKNOWN_SPEC = -1
 UNKNOWN_BOUNDS = FileBounds("", -1, -1, -1)
@@ -36,19 +45,19 @@ Span = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A data file with what was deleted of it."""
+    """A data file, and the files of its deleted positions."""
 
     path: str
     format: str = "PARQUET"
     size: int = 0
     rows: int = 0
     spec_id: int = UNKNOWN_SPEC
-    partition: tuple[Any, ...] = ()
+    partition: tuple[Value, ...] = ()
     deletes: tuple[tuple[str, str], ...] = ()  # path and format
     bounds: FileBounds = UNKNOWN_BOUNDS
 
     def may_have(self, partition: int, start: int, end: int) -> bool:
-        """Say whether rows of offsets [start, end) may be in it."""
+        """Return whether rows of offsets [start, end) may be in it."""
         mine = self.bounds
         return mine.partition in (partition, -1) and (
             mine.offset_max < 0 or (mine.offset_min < end and start <= mine.offset_max)
@@ -68,60 +77,63 @@ class Piece:
         return FileScanTask(file, {_delete_file(*one) for one in self.deletes})
 
 
-def _delete_file(path: str, form: str) -> Any:
+def _delete_file(path: str, form: str) -> IcebergFile:
     return IcebergFile.from_args(
         content=DataFileContent.POSITION_DELETES, file_path=path, file_format=FileFormat[form]
     )
 
 
-def pieces_of(tasks: Iterable[FileScanTask], schema: Any) -> list[Piece]:
+def pieces_of(tasks: Iterable[FileScanTask], schema: Schema | None) -> list[Piece]:
     """Return scan tasks as plain values; without a schema they say nothing of coordinates."""
     return [
         Piece(
-            one.file.file_path,
-            one.file.file_format.name,
-            one.file.file_size_in_bytes,
-            one.file.record_count,
-            one.file.spec_id,
-            tuple(one.file.partition[n] for n in range(len(one.file.partition))),
-            tuple((deleted.file_path, deleted.file_format.name) for deleted in one.delete_files),
-            UNKNOWN_BOUNDS if schema is None else bounds_of(one.file, schema),
+            task.file.file_path,
+            task.file.file_format.name,
+            task.file.file_size_in_bytes,
+            task.file.record_count,
+            task.file.spec_id,
+            tuple(task.file.partition[n] for n in range(len(task.file.partition))),
+            tuple((deleted.file_path, deleted.file_format.name) for deleted in task.delete_files),
+            UNKNOWN_BOUNDS if schema is None else bounds_of(task.file, schema),
         )
-        for one in tasks
+        for task in tasks
     ]
 
 
-def within(span: Span | None, schema: Any) -> BooleanExpression:
+def within(span: Span | None, schema: Schema) -> BooleanExpression:
     """Return the filter for events of some time; None: all."""
     if span is None:
         return AlwaysTrue()
     name, low, high = span
     is_time = isinstance(schema.find_field(name).field_type, TimestamptzType)
 
-    def literal(time_ms: int) -> Any:
+    def bound(time_ms: int) -> str | int:
         return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat() if is_time else time_ms
 
-    return And(GreaterThanOrEqual(name, literal(low)), LessThan(name, literal(high)))
+    from_low = GreaterThanOrEqual(term=Reference(name), value=literal(bound(low)))
+    return And(from_low, LessThan(term=Reference(name), value=literal(bound(high))))
 
 
-def rows(layout: Layout, pieces: Iterable[Piece], schema: Any, span: Span | None = None) -> Iterator[Any]:
+def rows(
+    layout: Layout, pieces: Iterable[Piece], schema: pa.Schema, span: Span | None = None
+) -> Iterator[pa.Table]:
     """Yield the rows of files, as tables of some columns of events of some time; what a file lacks is null."""
     metadata, io = layout.open()
-    wanted = schema
+    columns = schema
     if span is not None and span[0] not in schema.names:
         field = metadata.schema().find_field(span[0])
-        wanted = schema.append(schema_to_pyarrow(metadata.schema().select(field.name)).field(0))
+        columns = schema.append(schema_to_pyarrow(metadata.schema().select(field.name)).field(0))
     for piece in pieces:
-        for table in (_parquet if piece.format == "PARQUET" else _other)(metadata, io, piece, wanted):
-            found = table
+        for table in (_parquet if piece.format == "PARQUET" else _other)(metadata, io, piece, columns):
+            chosen = table
             if span is not None:
-                times = event_ms(found[span[0]])
-                found = found.filter(pa.array((times >= span[1]) & (times < span[2])))
-            if found.num_rows:
-                yield found.select(schema.names)
+                times = event_ms(chosen[span[0]])
+                chosen = chosen.filter(pa.array((times >= span[1]) & (times < span[2])))
+            if chosen.num_rows:
+                yield chosen.select(schema.names)
 
 
-def _parquet(metadata: Any, io: Any, piece: Piece, schema: Any) -> Iterator[Any]:
+def _parquet(metadata: TableMetadata, io: FileIO, piece: Piece, schema: pa.Schema) -> Iterator[pa.Table]:
     """Read a file batch by batch. pyiceberg's own reader takes a whole file, and null lists of structs for empty ones."""
     gone = _deleted(io, piece)
     with io.new_input(piece.path).open() as stream:
@@ -132,10 +144,10 @@ def _parquet(metadata: Any, io: Any, piece: Piece, schema: Any) -> Iterator[Any]
         at = 0
         for batch in file.iter_batches(BATCH_ROWS, columns=columns):
             arrays = [
-                batch.column(there[one.name]).cast(one.type)
-                if one.name in there
-                else pa.repeat(pa.scalar(others.get(one.name), one.type), len(batch))
-                for one in schema
+                batch.column(there[field.name]).cast(field.type)
+                if field.name in there
+                else pa.repeat(pa.scalar(others.get(field.name), field.type), len(batch))
+                for field in schema
             ]
             table = pa.Table.from_arrays(arrays, schema=schema)
             if len(gone):
@@ -144,33 +156,33 @@ def _parquet(metadata: Any, io: Any, piece: Piece, schema: Any) -> Iterator[Any]
             yield table
 
 
-def _partition_values(metadata: Any, piece: Piece) -> dict[str, Any]:
+def _partition_values(metadata: TableMetadata, piece: Piece) -> dict[str | None, Value]:
     """The columns that a file is partitioned by as they are: files that were Hive's have them in no other place."""
     spec, name_of = metadata.specs().get(piece.spec_id), metadata.schema().find_column_name
     fields = spec.fields if spec is not None else ()
     return {
-        name_of(one.source_id): value
-        for one, value in zip(fields, piece.partition, strict=False)
-        if isinstance(one.transform, IdentityTransform)
+        name_of(field.source_id): value
+        for field, value in zip(fields, piece.partition, strict=False)
+        if isinstance(field.transform, IdentityTransform)
     }
 
 
-def _other(metadata: Any, io: Any, piece: Piece, schema: Any) -> Iterator[Any]:
+def _other(metadata: TableMetadata, io: FileIO, piece: Piece, schema: pa.Schema) -> Iterator[pa.Table]:
     """Read a file that another engine has written in another format."""
     scan = ArrowScan(metadata, io, metadata.schema().select(*schema.names), AlwaysTrue())
     for batch in scan.to_record_batches([piece.task()]):
         yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
 
 
-def _deleted(io: Any, piece: Piece) -> Any:
+def _deleted(io: FileIO, piece: Piece) -> Integers:
     """The positions of the rows of a file that another engine has deleted."""
     if not piece.deletes:
         return np.empty(0, np.int64)
-    found = _read_all_delete_files(io, [piece.task()]).get(piece.path, [])
-    return np.concatenate([np.empty(0, np.int64), *(one.to_numpy() for one in found)])
+    deletes = positional_deletes(io, [piece.task()]).get(piece.path, [])
+    return np.concatenate([np.empty(0, np.int64), *(one.to_numpy() for one in deletes)])
 
 
-def names_in(file: Any, table: Any) -> dict[str, str]:
+def names_in(file: pa.Schema, table: Schema) -> dict[str, str]:
     """Return the columns of a table that a file has, by the names that they have there: by field id, else by name."""
     ids = {int(field.metadata[FIELD_ID]): field.name for field in file if FIELD_ID in (field.metadata or {})}
     if ids:

@@ -15,16 +15,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from barnabas.system.files import sync
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.lake import conditional, hdfs
+from barnabas_pipeline.lake.pyiceberg_internals import HdfsFileIO, StoredFile
+
+if TYPE_CHECKING:
+    from pyiceberg.io import OutputStream
+    from typing_extensions import Buffer
 
 LOCAL = "file"
 CHUNK_BYTES = 1 << 20
@@ -54,37 +58,37 @@ class SyncedFile(io.BufferedWriter):
             os.close(descriptor)
 
 
-class StoreFile(PyArrowFile):
+class StoreFile(StoredFile):
     """A file of a store; a local one is synced when it is closed."""
 
-    def create(self, overwrite: bool = False) -> Any:
+    def create(self, overwrite: bool = False) -> OutputStream:
         """Return a stream to write it. Raises FileExistsError."""
-        if not isinstance(self._filesystem, fs.LocalFileSystem):
+        if not isinstance(self.file_system, fs.LocalFileSystem):
             return super().create(overwrite)
-        if not overwrite and os.path.exists(self._path):
+        if not overwrite and os.path.exists(self.path):
             raise FileExistsError(f"Cannot create file, already exists: {self.location}")
-        return SyncedFile(Path(self._path))
+        return SyncedFile(Path(self.path))
 
 
-class StoreIO(PyArrowFileIO):
-    """pyiceberg's FileIO over Arrow, which forces to the disk what is local."""
+class StoreIO(HdfsFileIO):
+    """pyiceberg's FileIO over Arrow, which syncs local files."""
 
-    def new_output(self, location: str) -> PyArrowFile:
+    def new_output(self, location: str) -> StoreFile:
         """Return a file that can be written."""
         scheme, netloc, path = self.parse_location(location, self.properties)
         return StoreFile(location, path, self.fs_by_scheme(scheme, netloc))
 
-    def file_system(self, location: str) -> tuple[Any, str]:
+    def file_system(self, location: str) -> tuple[fs.FileSystem, str]:
         """Return Arrow's file system of a location, and its path there."""
         scheme, netloc, path = self.parse_location(location, self.properties)
         return self.fs_by_scheme(scheme, netloc), path
 
-    def _initialize_hdfs_fs(self, scheme: str, netloc: str | None) -> Any:
+    def open_hdfs(self, scheme: str, netloc: str | None) -> fs.FileSystem:
         """Return HDFS by the package for it, else by libhdfs. Raises UsageError if neither is there."""
         if scheme == "hdfs" and hdfs.is_installed():
             return hdfs.open_hdfs(netloc or "", self.properties)
         try:
-            return super()._initialize_hdfs_fs(scheme, netloc)
+            return super().open_hdfs(scheme, netloc)
         except OSError as error:
             if "Unable to load lib" not in str(error):
                 raise
@@ -100,7 +104,7 @@ def open_io(properties: dict[str, str], location: str) -> FileIO:
 
 
 class Digesting:
-    """Counts and digests what is written through it to a new file."""
+    """Counts and digests the bytes that are written to a new file."""
 
     def __init__(self, io: FileIO, location: str) -> None:
         self.location = location
@@ -109,10 +113,10 @@ class Digesting:
         self._sha256 = hashlib.sha256()
         self._stream = io.new_output(location).create(overwrite=True)
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Buffer) -> int:
         """Write some bytes."""
         self._sha256.update(data)
-        self._stream.write(data)
+        self._stream.write(cast("bytes", data))
         count = memoryview(data).nbytes
         self.size += count
         return count
@@ -122,7 +126,7 @@ class Digesting:
         return self.size
 
     def flush(self) -> None:
-        """Do nothing: what is not closed is not there."""
+        """Do nothing: an object appears when it is closed."""
 
     def close(self) -> None:
         """Make it whole."""
@@ -198,7 +202,7 @@ def location_of(name: str | Path) -> str:
 
 
 def put_if_absent(io: StoreIO, location: str, data: bytes) -> bool:
-    """Make a whole object, if there is none; False: somebody else has. Raises OSError, after which it may be there."""
+    """Put a whole object, unless it exists: then returns False. After an OSError it may exist."""
     system, path = io.file_system(location)
     if _is_object_store(system):
         return conditional.create(location, data, io.properties, getattr(system, "region", None))
@@ -214,7 +218,7 @@ def put_if_absent(io: StoreIO, location: str, data: bytes) -> bool:
 
 
 def replace(io: StoreIO, location: str, data: bytes) -> None:
-    """Make a whole object, in place of what is there: who looks sees one or the other."""
+    """Replace an object at once: a reader sees the old one or the new one."""
     system, path = io.file_system(location)
     if _is_object_store(system):
         write(io, location, data)
@@ -226,8 +230,8 @@ def replace(io: StoreIO, location: str, data: bytes) -> None:
             hdfs.rename(system, temporary, path, overwrite=True)
 
 
-def _is_object_store(system: Any) -> bool:
-    """Say whether an object is there when it is whole, as in no file system."""
+def _is_object_store(system: fs.FileSystem) -> bool:
+    """Return whether objects appear as a whole, unlike files."""
     return not isinstance(system, fs.LocalFileSystem) and not hdfs.is_hdfs(system)
 
 

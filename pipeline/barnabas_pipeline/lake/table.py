@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update.snapshot import ExpireSnapshots
@@ -28,8 +28,15 @@ from barnabas_pipeline.lake.ledger import BrokenLakeError, DataFile, Entry, File
 from barnabas_pipeline.lake.scan import Piece, Span
 from barnabas_pipeline.schema import EventSchema
 
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table import Transaction
+
+    from barnabas_pipeline.lake.pyiceberg_internals import CachingTransaction
+
 LEDGER = "ledger"
-TRIES_MAX = 6  # of a commit while nobody else makes progress either
+TRIES_MAX = 6  # of a commit while no other run makes progress either
 WAIT_SECONDS = 0.05  # before the second try; twice as long before each other
 READ_AHEAD_MIN = 32
 READ_AHEAD_THREADS = 16
@@ -50,29 +57,40 @@ class Table:
         self.place = iceberg.place_of(root)
         self.catalogs = catalogs or Catalogs()
         self._may_be_old = may_be_old
-        self._iceberg: Any = None
+        self._iceberg: IcebergTable | None = None
         self._state: State | None = None
 
     # --- what there is ----------------------------------------------------------------------------------------------
 
     @property
-    def iceberg(self) -> Any:
+    def iceberg(self) -> IcebergTable | None:
         """The table as pyiceberg has it, as it was last seen; None if there is none."""
         self.state()
         return self._iceberg
 
     @property
-    def io(self) -> Any:
+    def existing(self) -> IcebergTable:
+        """The table as it was last seen, by a caller that knows that it exists."""
+        self.state()
+        return self._opened
+
+    @property
+    def _opened(self) -> IcebergTable:
+        assert self._iceberg is not None, f"there is no table {self.place.name}"
+        return self._iceberg
+
+    @property
+    def io(self) -> FileIO:
         """The FileIO of a table that exists."""
-        return self.iceberg.io
+        return self.existing.io
 
     @property
     def layout(self) -> Layout:
         """The table as workers have to know it."""
-        return iceberg.layout_of(self.iceberg)
+        return iceberg.layout_of(self.existing)
 
     def refresh(self) -> State:
-        """Look at the catalog again. Raises IncompleteError if it is away, UsageError for a lake of an earlier format."""
+        """Read the table from the catalog again. Raises IncompleteError, and UsageError for a lake of an earlier format."""
         with iceberg.explained():
             self._iceberg = iceberg.load_or_none(self.catalogs.of(self.place), self.place)
         if self._iceberg is None:
@@ -103,7 +121,7 @@ class Table:
         return Entry.state(*self._read(later.previous_path, later.previous))
 
     def exists(self) -> bool:
-        """Say whether anything was ever committed."""
+        """Return whether the table has a commit."""
         return self.state().version > 0
 
     def loaded(self) -> State:
@@ -116,25 +134,25 @@ class Table:
         """Return the entries after a version, in order. Raises BrokenLakeError if one is not what the next one names."""
         state = self.state()
         ahead = self._read_ahead(after) if state.version - after > READ_AHEAD_MIN else {}
-        found: list[Entry] = []
+        entries: list[Entry] = []
         path, sha256 = state.path, state.digest
-        while path and (not found or found[-1].version > after + 1) and state.version > after:
+        while path and (not entries or entries[-1].version > after + 1) and state.version > after:
             entry, _, _ = self._read(path, sha256, ahead.get(path))
-            found.append(entry)
+            entries.append(entry)
             path, sha256 = entry.previous_path, entry.previous
-        return found[::-1]
+        return entries[::-1]
 
     def files(self) -> Files:
         """Return the files that the ledger tells of."""
-        found = Files()
+        files = Files()
         for entry in self.entries():
-            found.apply(entry)
-        return found
+            files.apply(entry)
+        return files
 
     def pieces(self, version: int | None = None, span: Span | None = None) -> list[Piece]:
         """Return the files of a version, those that may have events of some time.
 
-        Raises UsageError for a version whose snapshot has expired.
+        Raises UsageError if the snapshot of a version has expired.
         """
         state = self.state()
         if self._iceberg is None or self._iceberg.current_snapshot() is None:
@@ -142,37 +160,37 @@ class Table:
         snapshot = None
         if version is not None and version != state.version:
             named = (
-                one
-                for one in self._iceberg.snapshots()
-                if iceberg.summary_of(one).get(VERSION) == str(version)
+                candidate
+                for candidate in self._iceberg.snapshots()
+                if iceberg.summary_of(candidate).get(VERSION) == str(version)
             )
             snapshot = next((one.snapshot_id for one in named), None)
             if snapshot is None:
                 raise UsageError(f"version {version} of {self.place.location} has expired")
         schema = self._iceberg.schema()
         with iceberg.explained():
-            found = self._iceberg.scan(scan.within(span, schema), snapshot_id=snapshot).plan_files()
-            return scan.pieces_of(found, schema)
+            tasks = self._iceberg.scan(scan.within(span, schema), snapshot_id=snapshot).plan_files()
+            return scan.pieces_of(tasks, schema)
 
     def _read(self, path: str, sha256: str, data: bytes | None = None) -> tuple[Entry, str, bytes]:
-        data = read_entry(self._iceberg.io, path, sha256, data)
+        data = read_entry(self._opened.io, path, sha256, data)
         return Entry.decode(data), path, data
 
     def _read_ahead(self, after: int) -> dict[str, bytes]:
-        """Many entries at once, by path, whether they count or not; what is missing is missed by whoever asks for it."""
+        """Read many entries at once, by path, whether they count or not. Missing ones are reported when needed."""
         with iceberg.explained():
-            listed = store.listing(self._iceberg.io, f"{self._iceberg.location()}/{LEDGER}")
-            first = f"{after + 1:020d}-"  # by name, so that whatever somebody else has put there is no error
+            listed = store.listing(self._opened.io, f"{self._opened.location()}/{LEDGER}")
+            first = f"{after + 1:020d}-"  # by name, so that files of others there are no error
             paths = [one.location for one in listed if one.location.rpartition("/")[2] > first]
             with ThreadPoolExecutor(READ_AHEAD_THREADS) as pool:
                 return dict(
-                    zip(paths, pool.map(lambda path: store.read(self._iceberg.io, path), paths), strict=True)
+                    zip(paths, pool.map(lambda path: store.read(self._opened.io, path), paths), strict=True)
                 )
 
     # --- committing -------------------------------------------------------------------------------------------------
 
     def prepare(self, schema: EventSchema) -> None:
-        """Have a table with the columns of a schema, before files for it are written."""
+        """Create or evolve the table to the columns of a schema, before files for it are written."""
         self.state()
         with iceberg.explained():
             if self._iceberg is None:
@@ -192,7 +210,7 @@ class Table:
     def write(self, entry: Entry) -> tuple[str, bytes]:
         """Write an entry, which counts once a commit names it; returns its path and bytes. Raises IncompleteError."""
         data = entry.encode()
-        return write_entry(self._iceberg, entry.version, data), data
+        return write_entry(self._opened, entry.version, data), data
 
     def commit(self, entry: Entry, *, keep_snapshots: int = 0, files: list[DataFile] | None = None) -> None:
         """Commit the next entry with its files. Raises ConflictError if there is another one; nothing has changed then.
@@ -217,14 +235,14 @@ class Table:
 
     def _commit(self, entry: Entry, named: dict[str, str], change: Change, keep_snapshots: int) -> None:
         """Commit until it is known that it has happened, or cannot happen; others' snapshots without an entry are fine."""
-        _, before, _ = iceberg.ledger_of(self._iceberg)
+        _, before, _ = iceberg.ledger_of(self._opened)
         tries = 0
         while True:
-            seen = self._iceberg.metadata_location
+            seen = self._opened.metadata_location
             try:
                 self._put(named, change, keep_snapshots)
                 return
-            except Exception as error:  # refused, or nobody knows: an answer may be lost
+            except Exception as error:  # refused, or unknown: the answer may be lost
                 if not iceberg.is_foreign(error):
                     raise
                 failure = error
@@ -254,8 +272,8 @@ class Table:
                 raise IncompleteError(text.splitlines()[0]) from failure
 
     def _put(self, named: dict[str, str], change: Change, keep_snapshots: int) -> None:
-        """One try."""
-        table, (files, remove) = self._iceberg, change
+        """Try the commit once."""
+        table, (files, remove) = self._opened, change
         if any(file.iceberg["spec_id"] != table.metadata.default_spec_id for file in files):
             raise ConflictError(f"{self.place.location} is partitioned in another way now: run again")
         replaced = ConflictError(f"files of {self.place.location} were replaced by another engine: run again")
@@ -269,7 +287,7 @@ class Table:
         )
 
 
-def read_entry(io: Any, path: str, sha256: str, data: bytes | None = None) -> bytes:
+def read_entry(io: FileIO, path: str, sha256: str, data: bytes | None = None) -> bytes:
     """Return an entry of a ledger, of which `data` may be read already. Raises BrokenLakeError, IncompleteError."""
     try:
         if data is None:
@@ -282,7 +300,7 @@ def read_entry(io: Any, path: str, sha256: str, data: bytes | None = None) -> by
     return data
 
 
-def write_entry(table: Any, version: int, data: bytes) -> str:
+def write_entry(table: IcebergTable, version: int, data: bytes) -> str:
     """Write an entry of a ledger, which counts once a commit names it; returns its path. Raises IncompleteError."""
     path = f"{table.location()}/{LEDGER}/{version:020d}-{uuid.uuid4()}.json"
     with iceberg.explained():
@@ -291,13 +309,13 @@ def write_entry(table: Any, version: int, data: bytes) -> str:
 
 
 def begin(
-    table: Any,
+    table: IcebergTable,
     named: dict[str, str],
     add: Iterable[DataFile],
     remove: list[str],
     keep_snapshots: int,
     conflict: ConflictError,
-) -> Any:
+) -> CachingTransaction:
     """Begin the transaction of a snapshot; raises `conflict` if a file that it removes is not there any more."""
     old = iceberg.named_files(table, remove)
     if len(old) != len(remove):
@@ -308,11 +326,11 @@ def begin(
     return transaction
 
 
-def expire_all_but(transaction: Any, count: int) -> None:
+def expire_all_but(transaction: Transaction, count: int) -> None:
     """Expire the oldest snapshots in a transaction, but for heads of branches and tags."""
     metadata = transaction.table_metadata
     heads = {ref.snapshot_id for ref in metadata.refs.values()}
-    by_age = sorted(metadata.snapshots, key=lambda one: one.sequence_number or 0)
+    by_age = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
     old = [one.snapshot_id for one in by_age[: max(0, len(by_age) - count)] if one.snapshot_id not in heads]
     if old:
         ExpireSnapshots(transaction).by_ids(old).commit()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,9 @@ from barnabas_pipeline.log.model import CorruptSpan, LogOptions, OffsetRange
 from barnabas_pipeline.log.reader import RangeReader
 from barnabas_pipeline.log.transports import Logs
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Row
+
 TOGETHER = 4
 
 
@@ -36,7 +39,7 @@ class LoadTask:
     decoder: Decoder
     layout: Layout
     topic_id: str
-    wanted: OffsetRange
+    offset_range: OffsetRange
     target_file_bytes: int
 
 
@@ -44,7 +47,7 @@ class LoadTask:
 class TaskResult:
     """Counts of the range by what became of it: `loaded + dead + control + aborted + compacted` is its length."""
 
-    wanted: OffsetRange
+    offset_range: OffsetRange
     loaded: int = 0
     dead: int = 0
     control: int = 0
@@ -57,7 +60,7 @@ class TaskResult:
 
 
 def run_all(tasks: list[LoadTask]) -> list[TaskResult | PipelineError]:
-    """Do some, a few at a time: small ones wait for disks most. What keeps one from being done is its result."""
+    """Run tasks, a few at a time, since small ones mostly wait for disks. The result of a failed task is its error."""
     with Logs() as logs, ThreadPoolExecutor(TOGETHER) as pool:
         logs.expect(task.log for task in tasks)
         return list(pool.map(lambda task: _outcome(task, logs), tasks))
@@ -73,25 +76,25 @@ def _outcome(task: LoadTask, logs: Logs) -> TaskResult | PipelineError:
 
 
 def run(task: LoadTask, logs: Logs) -> TaskResult:
-    """Do it. Raises DataLossError if the range is gone, IncompleteError if the log cannot be reached."""
+    """Run a task. Raises DataLossError if the range is gone, IncompleteError if the log cannot be reached."""
     faults.point("task.before_read")
     log = logs.open(task.log, task.topic_id)
     writer = TableWriter(
         task.layout,
         task.decoder.schema,
         task.topic_id,
-        task.wanted.partition,
+        task.offset_range.partition,
         target_bytes=task.target_file_bytes,
     )
-    result = TaskResult(task.wanted)
-    dead_rows: list[dict[str, Any]] = []
+    result = TaskResult(task.offset_range)
+    dead_rows: list[Row] = []
     try:
-        reader = RangeReader(log, task.wanted)
+        reader = RangeReader(log, task.offset_range)
         for item in reader:
             if isinstance(item, CorruptSpan):
                 dead_rows.append(_dead_span(task, item))
                 continue
-            table, bad = to_table(item, task.decoder, task.topic_id, task.wanted.partition)
+            table, bad = to_table(item, task.decoder, task.topic_id, task.offset_range.partition)
             dead_rows += [_dead_record(task, item, one) for one in bad]
             if table.num_rows:
                 writer.write(table)
@@ -103,7 +106,7 @@ def run(task: LoadTask, logs: Logs) -> TaskResult:
     result.files = writer.close()
     if dead_rows:
         letters = pa.Table.from_pylist(dead_rows, schema=DEAD_SCHEMA)
-        result.dead_files = [write_dead(task.layout, letters, task.topic_id, task.wanted.partition)]
+        result.dead_files = [write_dead(task.layout, letters, task.topic_id, task.offset_range.partition)]
     faults.point("task.after_files")
     counts = reader.counts
     result.dead = sum(row["end_offset"] - row["offset"] for row in dead_rows)
@@ -115,8 +118,8 @@ def run(task: LoadTask, logs: Logs) -> TaskResult:
 
 def to_table(
     columns: Columns, decoder: Decoder, topic_id: str, partition: int
-) -> tuple[Any, list[BadRecord]]:
-    """Decode a block to rows of the lake, and what was refused."""
+) -> tuple[pa.Table, list[BadRecord]]:
+    """Decode a block: rows of the lake, and refused records."""
     rows, fields, bad = decoder.decode(columns)
     whole = len(rows) == len(columns)
     picked = None if whole else pa.array(rows)
@@ -136,12 +139,12 @@ def to_table(
     return pa.Table.from_arrays(arrays, schema=schema), bad
 
 
-def _dead_record(task: LoadTask, columns: Columns, bad: BadRecord) -> dict[str, Any]:
+def _dead_record(task: LoadTask, columns: Columns, bad: BadRecord) -> Row:
     row = bad.row
     offset, timestamp_ms = int(columns.offset[row]), int(columns.timestamp_ms[row])
     return {
         "topic_id": task.topic_id,
-        "partition": task.wanted.partition,
+        "partition": task.offset_range.partition,
         "offset": offset,
         "end_offset": offset + 1,
         "timestamp": timestamp_ms * 1000 if TIME_MIN_MS <= timestamp_ms <= TIME_MAX_MS else None,
@@ -157,10 +160,10 @@ def _dead_record(task: LoadTask, columns: Columns, bad: BadRecord) -> dict[str, 
     }
 
 
-def _dead_span(task: LoadTask, span: CorruptSpan) -> dict[str, Any]:
+def _dead_span(task: LoadTask, span: CorruptSpan) -> Row:
     return {
         "topic_id": task.topic_id,
-        "partition": task.wanted.partition,
+        "partition": task.offset_range.partition,
         "offset": span.start,
         "end_offset": span.end,
         "value": span.data,

@@ -1,6 +1,6 @@
-"""Removing what counts no more, when somebody asks for it.
+"""Removing files that count no more, on request.
 
-The rule: a file goes only if no snapshot that is kept names it, and nobody has written it for a while. All entries of
+The rule: a file goes only if no snapshot that is kept names it, and it is older than the given age. All entries of
 the ledger are kept.
 """
 
@@ -9,13 +9,17 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.lake import store
 from barnabas_pipeline.lake.dead import DeadLetters
 from barnabas_pipeline.lake.files import DEAD
 from barnabas_pipeline.lake.iceberg import Place, explained
 from barnabas_pipeline.lake.table import Table
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table as IcebergTable
 
 DIRECTORIES = ("data", "metadata", DEAD)
 
@@ -26,45 +30,49 @@ def vacuum(root: Place | str, *, age_seconds: float) -> int:
     dead = DeadLetters(table)
     dead.publish()
     before = datetime.fromtimestamp(time.time() - age_seconds, UTC)
-    for one in (table.iceberg, dead.iceberg()):
-        if one is not None and any(each.timestamp_ms < before.timestamp() * 1000 for each in one.snapshots()):
+    for iceberg in (table.iceberg, dead.iceberg()):
+        if iceberg is not None and any(
+            each.timestamp_ms < before.timestamp() * 1000 for each in iceberg.snapshots()
+        ):
             with explained():
-                one.maintenance.expire_snapshots().older_than(before).commit()
+                iceberg.maintenance.expire_snapshots().older_than(before).commit()
     orphans = find_orphans(Table(root), age_seconds)
     with explained():
         for location in orphans:
-            with suppress(FileNotFoundError):  # somebody else was faster
+            with suppress(FileNotFoundError):  # removed by another run
                 table.io.delete(location)
     return len(orphans)
 
 
 def find_orphans(table: Table, age_seconds: float) -> list[str]:
-    """Objects that no snapshot names, nor the ledger's dead letters, and that nobody has written for so long."""
-    if table.iceberg is None:
+    """Return locations of objects at least `age_seconds` old that neither a snapshot nor the ledger's dead letters name."""
+    seen = table.iceberg
+    if seen is None:
         return []
     before = time.time() - age_seconds
-    location = table.iceberg.location()
+    location = seen.location()
     with explained():
         listed = [one for name in DIRECTORIES for one in store.listing(table.io, f"{location}/{name}")]
         table.refresh()  # after the listing: what is committed meanwhile is not taken for old
         if table.iceberg is None:
             return []  # perhaps it has another name now
-        known = set(table.files().dead)
-        for one in (table.iceberg, DeadLetters(table).iceberg()):
-            if one is not None:
-                known |= named(one)
-    return sorted(one.location for one in listed if one.location not in known and one.modified <= before)
+        named_paths = set(table.files().dead)
+        for iceberg in (table.iceberg, DeadLetters(table).iceberg()):
+            if iceberg is not None:
+                named_paths |= named(iceberg)
+    old = (one.location for one in listed if one.modified <= before)
+    return sorted(location for location in old if location not in named_paths)
 
 
-def named(iceberg: Any) -> set[str]:
+def named(iceberg: IcebergTable) -> set[str]:
     """All that an Iceberg table names: metadata, manifests, files of all its snapshots."""
-    known = {iceberg.metadata_location, *(one.metadata_file for one in iceberg.metadata.metadata_log)}
-    known |= {one.statistics_path for one in iceberg.metadata.statistics}
-    manifests: dict[str, Any] = {}
+    paths = {iceberg.metadata_location, *(one.metadata_file for one in iceberg.metadata.metadata_log)}
+    paths |= {one.statistics_path for one in iceberg.metadata.statistics}
+    manifests: dict[str, ManifestFile] = {}
     for snapshot in iceberg.snapshots():
-        known.add(snapshot.manifest_list)
+        paths.add(snapshot.manifest_list)
         manifests |= {one.manifest_path: one for one in snapshot.manifests(iceberg.io)}
     for path, manifest in manifests.items():
-        known.add(path)
-        known |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(iceberg.io)}
-    return known
+        paths.add(path)
+        paths |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(iceberg.io)}
+    return paths

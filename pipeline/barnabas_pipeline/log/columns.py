@@ -3,20 +3,23 @@
 The rule: the fast way refuses whatever it is not sure of, and then the strict decoder of `barnabas.records` says what
 is there. Both give the same columns (a property test holds them to it).
 
-Keys and values are not copied one by one: the bodies of many batches become one Arrow array whose offsets are the
-edges of all fields, and `take` picks the fields out of it.
+Keys and values are not copied one by one: the bodies of many batches become one Arrow array with the edges of all
+fields as its offsets, and `take` picks the fields out of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from barnabas.records.batch import BatchHeader
 from barnabas.records.record import Record
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Integers, Mask, Octets
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
@@ -30,13 +33,13 @@ _PADDING = bytes(16)
 class Columns(NamedTuple):
     """Records as columns: offsets, timestamps (ms), leader epochs and types as numpy, the rest as Arrow arrays."""
 
-    offset: Any
-    timestamp_ms: Any
-    timestamp_type: Any
-    leader_epoch: Any
-    key: Any
-    value: Any
-    headers: Any
+    offset: Integers
+    timestamp_ms: Integers
+    timestamp_type: Integers
+    leader_epoch: Integers
+    key: pa.Array
+    value: pa.Array
+    headers: pa.Array
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -65,7 +68,7 @@ def decode_bodies(bodies: Sequence[Body], fields: frozenset[str] = ALL_FIELDS) -
     data = b"".join([*(body.data for body in bodies), _PADDING])
     places = _record_places(bodies)
     if not places:
-        return from_records([], NotImplemented)
+        return from_records([], None)
     buf = np.frombuffer(data, np.uint8)
     size, start = _varints(buf, np.array(places, np.int64), 5)
     if (size < 6).any():
@@ -155,7 +158,7 @@ def _long_size(body: bytes, pos: int) -> tuple[int, int]:
             raise NotSureError("a record's length is too long")
 
 
-def _varints(buf: Any, pos: Any, size_max: int) -> tuple[Any, Any]:
+def _varints(buf: Octets, pos: Integers, size_max: int) -> tuple[Integers, Integers]:
     """Decode the zigzag varint at each position: (values, positions after them)."""
     byte = buf[pos].astype(np.uint64)
     raw = byte & np.uint64(0x7F)
@@ -177,7 +180,7 @@ def _varints(buf: Any, pos: Any, size_max: int) -> tuple[Any, Any]:
     return (raw >> np.uint64(1)).astype(np.int64) ^ -(raw & np.uint64(1)).astype(np.int64), pos
 
 
-def _fields(data: bytes, at: Any, end: Any, size: Any) -> Any:
+def _fields(data: bytes, at: Integers, end: Integers, size: Integers) -> pa.Array:
     """Pick the fields [at, end) out of `data`; null where the size is negative."""
     count = len(at)
     edges = np.empty(2 * count + 1, np.int32)
@@ -185,12 +188,12 @@ def _fields(data: bytes, at: Any, end: Any, size: Any) -> Any:
     edges[1::2] = at
     edges[2::2] = end
     every = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(edges), pa.py_buffer(data)])
-    wanted = np.arange(1, 2 * count, 2, dtype=np.int64)
+    places = np.arange(1, 2 * count, 2, dtype=np.int64)
     null = size < 0
-    return every.take(pa.array(wanted, mask=null if null.any() else None))
+    return every.take(pa.array(places, mask=null if null.any() else None))
 
 
-def _headers(data: bytes, buf: Any, count: Any, at: Any, end: Any) -> Any:
+def _headers(data: bytes, buf: Octets, count: Integers, at: Integers, end: Integers) -> pa.Array:
     """Decode the first header of all records, then the second of those that have one, and so on."""
     live = np.flatnonzero(count)
     if not len(live):
@@ -224,14 +227,14 @@ def _headers(data: bytes, buf: Any, count: Any, at: Any, end: Any) -> Any:
     return pa.Array.from_buffers(HEADERS_TYPE, len(count), [None, edges], children=[items])
 
 
-def no_headers(count: int) -> Any:
+def no_headers(count: int) -> pa.Array:
     """`count` records without headers."""
     edges = pa.py_buffer(np.zeros(count + 1, np.int32))
     empty = pa.array([], HEADERS_TYPE.value_type)
     return pa.Array.from_buffers(HEADERS_TYPE, count, [None, edges], children=[empty])
 
 
-def _headers_array(headers: Iterable[list[tuple[str, bytes | None]]]) -> Any:
+def _headers_array(headers: Iterable[list[tuple[str, bytes | None]]]) -> pa.Array:
     # Header keys are text to Spark; bytes that are none are shown as U+FFFD, the dead-letter table has the raw ones.
     rows = [
         [
@@ -243,22 +246,22 @@ def _headers_array(headers: Iterable[list[tuple[str, bytes | None]]]) -> Any:
     return pa.array(rows, HEADERS_TYPE)
 
 
-def from_records(records: Sequence[Record], header: Any) -> Columns:
+def from_records(records: Sequence[Record], header: BatchHeader | None) -> Columns:
     """Make columns of records that were decoded one by one; `header` is that of their batch."""
     count = len(records)
-    timestamp_type = 0 if not count else int(header.timestamp_type)
+    timestamp_type = 0 if header is None else int(header.timestamp_type)
     return Columns(
         np.array([record.offset for record in records], np.int64),
         np.array([record.timestamp for record in records], np.int64),
         np.full(count, timestamp_type, np.int32),
-        np.full(count, -1 if not count else header.leader_epoch, np.int32),
+        np.full(count, -1 if header is None else header.leader_epoch, np.int32),
         pa.array([record.key for record in records], pa.binary()),
         pa.array([record.value for record in records], pa.binary()),
         _headers_array([record.headers for record in records]) if count else no_headers(0),
     )
 
 
-def select(columns: Columns, mask: Any) -> Columns:
+def select(columns: Columns, mask: Mask) -> Columns:
     """Keep the rows where `mask` is true."""
     if mask.all():
         return columns

@@ -69,7 +69,7 @@ class DiskLog:
 
     def bounds(self) -> dict[int, Bounds]:
         """By the checkpoints of the log dirs, and the segments that are there."""
-        found = {}
+        bounds_by_partition = {}
         for partition, (path, directory) in sorted(self._partitions.items()):
             bases = _segment_bases(directory)
             if not bases:
@@ -81,8 +81,10 @@ class DiskLog:
             if self.options.isolation == READ_COMMITTED:
                 end = max(start, self._transactions_of(partition, high_watermark).last_stable_offset)
             epochs = checkpoints.decode_epochs(_read(f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}") or b"")
-            found[partition] = Bounds(start, end, high_watermark, epochs[-1][0] if epochs else -1)
-        return found
+            bounds_by_partition[partition] = Bounds(
+                start, end, high_watermark, epochs[-1][0] if epochs else -1
+            )
+        return bounds_by_partition
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
         """By the time indexes, then the batches, then the records of the one batch that has it."""
@@ -90,8 +92,8 @@ class DiskLog:
         for segment in self._segments(partition, bounds.start):
             if segment.max_timestamp() < timestamp_ms:
                 continue
-            known = max(segment.time_index().lookup(timestamp_ms), bounds.start)
-            for position, header in segment.headers(segment.offset_index().lookup(known)):
+            first_offset = max(segment.time_index().lookup(timestamp_ms), bounds.start)
+            for position, header in segment.headers(segment.offset_index().lookup(first_offset)):
                 if header.magic >= 2 and header.max_timestamp < timestamp_ms:
                     continue
                 for record in iter_any_records(segment.batch(position, header)):
@@ -101,60 +103,60 @@ class DiskLog:
                         return record.offset
         return None
 
-    def cut_points(self, wanted: OffsetRange, bytes_max: int) -> list[int]:
+    def cut_points(self, offset_range: OffsetRange, bytes_max: int) -> list[int]:
         """Batch ends that the offset indexes know."""
         points: list[int] = []
-        for segment in self._segments(wanted.partition, wanted.start):
-            if segment.base_offset >= wanted.end:
+        for segment in self._segments(offset_range.partition, offset_range.start):
+            if segment.base_offset >= offset_range.end:
                 break
             if points and segment.base_offset > points[-1]:
                 points.append(segment.base_offset)
-            last_position = segment.position_of(wanted.start)
+            last_position = segment.position_of(offset_range.start)
             for offset, position in segment.batch_ends():
-                if offset >= wanted.end:
+                if offset >= offset_range.end:
                     break
-                if position - last_position >= bytes_max and offset > wanted.start:
+                if position - last_position >= bytes_max and offset > offset_range.start:
                     points.append(offset)
                     last_position = position
-        return sorted({point for point in points if wanted.start < point < wanted.end})
+        return sorted({point for point in points if offset_range.start < point < offset_range.end})
 
-    def read(self, wanted: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
+    def read(self, offset_range: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
         """Batch by batch, through all segments that the range touches."""
-        if wanted.partition not in self._partitions:
+        if offset_range.partition not in self._partitions:
             raise DataLossError(
-                f"{self.options.topic}-{wanted.partition} is not there any more",
-                [MissingOffsets(wanted.partition, wanted.start, wanted.end)],
+                f"{self.options.topic}-{offset_range.partition} is not there any more",
+                [MissingOffsets(offset_range.partition, offset_range.start, offset_range.end)],
             )
         aborted = AbortedFilter([])
         if self.options.isolation == READ_COMMITTED:
-            bounds = self.bounds()[wanted.partition]
+            bounds = self.bounds()[offset_range.partition]
             aborted = AbortedFilter(
-                self._transactions_of(wanted.partition, bounds.high_watermark).aborted_in(
-                    wanted.start, wanted.end
+                self._transactions_of(offset_range.partition, bounds.high_watermark).aborted_in(
+                    offset_range.start, offset_range.end
                 )
             )
-        order = Order(wanted)
-        while (start := order.next_offset) < wanted.end:
-            segments = self._segments(wanted.partition, start - 1)  # with the batch before the range
-            if not segments or segments[0].base_offset > wanted.start == start:
-                stop = segments[0].base_offset if segments else wanted.end
+        order = Order(offset_range)
+        while (start := order.next_offset) < offset_range.end:
+            segments = self._segments(offset_range.partition, start - 1)  # with the batch before the range
+            if not segments or segments[0].base_offset > offset_range.start == start:
+                stop = segments[0].base_offset if segments else offset_range.end
                 raise DataLossError(
-                    f"retention has overtaken {self.options.topic}-{wanted.partition}",
-                    [MissingOffsets(wanted.partition, start, min(stop, wanted.end))],
+                    f"retention has overtaken {self.options.topic}-{offset_range.partition}",
+                    [MissingOffsets(offset_range.partition, start, min(stop, offset_range.end))],
                 )
             try:
                 for segment in segments:
-                    for item in segment.items(start, wanted.end):
+                    for item in segment.items(start, offset_range.end):
                         if isinstance(item, CorruptSpan):
                             yield from order.take_span(item)
                         else:
                             yield from order.take(StoredBatch(*item, aborted.hides))
                         if order.is_done:
                             return
-                yield from order.finish(max(wanted.end, self._high_watermark(wanted.partition)))
+                yield from order.finish(max(offset_range.end, self._high_watermark(offset_range.partition)))
                 return
             except FileNotFoundError:  # compacted or removed meanwhile: the listing tells
-                order = Order(OffsetRange(wanted.partition, order.next_offset, wanted.end))
+                order = Order(OffsetRange(offset_range.partition, order.next_offset, offset_range.end))
 
     def close(self) -> None:
         """Nothing stays open."""
@@ -175,11 +177,11 @@ class DiskLog:
         ]
 
     def _transactions_of(self, partition: int, high_watermark: int) -> Transactions:
-        known = self._transactions.get(partition)
-        if known is None or known.high_watermark != high_watermark:
-            known = Transactions.read(self._partitions[partition][1], high_watermark)
-            self._transactions[partition] = known
-        return known
+        transactions = self._transactions.get(partition)
+        if transactions is None or transactions.high_watermark != high_watermark:
+            transactions = Transactions.read(self._partitions[partition][1], high_watermark)
+            self._transactions[partition] = transactions
+        return transactions
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ def _checkpoint(log_dir: str, name: str) -> dict[tuple[str, int], int]:
 
 
 def _find_partitions(options: LogOptions) -> dict[int, tuple[str, str]]:
-    found: dict[int, tuple[str, str]] = {}
+    partitions: dict[int, tuple[str, str]] = {}
     for log_dir in options.log_dirs:
         try:
             entries = os.listdir(log_dir)
@@ -207,10 +209,10 @@ def _find_partitions(options: LogOptions) -> dict[int, tuple[str, str]]:
         for name in entries:
             place = names.parse_dir_name(name)
             if place and place.kind is DirKind.CURRENT and place.topic == options.topic:
-                found[place.partition] = (log_dir, f"{log_dir}/{name}")
-    if not found:
+                partitions[place.partition] = (log_dir, f"{log_dir}/{name}")
+    if not partitions:
         raise NoTopicError(f"there is no topic {options.topic!r} in {', '.join(options.log_dirs)}")
-    return found
+    return partitions
 
 
 def _segment_bases(directory: str) -> list[int]:
@@ -302,7 +304,7 @@ class DiskSegment:
             return os.pread(file.fileno(), header.size, position)
 
     def items(self, start: int, end: int) -> Iterator[tuple[bytes | memoryview, BatchHeader] | CorruptSpan]:
-        """Yield the batches from one before `start` on, and what is none as spans, up to `end` where nothing follows.
+        """Yield the batches from one before `start` on, and damaged bytes as spans, up to `end` where nothing follows.
 
         Raises FileNotFoundError.
         """
@@ -314,16 +316,16 @@ class DiskSegment:
             window, window_at = b"", position
             while position < size:
                 at = position - window_at
-                left = len(window) - at
-                if left < HEADER_SIZE and position + left < size:
+                available = len(window) - at
+                if available < HEADER_SIZE and position + available < size:
                     window, window_at, at = os.pread(fd, _READ_BYTES, position), position, 0
-                    left = len(window)
+                    available = len(window)
                 header = _sound_header(window, at, size - position)
                 if header is None:
                     span, position = self._damage(fd, index, position, size, end)
                     yield span
                     continue
-                if header.size > left:
+                if header.size > available:
                     window, window_at, at = (
                         os.pread(fd, max(_READ_BYTES, header.size), position), position, 0
                     )  # fmt: skip
@@ -335,26 +337,28 @@ class DiskSegment:
     ) -> tuple[CorruptSpan, int]:
         """Pass over bytes that are no batch, to the next place that the index vouches for."""
         for n in range(len(index)):
-            _, known = index.entry(n)
-            if known > position:
-                header = _sound_header(os.pread(fd, HEADER_SIZE, known), 0, size - known)
+            _, next_position = index.entry(n)
+            if next_position > position:
+                header = _sound_header(os.pread(fd, HEADER_SIZE, next_position), 0, size - next_position)
                 if header is not None:
-                    data = os.pread(fd, min(known - position, CORRUPT_BYTES_MAX), position)
+                    data = os.pread(fd, min(next_position - position, CORRUPT_BYTES_MAX), position)
                     stop = min(header.base_offset, end)
                     return CorruptSpan(
                         self.base_offset, stop, "crc", f"no batch at byte {position}", data
-                    ), known
+                    ), next_position
         data = os.pread(fd, min(size - position, CORRUPT_BYTES_MAX), position)
         stop = min(self.next_base or end, end)
         return CorruptSpan(self.base_offset, stop, "crc", f"no batch from byte {position} on", data), size
 
 
-def _sound_header(buf: bytes, at: int, left: int) -> BatchHeader | None:
+def _sound_header(buf: bytes, at: int, available: int) -> BatchHeader | None:
     try:
         header = read_any_header(memoryview(buf)[at:])
     except RecordsError:
         return None
-    return header if header.size <= min(left, BATCH_BYTES_MAX) and header.last_offset_delta >= 0 else None
+    return (
+        header if header.size <= min(available, BATCH_BYTES_MAX) and header.last_offset_delta >= 0 else None
+    )
 
 
 def _trim(data: bytes, entry_size: int) -> bytes:
@@ -379,8 +383,8 @@ class Transactions:
     def read(cls, directory: str, high_watermark: int) -> Transactions:
         """Read the transaction indexes of sealed segments, and replay the batches of the rest."""
         bases = _segment_bases(directory)
-        known = bisect_right(bases, high_watermark) - 1
-        first = known
+        last = bisect_right(bases, high_watermark) - 1
+        first = last
         while first > 0 and not os.path.exists(
             f"{directory}/{names.file_name(bases[first], names.SNAPSHOT)}"
         ):
@@ -396,7 +400,7 @@ class Transactions:
             for entry in snapshot.decode(raw or b""):
                 if entry.current_txn_first_offset >= 0:
                     open_since[entry.producer_id] = entry.current_txn_first_offset
-        for n in range(max(first, 0), known + 1):
+        for n in range(max(first, 0), last + 1):
             segment = DiskSegment(directory, bases[n], None)
             for position, header in segment.headers():
                 is_beyond = header.base_offset >= high_watermark  # or says so, and others follow
@@ -416,9 +420,9 @@ class Transactions:
     def aborted_in(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """(producer id, first offset, marker's offset) of those that touch [start, end)."""
         return [
-            (one.producer_id, one.first_offset, one.last_offset)
-            for one in self.aborted
-            if one.last_offset >= start and one.first_offset < end
+            (transaction.producer_id, transaction.first_offset, transaction.last_offset)
+            for transaction in self.aborted
+            if transaction.last_offset >= start and transaction.first_offset < end
         ]
 
 
@@ -442,7 +446,7 @@ class AbortedFilter:
             self._by_producer.setdefault(producer_id, []).append((first, last))
 
     def hides(self, _: bytes | memoryview, header: BatchHeader) -> bool:
-        """Say whether the batch must not be shown."""
+        """Return whether the batch must not be shown."""
         if header.magic < 2 or not header.is_transactional or header.is_control:
             return False
         spans = self._by_producer.get(header.producer_id, ())

@@ -45,7 +45,7 @@ class OffsetRange:
 
 
 class RawBatch(NamedTuple):
-    """One batch with a good checksum, or a legacy message, that has offsets of the range; `aborted`: do not show it."""
+    """One batch with a good checksum, or a legacy message, with offsets of the range; `aborted`: its transaction was."""
 
     data: bytes | memoryview
     header: BatchHeader
@@ -53,7 +53,7 @@ class RawBatch(NamedTuple):
 
 
 class CorruptSpan(NamedTuple):
-    """Offsets [start, end) whose bytes make no sense, or are out of place: with some of these bytes and the reason code."""
+    """Offsets [start, end) with bytes that are no batch, or a batch out of place: some of the bytes, and a reason code."""
 
     start: int
     end: int
@@ -111,17 +111,17 @@ class Log(Protocol):
         ...
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
-        """Return the first offset whose timestamp is at least that; None if there is none."""
+        """Return the first offset with a timestamp of at least `timestamp_ms`; None if there is none."""
         ...
 
-    def cut_points(self, wanted: OffsetRange, bytes_max: int) -> list[int]:
-        """Return offsets inside of `wanted`, batch boundaries about `bytes_max` apart."""
+    def cut_points(self, offset_range: OffsetRange, bytes_max: int) -> list[int]:
+        """Return offsets inside of the range, batch boundaries about `bytes_max` apart."""
         ...
 
-    def read(self, wanted: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
-        """Yield what is stored of a range, as `order.Order` does. Raises DataLossError if its start is gone."""
+    def read(self, offset_range: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
+        """Yield batches and damaged spans of a range, as `order.Order` does. Raises DataLossError if its start is gone."""
         ...
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...

@@ -2,7 +2,7 @@
 
 The rule: no checksum covers a base offset, so it is believed only as far as those of the neighbours allow. A batch that
 follows the one before it at once is where it says. One after a gap is held until the next batch is beyond it, too; if that
-one fits the gap, the batch held says a later offset than it has. One that goes back says an earlier one. Nobody can tell
+one fits the gap, the batch held says a later offset than it has. One that goes back says an earlier one. It cannot be told
 where such a batch belongs, so the offsets from the last sound batch to the next are damaged.
 """
 
@@ -32,20 +32,20 @@ class StoredBatch(NamedTuple):
 class _Damage(NamedTuple):
     """A batch that cannot be believed, and the offset that it says, if that may be true."""
 
-    said: int
+    base_offset: int
     reason: str
     detail: str
     data: bytes
 
 
 class Order:
-    """Takes what is stored of `wanted`, from the batch before it on, and gives what can be believed, in order."""
+    """Takes the stored batches of a range, from the one before it on, and yields those that can be believed, in order."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
-        self.wanted = wanted
-        self.next_offset = wanted.start
+    def __init__(self, offset_range: OffsetRange) -> None:
+        self.offset_range = offset_range
+        self.next_offset = offset_range.start
         """Offset after the last batch that is believed."""
-        self.after = self.beyond = wanted.start
+        self.after = self.beyond = offset_range.start
         """Offsets at which what follows may begin, at least and at most, as far as it can be told."""
         self._at: int | None = None
         """Offset after the last batch that is believed, in the range or before it; None before the first."""
@@ -57,11 +57,11 @@ class Order:
 
     @property
     def is_done(self) -> bool:
-        """Say whether nothing that is still to come can be in the range."""
-        return self.next_offset >= self.wanted.end
+        """Return whether all further batches are beyond the range."""
+        return self.next_offset >= self.offset_range.end
 
     def has_had(self, stored: StoredBatch) -> bool:
-        """Say whether this is one of the batches that were taken last: they may be shown again, with what follows them.
+        """Return whether this is one of the batches that were taken last: they may be shown again, with what follows them.
 
         Its filter of transactions is told of it, as that of the first time was.
         """
@@ -74,7 +74,7 @@ class Order:
         return told is not None
 
     def take(self, stored: StoredBatch) -> Iterator[RawBatch | CorruptSpan]:
-        """Take the next batch of the log; yields what is certain now."""
+        """Take the next batch of the log; yields batches and spans that are certain now."""
         header = stored.header
         if header.magic < 2:
             yield from self._release()
@@ -82,10 +82,10 @@ class Order:
             yield from self._believe(stored)
         elif not check_crc(stored.data, 0, header):
             yield from self._release()
-            if self._damage and header.base_offset > self._damage.said:
+            if self._damage and header.base_offset > self._damage.base_offset:
                 yield from self._settle(header.base_offset)
-            said, beyond = header.base_offset, header.next_offset
-            self._note(stored, "crc", "the checksum is wrong", said=said, beyond=beyond)
+            base_offset, beyond = header.base_offset, header.next_offset
+            self._note(stored, "crc", "the checksum is wrong", base_offset=base_offset, beyond=beyond)
         else:
             yield from self._place(stored)
 
@@ -96,16 +96,16 @@ class Order:
         yield from self._report(span._replace(start=self._expected))
 
     def finish(self, log_end: int) -> Iterator[RawBatch | CorruptSpan]:
-        """Yield what was uncertain until nothing more came; no batch has offsets of `log_end` or later."""
+        """Yield the batches and spans that were uncertain; no batch has offsets of `log_end` or later."""
         if self._held is not None and self._held.header.next_offset > log_end:
             held, self._held = self._held, None
             self._misplace(held)
         yield from self._release()
-        yield from self._settle(self.wanted.end)
+        yield from self._settle(self.offset_range.end)
 
     @property
     def _expected(self) -> int:
-        return self.wanted.start if self._at is None else self._at
+        return self.offset_range.start if self._at is None else self._at
 
     def _place(self, stored: StoredBatch) -> Iterator[RawBatch | CorruptSpan]:
         base_offset, held = stored.header.base_offset, self._held
@@ -124,18 +124,18 @@ class Order:
 
     def _misplace(self, stored: StoredBatch) -> None:
         header = stored.header
-        said, beyond = self._expected, self._expected + header.last_offset_delta + 1
+        base_offset, beyond = self._expected, self._expected + header.last_offset_delta + 1
         detail = f"a batch says that it has offsets {header.base_offset} to {header.last_offset}, which do not fit here"
-        self._note(stored, "order", detail, said=said, beyond=beyond)
+        self._note(stored, "order", detail, base_offset=base_offset, beyond=beyond)
 
-    def _note(self, stored: StoredBatch, reason: str, detail: str, *, said: int, beyond: int) -> None:
+    def _note(self, stored: StoredBatch, reason: str, detail: str, *, base_offset: int, beyond: int) -> None:
         """Note damage that ends where the next sound batch begins. It may be the marker that ends a transaction."""
         told = replace(stored.header, base_offset=self._expected, last_offset_delta=0)
         self._damaged.append((stored.header, told))
         stored.hides(stored.data, told)
         self.after = self.beyond = max(beyond, self.next_offset + 1)
         if self._damage is None:
-            self._damage = _Damage(said, reason, detail, bytes(stored.data))
+            self._damage = _Damage(base_offset, reason, detail, bytes(stored.data))
 
     def _release(self) -> Iterator[RawBatch | CorruptSpan]:
         held, self._held = self._held, None
@@ -148,21 +148,21 @@ class Order:
         aborted = stored.hides(stored.data, header)
         self._last = header
         is_after = (
-            header.magic == 2 and header.base_offset >= self.wanted.end
+            header.magic == 2 and header.base_offset >= self.offset_range.end
         )  # a message may say its last offset
         if header.next_offset > self.next_offset and not is_after:
             yield RawBatch(stored.data, header, aborted)
         self._go_on(header.next_offset)
 
     def _settle(self, end: int) -> Iterator[CorruptSpan]:
-        """Say that what was noted as damage ends before `end`."""
+        """End the noted damage before `end`."""
         noted, self._damage = self._damage, None
         if noted is not None:
-            start = noted.said if self._expected <= noted.said < end else self._expected
+            start = noted.base_offset if self._expected <= noted.base_offset < end else self._expected
             yield from self._report(CorruptSpan(start, end, noted.reason, noted.detail, noted.data))
 
     def _report(self, span: CorruptSpan) -> Iterator[CorruptSpan]:
-        start, end = max(span.start, self.next_offset), min(span.end, self.wanted.end)
+        start, end = max(span.start, self.next_offset), min(span.end, self.offset_range.end)
         if end > start:
             yield span._replace(start=start, end=end)
         self._go_on(span.end)

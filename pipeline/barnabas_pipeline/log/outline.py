@@ -6,7 +6,7 @@ damage), the range is read again by `RangeReader`, which decodes records, but no
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,25 +15,28 @@ from barnabas_pipeline.log.columns import Columns, NotSureError
 from barnabas_pipeline.log.model import CorruptSpan, Log, OffsetRange, RangeCounts
 from barnabas_pipeline.log.reader import RangeReader
 
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Integers, Mask
+
 
 class Outline(NamedTuple):
     """The offsets with records or damage, as spans [low, high), rising and apart; what the others are is counted."""
 
-    low: Any
-    high: Any
+    low: Integers
+    high: Integers
     counts: RangeCounts
 
-    def has(self, offsets: Any) -> Any:
+    def has(self, offsets: Integers) -> Mask:
         """Return a mask over `offsets`: true for those within the spans."""
         if not len(self.low):
             return np.zeros(len(offsets), bool)
         at = np.searchsorted(self.low, offsets, "right") - 1
         return (at >= 0) & (offsets < self.high[at])
 
-    def without(self, offsets: Any, examples_max: int) -> tuple[int, list[int]]:
+    def without(self, offsets: Integers, examples_max: int) -> tuple[int, list[int]]:
         """Return the number of offsets of the spans that are not among `offsets` (rising, each once), and the first few."""
-        found = np.searchsorted(offsets, self.high) - np.searchsorted(offsets, self.low)
-        lacking = self.high - self.low - found
+        matches = np.searchsorted(offsets, self.high) - np.searchsorted(offsets, self.low)
+        lacking = self.high - self.low - matches
         examples: list[int] = []
         for n in np.flatnonzero(lacking).tolist():
             span = np.arange(self.low[n], self.high[n])
@@ -43,19 +46,19 @@ class Outline(NamedTuple):
         return int(lacking.sum()), examples[:examples_max]
 
 
-def outline(log: Log, wanted: OffsetRange) -> Outline:
+def outline(log: Log, offset_range: OffsetRange) -> Outline:
     """Read the headers of a range. Raises DataLossError if its start is gone."""
     try:
-        return _by_headers(log, wanted)
+        return _by_headers(log, offset_range)
     except NotSureError:
-        return _by_records(log, wanted)
+        return _by_records(log, offset_range)
 
 
-def _by_headers(log: Log, wanted: OffsetRange) -> Outline:
+def _by_headers(log: Log, offset_range: OffsetRange) -> Outline:
     counts = RangeCounts()
     spans: list[tuple[int, int]] = []
-    at = wanted.start
-    for item in log.read(wanted):
+    at = offset_range.start
+    for item in log.read(offset_range):
         if isinstance(item, CorruptSpan):
             raise NotSureError(item.detail)
         header = item.header
@@ -63,9 +66,9 @@ def _by_headers(log: Log, wanted: OffsetRange) -> Outline:
             raise NotSureError("an old format")
         counts.batches += 1
         counts.bytes_read += len(item.data)
-        if header.last_offset < wanted.end:
+        if header.last_offset < offset_range.end:
             counts.digest = digest.add(counts.digest, digest.of_batch(item.data, header))
-        low, high = max(at, header.base_offset), min(header.next_offset, wanted.end)
+        low, high = max(at, header.base_offset), min(header.next_offset, offset_range.end)
         counts.compacted += low - at
         at = high
         if header.is_control:
@@ -79,14 +82,14 @@ def _by_headers(log: Log, wanted: OffsetRange) -> Outline:
         else:
             counts.records += high - low
             spans.append((low, high))
-    counts.compacted += wanted.end - at
-    assert counts.span == len(wanted), (counts, wanted)
+    counts.compacted += offset_range.end - at
+    assert counts.span == len(offset_range), (counts, offset_range)
     low_high = np.array(spans, np.int64).reshape(-1, 2)
     return _merged(low_high[:, 0], low_high[:, 1], counts)
 
 
-def _by_records(log: Log, wanted: OffsetRange) -> Outline:
-    reader = RangeReader(log, wanted, fields=frozenset())
+def _by_records(log: Log, offset_range: OffsetRange) -> Outline:
+    reader = RangeReader(log, offset_range, fields=frozenset())
     lows, highs = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for item in reader:
         if isinstance(item, Columns):
@@ -99,7 +102,7 @@ def _by_records(log: Log, wanted: OffsetRange) -> Outline:
     return _merged(np.concatenate(lows), np.concatenate(highs), reader.counts)
 
 
-def _merged(low: Any, high: Any, counts: RangeCounts) -> Outline:
+def _merged(low: Integers, high: Integers, counts: RangeCounts) -> Outline:
     """Join the spans that touch."""
     if len(low):
         apart = low[1:] != high[:-1]

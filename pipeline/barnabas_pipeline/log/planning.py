@@ -22,7 +22,7 @@ SPLIT_BYTES_MIN = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Wanted part of a topic. An end beyond what is there is cut; a start that is gone is an error.
+    """A part of a topic. An end beyond the log is cut; a start that the log no longer has is an error.
 
     `starting` and `ending` are `earliest`, `latest`, or a JSON object of partition to offset (-2 earliest, -1 latest);
     timestamps (ms) go before them and mean the first offset with at least that timestamp.
@@ -44,11 +44,11 @@ def resolve(log: Log, selection: Selection, bounds: Mapping[int, Bounds] | None 
     for partition, bound in sorted(bounds.items()):
         start, end = starts[partition], min(ends[partition], bound.end)
         if selection.starting_timestamp_ms is not None:
-            found = log.offset_for_time(partition, selection.starting_timestamp_ms)
-            start = bound.end if found is None else found
+            offset = log.offset_for_time(partition, selection.starting_timestamp_ms)
+            start = bound.end if offset is None else offset
         if selection.ending_timestamp_ms is not None:
-            found = log.offset_for_time(partition, selection.ending_timestamp_ms)
-            end = bound.end if found is None else min(found, bound.end)
+            offset = log.offset_for_time(partition, selection.ending_timestamp_ms)
+            end = bound.end if offset is None else min(offset, bound.end)
         if start < bound.start:
             missing.append(MissingOffsets(partition, start, min(bound.start, end)))
             start = bound.start
@@ -67,17 +67,17 @@ def _offsets(text: str, bounds: Mapping[int, Bounds], *, is_end: bool) -> dict[i
     if text == LATEST:
         return {partition: bound.end for partition, bound in bounds.items()}
     try:
-        given = {int(partition): int(offset) for partition, offset in json.loads(text).items()}
+        asked = {int(partition): int(offset) for partition, offset in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError):
         raise UsageError(
             f"{text!r} is neither earliest, latest, nor a JSON object of partitions to offsets"
         ) from None
-    unknown = sorted(set(given) - set(bounds))
+    unknown = sorted(set(asked) - set(bounds))
     if unknown:
         raise UsageError(f"there is no partition {unknown[0]}")
     offsets = {}
     for partition, bound in bounds.items():
-        offset = given.get(partition, -1 if is_end else -2)
+        offset = asked.get(partition, -1 if is_end else -2)
         offsets[partition] = {-1: bound.end, -2: bound.start}.get(offset, offset)
     return offsets
 
@@ -92,20 +92,20 @@ def split(
     """
     if bytes_max is not None:
         return _split(log, ranges, bytes_max)
-    wanted = (os.cpu_count() or 1) if tasks_min is None else tasks_min
+    task_count = (os.cpu_count() or 1) if tasks_min is None else tasks_min
     bytes_max = SPLIT_BYTES
-    while len(tasks := _split(log, ranges, bytes_max)) < wanted and bytes_max > SPLIT_BYTES_MIN:
+    while len(tasks := _split(log, ranges, bytes_max)) < task_count and bytes_max > SPLIT_BYTES_MIN:
         bytes_max //= 2
     return tasks
 
 
 def _split(log: Log, ranges: list[OffsetRange], bytes_max: int) -> list[OffsetRange]:
     tasks = []
-    for wanted in ranges:
-        if not len(wanted):
+    for offset_range in ranges:
+        if not len(offset_range):
             continue
-        edges = [wanted.start, *log.cut_points(wanted, bytes_max), wanted.end]
-        tasks += [OffsetRange(wanted.partition, start, end) for start, end in pairwise(edges)]
+        edges = [offset_range.start, *log.cut_points(offset_range, bytes_max), offset_range.end]
+        tasks += [OffsetRange(offset_range.partition, start, end) for start, end in pairwise(edges)]
     return tasks
 
 
@@ -119,9 +119,9 @@ def shorten(ranges: list[OffsetRange], offsets_max: int) -> list[OffsetRange]:
     if total <= offsets_max:
         return ranges
     shares = [max(offsets_max * len(one) // total, min(len(one), 1)) for one in ranges]
-    left = offsets_max - sum(shares)
+    remaining = offsets_max - sum(shares)
     for n in sorted(range(len(ranges)), key=lambda n: -len(ranges[n])):
-        more = max(min(left, len(ranges[n]) - shares[n]), min(shares[n], 1) - shares[n])
+        more = max(min(remaining, len(ranges[n]) - shares[n]), min(shares[n], 1) - shares[n])
         shares[n] += more
-        left -= more
+        remaining -= more
     return [replace(one, end=one.start + share) for one, share in zip(ranges, shares, strict=True)]

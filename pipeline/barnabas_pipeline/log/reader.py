@@ -34,12 +34,12 @@ BLOCK_ROWS = 20_000
 
 
 class RangeReader:
-    """Iterate once over what is in `wanted`; then look at `counts`. Fields that are not asked for may be null."""
+    """An iterator over the records of a range, once; `counts` is complete afterwards. Fields not asked for may be null."""
 
     def __init__(
         self,
         log: Log,
-        wanted: OffsetRange,
+        offset_range: OffsetRange,
         *,
         decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
         fields: frozenset[str] = ALL_FIELDS,
@@ -47,16 +47,16 @@ class RangeReader:
         self._fields = fields
         self.counts = RangeCounts()
         self._log = log
-        self._wanted = wanted
-        self._next = wanted.start
+        self._range = offset_range
+        self._next = offset_range.start
         self._decompressed_bytes_max = decompressed_bytes_max
         self._bodies: list[Body] = []
         self._body_bytes = self._body_rows = 0
-        self._low = wanted.start  # the offset at which the waiting bodies begin
+        self._low = offset_range.start  # the offset at which the waiting bodies begin
 
     def __iter__(self) -> Iterator[Columns | CorruptSpan]:
         """Yield in the order of offsets. Raises DataLossError if the start of the range is gone."""
-        for item in self._log.read(self._wanted):
+        for item in self._log.read(self._range):
             if isinstance(item, CorruptSpan):
                 yield from self._flush()
                 yield from self._report(item)
@@ -67,9 +67,9 @@ class RangeReader:
             if self._body_bytes >= BLOCK_BYTES or self._body_rows >= BLOCK_ROWS:
                 yield from self._flush()
         yield from self._flush()
-        self.counts.compacted += self._wanted.end - self._next
-        self._next = self._wanted.end
-        assert self.counts.span == len(self._wanted), (self.counts, self._wanted)
+        self.counts.compacted += self._range.end - self._next
+        self._next = self._range.end
+        assert self.counts.span == len(self._range), (self.counts, self._range)
 
     # --- batches --------------------------------------------------------------------------------------------
 
@@ -107,8 +107,8 @@ class RangeReader:
         self._body_rows += header.records_count
 
     def _note(self, raw: RawBatch, header: BatchHeader) -> None:
-        """Count a batch whose checksum is right into the digest, if its last offset is in the range."""
-        if self._wanted.start <= header.last_offset < self._wanted.end:
+        """Add a batch with a right checksum to the digest, if its last offset is in the range."""
+        if self._range.start <= header.last_offset < self._range.end:
             self.counts.digest = digest.add(self.counts.digest, digest.of_batch(raw.data, header))
 
     def _enter(self, header: BatchHeader) -> tuple[int, int]:
@@ -117,7 +117,7 @@ class RangeReader:
             self.counts.compacted += header.base_offset - self._next
             self._next = header.base_offset
         low = self._next
-        self._next = high = min(header.next_offset, self._wanted.end)
+        self._next = high = min(header.next_offset, self._range.end)
         return low, high
 
     def _take_legacy(self, raw: RawBatch, header: BatchHeader) -> Iterator[Columns | CorruptSpan]:
@@ -127,13 +127,11 @@ class RangeReader:
             if header.next_offset > self._next:
                 low = self._next if header.codec else max(self._next, header.base_offset)
                 self.counts.compacted += low - self._next
-                yield from self._report(
-                    _span(low, min(header.next_offset, self._wanted.end), error, raw.data)
-                )
+                yield from self._report(_span(low, min(header.next_offset, self._range.end), error, raw.data))
             return
         if header.next_offset > self._next:
             self._note(raw, header)
-        records = [record for record in records if self._next <= record.offset < self._wanted.end]
+        records = [record for record in records if self._next <= record.offset < self._range.end]
         if records:
             self.counts.compacted += records[-1].offset + 1 - self._next - len(records)
             self.counts.records += len(records)
@@ -145,7 +143,7 @@ class RangeReader:
         bodies, self._bodies, self._body_bytes, self._body_rows = self._bodies, [], 0, 0
         if not bodies:
             return
-        low, high = self._low, min(bodies[-1].header.next_offset, self._wanted.end)
+        low, high = self._low, min(bodies[-1].header.next_offset, self._range.end)
         gaps = sum(
             max(0, after.header.base_offset - before.header.next_offset) for before, after in pairwise(bodies)
         )
@@ -202,7 +200,7 @@ class RangeReader:
     # --- damage ---------------------------------------------------------------------------------------------
 
     def _report(self, span: CorruptSpan) -> Iterator[CorruptSpan]:
-        start, end = max(span.start, self._wanted.start), min(span.end, self._wanted.end)
+        start, end = max(span.start, self._range.start), min(span.end, self._range.end)
         if start > self._next:
             self.counts.compacted += start - self._next
         self._next = max(self._next, end)

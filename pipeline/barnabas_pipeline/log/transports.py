@@ -8,14 +8,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas.client import ClientError
 from barnabas_pipeline.errors import UsageError
 from barnabas_pipeline.log.model import READ_COMMITTED, READ_UNCOMMITTED, Log, LogOptions
 
+if TYPE_CHECKING:
+    from barnabas.client.blocking import BlockingClient as SharedClient
 
-def open_log(options: LogOptions, *, client: Any = None, topic_id: str = "") -> Log:
+
+def open_log(options: LogOptions, *, client: SharedClient | None = None, topic_id: str = "") -> Log:
     """Open a topic by its transport; `client` and `topic_id` as `WireLog` has them. Raises UsageError."""
     if options.isolation not in (READ_COMMITTED, READ_UNCOMMITTED):
         raise UsageError(f"isolation is {READ_COMMITTED} or {READ_UNCOMMITTED}, not {options.isolation!r}")
@@ -34,28 +37,32 @@ def open_log(options: LogOptions, *, client: Any = None, topic_id: str = "") -> 
     raise UsageError(f"transport is wire or disk, not {options.transport!r}")
 
 
+def _ask_for_metadata(client: SharedClient, topics: list[str]) -> None:
+    client.run(lambda asked: asked.metadata(topics))
+
+
 class Logs(AbstractContextManager["Logs"]):
     """Topics that are read together, by several threads, those of a cluster over the same connections."""
 
     def __init__(self) -> None:
-        self._clients: dict[tuple[object, ...], Any] = {}
+        self._clients: dict[tuple[object, ...], SharedClient] = {}
         self._lock = threading.Lock()
 
     def expect(self, topics: Iterable[LogOptions]) -> None:
         """Ask each cluster for the metadata of all topics that will be read, with one request."""
-        names: dict[Any, set[str]] = {}
-        for one in topics:
-            if (client := self._client(one)) is not None:
-                names.setdefault(client, set()).add(one.topic)
+        names: dict[SharedClient, set[str]] = {}
+        for options in topics:
+            if (client := self._client(options)) is not None:
+                names.setdefault(client, set()).add(options.topic)
         for client, mine in names.items():
-            with suppress(ClientError):  # whoever reads them is told
-                client.run(lambda asked, mine=mine: asked.metadata(sorted(mine)))
+            with suppress(ClientError):  # the reader of the topic gets the error
+                _ask_for_metadata(client, sorted(mine))
 
     def open(self, options: LogOptions, topic_id: str) -> Log:
         """Open an incarnation of a topic. Raises UsageError."""
         return open_log(options, client=self._client(options), topic_id=topic_id)
 
-    def _client(self, options: LogOptions) -> Any:
+    def _client(self, options: LogOptions) -> SharedClient | None:
         if options.transport != "wire" or not options.bootstrap:
             return None
         from barnabas_pipeline.log.wire import open_client
@@ -68,5 +75,5 @@ class Logs(AbstractContextManager["Logs"]):
 
     def __exit__(self, *_: object) -> None:
         """Close all connections."""
-        for one in self._clients.values():
-            one.close()
+        for client in self._clients.values():
+            client.close()

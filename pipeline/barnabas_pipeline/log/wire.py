@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from barnabas.client import AuthenticationError, Client, ClientError, ClientSettings, ResponseError
 from barnabas.client.blocking import BlockingClient
@@ -20,7 +20,7 @@ from barnabas.records.batch import BatchHeader, iter_batches
 from barnabas.records.committed import AbortedBatches
 from barnabas.records.errors import RecordsError
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.fetch import FetchRequest
+from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest
 from barnabas.wire.generated.metadata import MetadataResponse
 from barnabas_pipeline.errors import (
@@ -56,9 +56,9 @@ T = TypeVar("T")
 Topic = MetadataResponse.MetadataResponseTopic
 
 
-def _in_order(order: Order, part: Any) -> Iterator[RawBatch | CorruptSpan]:
+def _in_order(order: Order, part: FetchResponse.PartitionData) -> Iterator[RawBatch | CorruptSpan]:
     """Take the batches of a response that are new."""
-    data = memoryview(part.records or b"")
+    data = memoryview(cast("bytes", part.records or b""))
     aborted = AbortedBatches(part.aborted_transactions)
 
     def hides(data: bytes | memoryview, header: BatchHeader) -> bool:
@@ -72,13 +72,15 @@ def _in_order(order: Order, part: Any) -> Iterator[RawBatch | CorruptSpan]:
             if order.is_done:
                 return
     except RecordsError as error:
-        # What cannot be a batch: nobody can tell where the next one begins, so the range ends in it.
-        span = CorruptSpan(order.next_offset, order.wanted.end, "crc", error.message, bytes(data[: 1 << 20]))
+        # What cannot be a batch does not tell where the next one begins, so the range ends in it.
+        span = CorruptSpan(
+            order.next_offset, order.offset_range.end, "crc", error.message, bytes(data[: 1 << 20])
+        )
         yield from order.take_span(span)
 
 
 def reach(options: LogOptions) -> tuple[list[Endpoint], ClientSettings]:
-    """Return where a cluster is and how to speak with it. Raises UsageError for what is wrong there."""
+    """Return the addresses of a cluster and the settings of its client. Raises UsageError."""
     try:
         settings = ClientSettings.of(options.client_settings, client_id=CLIENT_ID)
         return parse_bootstrap(options.bootstrap), replace(settings, retry_backoff_max_ms=BACKOFF_MAX_MS)
@@ -94,7 +96,7 @@ def open_client(options: LogOptions) -> BlockingClient:
 class WireLog:
     """A topic of a cluster; see `model.Log` for the methods. Raises UsageError for client settings that are wrong.
 
-    Without a `client` of somebody else it opens one of its own once it asks for something. With `topic_id` it reads
+    Without a shared `client` it opens one with its first request. With `topic_id` it reads
     from that incarnation of the topic alone.
     """
 
@@ -130,37 +132,39 @@ class WireLog:
         if self._isolation:
             ends = await self._list_offsets(client, partitions, LATEST, isolation=1)
         return {
-            one: Bounds(starts[one], max(starts[one], ends[one]), high_watermarks[one], epochs[one])
-            for one in partitions
+            place: Bounds(
+                starts[place], max(starts[place], ends[place]), high_watermarks[place], epochs[place]
+            )
+            for place in partitions
         }
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
         """By ListOffsets."""
-        found = self._run(
+        answers = self._run(
             lambda client: self._list_offsets(client, [partition], timestamp_ms, isolation=self._isolation)
         )
-        return None if found[partition] < 0 else found[partition]
+        return None if answers[partition] < 0 else answers[partition]
 
-    def cut_points(self, wanted: OffsetRange, bytes_max: int) -> list[int]:
+    def cut_points(self, offset_range: OffsetRange, bytes_max: int) -> list[int]:
         """The wire says nothing of batches: cut into equal parts, guessing 100 bytes a record."""
         size = max(1, bytes_max // 100)
-        return list(range(wanted.start + size, wanted.end, size))
+        return list(range(offset_range.start + size, offset_range.end, size))
 
     # --- fetching -------------------------------------------------------------------------------------------
 
-    def read(self, wanted: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
+    def read(self, offset_range: OffsetRange) -> Iterator[RawBatch | CorruptSpan]:
         """Fetch until the end of the range has been passed, with a larger limit if a batch does not fit.
 
         Each fetch begins with the last batch of the one before: behind it may be one that says an earlier offset than it
         has, which a broker's look-up passes over. Where nothing follows, as at the end of a segment, it is left out.
         """
-        order = Order(wanted)
+        order = Order(offset_range)
         bytes_max = self.options.fetch_bytes_max
-        asked, is_behind, is_stalled = wanted.start, True, False
+        asked, is_behind, is_stalled = offset_range.start, True, False
         while not order.is_done:
-            guess = max(FETCH_BYTES_MIN, (wanted.end - asked) * RECORD_BYTES_GUESS)
+            guess = max(FETCH_BYTES_MIN, (offset_range.end - asked) * RECORD_BYTES_GUESS)
             size = bytes_max if is_stalled else min(bytes_max, guess)
-            part = self._fetch(wanted, asked, size, is_behind=is_behind)
+            part = self._fetch(offset_range, asked, size, is_behind=is_behind)
             before = order.next_offset, order.beyond
             yield from _in_order(order, part)
             if (order.next_offset, order.beyond) != before:
@@ -172,29 +176,32 @@ class WireLog:
                 continue
             has_stable_end = self._isolation and part.last_stable_offset >= 0
             end = part.last_stable_offset if has_stable_end else part.high_watermark
-            left = [one for one in (order.after, order.beyond) if asked - is_behind < one < end]
-            if left:
-                asked, is_behind, is_stalled = min(left), False, False
+            candidates = [one for one in (order.after, order.beyond) if asked - is_behind < one < end]
+            if candidates:
+                asked, is_behind, is_stalled = min(candidates), False, False
             elif count or is_stalled or order.after >= end:
-                if end >= wanted.end:
+                if end >= offset_range.end:
                     yield from order.finish(end)
                 if not order.is_done:
                     raise IncompleteError(
-                        f"{self.options.topic}-{wanted.partition} ends at {end} for readers, {wanted.end} was planned"
+                        f"{self.options.topic}-{offset_range.partition} ends at {end} for readers, "
+                        f"{offset_range.end} was planned"
                     )
             else:
                 is_stalled = True
 
-    def _fetch(self, wanted: OffsetRange, offset: int, bytes_max: int, *, is_behind: bool) -> Any:
+    def _fetch(
+        self, offset_range: OffsetRange, offset: int, bytes_max: int, *, is_behind: bool
+    ) -> FetchResponse.PartitionData:
         return self._run(
-            lambda client: self._fetch_once(client, wanted, offset, bytes_max, is_behind=is_behind)
+            lambda client: self._fetch_once(client, offset_range, offset, bytes_max, is_behind=is_behind)
         )
 
     async def _fetch_once(
-        self, client: Client, wanted: OffsetRange, offset: int, bytes_max: int, *, is_behind: bool
-    ) -> Any:
-        connection = await client.broker(await self._leader(client, wanted.partition))
-        self._check_incarnation(await self._topic(client), wanted, offset)
+        self, client: Client, offset_range: OffsetRange, offset: int, bytes_max: int, *, is_behind: bool
+    ) -> FetchResponse.PartitionData:
+        connection = await client.broker(await self._leader(client, offset_range.partition))
+        self._check_incarnation(await self._topic(client), offset_range, offset)
         assert self._identity is not None
         topic_id = self._identity.topic_id
         by_id = bool(topic_id) and connection.versions.get(FETCH, (0, 0))[1] > FETCH_VERSION_BY_NAME_MAX
@@ -204,7 +211,7 @@ class WireLog:
             topic.topic_id = decode_uuid(topic_id)
         else:
             topic.topic = self.options.topic
-        partition = FetchRequest.FetchPartition(wanted.partition)
+        partition = FetchRequest.FetchPartition(offset_range.partition)
         partition.fetch_offset, partition.partition_max_bytes = max(offset - is_behind, 0), bytes_max
         topic.partitions = [partition]
         request = FetchRequest()
@@ -217,35 +224,35 @@ class WireLog:
         error_code = response.error_code or (parts[0].error_code if parts else ErrorCode.UNKNOWN_TOPIC_ID)
         if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if is_behind and offset:  # the log begins here
-                return await self._fetch_once(client, wanted, offset, bytes_max, is_behind=False)
-            await self._raise_out_of_range(client, wanted, offset)
+                return await self._fetch_once(client, offset_range, offset, bytes_max, is_behind=False)
+            await self._raise_out_of_range(client, offset_range, offset)
         if error_code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID):
             # Also the answer of a broker that has not heard of a new topic yet: the newest metadata decides.
             client.forget(self.options.topic)
-            self._check_incarnation(await self._topic_or_none(client), wanted, offset)
-        check(error_code, f"fetching {self.options.topic}-{wanted.partition} at {offset}")
+            self._check_incarnation(await self._topic_or_none(client), offset_range, offset)
+        check(error_code, f"fetching {self.options.topic}-{offset_range.partition} at {offset}")
         return parts[0]
 
-    def _check_incarnation(self, topic: Topic | None, wanted: OffsetRange, offset: int) -> None:
-        """See that metadata has the topic that was planned for, where it has ids. Raises DataLossError."""
+    def _check_incarnation(self, topic: Topic | None, offset_range: OffsetRange, offset: int) -> None:
+        """Check that the topic in the metadata is the planned one, if topics have ids. Raises DataLossError."""
         assert self._identity is not None
         planned = self._identity.topic_id
         if topic is None or (planned and any(topic.topic_id) and encode_uuid(topic.topic_id) != planned):
             raise DataLossError(
                 f"topic {self.options.topic} {planned} is not there any more",
-                [MissingOffsets(wanted.partition, offset, wanted.end)],
+                [MissingOffsets(offset_range.partition, offset, offset_range.end)],
             )
 
-    async def _raise_out_of_range(self, client: Client, wanted: OffsetRange, offset: int) -> None:
-        bounds = (await self._bounds(client))[wanted.partition]
+    async def _raise_out_of_range(self, client: Client, offset_range: OffsetRange, offset: int) -> None:
+        bounds = (await self._bounds(client))[offset_range.partition]
         if offset < bounds.start:
             raise DataLossError(
-                f"retention has overtaken {self.options.topic}-{wanted.partition}",
-                [MissingOffsets(wanted.partition, offset, min(bounds.start, wanted.end))],
+                f"retention has overtaken {self.options.topic}-{offset_range.partition}",
+                [MissingOffsets(offset_range.partition, offset, min(bounds.start, offset_range.end))],
             )
         raise DataLossError(
-            f"{self.options.topic}-{wanted.partition} has become shorter: it ends at {bounds.end}",
-            [MissingOffsets(wanted.partition, max(offset, bounds.end), wanted.end)],
+            f"{self.options.topic}-{offset_range.partition} has become shorter: it ends at {bounds.end}",
+            [MissingOffsets(offset_range.partition, max(offset, bounds.end), offset_range.end)],
         )
 
     # --- requests -------------------------------------------------------------------------------------------
@@ -255,7 +262,7 @@ class WireLog:
         return 1 if self.options.isolation == READ_COMMITTED else 0
 
     def _run(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Do something with the client, again while that may help. Raises UsageError, IncompleteError, DataLossError."""
+        """Run a request of the client, with retries. Raises UsageError, IncompleteError, DataLossError."""
         if self._client is None:
             self._client = open_client(self.options)
             self._close = weakref.finalize(self, self._client.close)
@@ -299,7 +306,7 @@ class WireLog:
         by_leader: dict[int, list[int]] = {}
         for partition in partitions:
             by_leader.setdefault(await self._leader(client, partition), []).append(partition)
-        found = {}
+        bounds = {}
         for leader, mine in by_leader.items():
             connection = await client.broker(leader)
             version = connection.version_of(LIST_OFFSETS, LIST_OFFSETS_VERSION_MAX)
@@ -315,10 +322,10 @@ class WireLog:
                 partition = answer.partition_index
                 check(answer.error_code, f"asking for an offset of {self.options.topic}-{partition}")
                 if version == 0:
-                    found[partition] = int(answer.old_style_offsets[0]) if answer.old_style_offsets else -1
+                    bounds[partition] = int(answer.old_style_offsets[0]) if answer.old_style_offsets else -1
                 else:
-                    found[partition] = int(answer.offset)
-        return found
+                    bounds[partition] = int(answer.offset)
+        return bounds
 
     def close(self) -> None:
         """Close all connections, if they are its own."""

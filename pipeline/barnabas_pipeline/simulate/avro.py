@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -19,18 +19,19 @@ from barnabas_pipeline.schema import BUILT_IN
 from barnabas_pipeline.simulate.model import DAY_MS, Event
 
 if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document
     from barnabas_pipeline.formats.registry import Registry
 
 NO_SCHEMA_ID = 2**31 - 1
 
 
-def schema_of(kind: str) -> dict[str, Any]:
+def schema_of(kind: str) -> Document:
     """Return the schema of a kind of event as Avro has it."""
     fields = [
-        {"name": one.name, "type": one.type}
-        if one.required
-        else {"name": one.name, "type": ["null", one.type], "default": None}
-        for one in BUILT_IN[kind].fields
+        {"name": field.name, "type": field.type}
+        if field.required
+        else {"name": field.name, "type": ["null", field.type], "default": None}
+        for field in BUILT_IN[kind].fields
     ]
     return {"type": "record", "name": kind, "namespace": "barnabas.site", "fields": fields}
 
@@ -79,7 +80,7 @@ class AvroValues:
             return self._framed(self._ids[event.kind], body[: len(body) // 2])
         raise ValueError(reason)
 
-    def _body(self, kind: str, fields: dict[str, Any]) -> bytes:
+    def _body(self, kind: str, fields: Document) -> bytes:
         out = io.BytesIO()
         self._write(out, self._schemas[kind], fields)
         return out.getvalue()

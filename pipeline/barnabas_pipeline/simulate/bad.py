@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from barnabas_pipeline.simulate.model import Event
+
+if TYPE_CHECKING:
+    from barnabas_pipeline.data_types import Document
 
 REQUIRED = {"views": "url", "clicks": "member", "votes": "item", "logins": "member", "metrics": "service",
             "profiles": "visitor", "logs": "service"}  # fmt: skip
@@ -51,7 +54,7 @@ JSON = JsonValues()
 
 def spoil(value: bytes, reason: str, required: str) -> bytes:
     """Make a sound JSON object bad in one way; `required` is a field that must be there."""
-    fields: dict[str, Any] = json.loads(value)
+    fields: Document = json.loads(value)
     if reason == "utf8":
         return value[:-1] + b',"x":"\xff\xfe"}'
     if reason == "empty":

@@ -12,9 +12,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from math import cos, pi
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from barnabas_pipeline.data_types import Document
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -30,13 +35,13 @@ AGENTS = (
 
 
 class Event(NamedTuple):
-    """One event: when it happened and when it reaches the log (both ms), its kind, its key and its fields."""
+    """An event: its time and its delivery (both ms since 1970), its kind, its key and its fields."""
 
     ts: int
     delivered: int
     kind: str
     key: str
-    fields: dict[str, Any]
+    fields: Document
 
     @property
     def value(self) -> bytes:
@@ -69,7 +74,7 @@ class Truth:
     spammers: list[str] = field(default_factory=list)
     spammed_items: list[str] = field(default_factory=list)
     quality: dict[str, float] = field(default_factory=dict)
-    incidents: list[dict[str, Any]] = field(default_factory=list)
+    incidents: list[Document] = field(default_factory=list)
     follows: dict[str, list[str]] = field(default_factory=dict)
 
     def to_json(self) -> str:
@@ -222,7 +227,7 @@ class Simulation:
             ip = f"203.0.113.{self.truth.spammers.index(name) + 1}"
             for attempt in range(8):
                 at += int(random.exponential(500)) + 1
-                fields: dict[str, Any] = {"ts": at, "member": name, "ip": ip, "ok": attempt == 7}
+                fields: Document = {"ts": at, "member": name, "ip": ip, "ok": attempt == 7}
                 yield Event(at, at, "logins", name, fields)
             for _ in range(int(random.integers(25, 50))):
                 at += int(random.exponential(700)) + 1
@@ -237,8 +242,8 @@ class Simulation:
         for at in range(self.site.start_ms, self._end_ms, step):
             for service in SERVICES:
                 bad = any(
-                    one["service"] == service and one["start"] <= at < one["end"]
-                    for one in self.truth.incidents
+                    incident["service"] == service and incident["start"] <= at < incident["end"]
+                    for incident in self.truth.incidents
                 )
                 for host in range(hosts):
                     name = f"{service}-{host}"
@@ -255,7 +260,7 @@ class Simulation:
                         yield Event(at, at, "metrics", name, fields)
 
     def _profiles(self) -> Iterator[Event]:
-        """Members look at profiles, more often at those of the active; the key is whose profile it is."""
+        """Members look at profiles, more often at those of the active; the key is the member that is looked at."""
         site, random = self.site, self._random
         while True:
             at = self._time_of_day()
@@ -281,7 +286,7 @@ class Simulation:
         return Event(at, at, "logs", host, fields)
 
 
-def _zipf(count: int, exponent: float) -> Any:
+def _zipf(count: int, exponent: float) -> NDArray[np.float64]:
     weights = 1.0 / np.arange(1, count + 1) ** exponent
     return weights / weights.sum()
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import IncompleteError
 from barnabas_pipeline.simulate import bad
 from barnabas_pipeline.simulate.model import Event
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
 
 FLUSH_SECONDS_MAX = 120.0
 
@@ -23,8 +26,8 @@ def create_topics(bootstrap: str, topics: Sequence[str], partitions: int, config
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = [NewTopic(topic, partitions, 1, config=config) for topic in topics]
-    for topic, future in admin.create_topics(wanted, request_timeout=30).items():
+    new_topics = [NewTopic(topic, partitions, 1, config=config) for topic in topics]
+    for topic, future in admin.create_topics(new_topics, request_timeout=30).items():
         try:
             future.result(30)
         except KafkaException as error:
@@ -41,7 +44,7 @@ def send(
     rate_per_second: float = 0,
     bad_fraction: float = 0,
     seed: int = 1,
-    config: dict[str, Any] | None = None,
+    config: dict[str, str] | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Counter[str]:
     """Send events in their order to the topics `prefix` + kind. Returns how many were spoilt, by reason."""
@@ -51,7 +54,7 @@ def send(
     producer = Producer(settings | (config or {}))
     failures: list[str] = []
 
-    def delivered(error: Any, _: Any) -> None:
+    def delivered(error: KafkaError | None, _: Message) -> None:
         if error is not None:
             failures.append(str(error))
 
@@ -65,16 +68,22 @@ def send(
         if n % 1000 == 0:
             producer.poll(0)
             progress(n)
-    left = producer.flush(FLUSH_SECONDS_MAX)
+    unsent = producer.flush(FLUSH_SECONDS_MAX)
     progress(len(events))
-    if failures or left:
+    if failures or unsent:
         raise IncompleteError(
-            f"{len(failures)} records failed ({failures[:1]}), {left} were not acknowledged"
+            f"{len(failures)} records failed ({failures[:1]}), {unsent} were not acknowledged"
         )
     return Counter(spoilt.values())
 
 
-def _produce(producer: Any, topic: str, event: Event, value: bytes, delivered: Any) -> None:
+def _produce(
+    producer: Producer,
+    topic: str,
+    event: Event,
+    value: bytes,
+    delivered: Callable[[KafkaError | None, Message], None],
+) -> None:
     while True:
         try:
             producer.produce(

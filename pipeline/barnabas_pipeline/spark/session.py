@@ -1,4 +1,4 @@
-"""The Spark session that all jobs use, with settings that fit one machine unless somebody says otherwise.
+"""The Spark session that all jobs use, with settings that fit one machine unless others are given.
 
 The rule: a setting that was given from outside (spark-submit, `--conf`) wins over ours.
 """
@@ -11,9 +11,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas_pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JAVA_MIN = 17
 PACKAGE = f"(Debian: apt-get install openjdk-{JAVA_MIN}-jre-headless, or default-jre-headless)"
@@ -40,7 +43,9 @@ def source_roots() -> list[str]:
     return sorted(str(root) for root in roots)
 
 
-def create(app_name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
+def create(
+    app_name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> SparkSession:
     """Create or get the session, with the data source `barnabas` registered. Raises UsageError without Java."""
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take `python3` from the PATH
@@ -50,7 +55,7 @@ def create(app_name: str, *, master: str | None = None, conf: Mapping[str, str] 
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()  # only then does SparkConf know what spark-submit was told
 
-    given = dict(conf or {})
+    from_caller = dict(conf or {})
     outside = SparkConf()
     settings = {key: value for key, value in DEFAULTS.items() if not outside.contains(key)}
     roots = os.pathsep.join(source_roots())
@@ -62,7 +67,7 @@ def create(app_name: str, *, master: str | None = None, conf: Mapping[str, str] 
         builder = builder.master(master)
     elif not outside.contains("spark.master"):
         builder = builder.master(DEFAULT_MASTER)
-    for key, value in (settings | given).items():
+    for key, value in (settings | from_caller).items():
         builder = builder.config(key, value)
     os.environ["PYTHONPATH"] = os.pathsep.join(
         dict.fromkeys(
@@ -78,7 +83,7 @@ def create(app_name: str, *, master: str | None = None, conf: Mapping[str, str] 
 
 
 def check_java() -> None:
-    """See that Spark will find a Java that it can use. Raises UsageError."""
+    """Check that Spark will find a Java of a version that it supports. Raises UsageError."""
     home = os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")
     if not java:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,14 @@ from barnabas_pipeline.log.model import READ_COMMITTED, Bounds, CorruptSpan, Log
 from barnabas_pipeline.log.planning import Selection, resolve, shorten, split
 from barnabas_pipeline.log.reader import RangeReader
 from barnabas_pipeline.log.transports import open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+    from barnabas_pipeline.data_types import Column, Document, Value
 
 NAME = "barnabas"
 RECORDS, RANGES = "records", "ranges"
@@ -88,6 +96,8 @@ _RANGE_ARROW = pa.schema(
     ]
 )
 
+D = TypeVar("D")
+
 
 class BarnabasSource(DataSource):
     """The entry point that Spark knows."""
@@ -104,11 +114,11 @@ class BarnabasSource(DataSource):
         columns = ", ".join(f"{name} {COLUMNS[name]}" for name in _columns(self.options))
         return columns + (CORRUPT_SCHEMA if _on_corrupt(self.options) == ROW else "")
 
-    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002  # Spark passes it by this name
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark passes it by this name
         """For `spark.read`."""
         return BatchReader(self.options)
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """For `spark.readStream`."""
         return StreamReader(self.options)
 
@@ -116,26 +126,26 @@ class BarnabasSource(DataSource):
 class Task(InputPartition):
     """Range that one Spark task reads."""
 
-    def __init__(self, wanted: OffsetRange, ranges_row: tuple[Any, ...]) -> None:
-        super().__init__((wanted.partition, wanted.start, wanted.end))
-        self.wanted = wanted
+    def __init__(self, offset_range: OffsetRange, ranges_row: tuple[str | int, ...]) -> None:
+        super().__init__((offset_range.partition, offset_range.start, offset_range.end))
+        self.offset_range = offset_range
         self.ranges_row = ranges_row
 
 
 class _Reading:
     """Options that batch and streaming share, and the reading of a task."""
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self.log_options = log_options(options)
         self.content = _content(options)
         self.on_corrupt = _on_corrupt(options)
         self.selection = selection(options)
         self.columns = _columns(options)
         self.split_bytes = _integer(options, "splitBytes", None)
-        self.wanted_partitions = _partitions(options)
+        self.chosen_partitions = _partitions(options)
 
     def _wants(self, partition: int) -> bool:
-        return self.wanted_partitions is None or partition in self.wanted_partitions
+        return self.chosen_partitions is None or partition in self.chosen_partitions
 
     def tasks(self, log: Log, ranges: list[OffsetRange]) -> list[Task]:
         bounds = log.bounds()
@@ -145,9 +155,10 @@ class _Reading:
         )  # fmt: skip
         return [Task(one, (*identity, *_row(one, bounds[one.partition]))) for one in pieces]
 
-    def read(self, partition: Any) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's records as Arrow batches."""
-        task: Task = partition
+        assert isinstance(partition, Task)
+        task = partition
         if self.content == RANGES:
             columns = list(zip(*[task.ranges_row], strict=True))
             arrays = [pa.array(c, f.type) for c, f in zip(columns, _RANGE_ARROW, strict=True)]
@@ -155,20 +166,20 @@ class _Reading:
             return
         log = open_log(self.log_options)
         try:
-            for item in RangeReader(log, task.wanted, fields=ALL_FIELDS.intersection(self.columns)):
+            for item in RangeReader(log, task.offset_range, fields=ALL_FIELDS.intersection(self.columns)):
                 if isinstance(item, Columns):
-                    yield from self._batches(item, task.wanted.partition)
+                    yield from self._batches(item, task.offset_range.partition)
                 elif self.on_corrupt == FAIL:
                     raise IncompleteError(
-                        f"{self.log_options.topic}-{task.wanted.partition}: offsets [{item.start}, {item.end}) are "
+                        f"{self.log_options.topic}-{task.offset_range.partition}: offsets [{item.start}, {item.end}) are "
                         f"damaged: {item.detail}; option onCorrupt=row shows them as rows"
                     )
                 else:
-                    yield self._corrupt_row(item, task.wanted.partition)
+                    yield self._corrupt_row(item, task.offset_range.partition)
         finally:
             log.close()
 
-    def _batches(self, columns: Columns, partition: int) -> Iterator[Any]:
+    def _batches(self, columns: Columns, partition: int) -> Iterator[pa.RecordBatch]:
         batch = to_arrow(columns, self.log_options.topic, partition, self.columns)
         if self.on_corrupt == ROW:
             for field in _CORRUPT_FIELDS:
@@ -176,21 +187,25 @@ class _Reading:
         for at in range(0, batch.num_rows, BATCH_ROWS):
             yield batch.slice(at, BATCH_ROWS)
 
-    def _corrupt_row(self, span: CorruptSpan, partition: int) -> Any:
+    def _corrupt_row(self, span: CorruptSpan, partition: int) -> pa.RecordBatch:
         values = (
             self.log_options.topic, partition, span.start, None, None, None, None, span.data, None,
             span.reason, span.end,
         )  # fmt: skip
-        known = dict(zip([*COLUMNS, *(field.name for field in _CORRUPT_FIELDS)], values, strict=True))
+        values_by_column = dict(
+            zip([*COLUMNS, *(field.name for field in _CORRUPT_FIELDS)], values, strict=True)
+        )
         fields = [*(_FIELDS[name] for name in self.columns), *_CORRUPT_FIELDS]
-        arrays = [pa.array([known[field.name]], field.type) for field in fields]
+        arrays = [pa.array([values_by_column[field.name]], field.type) for field in fields]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def to_arrow(columns: Columns, topic: str, partition: int, wanted: Sequence[str] = tuple(COLUMNS)) -> Any:
+def to_arrow(
+    columns: Columns, topic: str, partition: int, names: Sequence[str] = tuple(COLUMNS)
+) -> pa.RecordBatch:
     """Make a record batch of the wanted columns of the source's schema."""
     count = len(columns)
-    makers: dict[str, Callable[[], Any]] = {
+    makers: dict[str, Callable[[], Column]] = {
         "topic": lambda: pa.repeat(topic, count),
         "partition": lambda: pa.array(np.full(count, partition, np.int32)),
         "offset": lambda: pa.array(columns.offset),
@@ -201,28 +216,30 @@ def to_arrow(columns: Columns, topic: str, partition: int, wanted: Sequence[str]
         "value": lambda: columns.value,
         "headers": lambda: columns.headers,
     }
-    arrays = [makers[name]() for name in wanted]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([_FIELDS[name] for name in wanted]))
+    arrays = [makers[name]() for name in names]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([_FIELDS[name] for name in names]))
 
 
 class BatchReader(_Reading, DataSourceReader):
     """Reads the range that was asked for; filters on partition, offset and timestamp make it smaller."""
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._push_filters = (options.get("pushFilters") or "false").lower() == "true"
         self._from = 0
         self._to = (1 << 63) - 1
         self._from_timestamp_ms: int | None = None
 
-    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
         """Note what narrows the range, if asked to; Spark still applies every filter itself."""
-        for one in filters:
+        for pushed in filters:
             if self._push_filters:
-                self._narrow(type(one).__name__, getattr(one, "attribute", ()), getattr(one, "value", None))
-            yield one
+                self._narrow(
+                    type(pushed).__name__, getattr(pushed, "attribute", ()), getattr(pushed, "value", None)
+                )
+            yield pushed
 
-    def _narrow(self, kind: str, column: tuple[str, ...], value: Any) -> None:
+    def _narrow(self, kind: str, column: tuple[str, ...], value: Value) -> None:
         if column == ("partition",) and kind == "EqualTo":
             self._keep({value})
         elif column == ("partition",) and kind == "In":
@@ -238,8 +255,8 @@ class BatchReader(_Reading, DataSourceReader):
             self._from_timestamp_ms = max(self._from_timestamp_ms or timestamp_ms, timestamp_ms)
 
     def _keep(self, partitions: set[int]) -> None:
-        self.wanted_partitions = (
-            partitions if self.wanted_partitions is None else self.wanted_partitions & partitions
+        self.chosen_partitions = (
+            partitions if self.chosen_partitions is None else self.chosen_partitions & partitions
         )
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -247,14 +264,14 @@ class BatchReader(_Reading, DataSourceReader):
         log = open_log(self.log_options)
         try:
             ranges = []
-            for one in resolve(log, self.selection):
-                if not self._wants(one.partition):
+            for offset_range in resolve(log, self.selection):
+                if not self._wants(offset_range.partition):
                     continue
-                start, end = max(one.start, self._from), min(one.end, self._to)
+                start, end = max(offset_range.start, self._from), min(offset_range.end, self._to)
                 if self._from_timestamp_ms is not None and start < end:
-                    found = log.offset_for_time(one.partition, self._from_timestamp_ms)
-                    start = end if found is None else max(start, found)
-                ranges.append(OffsetRange(one.partition, start, max(start, end)))
+                    offset = log.offset_for_time(offset_range.partition, self._from_timestamp_ms)
+                    start = end if offset is None else max(start, offset)
+                ranges.append(OffsetRange(offset_range.partition, start, max(start, end)))
             return self.tasks(log, ranges)
         finally:
             log.close()
@@ -263,13 +280,13 @@ class BatchReader(_Reading, DataSourceReader):
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a topic. Its offsets name the incarnation, so that a re-created topic is never taken for the old one."""
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._rows_max = _integer(options, "maxOffsetsPerTrigger", 0)
         self._log: Log | None = None
         self._target: dict[str, int] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Document:
         """Executors get the options, not the connection."""
         return {**self.__dict__, "_log": None}
 
@@ -280,18 +297,18 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             self._log = open_log(self.log_options)
         return self._log
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> Document:  # noqa: N802
         """Return the offset at which a new query starts."""
         return self._offset(
             {
-                one.partition: one.start
-                for one in resolve(self.log, self.selection)
-                if self._wants(one.partition)
+                offset_range.partition: offset_range.start
+                for offset_range in resolve(self.log, self.selection)
+                if self._wants(offset_range.partition)
             }
         )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end: a query with this trigger reads what is there now, and ends."""
+        """Fix the end: a query with this trigger reads the present records, and ends."""
         self._target = {
             str(partition): bound.end for partition, bound in self.log.bounds().items()
         }  # all: `_ranges` picks
@@ -300,18 +317,18 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """`maxOffsetsPerTrigger`, or everything."""
         return ReadMaxRows(self._rows_max) if self._rows_max else ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
         """The end of the next micro-batch. Raises DataLossError if the topic is not the one of `start`."""
         ranges = self._ranges(start)
         if isinstance(limit, ReadMaxRows):
             ranges = shorten(ranges, limit.max_rows)
         return self._offset({one.partition: one.end for one in ranges})
 
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+    def reportLatestOffset(self) -> Document:  # noqa: N802
         """Return the offset at which the topic ends now, for the query's progress report."""
         return self._offset({partition: bound.end for partition, bound in self.log.bounds().items()})
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
         """Plan one micro-batch."""
         self._check_identity(start)
         self._check_identity(end)
@@ -322,7 +339,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         ]
         return self.tasks(self.log, [one for one in ranges if len(one) > 0])
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: Document) -> None:
         """Nothing to do: the checkpoint has it."""
 
     def stop(self) -> None:
@@ -331,7 +348,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             self._log.close()
             self._log = None
 
-    def _offset(self, offsets: dict[int, int]) -> dict[str, Any]:
+    def _offset(self, offsets: dict[int, int]) -> Document:
         identity = self.log.identity()
         return {
             "cluster_id": identity.cluster_id,
@@ -339,7 +356,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             "partitions": {str(partition): offset for partition, offset in sorted(offsets.items())},
         }
 
-    def _ranges(self, start: dict[str, Any]) -> list[OffsetRange]:
+    def _ranges(self, start: Document) -> list[OffsetRange]:
         """Return the ranges after `start`; new partitions start at their beginning. Raises DataLossError."""
         if self._target is None:
             self.stop()  # leaders and ids may have changed since the last trigger
@@ -359,7 +376,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             raise DataLossError(f"{self.log_options.topic} has lost what was not read yet", missing)
         return ranges
 
-    def _check_identity(self, offset: dict[str, Any]) -> None:
+    def _check_identity(self, offset: Document) -> None:
         now = self.log.identity()
         if (offset["cluster_id"], offset["topic_id"]) != (now.cluster_id, now.topic_id):
             missing = [MissingOffsets(int(p), int(first), None) for p, first in offset["partitions"].items()]
@@ -370,14 +387,20 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             )
 
 
-def _row(wanted: OffsetRange, bound: Bounds) -> tuple[int, ...]:
-    return wanted.partition, wanted.start, wanted.end, bound.high_watermark, bound.leader_epoch
+def _row(offset_range: OffsetRange, bound: Bounds) -> tuple[int, ...]:
+    return (
+        offset_range.partition,
+        offset_range.start,
+        offset_range.end,
+        bound.high_watermark,
+        bound.leader_epoch,
+    )
 
 
 # --- options --------------------------------------------------------------------------------------------------------
 
 
-def log_options(options: Any) -> LogOptions:
+def log_options(options: Mapping[str, str]) -> LogOptions:
     """Read the options that say how to reach the topic. Raises UsageError."""
     topic = options.get("topic")
     if not topic:
@@ -396,7 +419,7 @@ def log_options(options: Any) -> LogOptions:
     return replace(base, fetch_bytes_max=_integer(options, "fetchBytes", base.fetch_bytes_max))
 
 
-def selection(options: Any) -> Selection:
+def selection(options: Mapping[str, str]) -> Selection:
     """Read the options that say what part of the topic is wanted."""
     return Selection(
         starting=options.get("startingOffsets") or "earliest",
@@ -407,21 +430,21 @@ def selection(options: Any) -> Selection:
     )
 
 
-def _content(options: Any) -> str:
+def _content(options: Mapping[str, str]) -> str:
     content = options.get("content") or RECORDS
     if content not in (RECORDS, RANGES):
         raise UsageError(f"content is {RECORDS} or {RANGES}, not {content!r}")
     return str(content)
 
 
-def _on_corrupt(options: Any) -> str:
+def _on_corrupt(options: Mapping[str, str]) -> str:
     value = options.get("onCorrupt") or FAIL
     if value not in (FAIL, ROW):
         raise UsageError(f"onCorrupt is {FAIL} or {ROW}, not {value!r}")
     return str(value)
 
 
-def _columns(options: Any) -> tuple[str, ...]:
+def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
     text = options.get("columns")
     names = tuple(COLUMNS) if text is None else tuple(one.strip() for one in text.split(","))
     unknown = [one for one in names if one not in COLUMNS]
@@ -430,7 +453,7 @@ def _columns(options: Any) -> tuple[str, ...]:
     return names
 
 
-def _partitions(options: Any) -> set[int] | None:
+def _partitions(options: Mapping[str, str]) -> set[int] | None:
     text = options.get("partitions")
     try:
         return None if text is None else {int(one) for one in text.split(",")}
@@ -438,7 +461,7 @@ def _partitions(options: Any) -> set[int] | None:
         raise UsageError(f"partitions are numbers separated by commas, not {text!r}") from None
 
 
-def _integer(options: Any, name: str, default: Any) -> Any:
+def _integer(options: Mapping[str, str], name: str, default: D) -> int | D:
     text = options.get(name)
     if text is None:
         return default

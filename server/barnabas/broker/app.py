@@ -1,7 +1,7 @@
 """A complete broker, as `assembly` has made it: how it serves, and how it stops.
 
 The rule: one order. Start: everything is open before the first client is let in. Stop: listeners, connections, and then
-whoever has assembled it closes the rest.
+the rest, by its owner.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The composition root: from a configuration and an environment to a complete broker.
 
-The rule: every part is made here, whole, from the parts that it names; nobody gets the broker, and nothing is filled in
-later. What only some brokers need is made by the first who asks for it (`lazy.Lazy`).
+The rule: every part is made here, whole, from the parts that it names; no part gets the broker, and nothing is filled in
+later. What only some brokers need is made on first use (`lazy.Lazy`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import trio
 
 from barnabas.broker.app import Broker, Stopping
 from barnabas.broker.authorization import authorizer_of
-from barnabas.broker.basis import Basis
+from barnabas.broker.base_parts import BaseParts
 from barnabas.broker.coordinator_parts import coordinator_parts
 from barnabas.broker.handlers import Handlers
 from barnabas.broker.housekeeping import Housekeeping
@@ -33,13 +33,13 @@ from barnabas.cluster.controller.single_node import EmbeddedController
 from barnabas.cluster.replicas.in_sync import shrink_periodically
 from barnabas.cluster.replicas.moving import LogMover
 from barnabas.config import broker as settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.cluster import Keeper, is_on_zookeeper, keeper_of
 from barnabas.coordinators.image_events import CoordinatorEvents
 from barnabas.coordinators.locator import ImageLocator
 from barnabas.serving.channel import SECRET_BYTES, Handshakes, LoginParts
 from barnabas.serving.connection_limits import ConnectionLimits
 from barnabas.serving.connection_parts import ConnectionParts
-from barnabas.serving.context import Shared
+from barnabas.serving.context import ContextParts
 from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.fetch_sessions import FetchSessions
 from barnabas.serving.framing import BufferPool
@@ -95,7 +95,9 @@ async def assembled(
     Raises StartupError or StorageError when the broker cannot start.
     """
     release = release or profile_of(config)
-    if not is_clustered(config):  # where ZooKeeper keeps the cluster, there are no eligible leader replicas
+    if not is_on_zookeeper(
+        config
+    ):  # where ZooKeeper keeps the cluster, there are no eligible leader replicas
         config.keep_for_all(release.kept_for_all)
     listeners = open_listeners(config.listeners(), config.listener_security_protocols(), environment.network)
     async with AsyncExitStack() as stack:
@@ -109,19 +111,23 @@ async def assembled(
         metrics_address = _metrics_address(config)
         if metrics_address is not None:
             stack.callback(metrics_address.close)
-        if membership is None and is_clustered(config):
+        if membership is None and keeper_of(config) is Keeper.ZOOKEEPER:
             from barnabas.broker.joining import joined
 
             membership = await stack.enter_async_context(
                 joined(config, environment, budget, connect_zookeeper)
             )
+        elif membership is None and keeper_of(config) is Keeper.QUORUM:
+            from barnabas.broker.quorum_joining import joined_quorum
+
+            membership = await stack.enter_async_context(joined_quorum(config, environment, budget))
         storage = await stack.enter_async_context(
             opened_storage(config, endpoints, environment, budget, stopping.fail, membership)
         )
         async with trio.open_nursery() as background:
             with budget:
                 yield _broker(
-                    Basis(config, release, environment, budget, storage, background),
+                    BaseParts(config, release, environment, budget, storage, background),
                     listeners,
                     metrics_address,
                     stopping,
@@ -153,13 +159,17 @@ def _in_cluster(
     """Make the parts that only a broker of a cluster has; nothing of them is imported by one that is alone."""
     if membership is None:
         return None
+    if membership.quorum is not None:
+        from barnabas.broker.quorum_membership import quorum_parts
+
+        return quorum_parts(config, environment, budget, storage, endpoints, membership.quorum)
     from barnabas.broker.membership import membership_parts
 
     return membership_parts(config, environment, budget, storage, endpoints, membership)
 
 
 def _broker(
-    basis: Basis,
+    base: BaseParts,
     listeners: list[Listener],
     metrics_address: MetricsAddress | None,
     stopping: Stopping,
@@ -168,13 +178,13 @@ def _broker(
     seams: Seams,
 ) -> Broker:
     """Make all other parts, each from those before it, and start their periodic work."""
-    config, release, environment, budget, storage, _ = basis
+    config, release, environment, budget, storage, _ = base
     log_limit = LogLimit(environment.monotonic)
     stalls = StallMeter(log_limit)
     budget.on_long_turn = stalls.long_turn
-    memory, step_runner = _memory(basis), StepRunner(budget, environment.threads)
-    coordinators = coordinator_parts(basis)
-    optional = optional_parts(basis, coordinators, step_runner)
+    memory, step_runner = _memory(base), StepRunner(budget, environment.threads)
+    coordinators = coordinator_parts(base)
+    optional = optional_parts(base, coordinators, step_runner)
     served = release.served_by(config)
     quotas = broker_quotas(config, served, budget, environment.monotonic)
     limits = ConnectionLimits(
@@ -191,21 +201,21 @@ def _broker(
         environment,
         is_served=storage.replicas.is_served,
     )
-    events = _follow_metadata(basis, coordinators, optional, quotas, limits)
-    securing = _securing(basis, listeners, optional)
-    services = _services(basis, served, coordinators, optional, step_runner, mover, securing, in_cluster)
+    events = _follow_metadata(base, coordinators, optional, quotas, limits)
+    securing = _securing(base, listeners, optional)
+    services = _services(base, served, coordinators, optional, step_runner, mover, securing, in_cluster)
     meter = _meter(storage.metadata) if metrics_address is not None else None
-    shared = Shared(memory, log_limit, authorizer, quotas)
-    request_parts = _request_parts(basis, served, services, shared, meter, seams)
-    connections = _connections(basis, request_parts, limits, stalls, optional, seams)
+    shared = ContextParts(memory, log_limit, authorizer, quotas)
+    request_parts = _request_parts(base, served, services, shared, meter, seams)
+    connections = _connections(base, request_parts, limits, stalls, optional, seams)
     metrics = None
     if metrics_address is not None and meter is not None:
         metrics = _metrics(
-            basis, metrics_address, meter, shared, listeners, limits, quotas, optional, coordinators,
+            base, metrics_address, meter, shared, listeners, limits, quotas, optional, coordinators,
             housekeeping, stalls,
         )  # fmt: skip
     _start(
-        basis,
+        base,
         (memory.run, log_limit.run, housekeeping.run, mover.run, events.run),
         coordinators,
         in_cluster,
@@ -225,14 +235,14 @@ def _broker(
 
 
 def _request_parts(
-    basis: Basis,
+    base: BaseParts,
     served: Mapping[int, Api],
     services: Services,
-    shared: Shared,
+    shared: ContextParts,
     meter: RequestMeter | None,
     seams: Seams,
 ) -> RequestParts:
-    config, release, environment, budget, storage, _ = basis
+    config, release, environment, budget, storage, _ = base
     return RequestParts(
         served,
         Handlers(services),
@@ -249,24 +259,24 @@ def _request_parts(
     )
 
 
-def _memory(basis: Basis) -> Memory:
-    queued = basis.config.get(settings.QUEUED_MAX_REQUEST_BYTES)
+def _memory(base: BaseParts) -> Memory:
+    queued = base.config.get(settings.QUEUED_MAX_REQUEST_BYTES)
     return Memory(
         queued if queued > 0 else REQUEST_BYTES_MAX,
-        clock=basis.environment.monotonic,
-        give_back=lambda: basis.environment.threads.run(give_back_memory),
+        clock=base.environment.monotonic,
+        give_back=lambda: base.environment.threads.run(give_back_memory),
     )
 
 
 def _follow_metadata(
-    basis: Basis,
+    base: BaseParts,
     coordinators: CoordinatorParts,
     optional: OptionalParts,
     quotas: BrokerQuotas,
     limits: ConnectionLimits,
 ) -> CoordinatorEvents:
     """Have quotas, limits, replicas and coordinators follow the metadata; return what tells coordinators."""
-    storage, now_ms = basis.storage, basis.environment.wall_clock_ms
+    storage, now_ms = base.storage, base.environment.wall_clock_ms
     metadata = storage.metadata
     quotas.follow(metadata.image.quotas, metadata.image.quotas)
     limits.quotas_changed(metadata.image.quotas, metadata.image.quotas)
@@ -277,7 +287,7 @@ def _follow_metadata(
         now_ms=now_ms,
     )
     image_follower = ImageFollower(
-        basis.config,
+        base.config,
         storage.broker_id,
         storage.logs,
         storage.replicas,
@@ -292,21 +302,21 @@ def _follow_metadata(
     return events
 
 
-def _securing(basis: Basis, listeners: list[Listener], optional: OptionalParts) -> Securing:
+def _securing(base: BaseParts, listeners: list[Listener], optional: OptionalParts) -> Securing:
     """Secure the listeners, and have them follow their settings."""
-    environment = basis.environment
+    environment = base.environment
     securing = Securing(
         listeners,
-        basis.config,
+        base.config,
         LoginParts(optional.credentials.get, environment, environment.entropy.token_bytes(SECRET_BYTES)),
     )
     securing.begin()
-    basis.storage.metadata.subscribe(securing)
+    base.storage.metadata.subscribe(securing)
     return securing
 
 
 def _services(
-    basis: Basis,
+    base: BaseParts,
     served: Mapping[int, Api],
     coordinators: CoordinatorParts,
     optional: OptionalParts,
@@ -315,7 +325,7 @@ def _services(
     securing: Securing,
     in_cluster: MembershipParts | None,
 ) -> Services:
-    config, release, environment, budget, storage, _ = basis
+    config, release, environment, budget, storage, _ = base
     groups, transactions = coordinators.groups, coordinators.transactions
     return Services(
         config=config,
@@ -354,26 +364,27 @@ def _services(
         lazy_shares=optional.shares,
         lazy_telemetry=optional.telemetry,
         security=securing,
+        forwarder=in_cluster.forwarder if in_cluster is not None else None,
         membership=in_cluster.member if in_cluster is not None else None,
     )
 
 
 def _connections(
-    basis: Basis,
+    base: BaseParts,
     request_parts: RequestParts,
     limits: ConnectionLimits,
     stalls: StallMeter,
     optional: OptionalParts,
     seams: Seams,
 ) -> Connections:
-    config, environment = basis.config, basis.environment
+    config, environment = base.config, base.environment
     return Connections(
-        basis.background,
+        base.background,
         ConnectionParts(
             begin=partial(Request, STAGES, request_parts),
             memory=request_parts.shared.memory,
             pool=BufferPool(),
-            budget=basis.budget,
+            budget=base.budget,
             stalls=stalls,
             log_limit=request_parts.shared.log_limit,
             handshakes=Handshakes(environment.threads),
@@ -399,10 +410,10 @@ def _meter(metadata: MetadataStore) -> RequestMeter:
 
 
 def _metrics(
-    basis: Basis,
+    base: BaseParts,
     address: MetricsAddress,
     meter: RequestMeter,
-    shared: Shared,
+    shared: ContextParts,
     listeners: list[Listener],
     limits: ConnectionLimits,
     quotas: BrokerQuotas,
@@ -413,10 +424,10 @@ def _metrics(
 ) -> MetricsEndpoint:
     from barnabas.broker.metrics_endpoint import MetricsEndpoint
     from barnabas.metrics.exposition import Exposition
-    from barnabas.metrics.of_broker import Sources
+    from barnabas.metrics.of_broker import MetricsParts
 
-    storage = basis.storage
-    sources = Sources(
+    storage = base.storage
+    metrics_parts = MetricsParts(
         broker_id=storage.broker_id,
         metadata=storage.metadata,
         logs=storage.logs,
@@ -427,23 +438,23 @@ def _metrics(
         listener_names=[listener.name for listener in listeners],
         telemetry=optional.telemetry,
         cleaner=lambda: housekeeping.cleaner,
-        budget=basis.budget,
+        budget=base.budget,
         stall_counts=stalls.counts,
         log_limit=shared.log_limit,
         memory=shared.memory,
     )
-    exposition = Exposition(sources, meter, coordinators.groups.machines, basis.environment.threads)
+    exposition = Exposition(metrics_parts, meter, coordinators.groups.machines, base.environment.threads)
     return MetricsEndpoint(address, exposition)
 
 
 def _start(
-    basis: Basis,
+    base: BaseParts,
     periodic: tuple[Callable[[], Awaitable[None]], ...],
     coordinators: CoordinatorParts,
     in_cluster: MembershipParts | None,
 ) -> None:
     """Start the periodic work of all parts."""
-    config, storage, background = basis.config, basis.storage, basis.background
+    config, storage, background = base.config, base.storage, base.background
     runs = [
         storage.flusher.run,
         storage.alter_partition.run,
@@ -464,6 +475,6 @@ def _start(
     background.start_soon(
         shrink_periodically,
         storage.replicas,
-        basis.budget,
+        base.budget,
         lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def authorizer_of(config: BrokerConfig, metadata: MetadataStore) -> Authorizer:
-    """Return what decides who may do what: the ACLs in the metadata, or nobody is refused anything.
+    """Return the authorizer: by the ACLs in the metadata, or one that allows everything.
 
     Raises SettingError if `super.users` cannot be read.
     """

@@ -1,7 +1,7 @@
 """Controlled shutdown of a broker in a cluster: the controller moves away what it leads, so that clients see no error.
 
 The rule: the broker serves while it hands over, and stops in the end whatever the controller says. As long as ZooKeeper
-cannot be reached nobody can take anything over, so no answer is waited for.
+cannot be reached no broker can take over partitions, so no answer is waited for.
 """
 
 from __future__ import annotations
@@ -45,16 +45,18 @@ async def shut_down_controlled(
     if not config.get(settings.CONTROLLED_SHUTDOWN_ENABLE):
         return False
     backoff_s = config.get(settings.CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS) / 1000
-    left = config.get(settings.CONTROLLED_SHUTDOWN_MAX_RETRIES)
-    while left > 0:
-        left -= 1
+    attempts = config.get(settings.CONTROLLED_SHUTDOWN_MAX_RETRIES)
+    while attempts > 0:
+        attempts -= 1
         if not can_change():
-            log.info("ZooKeeper cannot be reached, so nobody can take over what this broker leads")
+            log.info(
+                "ZooKeeper cannot be reached, so no other broker can take over the partitions that this broker leads"
+            )
         elif await _ask(config, broker_id, broker_epoch, peers, image()):
             return True
-        if left:
+        if attempts:
             await trio.sleep(backoff_s)
-    log.warning("stopping though not everything that this broker leads could be handed over")
+    log.warning("stopping, although other brokers have not taken over all partitions that this broker leads")
     return False
 
 
@@ -68,11 +70,11 @@ async def _ask(
             image.controller_id, request, version_max=VERSION_MAX, timeout_s=timeout_s, channel="shutdown"
         )
     except PeerUnavailableError as error:
-        log.info("the controller has not answered to the stop of this broker: %s", error)
+        log.info("the controller did not respond to the controlled shutdown: %s", error)
         return False
     if answer.error_code != ErrorCode.NONE:
         log.info(
-            "the controller, broker %d, refuses the stop of this broker: %s",
+            "controller %d refused the controlled shutdown: %s",
             image.controller_id,
             _name(answer.error_code),
         )
@@ -80,7 +82,7 @@ async def _ask(
     remaining = answer.remaining_partitions
     if remaining:
         names = ", ".join(f"{item.topic_name}-{item.partition_index}" for item in remaining[:10])
-        log.info("%d partitions are still led here: %s", len(remaining), names)
+        log.info("this broker still leads %d partitions: %s", len(remaining), names)
     return not remaining
 
 

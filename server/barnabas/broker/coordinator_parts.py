@@ -24,7 +24,7 @@ from barnabas.coordinators.transactions.settings import TransactionSettings
 from barnabas.coordinators.transactions.verification import LocalVerifier
 
 if TYPE_CHECKING:
-    from barnabas.broker.basis import Basis
+    from barnabas.broker.base_parts import BaseParts
     from barnabas.broker.storage_parts import Storage
     from barnabas.cluster.metadata.store import Subscriber
     from barnabas.cluster.metadata.topic_creation import TopicCreation
@@ -59,9 +59,9 @@ class CoordinatorParts(NamedTuple):
     high_watermarks: HighWatermarks
 
 
-def coordinator_parts(basis: Basis) -> CoordinatorParts:
+def coordinator_parts(base: BaseParts) -> CoordinatorParts:
     """Make the coordinators of groups and transactions."""
-    config, release, environment, budget, storage, _ = basis
+    config, release, environment, budget, storage, _ = base
     metadata, replicas, now_ms = storage.metadata, storage.replicas, environment.wall_clock_ms
     steady_ms = environment.monotonic_ms
     ports = _ports(config, environment, storage)
@@ -70,7 +70,7 @@ def coordinator_parts(basis: Basis) -> CoordinatorParts:
         return InternalTopic(topic, metadata=metadata, replicas=replicas, creation=ports.topic_creation)
 
     versions = release.record_versions
-    if storage.peers is not None:
+    if storage.peers is not None and storage.controllers is None:
         versions = record_versions(protocol_of(config), versions)
     groups = GroupCoordinator(
         internal(OFFSETS_TOPIC),
@@ -78,7 +78,7 @@ def coordinator_parts(basis: Basis) -> CoordinatorParts:
         now_ms,
         metadata,
         steady_ms=steady_ms,
-        give_way=budget.checkpoint,
+        checkpoint=budget.checkpoint,
         threads=environment.threads,
     )
     local_markers = LocalMarkers(replicas, groups, now_ms)
@@ -95,7 +95,7 @@ def coordinator_parts(basis: Basis) -> CoordinatorParts:
         steady_ms=steady_ms,
         new_producer_id=ports.producer_ids.next,
         markers=_markers(config, storage, local_markers, ports),
-        give_way=budget.checkpoint,
+        checkpoint=budget.checkpoint,
         threads=environment.threads,
     )
     verifier = _verifier(config, storage, LocalVerifier(transactions), ports)
@@ -122,8 +122,17 @@ def _ports(config: BrokerConfig, environment: Environment, storage: Storage) -> 
     def own_epoch() -> int:
         return metadata.image.broker_epoch(broker_id)
 
-    creation = ControllerTopicCreation(config, metadata, broker_id, local=local, peers=peers)
-    producer_ids = ControllerProducerIds(broker_id, own_epoch, peers, lambda: note_block(metadata))
+    controllers = storage.controllers
+    creation = ControllerTopicCreation(
+        config,
+        metadata,
+        broker_id,
+        local=local if controllers is None else None,
+        peers=controllers or peers,
+    )
+    producer_ids = ControllerProducerIds(
+        broker_id, own_epoch, controllers or peers, lambda: note_block(metadata)
+    )
     return Ports(creation, producer_ids, [creation.run, producer_ids.run], [creation])
 
 

@@ -1,6 +1,6 @@
 """Handlers of all APIs, each made with the services that it names, and the checks that stand before them.
 
-The rule: a handler is a class whose fields name the services that it needs; it is imported and made when the first
+The rule: a handler is a class with a field for each service that it needs; it is imported and made when the first
 request for its API arrives. Its method `handle` returns the response, or a `Deferred` of it; or it is a coroutine function.
 """
 
@@ -12,6 +12,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import RequestError
+from barnabas.handlers.shared.token_requests import may_handle_tokens
 from barnabas.security.authorizer import CLUSTER_NAME
 from barnabas.serving import apis
 from barnabas.serving.deferred import Deferred, resolved
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from barnabas.broker.services import Services
+    from barnabas.cluster.kraft.forwarding import Forwarder
     from barnabas.serving.context import RequestContext
 
 
@@ -43,6 +45,10 @@ class Handlers:
 
     async def make(self, api: apis.Api) -> Callable[[RequestContext, Any], Any]:
         """Import codecs and handler of an API in a thread, which takes 70 ms for some, and make the handler."""
+        forwarder = self._services.forwarder
+        if forwarder is not None and api.forwarded:
+            self.made[api.key] = partial(_deferred, partial(_forwarded, forwarder, api))
+            return self.made[api.key]
         await self._services.threads.run(partial(_load, api, self._services))
         handler = self.made[api.key] = handler_of(api, self._services)
         return handler
@@ -53,6 +59,8 @@ class Handlers:
         Where a feature is off, a client that may not use it is answered as all are.
         """
         services = self._services
+        if api.forwarded and services.forwarder is not None:
+            return  # the active controller decides
         if api.feature and not self._is_on(api.feature):
             raise RequestError(ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0 in this cluster")
         if context.asks_authorizer:
@@ -69,7 +77,7 @@ class Handlers:
         return services.release.has(feature) if levels is None else bool(levels.get(feature, 0))
 
     async def answer(self, api: apis.Api, context: RequestContext, message: Any) -> Any:
-        """Check and handle a request, whatever takes waiting. Raises RequestError."""
+        """Check and handle a request of this process; those of clients go through `STAGES`. Raises RequestError."""
         handler = self.made.get(api.key) or await self.make(api)
         self.check(api, context, message)
         return await resolved(handler(context, message))
@@ -86,6 +94,13 @@ def _deferred(
     handle: Callable[[RequestContext, Any], Awaitable[Any]], context: RequestContext, message: Any
 ) -> Deferred[Any]:
     return Deferred(partial(handle, context, message))
+
+
+def _forwarded(forwarder: Forwarder, api: apis.Api, context: RequestContext, message: Any) -> Awaitable[Any]:
+    """Return what the active controller answers. Raises DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, which brokers decide."""
+    if api.key in apis.DELEGATION_TOKENS and not may_handle_tokens(context):
+        raise RequestError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    return forwarder.forward(context, message)
 
 
 def services_of(handler: type[Any]) -> tuple[str, ...]:

@@ -36,9 +36,9 @@ REMOVE_INTERVAL_SECONDS = 5.0
 FLUSH_INTERVAL_SECONDS = 1.0
 PRESENCE_INTERVAL_SECONDS = 1.0
 """Longest time until a removed log dir is noticed; a single partition's directory: at the next checkpoints."""
-LOOKED_AT_ONCE = 500
+LOOKED_PER_TURN = 500
 """So many logs are looked at before others may run, where there is nothing to do for them."""
-SEGMENTS_AT_ONCE = 8
+SEGMENTS_PER_TURN = 8
 """So many segments are renamed, with four files each, before others may run: on ext4 that takes some 10 ms."""
 
 
@@ -102,31 +102,31 @@ class Housekeeping:
     async def apply_retention(self) -> None:
         """Drop the old segments of the replicas' logs, and forget expired producers.
 
-        Of a log without a replica nobody knows the settings: its topic was not heard of yet, or has another id.
+        The settings of a log without a replica are unknown: its topic is not in the metadata yet, or has another id.
         """
         for partition_log in self._logs:
             if not self._is_served(partition_log):
                 continue
             partition_log.producers.expire(self._now_ms())
             try:
-                while partition_log.apply_retention(self._now_ms(), SEGMENTS_AT_ONCE) == SEGMENTS_AT_ONCE:
+                while partition_log.apply_retention(self._now_ms(), SEGMENTS_PER_TURN) == SEGMENTS_PER_TURN:
                     await self._budget.checkpoint()
             except StorageError as error:
                 self._failures.failed(error)
             await self._budget.checkpoint()
 
     async def remove_due(self) -> None:
-        """Remove the files and directories whose time has come. Raises StorageError."""
+        """Remove the files and directories that are due. Raises StorageError."""
         task = self._logs.begin_removal(self._now_ms())
         if task is not None:
             await self._threads.run(lambda: task.run(self._threads.check_cancelled))
             task.finish()
 
     async def flush_due(self) -> None:
-        """Force the logs to the medium whose flush is due, one after the other."""
+        """Force the logs with a flush that is due to the medium, one after the other."""
         for number, partition_log in enumerate(self._logs, 1):
             if partition_log.is_flushed:  # as most of very many logs are, each second
-                if number % LOOKED_AT_ONCE == 0:
+                if number % LOOKED_PER_TURN == 0:
                     await self._budget.checkpoint()
                 continue
             try:
@@ -149,9 +149,9 @@ class Housekeeping:
         checkpoints.written(plan)
 
     async def find_missing(self, *, also_logs: bool) -> None:
-        """Take offline what somebody has removed from under the broker: whole log dirs, and `also_logs` in them."""
-        found = await self._threads.run(lambda: self._logs.find_missing(also_logs=also_logs))
-        for error in found:
+        """Take offline what was removed from under the broker: whole log dirs and, with `also_logs`, logs in them."""
+        errors = await self._threads.run(lambda: self._logs.find_missing(also_logs=also_logs))
+        for error in errors:
             self._failures.failed(error)
             await self._budget.checkpoint()
 
@@ -209,12 +209,12 @@ class Housekeeping:
         due = []
         for partition_log in filter(self._is_served, self._logs):
             try:
-                found = cleaner.due_range(partition_log, self._now_ms())
+                cleanable = cleaner.due_range(partition_log, self._now_ms())
             except StorageError as error:
                 self._failures.failed(error)
             else:
-                if found is not None:
-                    due.append((partition_log, found))
+                if cleanable is not None:
+                    due.append((partition_log, cleanable))
             await self._budget.checkpoint()
         return cleaner.take(due, self._now_ms())
 
@@ -229,7 +229,7 @@ class Housekeeping:
             except StorageError as error:
                 self._failures.failed(error)
             except Exception:
-                log.exception("periodic work failed; it is tried again in %s s", seconds)
+                log.exception("periodic work failed; retrying in %s s", seconds)
 
 
 def _import_cleaner() -> None:

@@ -1,7 +1,7 @@
 """Changes to a broker's logs, settings and quotas when the cluster's metadata change.
 
-The rule: what a new image needs is made before anybody sees it, and what only the old one needed is removed after; both
-in slices, so that a change of ten thousand partitions holds up nobody.
+The rule: what a new image needs is made before it is published, and what only the old one needed is removed after; both
+in slices, so that a change of ten thousand partitions delays no request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ImageFollower:
-    """Implements `cluster.store.Subscriber` for a broker."""
+    """Implements `cluster.metadata.store.Subscriber` for a broker."""
 
     def __init__(
         self,

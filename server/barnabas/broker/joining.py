@@ -69,7 +69,7 @@ async def joined(
         try:
             store = await _opened_store(config, environment, budget, zookeeper, metas)
         except ZooKeeperError as error:
-            raise StartupError(f"ZooKeeper refuses what the broker needs: {_text(error)}") from error
+            raise StartupError(f"ZooKeeper refused a request of the broker: {_text(error)}") from error
         except ZnodeError as error:
             raise StartupError(str(error)) from error
         try:
@@ -85,11 +85,11 @@ async def joined(
 def _kazoo(environment: Environment) -> Connect:
     from barnabas.cluster.zookeeper.connection import connect
 
-    return lambda wanted: connect(wanted, environment.threads)
+    return lambda connection: connect(connection, environment.threads)
 
 
 def _read_metas(config: BrokerConfig, environment: Environment) -> dict[str, MetaProperties]:
-    """Read from each log dir whose it is; one that cannot be read is left to whoever opens the logs."""
+    """Read the meta.properties of each log dir; a log dir that cannot be read fails later, when its logs are opened."""
     metas = {}
     for path in config.log_dirs:
         try:
@@ -109,10 +109,10 @@ async def _opened_store(
     metas: Mapping[str, MetaProperties],
 ) -> ZooKeeperStore:
     if not config.is_node_id_set:
-        known = next((meta.node_id for meta in metas.values() if meta.node_id is not None), None)
-        if known is None:
-            known = await generated_broker_id(zookeeper, config.get(settings.RESERVED_BROKER_MAX_ID))
-        config.use_node_id(known)
+        node_id = next((meta.node_id for meta in metas.values() if meta.node_id is not None), None)
+        if node_id is None:
+            node_id = await generated_broker_id(zookeeper, config.get(settings.RESERVED_BROKER_MAX_ID))
+        config.use_node_id(node_id)
     store = ZooKeeperStore(
         zookeeper,
         config.get(settings.NODE_ID),

@@ -73,7 +73,7 @@ def gssapi_exchange(
     assert entry is not None
     if not _is_set(entry, "storeKey"):
         log.warning(
-            "listener %s: %s has no storeKey=true, without which Apache Kafka lets nobody in with Kerberos",
+            "listener %s: %s has no storeKey=true, without which Apache Kafka accepts no login with Kerberos",
             listener.name, listener.name_for(settings.SASL_JAAS_CONFIG, GSSAPI),
         )  # fmt: skip
     rules = settings.SASL_KERBEROS_PRINCIPAL_TO_LOCAL_RULES

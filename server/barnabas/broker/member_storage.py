@@ -58,10 +58,12 @@ async def open_member(
     now_ms, store = environment.wall_clock_ms, membership.store
     broker_id = config.get(settings.NODE_ID)
     config_for = log_configs(config, store)
-    logs = new_log_manager(config, environment, config_for)
+    quorum = membership.quorum
+    logs = quorum.logs if quorum is not None else new_log_manager(config, environment, config_for)
     await environment.threads.run(lambda: logs.open(now_ms()))
-    logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
-    logs.write_meta(store.image.cluster_id, broker_id, on_zookeeper=True)
+    if membership.quorum is None:
+        logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
+    logs.write_meta(store.image.cluster_id, broker_id, on_zookeeper=membership.quorum is None)
     config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
     failures = LogDirFailures(logs, now_ms, on_all_lost, has_other_replicas=True)
     flusher = Flusher(now_ms, failures.failed, environment.threads)
@@ -76,7 +78,7 @@ async def open_member(
         for_peers(config, ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas")),
     )
     alter_partition = membership.alter_partition or _alter_partition(
-        config, membership.zookeeper, budget, peers, own_epoch
+        config, membership.zookeeper, budget, quorum.controllers if quorum is not None else peers, own_epoch
     )
     fetchers = ReplicaFetchers(
         broker_id,
@@ -90,7 +92,9 @@ async def open_member(
         alter_partition=alter_partition,
         clock_ms=environment.monotonic_ms,
         lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
-        live_brokers=lambda: store.image.brokers,
+        live_brokers=(lambda: store.image.brokers)
+        if quorum is None
+        else (lambda: quorum.store.isr_candidates),
         fetchers=fetchers,
         is_member=True,
         leader_throttle=_leader_throttle(config, environment),
@@ -112,6 +116,7 @@ async def open_member(
         fetchers,
         features=await _features(membership),
         consumer_offsets=ZooKeeperConsumerOffsets(zookeeper) if zookeeper is not None else None,
+        controllers=quorum.controllers if quorum is not None else None,
     )
 
 

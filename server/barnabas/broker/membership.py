@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from barnabas.broker.joining import Participation
+from barnabas.broker.joining import Participation as ZooKeeperParticipation
 from barnabas.broker.peer_security import for_peers
 from barnabas.client import ClientSettings
 from barnabas.cluster.controller.channels import ConnectedChannels
@@ -26,7 +26,9 @@ from barnabas.config import broker as settings
 from barnabas.config.cluster import inter_broker_listener
 
 if TYPE_CHECKING:
+    from barnabas.broker.app import Participation
     from barnabas.broker.storage_parts import Membership, Storage
+    from barnabas.cluster.kraft.forwarding import Forwarder
     from barnabas.cluster.metadata.image import Delta
     from barnabas.cluster.metadata.ports import Controller, Member
     from barnabas.cluster.zookeeper.store import ZooKeeperStore
@@ -43,9 +45,11 @@ class MembershipParts:
     """The controller that may be here, what follows the one that is elected, their tasks, and the part in the cluster."""
 
     controller: Controller
-    member: Member
+    member: Member | None
     runs: tuple[Callable[[], Awaitable[None]], ...]
     participation: Participation
+    forwarder: Forwarder | None = None
+    """The way of requests to the active controller of a KRaft quorum."""
 
 
 def membership_parts(
@@ -56,7 +60,7 @@ def membership_parts(
     endpoints: Mapping[str, tuple[str, int]],
     membership: Membership,
 ) -> MembershipParts | None:
-    """Make them; None where the membership has no ZooKeeper and its store is all there is of a cluster."""
+    """Make them; None where the membership has neither and its store is all there is of a cluster."""
     store, zookeeper, peers = membership.member, membership.zookeeper, storage.peers
     if store is None or zookeeper is None or peers is None:
         return None
@@ -93,7 +97,7 @@ def membership_parts(
     store.subscribe(UncleanElections(config, controller))
     reporter = FailureReporter(store)
     storage.failures.on_lost.append(reporter.lost)
-    participation = Participation(
+    participation = ZooKeeperParticipation(
         config, storage.broker_id, endpoints, store, peers, storage.logs, environment.wall_clock_ms
     )
     missed = MissedElections(storage.broker_id, zookeeper, store, peers, budget)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import h11
 
 from barnabas.broker.startup import METRICS, explained
-from barnabas.network.http import HEAD_SECONDS_MAX, HttpReader, is_of_a_web_page
+from barnabas.network.http import HEAD_SECONDS_MAX, HttpReader, HttpService, is_of_a_web_page
 from barnabas.network.sockets import BACKLOG, bind_sockets
 from barnabas.network.transport import is_loopback
-from barnabas.network.visitors import Visitor, Visitors, url_of
+from barnabas.network.visitors import Visitors, url_of
 
 if TYPE_CHECKING:
     from barnabas.metrics.exposition import Exposition
@@ -67,8 +67,12 @@ class MetricsAddress:
             sock.close()
 
 
-class MetricsEndpoint:
+class MetricsEndpoint(HttpService):
     """Lifecycle: `run` in a task until cancelled, once its address listens."""
+
+    first_within = HEAD_SECONDS_MAX  # a new connection must begin at once
+    idle_seconds_max = IDLE_SECONDS_MAX
+    header_bytes_max = _HEADER_BYTES_MAX
 
     def __init__(self, address: MetricsAddress, exposition: Exposition) -> None:
         self._address = address
@@ -80,27 +84,18 @@ class MetricsEndpoint:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        await Visitors("metrics", CONNECTIONS_MAX, self._serve).serve(self._address.sockets)
+        await Visitors("metrics", CONNECTIONS_MAX, self.serve).serve(self._address.sockets)
 
-    async def _serve(self, visitor: Visitor) -> None:
-        reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
+    def body_bytes_max(self, request: h11.Request) -> int:  # noqa: ARG002
+        """Return the same bound for all requests, which have no body."""
+        return _HEADER_BYTES_MAX
 
-        async def answer(request: h11.Request, _: bytes) -> bool:
-            return await self._answered(visitor, reader, request)
+    async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:  # noqa: ARG002
+        """Send the response to a request that cannot be read, the last one of a connection."""
+        return await _answer(reader, status, b"malformed request\n")
 
-        async def refuse(status: int, _: str) -> bool:
-            return await _answer(reader, status, b"malformed request\n")
-
-        await reader.serve(
-            answer,
-            refuse,
-            first_within=HEAD_SECONDS_MAX,  # a new connection must begin at once
-            idle_seconds_max=IDLE_SECONDS_MAX,
-            body_bytes_max=_HEADER_BYTES_MAX,
-        )
-
-    async def _answered(self, visitor: Visitor, reader: HttpReader, request: h11.Request) -> bool:
-        """Answer a request; false when the connection is at its end."""
+    async def answer(self, reader: HttpReader, request: h11.Request, body: bytes) -> bool:  # noqa: ARG002
+        """Send the response to a request; false if the connection ends with it."""
         if self._address.is_local and is_of_a_web_page(request, self._address.hosts):
             return await _answer(reader, 403, b"requests of web pages are not answered\n")
         path = request.target.split(b"?")[0].decode("ascii", "replace")
@@ -109,7 +104,7 @@ class MetricsEndpoint:
         if request.method not in (b"GET", b"HEAD"):
             return await _answer(reader, 405, b"GET or HEAD, please\n")
         accept = ", ".join(value.decode("latin-1") for name, value in request.headers if name == b"accept")
-        with visitor.waiting():
+        with reader.visitor.waiting():
             text = await self._exposition.text(accept)
         headers = _headers(text.content_type, sum(map(len, text.pieces)))
         return await reader.answer(

@@ -18,19 +18,19 @@ SPARED = 64
 """Open files that are for neither."""
 
 OPEN_FILES_MIN = 2 * SPARED
-"""With fewer, segments and connections would take what the broker itself needs, and it would serve nobody."""
+"""With fewer, segments and connections would take what the broker itself needs, and it would serve no client."""
 
 
 def allow_open_files() -> int:
     """Raise the soft limit (often 1024, for the sake of programs that use select) to the hard one; returns it.
 
-    Raises StartupError where a broker cannot work with so few.
+    Raises StartupError for a limit that is too low for a broker.
     """
     allowed = raise_open_files()
     if allowed != resource.RLIM_INFINITY and allowed < OPEN_FILES_MIN:
         raise StartupError(
-            f"this process may have {allowed} open files, and a broker needs {OPEN_FILES_MIN} at least, with many "
-            "partitions or clients some thousands: allow more (ulimit -n, LimitNOFILE)"
+            f"the limit of open files is {allowed}, and a broker needs at least {OPEN_FILES_MIN}, some thousands with many "
+            "partitions or clients: raise it (ulimit -n, LimitNOFILE)"
         )
     return allowed
 

@@ -1,4 +1,4 @@
-"""Parts that only some brokers need: each is made, with its task, by the first who asks for it."""
+"""Parts that only some brokers need: each is made, with its task, on first use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.config.authorizer import token_secret_key
 from barnabas.environment.lazy import Lazy
 
 if TYPE_CHECKING:
-    from barnabas.broker.basis import Basis
+    from barnabas.broker.base_parts import BaseParts
     from barnabas.broker.coordinator_parts import CoordinatorParts
     from barnabas.cluster.metadata.credentials import ClusterCredentials
     from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
@@ -35,40 +35,40 @@ class OptionalParts(NamedTuple):
             self.telemetry.if_made.instances.connection_closed(connection_id)
 
 
-def optional_parts(basis: Basis, coordinators: CoordinatorParts, step_runner: StepRunner) -> OptionalParts:
+def optional_parts(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRunner) -> OptionalParts:
     """Say how each of them is made."""
-    credentials = _credentials(basis)
-    delegation_tokens = _delegation_tokens(basis, credentials)
+    credentials = _credentials(base)
+    delegation_tokens = _delegation_tokens(base, credentials)
     if (
-        token_secret_key(basis.config) is not None
+        token_secret_key(base.config) is not None
     ):  # those that have expired are removed, whoever asks for them
         delegation_tokens.get()
     return OptionalParts(
-        _shares(basis, coordinators, step_runner), _telemetry(basis), credentials, delegation_tokens
+        _shares(base, coordinators, step_runner), _telemetry(base), credentials, delegation_tokens
     )
 
 
-def _shares(basis: Basis, coordinators: CoordinatorParts, step_runner: StepRunner) -> Lazy[Shares]:
-    config, environment, storage = basis.config, basis.environment, basis.storage
+def _shares(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRunner) -> Lazy[Shares]:
+    config, environment, storage = base.config, base.environment, base.storage
 
     def make() -> Shares:
         from barnabas.coordinators.share.shares import Shares
 
-        made = Shares(
+        shares = Shares(
             config,
             coordinators.internal(SHARE_TOPIC),
             groups=coordinators.groups,
             metadata=storage.metadata,
             replicas=storage.replicas,
-            budget=basis.budget,
+            budget=base.budget,
             step_runner=step_runner,
             now_ms=environment.wall_clock_ms,
             steady_ms=environment.monotonic_ms,
             elsewhere=coordinators.share_state,
             high_watermarks=coordinators.high_watermarks,
         )
-        basis.background.start_soon(made.run)
-        return made
+        base.background.start_soon(shares.run)
+        return shares
 
     return Lazy(
         make,
@@ -79,52 +79,52 @@ def _shares(basis: Basis, coordinators: CoordinatorParts, step_runner: StepRunne
     )
 
 
-def _telemetry(basis: Basis) -> Lazy[Telemetry]:
-    environment, metadata = basis.environment, basis.storage.metadata
+def _telemetry(base: BaseParts) -> Lazy[Telemetry]:
+    environment, metadata = base.environment, base.storage.metadata
 
     def make() -> Telemetry:
         from barnabas.metrics.client_telemetry import Telemetry
 
-        made = Telemetry(
-            basis.config,
+        telemetry = Telemetry(
+            base.config,
             metadata.image.configs,
             environment.threads,
-            basis.budget,
+            base.budget,
             environment.wall_clock_ms,
             environment.entropy,
         )
-        basis.background.start_soon(made.run)
-        return made
+        base.background.start_soon(telemetry.run)
+        return telemetry
 
     return Lazy(make, "barnabas.metrics.client_telemetry", "barnabas.metrics.telemetry.payload")
 
 
-def _credentials(basis: Basis) -> Lazy[ClusterCredentials]:
-    environment = basis.environment
+def _credentials(base: BaseParts) -> Lazy[ClusterCredentials]:
+    environment = base.environment
 
     def make() -> ClusterCredentials:
         from barnabas.cluster.metadata.credentials import ClusterCredentials
 
         return ClusterCredentials(
-            basis.storage.metadata,
-            token_secret_key(basis.config),
+            base.storage.metadata,
+            token_secret_key(base.config),
             clock_ms=environment.wall_clock_ms,
             entropy=environment.entropy,
             threads=environment.threads,
-            budget=basis.budget,
+            budget=base.budget,
         )
 
     return Lazy(make, "barnabas.cluster.metadata.credentials")
 
 
-def _delegation_tokens(basis: Basis, credentials: Lazy[ClusterCredentials]) -> Lazy[DelegationTokens]:
-    config, environment = basis.config, basis.environment
+def _delegation_tokens(base: BaseParts, credentials: Lazy[ClusterCredentials]) -> Lazy[DelegationTokens]:
+    config, environment = base.config, base.environment
 
     def make() -> DelegationTokens:
         from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
 
-        made = DelegationTokens(
-            basis.storage.metadata,
+        tokens = DelegationTokens(
+            base.storage.metadata,
             credentials.get(),
             lifetime_max_ms=config.get(settings.DELEGATION_TOKEN_MAX_LIFETIME_MS),
             expiry_ms=config.get(settings.DELEGATION_TOKEN_EXPIRY_TIME_MS),
@@ -133,8 +133,8 @@ def _delegation_tokens(basis: Basis, credentials: Lazy[ClusterCredentials]) -> L
             clock_ms=environment.wall_clock_ms,
             entropy=environment.entropy,
         )
-        basis.background.start_soon(made.run)
-        return made
+        base.background.start_soon(tokens.run)
+        return tokens
 
     return Lazy(
         make,

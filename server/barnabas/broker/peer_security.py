@@ -13,7 +13,7 @@ from barnabas.broker.startup import StartupError
 from barnabas.broker.tls_settings import tls_settings
 from barnabas.client.settings import MECHANISMS, SaslCredentials
 from barnabas.config import broker as settings
-from barnabas.config.cluster import controller_listener, inter_broker_listener
+from barnabas.config.cluster import inter_broker_listener
 from barnabas.config.listeners import ListenerSettings, listener_settings
 from barnabas.config.setting import SettingError
 from barnabas.security.sasl.mechanism import GSSAPI, OAUTHBEARER
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.settings import ClientSettings
     from barnabas.config.loading import BrokerConfig
+    from barnabas.config.quorum import QuorumSettings
     from barnabas.config.setting import Setting
     from barnabas.security.jaas import JaasEntry
 
@@ -45,10 +46,10 @@ def for_peers(config: BrokerConfig, plain: ClientSettings) -> ClientSettings:
         raise StartupError(f"between brokers: {error}") from error
 
 
-def for_controllers(config: BrokerConfig, plain: ClientSettings) -> ClientSettings:
+def for_controllers(config: BrokerConfig, quorum: QuorumSettings, plain: ClientSettings) -> ClientSettings:
     """Return settings with which the controllers of a KRaft quorum are reached. Reads files. Raises StartupError."""
     try:
-        listener = listener_settings(config, controller_listener(config))
+        listener = ListenerSettings(config, quorum.listener, quorum.protocol)
         return _secured(plain, listener, settings.SASL_MECHANISM_CONTROLLER_PROTOCOL)
     except SettingError as error:
         raise StartupError(f"to the controllers: {error}") from error

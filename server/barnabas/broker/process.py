@@ -1,6 +1,6 @@
 """A broker as a process: signals, the ready line, exit codes.
 
-The rule: whatever keeps it from starting is one line for the person who started it.
+The rule: a failure to start is one line for the operator.
 """
 
 from __future__ import annotations
@@ -117,13 +117,13 @@ class Companions:
 
     def attach(self, broker: Broker) -> None:
         """Have all show this broker from now on."""
-        for one in self._all:
-            one.attach(broker)
+        for companion in self._all:
+            companion.attach(broker)
 
     async def start(self, nursery: trio.Nursery) -> None:
         """Serve beside the broker, which serves by now, until cancelled. Raises StartupError."""
-        for one in self._all:
-            await nursery.start(one.run)
+        for companion in self._all:
+            await nursery.start(companion.run)
 
 
 class Stoppable(Protocol):

@@ -69,12 +69,12 @@ class RegistryBeside:
 
     @property
     def local_url(self) -> str:
-        """URL for a client in this process, at the very address that is bound: behind a name may be somebody else's."""
+        """URL for a client in this process, at the very address that is bound: a name may lead to another server."""
         assert self._server is not None
         return self._server.local_url
 
     def client_tls(self) -> ssl.SSLContext | None:
-        """Return whom a client in this process trusts: the registry's own certificate, whatever its name."""
+        """Return the TLS context of a client in this process, which trusts the registry's certificate for any name."""
         certificate = self._config.get(settings.REGISTRY_CERTIFICATE)
         if not certificate:
             return None
@@ -126,28 +126,28 @@ def _own(config: BrokerConfig, broker: Broker) -> tuple[Listener, ClientSettings
         if listener.name == name:
             return listener, for_peers(config, plain)
     raise StartupError(
-        f"{settings.REGISTRY_LISTENER.name}: all listeners have clients log in; say by inter.broker.listener.name, or by "
-        "security.inter.broker.protocol, to which the registry connects, and as whom"
+        f"{settings.REGISTRY_LISTENER.name}: all listeners require a login; choose the listener and the login of the "
+        "registry by inter.broker.listener.name or security.inter.broker.protocol"
     )
 
 
 def _logins(config: BrokerConfig, broker: Broker) -> Logins:
     """Return how users of the registry log in. Raises StartupError."""
     for listener in broker.listeners:
-        found = listener_settings(config, listener.name)
-        if not found.has_sasl:
+        of_listener = listener_settings(config, listener.name)
+        if not of_listener.has_sasl:
             continue
-        offered = mechanisms_of(found)
+        offered = mechanisms_of(of_listener)
         for mechanism in MECHANISMS:
             if mechanism in offered:
-                tls = client_tls(found) if found.has_tls else None
+                tls = client_tls(of_listener) if of_listener.has_tls else None
                 return Logins(
                     parse_bootstrap(bootstrap_of(listener)),
                     _settings_of(replace(ClientSettings(client_id=CLIENT_ID), tls=tls), mechanism),
                 )
     raise StartupError(
-        f"{settings.REGISTRY_LISTENER.name}: users of the registry log in as the broker's, and no listener takes a name "
-        f"and a password: one with {', '.join(MECHANISMS[:-1])} or {MECHANISMS[-1]} is needed"
+        f"{settings.REGISTRY_LISTENER.name}: users of the registry log in to the broker, and no listener takes a "
+        f"password: add one with {', '.join(MECHANISMS[:-1])} or {MECHANISMS[-1]}"
     )
 
 

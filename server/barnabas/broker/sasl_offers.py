@@ -1,4 +1,4 @@
-"""SASL mechanisms that each listener offers to those who log in, made of its settings.
+"""SASL mechanisms that each listener offers, made of its settings.
 
 The rule: a mechanism that cannot work as it is set keeps the broker from starting, with the name of the setting; what a
 module or class of Kafka's does is done here under the same name, and no other class is run.
@@ -58,7 +58,7 @@ def sasl_offer(listener: ListenerSettings, parts: LoginParts) -> SaslOffer:
             f"{listener.name_of(settings.SASL_ENABLED_MECHANISMS)} is empty, and listener {listener.name} uses "
             f"{listener.protocol}: name at least one of {', '.join(MECHANISMS)}"
         )
-    made = {}
+    mechanisms = {}
     for name in names:
         if name not in MECHANISMS:
             raise SettingError(
@@ -66,11 +66,11 @@ def sasl_offer(listener: ListenerSettings, parts: LoginParts) -> SaslOffer:
                 f"{name}; there are {', '.join(MECHANISMS)}"
             )
         _check_handler(listener, name)
-        made[name] = Mechanism(
+        mechanisms[name] = Mechanism(
             _beginning(name, listener, parts), listener.get(settings.CONNECTIONS_MAX_REAUTH_MS, name)
         )
     return SaslOffer(
-        made,
+        mechanisms,
         listener.get(settings.SASL_SERVER_MAX_RECEIVE_SIZE),
         listener.get(settings.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS),
     )
@@ -82,7 +82,7 @@ def _beginning(name: str, listener: ListenerSettings, parts: LoginParts) -> Call
         entry = jaas_of(listener, name)
         if entry is None:
             raise SettingError(
-                f"listener {listener.name} offers PLAIN, and nobody has a password: set "
+                f"listener {listener.name} offers PLAIN, and there is no user: set "
                 f"{listener.name_for(settings.SASL_JAAS_CONFIG, name)}={MODULES[name]} required "
                 'user_NAME="PASSWORD";'
             )
@@ -121,7 +121,7 @@ def _token_check(listener: ListenerSettings, parts: LoginParts) -> Check:
     handler = listener.get(settings.SASL_SERVER_CALLBACK_HANDLER_CLASS, OAUTHBEARER)
     if handler == UNSECURED_TOKENS:
         log.warning(
-            "listener %s takes tokens without a signature: whoever can connect is whoever they say",
+            "listener %s accepts tokens without a signature: every client can log in as any user",
             listener.name,
         )
         expected = Expected(
@@ -175,9 +175,10 @@ def _check_handler(listener: ListenerSettings, mechanism: str) -> None:
     setting = settings.SASL_SERVER_CALLBACK_HANDLER_CLASS
     handler = listener.get(setting, mechanism)
     if handler and (mechanism != OAUTHBEARER or handler not in TOKEN_HANDLERS):
-        known = f"; for OAUTHBEARER there are {' and '.join(TOKEN_HANDLERS)}"
+        alternatives = f"; for OAUTHBEARER there are {' and '.join(TOKEN_HANDLERS)}"
         raise SettingError(
-            f"{listener.name_of(setting, mechanism)}={handler}: there is no Java virtual machine to load it into{known}"
+            f"{listener.name_of(setting, mechanism)}={handler}: there is no Java virtual machine to load it "
+            f"into{alternatives}"
         )
 
 

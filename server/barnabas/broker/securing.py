@@ -1,6 +1,6 @@
 """Gives listeners the security that their settings ask for, at the start and when the settings change.
 
-The rule: what cannot be used never replaces what is in use, nor does a certificate that is for somebody else. Key stores
+The rule: what cannot be used never replaces what is in use, nor does a certificate for another subject. Key stores
 are read again when a setting of TLS or SASL is altered, also to what it was: so a certificate is renewed by replacing its
 file and altering its location (KIP-226).
 """
@@ -71,7 +71,7 @@ def _channel(listener: ListenerSettings, parts: LoginParts, replaced: ServerTls 
 
 
 class Securing:
-    """Keeps the channels of listeners. Implements `cluster.store.Subscriber`."""
+    """Keeps the channels of listeners. Implements `cluster.metadata.store.Subscriber`."""
 
     def __init__(self, listeners: Sequence[Listener], config: BrokerConfig, parts: LoginParts) -> None:
         self._listeners = listeners
@@ -81,10 +81,10 @@ class Securing:
     def begin(self) -> None:
         """Give every listener its channel. Raises StartupError."""
         try:
-            made = [self._made(listener, self._config) for listener in self._listeners]
+            channels = [self._made(listener, self._config) for listener in self._listeners]
         except SettingError as error:
             raise StartupError(str(error)) from error
-        for listener, channel in zip(self._listeners, made, strict=True):
+        for listener, channel in zip(self._listeners, channels, strict=True):
             listener.channel = channel
 
     def _made(self, listener: Listener, config: BrokerConfig) -> Channel:
@@ -121,4 +121,4 @@ class Securing:
                     partial(self._made, listener, self._config)
                 )
             except SettingError as error:
-                log.error("listener %s goes on with the settings before: %s", listener.name, error)
+                log.error("listener %s keeps its previous settings: %s", listener.name, error)

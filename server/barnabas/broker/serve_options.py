@@ -30,21 +30,21 @@ def check_workers(log_dirs: Sequence[str], workers: int, *, is_clustered: bool) 
             f"--workers {workers}: workers are a cluster of their own; for one on ZooKeeper start each broker by itself"
         )
     for path in log_dirs:
-        known = 0
-        while os.path.isdir(os.path.join(path, f"{WORKER_DIRECTORY}{known + 1}")):
-            known += 1
-        if workers > 1 and not known and os.path.exists(os.path.join(path, "meta.properties")):
+        count = 0
+        while os.path.isdir(os.path.join(path, f"{WORKER_DIRECTORY}{count + 1}")):
+            count += 1
+        if workers > 1 and not count and os.path.exists(os.path.join(path, "meta.properties")):
             raise SettingError(
                 f"--workers {workers}: {path} holds the data of one broker; give the workers a directory of their own, "
                 "or start without --workers"
             )
-        if known > workers:
+        if count > workers:
             raise SettingError(
-                f"{path} holds the data of {known} workers: start with --workers {known}, or with more"
+                f"{path} holds the data of {count} workers: start with --workers {count}, or with more"
             )
 
 
-class Given:
+class CollectedSettings:
     """Settings as text by name, and for each name where it was set (`--set`, `FILE:LINE`)."""
 
     def __init__(self) -> None:
@@ -61,29 +61,29 @@ class Given:
         self.origins[name] = origin
 
 
-def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) -> Given:
+def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) -> CollectedSettings:
     """All settings that the options and their file give, or those of a demonstration. Raises SettingError."""
-    given = Given()
+    collected = CollectedSettings()
     if options.config is not None:
-        _read_file(options.config, given)
+        _read_file(options.config, collected)
     else:
-        # Kafka's own example configuration does so for classic groups: nobody wants to wait for a first member.
-        given.settings["group.initial.rebalance.delay.ms"] = "0"
-        given.settings["group.consumer.assignment.interval.ms"] = "0"
-        given.settings["group.share.assignment.interval.ms"] = "0"
-        given.settings["group.streams.initial.rebalance.delay.ms"] = "0"
+        # Kafka's own example configuration does so for classic groups: a first member need not wait for others.
+        collected.settings["group.initial.rebalance.delay.ms"] = "0"
+        collected.settings["group.consumer.assignment.interval.ms"] = "0"
+        collected.settings["group.share.assignment.interval.ms"] = "0"
+        collected.settings["group.streams.initial.rebalance.delay.ms"] = "0"
     for name, value in (demo or {}).items():
-        given.set(name, value, DEMO_OPTION)
+        collected.set(name, value, DEMO_OPTION)
     pairs = parse_pairs(options.set)
-    _leave_registry(given, options.console_registry or pairs.get(REGISTRY_URL))
+    _leave_registry(collected, options.console_registry or pairs.get(REGISTRY_URL))
     for name, value in pairs.items():
-        given.set(name, value, SET_OPTION)
+        collected.set(name, value, SET_OPTION)
     if options.listen:
-        _listen(options.listen, given)
+        _listen(options.listen, collected)
     if options.advertise:
-        _advertise(options.advertise, given)
+        _advertise(options.advertise, collected)
     if options.metrics is not None:
-        given.set("metrics.listener", _not_empty("--metrics", options.metrics, "HOST:PORT"), "--metrics")
+        collected.set("metrics.listener", _not_empty("--metrics", options.metrics, "HOST:PORT"), "--metrics")
     for name, option, text in (
         ("zookeeper.connect", "--zookeeper", options.zookeeper),
         ("broker.id", "--broker-id", options.broker_id),
@@ -99,29 +99,29 @@ def collect(options: argparse.Namespace, demo: Mapping[str, str] | None = None) 
         ("clock.virtual", "--virtual-clock", "true" if options.virtual_clock else None),
     ):
         if text is not None:
-            given.set(name, _not_empty(option, text, "a value"), option)
+            collected.set(name, _not_empty(option, text, "a value"), option)
     if options.console_token_file is not None:
         option = "--console-token-file"
-        given.set("console.token", _secret_of(options.console_token_file, option), option)
-    if given.settings.get("console.listener") and not given.settings.get("metrics.listener"):
-        origin = given.origins["console.listener"]
-        given.set("metrics.listener", "127.0.0.1:0", origin)  # which it plots
-        if "telemetry.enable" not in given.settings:  # nobody has asked for clients' metrics
-            given.set("telemetry.enable", "false", origin)
+        collected.set("console.token", _secret_of(options.console_token_file, option), option)
+    if collected.settings.get("console.listener") and not collected.settings.get("metrics.listener"):
+        origin = collected.origins["console.listener"]
+        collected.set("metrics.listener", "127.0.0.1:0", origin)  # which it plots
+        if "telemetry.enable" not in collected.settings:  # clients' metrics were not asked for
+            collected.set("telemetry.enable", "false", origin)
     if not options.ephemeral:
-        _place_data(options.data, given)
-    return given
+        _place_data(options.data, collected)
+    return collected
 
 
-def _leave_registry(given: Given, url: str | None) -> None:
+def _leave_registry(collected: CollectedSettings, url: str | None) -> None:
     """Forget the login that a file has for the console's registry, where a command line names another one."""
-    if url is None or REGISTRY_URL not in given.settings:
+    if url is None or REGISTRY_URL not in collected.settings:
         return
     from barnabas.registry.client_settings import CONSOLE_PREFIX, over
 
-    kept = over(given.settings, {REGISTRY_URL: url}, CONSOLE_PREFIX)
-    for name in given.settings.keys() - kept.keys():
-        del given.settings[name], given.origins[name]
+    kept = over(collected.settings, {REGISTRY_URL: url}, CONSOLE_PREFIX)
+    for name in collected.settings.keys() - kept.keys():
+        del collected.settings[name], collected.origins[name]
 
 
 def _secret_of(path: str, option: str) -> str:
@@ -143,24 +143,24 @@ def _release(text: str | None) -> str | None:
         raise SettingError(f"--as-version: {error}") from error
 
 
-def collect_stored(file: str | None, data: str | None, pairs: Sequence[str]) -> Given:
+def collect_stored(file: str | None, data: str | None, pairs: Sequence[str]) -> CollectedSettings:
     """Return the settings of a command that has a file, a data directory and `--set` alone. Raises SettingError."""
-    given = collect_shared(file, pairs)
-    _place_data(data, given)
-    return given
+    collected = collect_shared(file, pairs)
+    _place_data(data, collected)
+    return collected
 
 
-def collect_shared(file: str | None, pairs: Sequence[str]) -> Given:
+def collect_shared(file: str | None, pairs: Sequence[str]) -> CollectedSettings:
     """Return the settings of a file and of `--set`, which say nothing of data directories. Raises SettingError."""
-    given = Given()
+    collected = CollectedSettings()
     if file is not None:
-        _read_file(file, given)
+        _read_file(file, collected)
     for name, value in parse_pairs(pairs).items():
-        given.set(name, value, SET_OPTION)
-    return given
+        collected.set(name, value, SET_OPTION)
+    return collected
 
 
-def _read_file(path: str, given: Given) -> None:
+def _read_file(path: str, collected: CollectedSettings) -> None:
     try:
         with open(_not_empty("--config", path, "a file"), "rb") as file:
             content = file.read()
@@ -178,30 +178,32 @@ def _read_file(path: str, given: Given) -> None:
         ) from error
     try:
         for number, name, value in parse_lines(text):
-            given.set(name, value, f"{path}:{number}")
+            collected.set(name, value, f"{path}:{number}")
     except SettingError as error:
         raise SettingError(f"{path}: {error}") from error
 
 
-def _listen(addresses: list[str], given: Given) -> None:
+def _listen(addresses: list[str], collected: CollectedSettings) -> None:
     """The addresses of --listen; a name that no protocol is set for speaks plaintext, the one protocol that is served."""
     named = [_with_name(address, DEFAULT_NAME) for address in addresses]
-    given.set("listeners", ",".join(named), "--listen")
-    known = _text_of(given, "listener.security.protocol.map")
-    missing = sorted({_name_of(address) for address in named} - protocols_of(known).keys())
+    collected.set("listeners", ",".join(named), "--listen")
+    protocol_map = _text_of(collected, "listener.security.protocol.map")
+    missing = sorted({_name_of(address) for address in named} - protocols_of(protocol_map).keys())
     if missing and all(name.replace("_", "").replace("-", "").isalnum() for name in missing):
-        pairs = [known, *(f"{name}:PLAINTEXT" for name in missing)]
+        pairs = [protocol_map, *(f"{name}:PLAINTEXT" for name in missing)]
         protocols = ",".join(pair for pair in pairs if pair)  # those of --set among them
-        given.settings["listener.security.protocol.map"] = protocols
-        given.origins["listener.security.protocol.map"] = "--listen"
+        name = "listener.security.protocol.map"
+        collected.set(
+            name, protocols, collected.origins.get(name, "--listen")
+        )  # the place of what it extends
 
 
-def _advertise(addresses: list[str], given: Given) -> None:
+def _advertise(addresses: list[str], collected: CollectedSettings) -> None:
     """The addresses of --advertise; one without a name is for the listener that has none, or for the only one."""
     controllers = {
-        name.strip().upper() for name in given.settings.get("controller.listener.names", "").split(",")
+        name.strip().upper() for name in collected.settings.get("controller.listener.names", "").split(",")
     }
-    listeners = [_name_of(text) for text in _text_of(given, "listeners").split(",")]
+    listeners = [_name_of(text) for text in _text_of(collected, "listeners").split(",")]
     listeners = [name for name in listeners if name not in controllers]
     name = listeners[0] if len(listeners) == 1 else DEFAULT_NAME
     if name not in listeners and not all("://" in address for address in addresses):
@@ -209,26 +211,25 @@ def _advertise(addresses: list[str], given: Given) -> None:
             f"--advertise: say for which listener, NAME://HOST:PORT; the listeners are {', '.join(listeners)}"
         )
     advertised = [_with_name(address, name) for address in addresses]
-    given.set("advertised.listeners", ",".join(advertised), "--advertise")
+    collected.set("advertised.listeners", ",".join(advertised), "--advertise")
 
 
-def _place_data(data: str | None, given: Given) -> None:
+def _place_data(data: str | None, collected: CollectedSettings) -> None:
     """The log dirs as absolute paths: those of --data, of the settings, or the user's own."""
     if data is not None:
-        given.set("log.dirs", os.path.abspath(_not_empty("--data", data, "a directory")), "--data")
+        collected.set("log.dirs", os.path.abspath(_not_empty("--data", data, "a directory")), "--data")
         return
-    name = "log.dirs" if "log.dirs" in given.settings else "log.dir"
-    text = given.settings.get(name)
+    name = "log.dirs" if "log.dirs" in collected.settings else "log.dir"
+    text = collected.settings.get(name)
     if text is None:
-        given.settings["log.dirs"] = _state_directory()
+        collected.settings["log.dirs"] = _state_directory()
         return
     paths = [os.path.abspath(path.strip()) for path in text.split(",") if path.strip()]
     if not paths:
         raise SettingError(
-            f"{given.origins[name]}: {name} is empty; name a directory, or leave the setting out"
+            f"{collected.origins[name]}: {name} is empty; name a directory, or leave the setting out"
         )
-    given.settings["log.dirs"] = ",".join(paths)
-    given.origins["log.dirs"] = given.origins[name]
+    collected.set("log.dirs", ",".join(paths), collected.origins[name])
 
 
 def _not_empty(option: str, text: str, expected: str) -> str:
@@ -237,10 +238,10 @@ def _not_empty(option: str, text: str, expected: str) -> str:
     return text
 
 
-def _text_of(given: Given, name: str) -> str:
+def _text_of(collected: CollectedSettings, name: str) -> str:
     """The text of a setting, or of its default."""
     row = tables.setting(name)
-    return given.settings.get(name, row.format(row.default))
+    return collected.settings.get(name, row.format(row.default))
 
 
 def _with_name(address: str, name: str) -> str:

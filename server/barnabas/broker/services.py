@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from barnabas.cluster.kraft.forwarding import Forwarder
     from barnabas.cluster.metadata.delegation_tokens import DelegationTokens
     from barnabas.cluster.metadata.ports import ConsumerOffsets, Controller, FeatureLevels, Member
     from barnabas.cluster.metadata.store import MetadataStore
@@ -68,6 +69,8 @@ class Services(NamedTuple):
     lazy_shares: Lazy[Shares]
     lazy_telemetry: Lazy[Telemetry]
     security: ListenerSecurity
+    forwarder: Forwarder | None = None
+    """The way to the active controller of a KRaft quorum; None without one."""
     membership: Member | None = None
     """None where the broker is alone."""
 

@@ -25,7 +25,7 @@ METRICS = "metrics.listener"
 
 
 class StartupError(Exception):
-    """The broker cannot start; the text is for the person who started it."""
+    """The broker cannot start; the text is for the operator."""
 
 
 def parse_endpoint(text: str, setting: str = "listener", option: str = "--listen") -> tuple[str, str, int]:
@@ -59,7 +59,7 @@ def advertised_listeners(config: BrokerConfig, network: Network) -> dict[str, tu
     """
     names = [parse_endpoint(text)[0] for text in config.listeners()]
     controllers = config.controller_listener_names()
-    found: dict[str, tuple[str, int]] = {}
+    advertised: dict[str, tuple[str, int]] = {}
     for text in config.get(settings.ADVERTISED_LISTENERS) or ():
         name, host, port = parse_endpoint(text, ADVERTISED, "--advertise")
         if name in controllers:
@@ -68,15 +68,15 @@ def advertised_listeners(config: BrokerConfig, network: Network) -> dict[str, tu
             raise StartupError(
                 f"{ADVERTISED} names {name}, and there is no such listener; the listeners are {', '.join(names)}"
             )
-        if name in found:
+        if name in advertised:
             raise StartupError(f"{ADVERTISED} names {name} twice")
         if host in EVERYWHERE:
             raise StartupError(
                 f"{ADVERTISED}={text}: clients cannot connect to {host}; name an address or host of this machine that "
                 "they can reach"
             )
-        found[name] = (host or network.host_name(), port)
-    return found
+        advertised[name] = (host or network.host_name(), port)
+    return advertised
 
 
 def advertised_endpoints(

@@ -95,7 +95,7 @@ async def _open_alone(
             OSError(
                 f"the metadata journal is damaged in {store.lost_lines} places, and no copy has what is lost: an ACL "
                 f"that denies something may be among it. Start once with {settings.AUTHORIZER_CLASS_NAME.name} empty, "
-                "where nobody else can connect, and put the ACLs right (kafka-acls.sh --list); then start with it again"
+                "where no client can connect, correct the ACLs (kafka-acls.sh --list), and start with it again"
             ),
         )
     await threads.run(lambda: logs.open(now_ms()))

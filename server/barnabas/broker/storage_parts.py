@@ -15,6 +15,7 @@ from barnabas.config import broker as settings
 from barnabas.log.manager import LogManager
 
 if TYPE_CHECKING:
+    from barnabas.cluster.kraft.store import QuorumStore
     from barnabas.cluster.metadata.peers import Peers
     from barnabas.cluster.metadata.ports import ConsumerOffsets
     from barnabas.cluster.metadata.store import MetadataStore
@@ -44,7 +45,7 @@ class AlterPartitionTask(AlterPartition[Any], Protocol):
 class Membership(NamedTuple):
     """Parts that make a broker one of several.
 
-    `store` is open, and is closed by whoever opened it. `alter_partition` replaces the way to the controller that the
+    `store` is open, and is closed by the caller. `alter_partition` replaces the way to the controller that the
     store's image names.
     """
 
@@ -54,6 +55,17 @@ class Membership(NamedTuple):
     """The same store, where it is one on ZooKeeper: the controller's requests are given to it."""
     zookeeper: ZooKeeper | None = None
     """The session in which this broker is registered and stands for election."""
+    quorum: QuorumParts | None = None
+    """Parts of a broker whose cluster's metadata a KRaft quorum keeps."""
+
+
+class QuorumParts(NamedTuple):
+    """The store that follows the quorum, and the way to its active controller."""
+
+    store: QuorumStore
+    controllers: Peers
+    logs: LogManager
+    """What keeps the logs: its dirs are locked, and not open yet."""
 
 
 class Storage(NamedTuple):
@@ -72,6 +84,8 @@ class Storage(NamedTuple):
     features: ZooKeeperFeatures | None = None
     consumer_offsets: ConsumerOffsets | None = None
     """Store of the offsets of consumers before 0.9; None without ZooKeeper."""
+    controllers: Peers | None = None
+    """The way to the active controller of a KRaft quorum; None without one."""
 
 
 def new_log_manager(
@@ -91,7 +105,7 @@ def new_log_manager(
 
 
 class LogConfigs:
-    """Settings of logs. Topics whose own settings are the same share one object: most have none."""
+    """Settings of logs. Topics with the same settings of their own share one object: most have none."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config

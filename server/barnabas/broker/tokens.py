@@ -49,7 +49,7 @@ class Expected:
     required_scope: tuple[str, ...] = ()
     skew_s: float = 30.0
     issued_in_past: bool = False
-    """True if a token is refused whose claim iat is in the future."""
+    """True if a token with a claim iat in the future is refused."""
 
 
 class SignedTokens:
@@ -74,7 +74,7 @@ class SignedTokens:
         self._key_set: KeySet | None = None
 
     async def check(self, token: str) -> Identity:
-        """Return whose token it is. Raises TokenError."""
+        """Return the principal of a token. Raises TokenError."""
         header = _json_part(token, 0, 3)
         if header.get("alg") not in ALGORITHMS:
             raise TokenError(f"a token is signed with {str(header.get('alg'))[:40]!r}")
@@ -123,13 +123,13 @@ class SignedTokens:
 
 def key_set_of(jwks: Mapping[str, Any]) -> KeySet:
     """Return the keys of a JWKS that can be used; what an issuer has besides is left out, and named in the log."""
-    found: list[Any] = []
+    keys: list[Any] = []
     for number, key in enumerate(jwks.get("keys", ())):
         try:
-            found += KeySet.import_key_set({"keys": [key]}).keys
+            keys += KeySet.import_key_set({"keys": [key]}).keys
         except (JoseError, ValueError, KeyError, TypeError, AttributeError) as error:
             log.warning("key %d of those that sign tokens cannot be used: %s", number, type(error).__name__)
-    return KeySet(found)
+    return KeySet(keys)
 
 
 class UnsecuredTokens:
@@ -140,7 +140,7 @@ class UnsecuredTokens:
         self._clock_ms = clock_ms
 
     async def check(self, token: str) -> Identity:
-        """Return whose token it says it is. Raises TokenError."""
+        """Return the principal that an unsigned token claims. Raises TokenError."""
         if not token.endswith("."):
             raise TokenError("a token has a signature, and unsecured ones are expected")
         if _json_part(token, 0, 3).get("alg") != "none":
@@ -149,7 +149,7 @@ class UnsecuredTokens:
 
 
 def identity_of(claims: Mapping[str, Any], expected: Expected, now_ms: int) -> Identity:
-    """Return who a token's claims are about, and until when. Raises TokenError."""
+    """Return the principal of a token's claims, and when it expires. Raises TokenError."""
     now_s = now_ms / 1000
     expires_s = _time(claims, "exp", is_needed=True)
     begins_s = _time(claims, "nbf")
@@ -158,9 +158,9 @@ def identity_of(claims: Mapping[str, Any], expected: Expected, now_ms: int) -> I
         raise TokenError("a token has expired")
     not_before_s = max(begins_s, issued_s) if expected.issued_in_past else begins_s
     if not_before_s - expected.skew_s > now_s:
-        raise TokenError("a token is not good yet")
+        raise TokenError("a token is not valid yet")
     if expires_s < max(begins_s, issued_s):
-        raise TokenError("a token expires before it is good")
+        raise TokenError("a token expires before it is valid")
     if expected.issuer is not None and claims.get("iss") != expected.issuer:
         raise TokenError("a token is of another issuer")
     if expected.audience and not set(_words(claims.get("aud"))) & set(expected.audience):
@@ -201,10 +201,10 @@ def _words(value: object) -> list[str]:
 
 def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the members of a JSON object. Raises TokenError for one that comes twice: readers differ in which counts."""
-    found = dict(members)
-    if len(found) < len(members):
+    by_name = dict(members)
+    if len(by_name) < len(members):
         raise TokenError("a token has a member twice")
-    return found
+    return by_name
 
 
 def _json_part(token: str, index: int, count: int) -> Mapping[str, Any]:
@@ -215,9 +215,9 @@ def _json_part(token: str, index: int, count: int) -> Mapping[str, Any]:
     try:
         padded = parts[index] + "=" * (-len(parts[index]) % 4)
         content = base64.b64decode(padded, altchars=b"-_", validate=True)
-        found = json.loads(content, object_pairs_hook=_each_once)
+        part = json.loads(content, object_pairs_hook=_each_once)
     except (ValueError, RecursionError):
         raise TokenError("a token's part is no JSON in base64") from None
-    if not isinstance(found, dict):
+    if not isinstance(part, dict):
         raise TokenError("a token's part is no JSON object")
-    return found
+    return part

@@ -343,20 +343,20 @@ class Consumer:
 
     # --- commits --------------------------------------------------------------------------------------------
 
-    async def commit(self, wanted: Mapping[Place, OffsetAndMetadata | int] | None = None) -> None:
+    async def commit(self, offsets: Mapping[Place, OffsetAndMetadata | int] | None = None) -> None:
         """Commit the positions, with all records that were handed out, or certain offsets.
 
         Raises CommitFailedError when the partitions are another's by now, RuntimeError without a group, ClientError.
         """
         self.group_metadata()
-        if wanted is None:
+        if offsets is None:
             await self._commits.commit_positions()
             return
         values = {
             TopicPartition(*place): offset
             if isinstance(offset, OffsetAndMetadata)
             else OffsetAndMetadata(offset)
-            for place, offset in wanted.items()
+            for place, offset in offsets.items()
         }
         await self._commits.commit(values)
 

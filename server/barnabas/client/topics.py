@@ -47,27 +47,32 @@ class TopicWatch:
         self.version = 0
         """Grows with each response."""
         self._creates_topics = creates_topics
-        self._names: set[str] = set()
-        self._is_all = False
-        self._needed = trio.Event()
+        self.names: set[str] = set()
+        self.has_all = False
+        self.refresh_due = trio.Event()
         self._changed = trio.Event()
 
     def watch(self, names: Iterable[str], *, everything: bool = False) -> None:
         """Say which topics matter from now on; what is not known of them yet is asked for."""
         names = set(names)
-        unknown = not names <= self.infos.keys() or (everything and not self._is_all)
-        self._names, self._is_all = names, everything
+        unknown = not names <= self.infos.keys() or (everything and not self.has_all)
+        self.names, self.has_all = names, everything
         if unknown:
             self.need()
 
     def add(self, name: str) -> None:
         """Watch one more topic."""
-        if name not in self._names:
-            self.watch(self._names | {name}, everything=self._is_all)
+        if name not in self.names:
+            self.watch(self.names | {name}, everything=self.has_all)
 
     def need(self) -> None:
         """Request metadata soon."""
-        self._needed.set()
+        self.refresh_due.set()
+
+    def announce(self) -> None:
+        """Resume the tasks that wait for a change."""
+        self._changed.set()
+        self._changed = trio.Event()
 
     async def changed(self) -> None:
         """Wait for the next response, or failure."""
@@ -102,17 +107,16 @@ class TopicWatch:
         while True:
             age_s = settings.metadata_max_age_ms / 1000 if asked else math.inf
             with trio.move_on_after(age_s):
-                await self._needed.wait()
-            self._needed = trio.Event()
+                await self.refresh_due.wait()
+            self.refresh_due = trio.Event()
             asked = True
-            is_good = await self._try()
-            self._changed.set()
-            self._changed = trio.Event()
+            is_good = await self.refresh()
+            self.announce()
             await trio.sleep(pause_s)
             pause_s = base_s if is_good else min(pause_s * 2, settings.retry_backoff_max_ms / 1000)
 
-    async def _try(self) -> bool:
-        """Ask, and say whether all is well; what may get better is needed again."""
+    async def refresh(self) -> bool:
+        """Ask, and return whether all is well; errors that may pass make the next refresh due."""
         try:
             await self._ask()
             self.failure = None
@@ -127,7 +131,7 @@ class TopicWatch:
         return True
 
     async def _ask(self) -> None:
-        names = None if self._is_all else sorted(self._names)
+        names = None if self.has_all else sorted(self.names)
         response = await self.client.metadata(names, create=self._creates_topics)
         self.errors = {}
         infos = {}

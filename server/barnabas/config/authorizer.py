@@ -1,4 +1,4 @@
-"""Settings of a configuration that say who may do what, and who may log in with a token. Pure."""
+"""Settings about the authorizer and delegation tokens. Pure."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def follows_acl_authorizer(config: BrokerConfig) -> bool:
 def super_users(config: BrokerConfig) -> frozenset[str]:
     """Return the principals that may do everything. Raises SettingError."""
     text = config.get(settings.SUPER_USERS) or ""
-    found = frozenset(part for part in map(str.strip, text.split(";")) if part)
-    for principal in found:
+    principals = frozenset(part for part in map(str.strip, text.split(";")) if part)
+    for principal in principals:
         if ":" not in principal:
             raise SettingError(
                 f"{settings.SUPER_USERS.name}={text}: principals with semicolons between them expected, "
                 f"such as User:alice; {principal!r} is none"
             )
-    return found
+    return principals
 
 
 def token_secret_key(config: BrokerConfig) -> str | None:

@@ -1,4 +1,4 @@
-"""Settings of a cluster on ZooKeeper, in one value for each part that needs them. Pure.
+"""The keeper of a cluster's metadata, and the settings of a cluster on ZooKeeper, in one value for each part. Pure.
 
 The rule: Kafka's rules about several settings together are checked here, before anything is opened; each error names
 the settings and what they may be.
@@ -6,9 +6,11 @@ the settings and what they may be.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config import broker as settings
+from barnabas.config.quorum import quorum_settings
 from barnabas.config.setting import SettingError
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ class ZooKeeperSettings(NamedTuple):
     has_acls: bool
     """True if znodes that are made can be changed by this identity alone (`zookeeper.set.acl`)."""
     digest: tuple[str, str] | None
-    """User and password of ZooKeeper's scheme `digest`, None for nobody."""
+    """User and password of ZooKeeper's scheme `digest`, None for no user."""
     tls: ZooKeeperTls | None
     sasl: ZooKeeperSasl | None = None
     """None for no login by SASL."""
@@ -77,9 +79,37 @@ class ZooKeeperSettings(NamedTuple):
         return ",".join(hosts) + self.chroot
 
 
+class Keeper(Enum):
+    """Keeper of the metadata of the broker's cluster."""
+
+    ITSELF = "itself"
+    """The broker is a cluster by itself, and has a journal."""
+    ZOOKEEPER = "zookeeper"
+    QUORUM = "quorum"
+    """Controllers in a KRaft quorum; this node is no controller."""
+
+
+def keeper_of(config: BrokerConfig) -> Keeper:
+    """Return what keeps the cluster's metadata."""
+    if config.get(settings.ZOOKEEPER_CONNECT):
+        return Keeper.ZOOKEEPER
+    roles = [role.strip() for role in config.get(settings.PROCESS_ROLES) or ()]
+    return Keeper.QUORUM if roles == ["broker"] else Keeper.ITSELF
+
+
 def is_clustered(config: BrokerConfig) -> bool:
-    """Say whether the broker belongs to a cluster on ZooKeeper; otherwise it is alone."""
-    return bool(config.get(settings.ZOOKEEPER_CONNECT))
+    """Say whether the broker is one of several; otherwise it is alone."""
+    return keeper_of(config) is not Keeper.ITSELF
+
+
+def is_on_zookeeper(config: BrokerConfig) -> bool:
+    """Say whether the broker belongs to a cluster on ZooKeeper."""
+    return keeper_of(config) is Keeper.ZOOKEEPER
+
+
+def is_in_quorum(config: BrokerConfig) -> bool:
+    """Say whether the broker belongs to a cluster whose metadata a KRaft quorum keeps."""
+    return keeper_of(config) is Keeper.QUORUM
 
 
 def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
@@ -174,7 +204,7 @@ def _tls(config: BrokerConfig) -> ZooKeeperTls | None:
 
 
 def _store(location: str | None, type_: str | None, password: str | None, name: str) -> StoreFile | None:
-    """A store whose type, where none is set, is that of its file's name, as ZooKeeper has it."""
+    """A store; where no type is set, it is that of its file's name, as with ZooKeeper."""
     if not location:
         return None
     if not type_:
@@ -188,16 +218,6 @@ def inter_broker_listener(config: BrokerConfig) -> str:
     return named.strip().upper() if named else config.get(settings.SECURITY_INTER_BROKER_PROTOCOL)
 
 
-def controller_listener(config: BrokerConfig) -> str:
-    """Return the name of the listener at which controllers are reached: the first of theirs. Raises SettingError."""
-    named = config.get(settings.CONTROLLER_LISTENER_NAMES)
-    if not named:
-        raise SettingError(
-            f"{settings.CONTROLLER_LISTENER_NAMES.name} is not set: name the listener of the controllers, CONTROLLER say"
-        )
-    return named[0].strip().upper()
-
-
 def reads_from_rack(config: BrokerConfig) -> bool:
     """Say whether consumers are sent to a replica in their own rack (KIP-392)."""
     return config.get(settings.REPLICA_SELECTOR_CLASS) == RACK_SELECTOR
@@ -205,8 +225,12 @@ def reads_from_rack(config: BrokerConfig) -> bool:
 
 def check_cluster(config: BrokerConfig) -> None:
     """See that the settings of a broker in a cluster go together, as Kafka does at its start. Raises SettingError."""
-    zookeeper_settings(config)
-    _check_id(config)
+    if is_on_zookeeper(config):
+        zookeeper_settings(config)
+        _check_id(config)
+        _check_protocol(config)
+    else:
+        quorum_settings(config)
     _check_peers(config)
     selector = config.get(settings.REPLICA_SELECTOR_CLASS)
     if selector and selector not in SELECTORS:
@@ -253,6 +277,9 @@ def _check_peers(config: BrokerConfig) -> None:
             f"{name}={listener}: other brokers connect to this one by the listener of that name, and there is none "
             f"that is advertised; there are {', '.join(names) or 'none'}"
         )
+
+
+def _check_protocol(config: BrokerConfig) -> None:
     version = config.get(settings.INTER_BROKER_PROTOCOL_VERSION)
     first = tuple(int(part) if part.isdecimal() else -1 for part in version.partition("-")[0].split(".")[:2])
     low, high = (tuple(map(int, text.split("."))) for text in PROTOCOL_VERSIONS)

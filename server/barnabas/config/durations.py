@@ -17,14 +17,14 @@ _MS_MAX = 2**63 - 1
 
 def duration_ms(text: str) -> int:
     """Return whole milliseconds of a duration that is not below zero in all. Raises ValueError."""
-    found = _DURATION.fullmatch(text)
-    if found is None or text[-1:].upper() in ("P", "T"):
+    parsed = _DURATION.fullmatch(text)
+    if parsed is None or text[-1:].upper() in ("P", "T"):
         raise ValueError(f"{text!r} is not a duration such as P1DT2H")
-    seconds = sum(int(found[unit] or 0) * length for unit, length in _SECONDS.items())
-    fraction = int((found["fraction"] or "").ljust(9, "0"))
-    if (found["seconds"] or "").startswith("-"):
+    seconds = sum(int(parsed[unit] or 0) * length for unit, length in _SECONDS.items())
+    fraction = int((parsed["fraction"] or "").ljust(9, "0"))
+    if (parsed["seconds"] or "").startswith("-"):
         fraction = -fraction
-    nanoseconds = (seconds * 1_000_000_000 + fraction) * (-1 if found["sign"] == "-" else 1)
+    nanoseconds = (seconds * 1_000_000_000 + fraction) * (-1 if parsed["sign"] == "-" else 1)
     if not 0 <= nanoseconds <= _MS_MAX * _NANOSECONDS_PER_MS:
         raise ValueError(f"{text!r} is not a duration from 0 to {_MS_MAX} ms")
     return nanoseconds // _NANOSECONDS_PER_MS

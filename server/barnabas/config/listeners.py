@@ -31,8 +31,8 @@ class ListenerSecurity(Protocol):
 
 def concerns_security(name: str) -> bool:
     """Say whether a setting is one of TLS or SASL, of all listeners or of one."""
-    known = tables.find(name)
-    return known is not None and (known.base or name).startswith(("ssl.", "sasl."))
+    setting = tables.find(name)
+    return setting is not None and (setting.base or name).startswith(("ssl.", "sasl."))
 
 
 class ListenerSettings:
@@ -68,8 +68,8 @@ class ListenerSettings:
 
     def own(self, setting: Setting[T], mechanism: str) -> T | None:
         """Return what is set for a mechanism of this listener, and only for it."""
-        found: T | None = self._config.value_if_set(f"{self._prefix}{mechanism.lower()}.{setting.name}")
-        return found
+        value: T | None = self._config.value_if_set(f"{self._prefix}{mechanism.lower()}.{setting.name}")
+        return value
 
     def is_set(self, setting: Setting[T]) -> bool:
         """Say whether a setting is set, for this listener or for all."""

@@ -64,13 +64,13 @@ class BrokerConfig:
         texts: dict[str, str] = {}
         for name, text in (settings or {}).items():
             texts[name] = text
-            known = tables.find(name)
-            if known is None:
+            setting = tables.find(name)
+            if setting is None:
                 if not tables.belongs_to_plugin(name):
                     self.unknown.append(name)
                 continue
             try:
-                self._static[name] = self.limited(known).parse(text)
+                self._static[name] = self.limited(setting).parse(text)
             except SettingError as error:
                 origin = (origins or {}).get(name)
                 raise SettingError(f"{origin}: {error}" if origin else str(error)) from error
@@ -82,10 +82,10 @@ class BrokerConfig:
         self._values = {**self._defaults, **self._static}
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
 
-    def limited(self, known: Setting[Any]) -> Setting[Any]:
+    def limited(self, setting: Setting[Any]) -> Setting[Any]:
         """A broker setting with the limits that it has in the release that is followed."""
-        allowed = self._limits.get(known.base or known.name)
-        return known if allowed is None else known.with_limits(allowed)
+        allowed = self._limits.get(setting.base or setting.name)
+        return setting if allowed is None else setting.with_limits(allowed)
 
     def _name_the_node(self, texts: dict[str, str]) -> None:
         """The node's number has two names: each stands for the other."""
@@ -103,7 +103,7 @@ class BrokerConfig:
             raise SettingError(f"{old}={texts[old]} and {new}={texts[new]} must be the same number")
 
     def use_node_id(self, node_id: int) -> None:
-        """Take the broker's number from its log dirs; for a broker whose settings do not give it one."""
+        """Take the broker's number from its log dirs, where its settings have none."""
         for name in (broker.NODE_ID.name, broker.BROKER_ID.name):
             self._static[name] = self._values[name] = node_id
             texts = dict(self._texts[-1][1])
@@ -111,7 +111,7 @@ class BrokerConfig:
             self._texts[-1] = (STATIC_BROKER_CONFIG, texts)
 
     def keep_for_all(self, names: Iterable[str]) -> None:
-        """Have settings count as set for all brokers, as long as nobody sets them so: to what they are here.
+        """Have settings count as set for all brokers to their values here, until they are set so explicitly.
 
         Apache Kafka keeps `min.insync.replicas` in this way where it has eligible leader replicas (KIP-966).
         """
@@ -132,9 +132,9 @@ class BrokerConfig:
         self.sources = dict.fromkeys(self._static, STATIC_BROKER_CONFIG)
         for settings, source in ((of_all, DYNAMIC_DEFAULT_BROKER_CONFIG), (of_this, DYNAMIC_BROKER_CONFIG)):
             for name, text in settings.items():
-                known = tables.find(name)
-                if known is not None and known.dynamic:
-                    self._values[name] = self.limited(known).parse(text)
+                setting = tables.find(name)
+                if setting is not None and setting.dynamic:
+                    self._values[name] = self.limited(setting).parse(text)
                     self.sources[name] = source
         self._texts[:-1] = [(DYNAMIC_BROKER_CONFIG, of_this), (DYNAMIC_DEFAULT_BROKER_CONFIG, of_all)]
 
@@ -244,7 +244,7 @@ def protocols_of(text: str) -> dict[str, str]:
 
 
 def explain_unknown(name: str) -> str:
-    """Return what to tell somebody who has set a setting that does not exist."""
+    """Return the warning about a setting that does not exist."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, list(tables.names()), n=1, cutoff=0.75)

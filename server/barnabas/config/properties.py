@@ -11,11 +11,6 @@ from collections.abc import Iterator, Mapping
 from barnabas.config.setting import SettingError
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """The keys and values of a Java properties file; the last of several values counts."""
-    return {key: value for _, key, value in parse_lines(text)}
-
-
 def format_properties(properties: Mapping[str, str]) -> str:
     """The text of a Java properties file with these keys and values."""
     return "".join(f"{_escaped(key, is_key=True)}={_escaped(value)}\n" for key, value in properties.items())

@@ -293,8 +293,8 @@ def topic_limits_of(name: str) -> dict[str, str]:
 
 
 def _before(name: str, table: tuple[tuple[str, Mapping[str, str]], ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts_before: dict[str, str] = {}
     for since, texts in table:
         if not is_at_least(name, since):
-            found |= texts
-    return found
+            texts_before |= texts
+    return texts_before

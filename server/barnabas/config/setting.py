@@ -1,6 +1,6 @@
 """A setting: its name, its type with limits, its default, and what it does.
 
-The rule: a value is parsed and checked once, when it is set; whoever reads it gets the right Python type.
+The rule: a value is parsed and checked once, when it is set; a reader gets the right Python type.
 """
 
 from __future__ import annotations
@@ -171,7 +171,11 @@ class Setting(Generic[T]):
     @property
     def acts_in_cluster(self) -> bool:
         """True if a broker in a cluster acts on the setting, and one that is alone does not."""
-        return self.effect in ("cluster", "zookeeper")
+        return self.effect in ("cluster", "zookeeper", "quorum")
+
+    def acts_with(self, keeper: str) -> bool:
+        """Say whether a broker in a cluster acts on the setting; `keeper` of the metadata is "zookeeper" or "quorum"."""
+        return self.effect in ("cluster", keeper)
 
     @property
     def sensitive(self) -> bool:

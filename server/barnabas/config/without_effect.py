@@ -1,7 +1,7 @@
 """Settings that the broker does not act upon: which of them stop the start, and which are only warned of. Pure.
 
-The rule: whoever relies on a setting for safety or durability learns before the first client connects that it does
-nothing here. What only tunes something that works in another way is named in one warning.
+The rule: a setting for safety or durability that does nothing here is reported before the first client
+connects. What only tunes something that works in another way is named in one warning.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from barnabas.config import broker, tables
 from barnabas.config.authorizer import super_users
-from barnabas.config.cluster import check_cluster, is_clustered
+from barnabas.config.cluster import Keeper, check_cluster, is_on_zookeeper, keeper_of
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import Setting, SettingError
 
@@ -54,7 +54,8 @@ class Verdict:
 def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
     """Return what the settings ask for that is not here; `origins` says where each was set."""
     verdict = Verdict()
-    in_cluster = is_clustered(config)
+    keeper = keeper_of(config)
+    in_cluster = keeper is not Keeper.ITSELF
     is_told_to_registry = _registry_logs_in(config)
     controllers = {name.lower() for name in config.controller_listener_names()}
     for name, origin in origins.items():
@@ -63,12 +64,12 @@ def judge(config: BrokerConfig, origins: Mapping[str, str]) -> Verdict:
             if tables.belongs_to_plugin(name):
                 verdict.ignored.append(name)
             continue
-        if in_cluster and (row.acts_in_cluster or name in ONE_COPY):
+        if in_cluster and (row.acts_with(keeper.value) or name in ONE_COPY):
             continue
         if is_told_to_registry and name in OF_REGISTRY:
             continue
         value = config.value_of(name)
-        if in_cluster and name == ZOOKEEPER_SOCKET and _is_zookeeper_socket(config, value):
+        if keeper is Keeper.ZOOKEEPER and name == ZOOKEEPER_SOCKET and _is_zookeeper_socket(config, value):
             continue
         problem = _problem(config, row, value, controllers)
         if problem:
@@ -120,7 +121,7 @@ def _problem(config: BrokerConfig, row: Setting[Any], value: Any, controllers: s
         if value > 1:
             return (
                 f"{row.name}={value}: there is one broker, and so one copy of each record; set it to 1, or join a "
-                "cluster with zookeeper.connect"
+                "cluster with process.roles=broker or zookeeper.connect"
             )
         return ""
     if row.name in (ROLES, VOTERS, CONTROLLERS):
@@ -137,10 +138,10 @@ def _asks_for_a_cluster(config: BrokerConfig, name: str, value: Any) -> str:
     node = config.get(broker.NODE_ID)
     single = f"for a single node remove the setting, or set {ROLES}=broker,controller and {VOTERS}={node}@HOST:PORT"
     shown = ",".join(value or ())
-    if value and is_clustered(config):
+    if value and is_on_zookeeper(config):
         return f"{name}={shown}: with zookeeper.connect there are no nodes of KRaft; remove one of the two settings"
     if name == ROLES and value and set(value) != _BOTH_ROLES:
-        return f"{name}={shown}: controllers and brokers cannot be apart here; {single}"
+        return f"{name}={shown}: there is no controller here; a broker of a quorum has {name}=broker, and {single}"
     if name == VOTERS and any(voter.partition("@")[0].strip() != str(node) for voter in value):
         return f"{name}={shown}: there is one node, {node}, and no quorum of controllers; {single}"
     if name == CONTROLLERS and len(value) > 1:

@@ -1,6 +1,6 @@
 """The cluster as one visitor of the console has it: a client that is logged in as them, and what it has learned.
 
-The rule: bounded in memory, however large the cluster is, and asked no more often than somebody looks.
+The rule: bounded in memory, however large the cluster is; brokers are asked only while a visitor looks.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Backend:
         owner: Hashable,
         reads: Reads | None = None,
     ) -> None:
-        """`owner` is who has one call of the sandbox at a time; `reads` are the turns of all who read records."""
+        """`owner` has one call of the sandbox at a time; `reads` are the turns of all visitors that read records."""
         self.client = client
         self.admin = Admin(client)
         self.topics = TopicIndex(self.admin, nursery)
@@ -94,8 +94,8 @@ class Backend:
 
         Raises ClientError.
         """
-        if time.monotonic() - self._operations_at_s > OPERATIONS_SECONDS:
-            asked_at_s = time.monotonic()
+        if trio.current_time() - self._operations_at_s > OPERATIONS_SECONDS:
+            asked_at_s = trio.current_time()
             connection = await self.client.any_connection()
             version = min(connection.version_of(METADATA), AUTHORIZED_OPERATIONS_MAX)
             request = MetadataRequest([], include_cluster_authorized_operations=True)
@@ -109,7 +109,7 @@ class Backend:
 
     def rate(self, topic: str, end: int) -> float | None:
         """Return the records a second that a topic has got, given the sum of its ends now; None at the first look."""
-        now = Sample(time.monotonic(), end)
+        now = Sample(trio.current_time(), end)
         before, last = self._ends.pop(topic, (now, now))
         if now.at_s - last.at_s >= SAMPLE_SECONDS_MIN:
             before, last = last, now

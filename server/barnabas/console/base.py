@@ -71,7 +71,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Call(Query):
-    """One request: whose it is, the parts of its path, its query and its body."""
+    """One request: the client of its visitor, the parts of its path, its query and its body."""
 
     backend: Backend
     path: Mapping[str, str]
@@ -99,7 +99,7 @@ class Call(Query):
         return value
 
     def confirmed(self, name: str) -> None:
-        """See that who destroys something has named it. Raises ConsoleError."""
+        """Check that the body names what the request destroys. Raises ConsoleError."""
         if self.body.get("confirm") != name:
             raise ConsoleError(409, f'this cannot be undone: it is done if the body says "confirm": "{name}"')
 

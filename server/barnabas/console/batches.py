@@ -104,7 +104,7 @@ class _Aborted:
 
 
 def _whole_batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the batches before what is no batch: whoever fetches again is told of that."""
+    """Yield the batches before bytes that are no batch: the next fetch, which begins there, raises that error."""
     with suppress(RecordsError):
         yield from iter_batches(data)
 

@@ -83,17 +83,17 @@ class ConsoleBeside:
 
     def _registry_at(self) -> RegistryAt | None:
         texts = {one.name: self._config.get(one) for one in REGISTRY}
-        given = {name.replace(CONSOLE_PREFIX, PREFIX): text for name, text in texts.items() if text}
+        settings = {name.replace(CONSOLE_PREFIX, PREFIX): text for name, text in texts.items() if text}
         try:
-            found = RegistryAt.of(given)
-            if found is not None and has_login(found.url):
+            registry = RegistryAt.of(settings)
+            if registry is not None and has_login(registry.url):
                 raise ValueError(
-                    f"{URL} names no user, since it is told to who describes the broker: {PREFIX}{USER_INFO} does"
+                    f"{URL} must not name a user, as settings of the broker are shown: use {PREFIX}{USER_INFO}"
                 )
         except ValueError as error:
             raise StartupError(str(error).replace(PREFIX, CONSOLE_PREFIX)) from None
-        if found is not None:
-            return found
+        if registry is not None:
+            return registry
         own = self._registry
         return None if own is None else RegistryAt(own.local_url, own.client_tls(), is_of_the_broker=True)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.sandbox.pool import Sandbox
 
 BYTES_MAX = 8 << 20
-"""Size of a body of who has logged in."""
+"""Bytes of a body of a logged-in visitor."""
 BYTES_BEFORE_LOGIN_MAX = 16 << 10
 """Size of a body of anybody else."""
 AT_ONCE_BYTES_MAX = 16 << 10

@@ -31,7 +31,7 @@ def COMMAND(**options: Any) -> int:  # noqa: N802
     token = secret_of_file(options["token_file"]) if options["token_file"] else ""
     settings = connecting.settings
     if options["login"] and "sasl.username" in connecting.properties:
-        raise click.UsageError("--login has visitors log in themselves: leave out sasl.username (--user)")
+        raise click.UsageError("--login makes visitors log in themselves: remove sasl.username (--user)")
     registry = registry_of(options["registry"], connecting)
     target = Target(tuple(connecting.bootstrap), options["login"], settings.tls, settings.sasl)
 

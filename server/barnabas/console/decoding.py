@@ -1,6 +1,6 @@
 """Keys and values of records as a person reads them: JSON, text, hexadecimal, or through a registry of schemas. Pure.
 
-The rule: the bytes are somebody else's. What cannot be read as asked is shown in hexadecimal, and what is cut says so. All
+The rule: the bytes are foreign input. What cannot be read as asked is shown in hexadecimal, and what is cut says so. All
 of it runs in a child process (`sandbox`), since the length of the work is the producer's choice.
 """
 

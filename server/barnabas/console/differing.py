@@ -35,7 +35,7 @@ _NOTHING = object()
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the difference between two payloads, as `decoding.Decoding` makes them."""
+    """Return the difference between two payloads, as `console/decoding.py` makes them."""
     structures = _structure(before), _structure(after)
     if None not in structures:
         try:
@@ -101,8 +101,8 @@ def _differing_items(place: _Place, old: list[Any], new: list[Any]) -> Iterator[
     if len(old) != len(new):  # those as long are not compared twice, which doubled the work with each level
         shorter = min(len(old), len(new))
         start = next((at for at in range(shorter) if old[at] != new[at]), shorter)
-        left = shorter - start
-        end = next((at for at in range(left) if old[-1 - at] != new[-1 - at]), left)
+        rest = shorter - start
+        end = next((at for at in range(rest) if old[-1 - at] != new[-1 - at]), rest)
     for at in range(start, max(len(old), len(new)) - end):
         was = old[at] if at < len(old) - end else _NOTHING
         now = new[at] if at < len(new) - end else _NOTHING
@@ -194,9 +194,9 @@ def _compared(before: Sequence[str], after: Sequence[str]) -> list[_Edit]:
     while end < shorter - start and old[-1 - end] == new[-1 - end]:
         end += 1
     edits = _shortest(old[start : len(old) - end], new[start : len(new) - end])
-    found = [(SAME, at, at) for at in range(start)]
-    found += [(change, start + x, start + y) for change, x, y in edits]
-    return found + [(SAME, len(old) - at, len(new) - at) for at in range(end, 0, -1)]
+    all_edits = [(SAME, at, at) for at in range(start)]
+    all_edits += [(change, start + x, start + y) for change, x, y in edits]
+    return all_edits + [(SAME, len(old) - at, len(new) - at) for at in range(end, 0, -1)]
 
 
 def _shortest(old: Sequence[int], new: Sequence[int]) -> list[_Edit]:
@@ -225,13 +225,13 @@ def _step(furthest: Mapping[int, int], edits: int, diagonal: int) -> tuple[bool,
 
 def _walked(trace: Sequence[Mapping[int, int]], x: int, y: int) -> list[_Edit]:
     """Walk back from the ends of both."""
-    found: list[_Edit] = []
+    backwards: list[_Edit] = []
     for edits in range(len(trace) - 1, -1, -1):
         is_added, after_edit = _step(trace[edits], edits, x - y)
         while x > after_edit:
             x, y = x - 1, y - 1
-            found.append((SAME, x, y))
+            backwards.append((SAME, x, y))
         if edits:
             x, y = (x, y - 1) if is_added else (x - 1, y)
-            found.append((ADDED if is_added else REMOVED, x, y))
-    return found[::-1]
+            backwards.append((ADDED if is_added else REMOVED, x, y))
+    return backwards[::-1]

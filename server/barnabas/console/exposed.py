@@ -1,6 +1,7 @@
 """Metrics as they are plotted. Pure.
 
-The rule: a broker with 10,000 topics is one sum in each family of topics; what nobody plots is counted and not read.
+The rule: a broker with 10,000 topics is one sum in each family of topics; samples of a family are
+read only if it is plotted.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ SAMPLES_MAX = 200
 _ENDINGS = {COUNTER: TOTAL, INFO: "_info"}
 
 
-def families_of(families: Iterable[Family], wanted: Collection[str]) -> list[dict[str, Any]]:
+def families_of(families: Iterable[Family], names: Collection[str]) -> list[dict[str, Any]]:
     """Return all families without samples, or those that are wanted with their samples and the sum of these."""
-    found = []
-    for one in families:
-        name = one.name + _ENDINGS.get(one.kind, "")
-        if not wanted:
-            found.append(_described(one, name))
-        elif name in wanted:
-            samples = [sample for sample in one.samples() if not sample[0].endswith("_bucket")]
+    rows = []
+    for family in families:
+        name = family.name + _ENDINGS.get(family.kind, "")
+        if not names:
+            rows.append(_described(family, name))
+        elif name in names:
+            samples = [sample for sample in family.samples() if not sample[0].endswith("_bucket")]
             shown = [
                 {"name": full_name, "labels": dict(labels), "value": value}
                 for full_name, labels, value in islice(samples, SAMPLES_MAX)
             ]
             total = sum(value for _, _, value in samples)
-            found.append({**_described(one, name), "samples": shown, "sum": total})
-    return found
+            rows.append({**_described(family, name), "samples": shown, "sum": total})
+    return rows
 
 
 def _described(family: Family, name: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Judgement of requests by their host and origin, and what a browser may do with the answers. Pure.
 
-The rule: a page of another site never gets an answer, nor has anything done: the host is one of this console's own, which a
-name that somebody else has resolve to this address is not, and a request that changes something comes from its own page.
+The rule: a page of another site never gets an answer, nor has anything done: the host is one of this console's own, not a
+foreign name that resolves to this address, and a request that changes something comes from its own page.
 """
 
 from __future__ import annotations

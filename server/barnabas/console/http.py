@@ -22,28 +22,25 @@ from barnabas.client import ClientError
 from barnabas.console import bodies
 from barnabas.console.base import ConsoleError, Download, Events, as_json
 from barnabas.console.guard import HEADERS, Guard, cookie_of
-from barnabas.console.routes import dispatch, failure_of, routes
+from barnabas.console.routes import dispatch, failure_of, router
 from barnabas.console.static_files import StaticFile, files
 from barnabas.console.writing import Piece, Streams, Unsent, join, pieces_of
 from barnabas.environment.lazy import import_modules
-from barnabas.network.http import HttpReader
+from barnabas.network.http import HttpReader, HttpService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.console.live import Live
     from barnabas.console.sessions import Session, Sessions
-    from barnabas.network.visitors import Visitor
 
 log = logging.getLogger(__name__)
 
 SESSION_PATH = "/api/session"
-IDLE_SECONDS_MAX = 120.0
 ANSWER_SECONDS_MAX = 30.0
 EVENT_SECONDS_MAX = 20.0
 """Time in which a browser takes an event in: after that, what makes them is broken off."""
 CSRF_HEADER = "x-console-csrf"
-_HEADER_BYTES_MAX = 64 * 1024
 _USED = (
     "barnabas.client.consumer",
     "barnabas.client.producer",
@@ -58,11 +55,11 @@ _USED = (
 )  # fmt: skip
 """Modules that requests use: they are imported with this one, in a thread, and not where the broker waits for them."""
 import_modules(*_USED)
-routes(), files()  # as are those of the routes, and the page is read
+router(), files()  # as are those of the routes, and the page is read
 
 
-class Asked(NamedTuple):
-    """A request as it is looked at here; names of headers are in lower case."""
+class ConsoleRequest(NamedTuple):
+    """A request with its target split; names of headers are in lower case."""
 
     method: str
     path: str
@@ -73,8 +70,10 @@ class Asked(NamedTuple):
     """Address of the machine that it comes from."""
 
 
-class Answering:
-    """Answers requests of visitors."""
+class ConsoleService(HttpService):
+    """The page of a console and its routes."""
+
+    idle_seconds_max = 120.0
 
     def __init__(
         self, guard: Guard, sessions: Sessions, live: Live | None, cookie: str, *, has_tls: bool = False
@@ -88,66 +87,59 @@ class Answering:
         self._unsent = Unsent()
         self._streams = Streams()
 
-    async def serve(self, visitor: Visitor) -> None:
-        """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
-        reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
-        address = _address_of(visitor)
+    async def answer(self, reader: HttpReader, request: h11.Request, body: bytes) -> bool:
+        """Send the response to a request; false if the connection ends with it."""
+        try:
+            parsed = _request_of(request, body, reader.visitor.address)
+        except _MalformedError as error:
+            await self.refuse(reader, 400, f"malformed request: {error}")
+            return False
+        with reader.visitor.waiting():
+            return await self._answer(reader, parsed)
 
-        async def refuse(status: int, words: str) -> bool:
-            return await self._send_json(reader, status, {"error": words})
+    async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:
+        """Send the response to a request that cannot be read, the last one of a connection."""
+        return await self._send_json(reader, status, {"error": reason})
 
-        async def answer(request: h11.Request, body: bytes) -> bool:
-            try:
-                asked = _asked(request, body, address)
-            except _MalformedError as error:
-                await refuse(400, f"malformed request: {error}")
-                return False
-            with visitor.waiting():
-                return await self._answer(reader, asked)
-
-        await reader.serve(
-            answer, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=self._body_bytes_max
-        )
-
-    def _body_bytes_max(self, request: h11.Request) -> int:
-        """Return how large the body of a request may be: large only for who has logged in."""
+    def body_bytes_max(self, request: h11.Request) -> int:
+        """Return how large the body of a request may be: large only with the cookie of a session."""
         cookie = next((value for name, value in request.headers if name == b"cookie"), b"").decode("latin-1")
         is_known = self._sessions.find(cookie_of(cookie, self._cookie)) is not None
         is_login = request.target.startswith(SESSION_PATH.encode())
         return bodies.BYTES_MAX if is_known and not is_login else bodies.BYTES_BEFORE_LOGIN_MAX
 
-    async def _answer(self, reader: HttpReader, asked: Asked) -> bool:
-        refusal = self._guard.refusal(asked.method, asked.headers)
+    async def _answer(self, reader: HttpReader, request: ConsoleRequest) -> bool:
+        refusal = self._guard.refusal(request.method, request.headers)
         if refusal:
             return await self._send_json(reader, 403, {"error": refusal})
-        if not asked.path.startswith("/api/"):
-            return await _send_file(reader, asked)
-        if asked.method == "HEAD":
+        if not request.path.startswith("/api/"):
+            return await _send_file(reader, request)
+        if request.method == "HEAD":
             return await self._send_json(reader, 405, {"error": "HEAD is for the files of the page"})
-        if asked.path == SESSION_PATH:
-            return await self._session_request(reader, asked)
-        session = self._sessions.find(cookie_of(asked.headers.get("cookie", ""), self._cookie))
+        if request.path == SESSION_PATH:
+            return await self._session_request(reader, request)
+        session = self._sessions.find(cookie_of(request.headers.get("cookie", ""), self._cookie))
         try:
-            session = await self._allowed(session, asked)
+            session = await self._allowed(session, request)
             await self._sessions.prove(session)
         except (ConsoleError, ClientError) as error:
-            return await self._send_json(reader, *failure_of(error, asked.path))
+            return await self._send_json(reader, *failure_of(error, request.path))
         is_going_on = False
         with _using(session) as scope:
-            is_going_on = await self._answer_within(reader, asked, session)
+            is_going_on = await self._answer_within(reader, request, session)
         return is_going_on and not scope.cancelled_caught
 
-    async def _answer_within(self, reader: HttpReader, asked: Asked, session: Session) -> bool:
+    async def _answer_within(self, reader: HttpReader, request: ConsoleRequest, session: Session) -> bool:
         """Answer a request of a session, which ends with it."""
         try:
-            body = await bodies.read(asked.body, self._sessions.sandbox, session.owner)
+            body = await bodies.read(request.body, self._sessions.sandbox, session.owner)
             reader.release()
-            asked = asked._replace(body=b"")
+            request = request._replace(body=b"")
             backend = await self._sessions.open(session)
         except (ConsoleError, ClientError) as error:
-            return await self._send_json(reader, *failure_of(error, asked.path))
+            return await self._send_json(reader, *failure_of(error, request.path))
         answer = await reader.while_there(
-            partial(dispatch, backend, asked.method, asked.path, asked.query, body)
+            partial(dispatch, backend, request.method, request.path, request.query, body)
         )
         if answer is None:
             return False  # the visitor has gone
@@ -161,13 +153,13 @@ class Answering:
             return await self._send_json(reader, error.status, {"error": str(error)})
         return False
 
-    async def _allowed(self, session: Session | None, asked: Asked) -> Session:
+    async def _allowed(self, session: Session | None, request: ConsoleRequest) -> Session:
         """Return the session of a request that may be answered. Raises ConsoleError."""
         if session is None:
-            if asked.method != "GET" or self._sessions.needs_token or self._sessions.mechanisms():
+            if request.method != "GET" or self._sessions.needs_token or self._sessions.mechanisms():
                 raise ConsoleError(401, "log in first: POST /api/session")
             return await self._sessions.anonymous()  # to look needs no session where nobody logs in
-        if asked.method != "GET" and asked.headers.get(CSRF_HEADER, "") != session.csrf:
+        if request.method != "GET" and request.headers.get(CSRF_HEADER, "") != session.csrf:
             raise ConsoleError(
                 403, f"the header {CSRF_HEADER} is missing or wrong: GET /api/session tells it"
             )
@@ -175,25 +167,25 @@ class Answering:
 
     # --- sessions -------------------------------------------------------------------------------------------
 
-    async def _session_request(self, reader: HttpReader, asked: Asked) -> bool:
+    async def _session_request(self, reader: HttpReader, request: ConsoleRequest) -> bool:
         try:
-            if asked.method == "GET":
-                return await self._show_session(reader, asked)
-            if asked.method == "POST":
-                return await self._log_in(reader, asked)
-            if asked.method == "DELETE":
-                return await self._log_out(reader, asked)
+            if request.method == "GET":
+                return await self._show_session(reader, request)
+            if request.method == "POST":
+                return await self._log_in(reader, request)
+            if request.method == "DELETE":
+                return await self._log_out(reader, request)
         except (ConsoleError, ClientError) as error:
-            return await self._send_json(reader, *failure_of(error, asked.path))
+            return await self._send_json(reader, *failure_of(error, request.path))
         return await self._send_json(reader, 405, {"error": "/api/session takes GET, POST, DELETE"})
 
-    async def _show_session(self, reader: HttpReader, asked: Asked) -> bool:
-        """Tell who is logged in; begins a session where nobody needs to log in."""
+    async def _show_session(self, reader: HttpReader, request: ConsoleRequest) -> bool:
+        """Send the session of the request; begins one where no login is needed."""
         sessions = self._sessions
-        session = sessions.find(cookie_of(asked.headers.get("cookie", ""), self._cookie))
+        session = sessions.find(cookie_of(request.headers.get("cookie", ""), self._cookie))
         cookies: list[tuple[str, str]] = []
         if session is None and not sessions.needs_token and not sessions.mechanisms():
-            session = await sessions.begin(address=asked.address)
+            session = await sessions.begin(address=request.address)
             cookies = [self._cookie_of(session)]
         return await self._send_json(reader, 200, self._described(session), cookies)
 
@@ -209,23 +201,23 @@ class Answering:
             "registry": self._sessions.has_registry,
         }
 
-    async def _log_in(self, reader: HttpReader, asked: Asked) -> bool:
+    async def _log_in(self, reader: HttpReader, request: ConsoleRequest) -> bool:
         try:
-            body = json.loads(asked.body or b"{}")
+            body = json.loads(request.body or b"{}")
         except (ValueError, RecursionError):
             raise ConsoleError(400, "the body is not JSON") from None
         names = ("token", "user", "password", "mechanism")
         if not isinstance(body, dict) or not all(_is_text(body.get(name, "")) for name in names):
             raise ConsoleError(400, f"an object of {', '.join(names)} expected, each a text")
         session = await self._sessions.begin(
-            **{name: body.get(name, "") for name in names}, address=asked.address
+            **{name: body.get(name, "") for name in names}, address=request.address
         )
         return await self._send_json(reader, 200, self._described(session), [self._cookie_of(session)])
 
-    async def _log_out(self, reader: HttpReader, asked: Asked) -> bool:
-        session = self._sessions.find(cookie_of(asked.headers.get("cookie", ""), self._cookie))
+    async def _log_out(self, reader: HttpReader, request: ConsoleRequest) -> bool:
+        session = self._sessions.find(cookie_of(request.headers.get("cookie", ""), self._cookie))
         if session is not None:
-            await self._allowed(session, asked)
+            await self._allowed(session, request)
             self._sessions.end(session)
         gone = f"{self._cookie}=; Max-Age=0; {self._cookie_rules}"
         return await self._send_json(reader, 200, self._described(None), [("Set-Cookie", gone)])
@@ -289,27 +281,16 @@ class _MalformedError(Exception):
     """A target that is no URL."""
 
 
-def _address_of(visitor: Visitor) -> str:
-    """Return the address of a visitor's machine; empty if it is not known any more."""
-    stream = visitor.stream
-    while isinstance(stream, trio.SSLStream):
-        stream = stream.transport_stream
-    try:
-        return str(stream.socket.getpeername()[0]) if isinstance(stream, trio.SocketStream) else ""
-    except OSError:
-        return ""
-
-
 def _is_text(value: object) -> bool:
-    """Say whether a value is a text that can be sent to somebody."""
+    """Return whether a value is a text that has an encoding."""
     try:
         return isinstance(value, str) and bool(value.encode() or True)
     except UnicodeEncodeError:
         return False
 
 
-def _asked(request: h11.Request, body: bytes, address: str = "") -> Asked:
-    """Return a request as it is looked at here. Raises _MalformedError."""
+def _request_of(request: h11.Request, body: bytes, address: str = "") -> ConsoleRequest:
+    """Return a request with its target split. Raises _MalformedError."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
     try:
         target = urlsplit(request.target.decode("latin-1"))
@@ -318,7 +299,7 @@ def _asked(request: h11.Request, body: bytes, address: str = "") -> Asked:
         raise _MalformedError(f"the target is no URL: {error}") from None
     if not target.path.startswith("/") or target.netloc:
         raise _MalformedError("the target is no path")
-    return Asked(request.method.decode("latin-1"), target.path, query, headers, body, address)
+    return ConsoleRequest(request.method.decode("latin-1"), target.path, query, headers, body, address)
 
 
 @contextmanager
@@ -337,10 +318,10 @@ def _using(session: Session) -> Iterator[trio.CancelScope]:
 # --- files ---------------------------------------------------------------------------------------------------------
 
 
-async def _send_file(reader: HttpReader, asked: Asked) -> bool:
-    file = files().get(asked.path)
-    if file is None or asked.method not in ("GET", "HEAD"):
-        problem = f"there is nothing at {asked.path}" if file is None else "GET or HEAD, please"
+async def _send_file(reader: HttpReader, request: ConsoleRequest) -> bool:
+    file = files().get(request.path)
+    if file is None or request.method not in ("GET", "HEAD"):
+        problem = f"there is nothing at {request.path}" if file is None else "GET or HEAD, please"
         text = as_json({"error": problem})
         type_and_size = [
             ("Content-Type", "application/json; charset=utf-8"),
@@ -350,18 +331,18 @@ async def _send_file(reader: HttpReader, asked: Asked) -> bool:
         return await reader.answer(status, [*HEADERS, *type_and_size], [text], seconds=ANSWER_SECONDS_MAX)
     headers = [one for one in HEADERS if one[0] != "Cache-Control"]
     headers += [("Cache-Control", "no-cache"), ("ETag", file.tag), ("Vary", "Accept-Encoding")]
-    if asked.headers.get("if-none-match") == file.tag:
+    if request.headers.get("if-none-match") == file.tag:
         return await reader.answer(304, headers, [], seconds=ANSWER_SECONDS_MAX)
-    return await _send_content(reader, asked, file, headers)
+    return await _send_content(reader, request, file, headers)
 
 
 async def _send_content(
-    reader: HttpReader, asked: Asked, found: StaticFile, headers: list[tuple[str, str]]
+    reader: HttpReader, request: ConsoleRequest, file: StaticFile, headers: list[tuple[str, str]]
 ) -> bool:
-    content = found.content
-    if "gzip" in asked.headers.get("accept-encoding", ""):
-        content = found.compressed
+    content = file.content
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        content = file.compressed
         headers.append(("Content-Encoding", "gzip"))
-    headers += [("Content-Type", found.content_type), ("Content-Length", str(len(content)))]
-    is_head = asked.method == "HEAD"
+    headers += [("Content-Type", file.content_type), ("Content-Length", str(len(content)))]
+    is_head = request.method == "HEAD"
     return await reader.answer(200, headers, [content], seconds=ANSWER_SECONDS_MAX, head_only=is_head)

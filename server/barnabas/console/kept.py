@@ -1,12 +1,11 @@
-"""Answers that take long to read, kept for a while for who looks at them again.
+"""Answers that take long to read, cached for a while.
 
-The rule: it is read when somebody looks, at most every few seconds, while the older one is shown; the longer it takes to
+The rule: it is read on request, at most every few seconds, while the older one is shown; the longer it takes to
 read, the longer it is kept. An older value is not shown once reading it again has failed.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
@@ -41,11 +40,11 @@ class Kept(Generic[T]):
 
     async def get(self) -> T:
         """Return the value. Raises ClientError."""
-        age = time.monotonic() - self._read_at
+        age = trio.current_time() - self._read_at
         stale_s = STALE_SECONDS + 2 * self._fresh_s
         if self._value is None or age > stale_s or self._has_failed:
             async with self._lock:
-                if time.monotonic() - self._read_at > stale_s or self._has_failed:
+                if trio.current_time() - self._read_at > stale_s or self._has_failed:
                     await self._read()
                 while self._value is None:
                     await self._read()
@@ -70,11 +69,11 @@ class Kept(Generic[T]):
             self._is_refreshing = False
 
     async def _read(self) -> None:
-        began, times_forgotten = time.monotonic(), self._times_forgotten
+        began, times_forgotten = trio.current_time(), self._times_forgotten
         self._has_failed = True
         value = await self._read_it()
         self._has_failed = False
         if times_forgotten == self._times_forgotten:  # otherwise it may be of before a change
             self._value = value
         self._read_at = began
-        self._fresh_s = max(FRESH_SECONDS, REST_FACTOR * (time.monotonic() - began))
+        self._fresh_s = max(FRESH_SECONDS, REST_FACTOR * (trio.current_time() - began))

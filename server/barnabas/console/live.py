@@ -1,7 +1,7 @@
-"""Interface to the broker in whose process the console is: what Kafka's protocol does not tell.
+"""Interface to the broker in the console's own process: what Kafka's protocol does not tell.
 
-The rule: a view that is not named is not there. Who may see one is decided by what the broker lets them do
-with the cluster.
+The rule: a view that is not named is not there. A visitor may see one by the operations on the cluster that the broker
+allows to the visitor's user.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ if TYPE_CHECKING:
 
 CONNECTIONS, REQUESTS, METRICS, LOG, CONTROL = VIEWS = "connections", "requests", "metrics", "log", "control"
 ADMINISTRATORS = frozenset((REQUESTS, LOG, CONTROL))
-"""Views for those alone who may alter the cluster: they show what others do, or change what others see."""
+"""Views that need the right to alter the cluster: they show what others do, or change what others see."""
 
 
 async def check_view(backend: Backend, view: str) -> None:
     """See that a view of the broker's inside is there, and meant for this visitor. Raises ConsoleError, ClientError."""
     if backend.live is None or view not in backend.live.views:
-        raise ConsoleError(
-            404, "this cluster does not show that: only a broker that serves the console itself does"
-        )
+        raise ConsoleError(404, "only a console in the broker's own process shows this")
     needed = "alter" if view in ADMINISTRATORS else "describe"
     if needed not in await backend.operations():
         raise ConsoleError(403, f"this needs the right to {needed} the cluster")
@@ -67,7 +65,7 @@ class Watch(Protocol):
     def is_over(self) -> bool:
         """True once the broker has ended, and no more will come."""
 
-    def find(self, wanted: Mapping[str, str], seen: set[int], limit: int) -> Sequence[Seen]:
+    def find(self, filters: Mapping[str, str], seen: set[int], limit: int) -> Sequence[Seen]:
         """Return the newest requests that were answered and not seen, in their order, and note them as seen."""
 
 

@@ -1,4 +1,4 @@
-"""The newest lines of the broker's log, for those who look at it in a browser."""
+"""The newest lines of the broker's log, for the console."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns of those who log in: who guesses passwords waits, and nobody waits for them.
+"""Turns of logins: an attacker that guesses passwords waits, and no other visitor waits for it.
 
 The rule: the logins of one user from one address are tried one after the other, with a rest after each that fails. Those of
 one address, and all of them, are a few at a time, and no rest is part of that.

@@ -1,6 +1,6 @@
-"""Records that hold a text, or what an RE2 matches, as they are shown: decoded by a schema, or in their bytes. Pure.
+"""Records with a text, or a match of a regular expression: in the decoded value, or in the bytes without a schema. Pure.
 
-The rule: RE2's time grows with the text and not beyond, and yet with what the pattern is; so this runs in a child process.
+The rule: the time of a search grows with the pattern and with all records of a batch, so it runs in a child process.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from barnabas.patterns import compile_pattern, escaped
+
 if TYPE_CHECKING:
     from barnabas.console.decoding import Payloads, RawRecord
 
 PATTERN_CHARS_MAX = 1_000
 PLACES = ("anywhere", "key", "value", "headers")
-
-
-class PatternError(Exception):
-    """A pattern that RE2 does not take; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +40,12 @@ Match = Pattern | SameKey | None
 
 
 def check(pattern: Pattern) -> None:
-    """Raise PatternError for a pattern that RE2 does not take."""
+    """Raise PatternError for a regular expression that RE2 refuses."""
     _search_of(pattern)
 
 
 def matches(match: Match, record: RawRecord, payloads: Payloads) -> bool:
-    """Say whether a record is looked for; all are without a match."""
+    """Return whether a record matches; without a match, each does."""
     if match is None:
         return True
     if isinstance(match, SameKey):
@@ -77,16 +75,6 @@ def matches(match: Match, record: RawRecord, payloads: Payloads) -> bool:
 
 @lru_cache(maxsize=16)
 def _search_of(pattern: Pattern) -> Callable[[bytes], bool]:
-    import re2
-
-    options = re2.Options()
-    options.case_sensitive = pattern.is_exact_case
-    options.literal = not pattern.is_regex
-    options.log_errors = False
-    try:
-        search = re2.compile(pattern.text, options=options).search
-    except re2.error as error:
-        reason = error.args[0] if error.args else "unreadable"
-        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise PatternError(text) from None
+    text = pattern.text if pattern.is_regex else "".join(map(escaped, pattern.text))
+    search = compile_pattern(text, pattern.text, ignores_case=not pattern.is_exact_case).search
     return lambda data: search(data) is not None

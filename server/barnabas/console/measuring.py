@@ -1,14 +1,13 @@
 """Sizes of topics: what their partitions hold, and how fast they grow.
 
-The rule: partitions are asked for some hundred at a time, also where all topics are sorted by size, so that nobody else
-waits for them.
+The rule: partitions are asked for some hundred at a time, also where all topics are sorted by size, so that other
+requests do not wait for them.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,7 +38,7 @@ RATE_SECONDS_MIN = 1.0
 RATE_SECONDS_MAX = 120.0
 """Age at which a look is too old for that."""
 GROWTH_SECONDS = 0.5
-"""Time between two looks at bytes, by which it is known who grows."""
+"""Seconds between two looks at the bytes of topics, which tell the topics that grow."""
 
 
 class Sums(NamedTuple):
@@ -79,12 +78,12 @@ async def sums_of(
 
 def led_by(rows: Iterable[TopicRow]) -> Led:
     """Return the partitions that have a leader, by that."""
-    found: Led = {}
+    led: Led = {}
     for row in rows:
         for number, leader in enumerate(row.leaders):
             if leader >= 0:
-                found.setdefault(leader, {}).setdefault(row.name, []).append(number)
-    return found
+                led.setdefault(leader, {}).setdefault(row.name, []).append(number)
+    return led
 
 
 class Measures(NamedTuple):
@@ -100,17 +99,17 @@ async def bounds_and_sizes(admin: Admin, led: Led, columns: Collection[str] = CO
 
     Raises ClientError, also where none of the leaders can be connected to.
     """
-    found = Measures({}, {}, {})
+    measures = Measures({}, {}, {})
     await _check_reachable(admin, led)
     async with trio.open_nursery() as nursery:
         for broker, topics in led.items():
             if RECORDS in columns:
-                nursery.start_soon(_look_up, admin, broker, topics, EARLIEST, found.firsts)
+                nursery.start_soon(_look_up, admin, broker, topics, EARLIEST, measures.firsts)
             if RECORDS in columns or RATE in columns:
-                nursery.start_soon(_look_up, admin, broker, topics, LATEST, found.lasts)
+                nursery.start_soon(_look_up, admin, broker, topics, LATEST, measures.lasts)
             if BYTES in columns:
-                nursery.start_soon(_weigh, admin, broker, topics, found.sizes)
-    return found
+                nursery.start_soon(_weigh, admin, broker, topics, measures.sizes)
+    return measures
 
 
 async def _check_reachable(admin: Admin, led: Led) -> None:
@@ -136,44 +135,48 @@ async def _check_reachable(admin: Admin, led: Led) -> None:
 
 
 async def _look_up(
-    admin: Admin, broker: int, topics: Topics, time_ms: int, found: dict[Partition, int]
+    admin: Admin, broker: int, topics: Topics, time_ms: int, offsets: dict[Partition, int]
 ) -> None:
     """Add the offsets of a leader's partitions; those that it leads no more are looked for by the metadata."""
     request = ListOffsetsRequest(
         replica_id=-1,
         topics=[
             ListOffsetsRequest.ListOffsetsTopic(
-                name, [ListOffsetsRequest.ListOffsetsPartition(one, timestamp=time_ms) for one in numbers]
+                name,
+                [
+                    ListOffsetsRequest.ListOffsetsPartition(partition, timestamp=time_ms)
+                    for partition in numbers
+                ],
             )
             for name, numbers in topics.items()
         ],
     )
-    left: list[Partition]
+    missing: list[Partition]
     try:
         connection = await admin.client.broker(broker)
         version = connection.version_of(LIST_OFFSETS)
         answer = await connection.ask(request, version=version)
     except ClientError:
-        left = [(name, one) for name, numbers in topics.items() for one in numbers]
+        missing = [(name, partition) for name, numbers in topics.items() for partition in numbers]
     else:
-        left = []
+        missing = []
         for topic in answer.topics:
             name = topic.name
-            for one in topic.partitions:
-                if one.error_code:
-                    left.append((name, one.partition_index))
+            for partition in topic.partitions:
+                if partition.error_code:
+                    missing.append((name, partition.partition_index))
                 else:
-                    offset = one.offset if version else next(iter(one.old_style_offsets), -1)
-                    found[name, one.partition_index] = offset
-    if left:
-        for place, offset_at in (await admin.offsets(dict.fromkeys(left, time_ms))).items():
+                    offset = partition.offset if version else next(iter(partition.old_style_offsets), -1)
+                    offsets[name, partition.partition_index] = offset
+    if missing:
+        for place, offset_at in (await admin.offsets(dict.fromkeys(missing, time_ms))).items():
             if isinstance(offset_at, OffsetAt):
-                found[place] = offset_at.offset
+                offsets[place] = offset_at.offset
 
 
-async def _weigh(admin: Admin, broker: int, topics: Topics, found: dict[Partition, int]) -> None:
+async def _weigh(admin: Admin, broker: int, topics: Topics, sizes: dict[Partition, int]) -> None:
     request = DescribeLogDirsRequest(
-        [DescribeLogDirsRequest.DescribableLogDirTopic(*one) for one in topics.items()]
+        [DescribeLogDirsRequest.DescribableLogDirTopic(*item) for item in topics.items()]
     )
     try:
         connection = await admin.client.broker(broker)
@@ -183,9 +186,9 @@ async def _weigh(admin: Admin, broker: int, topics: Topics, found: dict[Partitio
     for log_dir in answer.results:  # none where the visitor may not see the cluster
         for topic in log_dir.topics:
             name = topic.name
-            for one in topic.partitions:
-                if not one.is_future_key:
-                    found[name, one.partition_index] = one.partition_size
+            for partition in topic.partitions:
+                if not partition.is_future_key:
+                    sizes[name, partition.partition_index] = partition.partition_size
 
 
 async def log_dirs_of(admin: Admin, broker: int) -> list[LogDir]:
@@ -198,10 +201,19 @@ async def log_dirs_of(admin: Admin, broker: int) -> list[LogDir]:
 
 
 class AllMeasured:
-    """One column of all topics that a visitor may see, for who sorts by it."""
+    """A column of all topics that a visitor may see, to sort by it."""
 
-    def __init__(self, admin: Admin, index: TopicIndex, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        index: TopicIndex,
+        nursery: trio.Nursery,
+        *,
+        sums_of: Callable[..., Awaitable[Sums]] = sums_of,
+    ) -> None:
+        """`sums_of` measures a batch of topics."""
         self._admin = admin
+        self._sums_of = sums_of
         self._index = index
         self._kept: dict[str, Kept[Mapping[str, float]]] = {
             column: Kept(partial(self._read, column), nursery) for column in (RECORDS, BYTES)
@@ -217,21 +229,21 @@ class AllMeasured:
 
     async def _read(self, column: str, rows: Iterable[TopicRow] | None = None) -> Mapping[str, float]:
         """Return a column of topics, of all by default; of RATE the sums of next offsets."""
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for batch in _batches(await self._index.rows() if rows is None else rows):
-            sums = await sums_of(self._admin, batch, columns=(column,))
-            found |= {RECORDS: sums.records, BYTES: sums.bytes, RATE: sums.ends}[column]
+            sums = await self._sums_of(self._admin, batch, columns=(column,))
+            values |= {RECORDS: sums.records, BYTES: sums.bytes, RATE: sums.ends}[column]
             await trio.lowlevel.checkpoint()
-        return found
+        return values
 
     async def _read_rates(self) -> Mapping[str, float]:
-        """Return records a second. Only topics whose bytes have changed since the look before are asked for offsets."""
+        """Return records a second. Offsets are asked for only of topics with other bytes than at the look before."""
         before_s = self._looked_at_s
         self._looked_at_s = -math.inf  # a look that fails leaves none to compare with
-        if time.monotonic() - before_s > RATE_SECONDS_MAX:
+        if trio.current_time() - before_s > RATE_SECONDS_MAX:
             self._sizes, self._ends = await self._read(BYTES), {}
             await trio.sleep(GROWTH_SECONDS)
-        before, looked_at_s = self._sizes, time.monotonic()
+        before, looked_at_s = self._sizes, trio.current_time()
         self._sizes, rows = await self._read(BYTES), await self._index.rows()
         await trio.lowlevel.checkpoint()
         grown = [row for row in rows if self._sizes.get(row.name, -1) != before.get(row.name)]
@@ -253,9 +265,9 @@ class AllMeasured:
         return rates
 
     async def _note_ends(self, rows: Iterable[TopicRow]) -> None:
-        found = await self._read(RATE, rows)
-        now_s = time.monotonic()
-        self._ends |= {name: (now_s, end) for name, end in found.items()}
+        ends = await self._read(RATE, rows)
+        now_s = trio.current_time()
+        self._ends |= {name: (now_s, end) for name, end in ends.items()}
 
 
 def _batches(rows: Iterable[TopicRow]) -> Iterator[list[TopicRow]]:

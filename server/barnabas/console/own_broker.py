@@ -1,13 +1,12 @@
-"""The broker in whose process the console is, from inside: `live.Live` for it.
+"""The broker in the console's own process, from inside: its `live.Live`.
 
-The rule: what nobody looks at costs nothing. Requests are recorded for as long as somebody watches them; connections are
+The rule: a view that is not open costs nothing. Requests are recorded while a visitor watches them; connections are
 counted when they are listed.
 """
 
 from __future__ import annotations
 
 import ssl
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -63,19 +62,19 @@ class OwnBroker:
     @property
     def views(self) -> frozenset[str]:
         """The views that there are now."""
-        found = {CONNECTIONS, REQUESTS, LOG}
+        views = {CONNECTIONS, REQUESTS, LOG}
         if self._broker is not None and self._broker.metrics is not None:
-            found.add(METRICS)
+            views.add(METRICS)
         if self._host is not None:
-            found.add(CONTROL)
-        return frozenset(found)
+            views.add(CONTROL)
+        return frozenset(views)
 
     def _running(self) -> Broker:
         """Return the broker. Raises ConsoleError while it is down."""
         if self._host is not None and self._host.broker is None:
             raise ConsoleError(503, "the broker is down")
         if self._broker is None:
-            raise ConsoleError(503, "the broker starts")
+            raise ConsoleError(503, "the broker is starting")
         return self._broker
 
     # --- the way to it --------------------------------------------------------------------------------------
@@ -92,21 +91,21 @@ class OwnBroker:
 
     def connections(self) -> list[dict[str, Any]]:
         """Return the open connections of clients."""
-        now = time.monotonic()
-        found = []
+        now = trio.current_time()
+        rows = []
         counts: dict[int, tuple[float, int]] = {}
-        for one in self._running().connections:
-            row = _described(one)
-            request = one.info.request
+        for connection in self._running().connections:
+            row = _described(connection)
+            request = connection.info.request
             number = request.correlation_id if request is not None else 0
             before = self._counts.get(row["id"])
             # Clients number their requests, so that counting them costs the broker nothing.
             if before is not None and now - before[0] >= 0.5 and number >= before[1]:
                 row["rate"] = (number - before[1]) / (now - before[0])
             counts[row["id"]] = (now, number)
-            found.append(row)
+            rows.append(row)
         self._counts = counts
-        return found
+        return rows
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[_Watch]:
@@ -148,17 +147,19 @@ def _control_api() -> Any:
     """Return what answers requests of the control API; its modules are imported here, with all of its routes."""
     from barnabas.tools.control import routes
 
-    routes.routes()
+    routes.router()
     return routes.dispatch
 
 
 def target_of(broker: Broker) -> Target:
     """Return the way to a broker's listener that the console can use. Raises ConsoleError."""
-    usable = [one for one in broker.listeners if one.security_protocol in _PREFERRED]
+    usable = [listener for listener in broker.listeners if listener.security_protocol in _PREFERRED]
     is_secured = has_authorizer(broker.services.config)
-    if is_secured and any(_logins(broker, one) for one in usable):
-        usable = [one for one in usable if _logins(broker, one)]  # visitors are who they can prove to be
-    usable.sort(key=lambda one: _PREFERRED.index(one.security_protocol))
+    if is_secured and any(_logins(broker, listener) for listener in usable):
+        usable = [
+            listener for listener in usable if _logins(broker, listener)
+        ]  # visitors log in as themselves
+    usable.sort(key=lambda listener: _PREFERRED.index(listener.security_protocol))
     for listener in usable:
         protocol = listener.security_protocol
         logins = _logins(broker, listener)
@@ -177,7 +178,7 @@ def target_of(broker: Broker) -> Target:
         return Target((Endpoint(host, port),), logins, _own_tls() if has_tls else None, dial=reach)
     raise ConsoleError(
         501,
-        "no listener of this broker takes a user with a password, or nobody at all: the console cannot log in",
+        "no listener of this broker takes a password, or clients without a login: the console cannot log in",
     )
 
 
@@ -187,7 +188,7 @@ def _logins(broker: Broker, listener: Listener) -> tuple[str, ...]:
 
 
 def _own_tls() -> ssl.SSLContext:
-    """Return a context for the listener of this very process, whose socket nobody else can have."""
+    """Return a TLS context for the listener of this process; it checks no certificate, as the socket is its own."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -224,7 +225,7 @@ class _Watch:
         self._inner: Any = None
 
     def begin(self) -> None:
-        """Count one more who looks."""
+        """Count one more visitor that watches requests."""
         self._count += 1
         requests = self._broker.requests
         if self._count == 1 and requests is not None:
@@ -244,19 +245,19 @@ class _Watch:
         """True once the broker has ended."""
         return self._broker.stopping.was_asked
 
-    def find(self, wanted: Mapping[str, str], seen: set[int], limit: int) -> list[Recorded]:
+    def find(self, filters: Mapping[str, str], seen: set[int], limit: int) -> list[Recorded]:
         """Return the newest requests that were answered and not seen, in their order, and note them as seen."""
         chosen = Filter(
-            api=wanted.get("api") or None,
-            client_id=wanted.get("client_id") or None,
-            topic=wanted.get("topic") or None,
-            group=wanted.get("group") or None,
+            api=filters.get("api") or None,
+            client_id=filters.get("client_id") or None,
+            topic=filters.get("topic") or None,
+            group=filters.get("group") or None,
         )
-        found = [one for one in self._recorder.find(chosen) if one.is_answered and one.id not in seen]
-        if wanted.get("errors") in ("true", "1"):
-            found = [one for one in found if one.error_codes]
+        requests = [one for one in self._recorder.find(chosen) if one.is_answered and one.id not in seen]
+        if filters.get("errors") in ("true", "1"):
+            requests = [one for one in requests if one.error_codes]
         if len(seen) > 4 * RECORDED_MAX:
             seen -= set(sorted(seen)[: 2 * RECORDED_MAX])
-        found = found[-limit:]
-        seen |= {one.id for one in found}
-        return found
+        requests = requests[-limit:]
+        seen |= {one.id for one in requests}
+        return requests

@@ -39,13 +39,13 @@ def page_of(
     name_of: Callable[[T], str],
 ) -> Page[T]:
     """Return the page that a request asks for; one past the end is the last. Raises ConsoleError."""
-    wanted = call.query.get("filter", "").strip().casefold()
-    if wanted:
-        rows = [row for row in rows if wanted in name_of(row).casefold()]
+    text = call.query.get("filter", "").strip().casefold()
+    if text:
+        rows = [row for row in rows if text in name_of(row).casefold()]
     order = call.one_of("sort", *orders)
     is_down = call.one_of("order", "asc", "desc") == "desc"
     size = call.whole("size", SIZE, least=1, most=SIZE_MAX)
-    found = sorted(rows, key=orders[order], reverse=is_down)
-    last = max((len(found) + size - 1) // size, 1)
+    ordered = sorted(rows, key=orders[order], reverse=is_down)
+    last = max((len(ordered) + size - 1) // size, 1)
     number = min(call.whole("page", 1, least=1), last)
-    return Page(found[(number - 1) * size : number * size], len(found), number, size)
+    return Page(ordered[(number - 1) * size : number * size], len(ordered), number, size)

@@ -137,7 +137,7 @@ class Opener:
         return Opened(end, [problem_row(part.partition, part.offset, problem, self.view)], scanned=1)
 
     async def _rows(self, opened: Opened) -> list[Row]:
-        """Return all rows of a part, those too whose payloads schemas read."""
+        """Return all rows of a part, also those with payloads that are read by schemas."""
         if not opened.unread:
             return opened.rows
         chars_max = self.view.chars_max

@@ -1,7 +1,7 @@
 """Listener of the console.
 
 The rule: it listens on loopback addresses unless there is a token. What reads and answers requests is imported with the
-first connection, in a thread: a broker whose console nobody looks at has little more than a socket.
+first connection, in a thread: a console without visitors is little more than a socket.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.network.visitors import Address, Site
 from barnabas.sandbox.pool import Sandbox
 
 if TYPE_CHECKING:
-    from barnabas.console.http import Answering
+    from barnabas.console.http import ConsoleService
     from barnabas.console.live import Live
     from barnabas.console.sessions import Sessions
     from barnabas.console.target import WhereNow
@@ -73,25 +73,25 @@ class ConsoleServer:
         async with Sandbox(seconds_max=CALL_SECONDS_MAX) as sandbox, trio.open_nursery() as nursery:
             sessions: list[Sessions] = []
 
-            def make() -> Answering:
+            def make() -> ConsoleService:
                 from barnabas.console.sessions import Sessions
 
                 sessions.append(Sessions(self._where, self._token, self._live_of(), self._registry, sandbox))
                 nursery.start_soon(sessions[0].run)
-                return self._answering(sessions[0])
+                return self._service(sessions[0])
 
-            answering = Lazy(
+            service = Lazy(
                 make, "barnabas.console.http", "barnabas.console.own_broker", beside=trio.to_thread.run_sync
             )
 
             async def answer(visitor: Visitor) -> None:
-                await (await answering.ready()).serve(visitor)
+                await (await service.ready()).serve(visitor)
 
             await self._site.serve(CONNECTIONS_MAX, answer, task_status=task_status)
 
-    def _answering(self, sessions: Sessions) -> Answering:
+    def _service(self, sessions: Sessions) -> ConsoleService:
         from barnabas.console.guard import Guard
-        from barnabas.console.http import Answering
+        from barnabas.console.http import ConsoleService
 
         site = self._site
         names = site.hosts if site.is_local else {*site.hosts, socket.gethostname()}
@@ -99,4 +99,4 @@ class ConsoleServer:
             names, self._origins, is_local=site.is_local, scheme="https" if site.has_tls else "http"
         )
         cookie = f"barnabas-console-{site.port}"
-        return Answering(guard, sessions, self._live_of(), cookie, has_tls=site.has_tls)
+        return ConsoleService(guard, sessions, self._live_of(), cookie, has_tls=site.has_tls)

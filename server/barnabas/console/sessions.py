@@ -1,7 +1,7 @@
-"""Sessions of visitors: who has logged in, in which client of the cluster, and with which token they change things.
+"""Sessions of visitors: a user, a client that is logged in as it, and the token that changes need.
 
 The rule: a session is found by a cookie that no script can read, and changes something only with a token that no other site
-can know. Passwords are kept in memory alone, for as long as the session lasts, and sent to nobody but the broker and the
+can know. Passwords are kept in memory alone, for as long as the session lasts, and sent only to the broker and to the
 registry that knows the broker's users.
 """
 
@@ -11,7 +11,7 @@ import hmac
 import logging
 import secrets
 from collections import Counter
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,9 @@ from barnabas.console.logins import Logins
 from barnabas.console.turns import Reads
 
 if TYPE_CHECKING:
-    from barnabas.client import ClientSettings
+    from collections.abc import Callable
+
+    from barnabas.client import Client, ClientSettings
     from barnabas.console.live import Live
     from barnabas.console.target import Target, WhereNow
     from barnabas.registry.client import RegistryClient
@@ -40,14 +42,14 @@ CHECK_SECONDS = 10.0
 USER_SESSIONS_MAX = 8
 """Sessions of one user: the one that has not been used for longest gives way to a new one."""
 LOGIN_SECONDS = 20.0
-"""Age of a login at which it is tried anew, so that who may not log in any more is out."""
+"""Age of a login at which it is tried anew, so that the session of a removed user ends."""
 REFUSED_SECONDS = 1.0
-"""Time that a wrong password or token costs whoever has given it."""
+"""Seconds until the answer to a wrong password or token."""
 
 
 @dataclass(eq=False)
 class Session:
-    """A visitor; `user` is empty where nobody logs in."""
+    """A visitor; `user` is empty where there are no logins."""
 
     target: Target
     user: str
@@ -73,7 +75,7 @@ class Session:
 
     @property
     def owner(self) -> str:
-        """Name of whoever shares work that is bounded by visitor: a user, or a session where nobody logs in."""
+        """Key of bounds for each visitor: the user, or the session where there are no logins."""
         return f"user {self.user}" if self.user else self.identity
 
     @property
@@ -94,8 +96,16 @@ class Sessions:
         live: Live | None,
         registry: RegistryAt | None,
         sandbox: Sandbox,
+        *,
+        open_backend: Callable[..., AbstractAsyncContextManager[Backend]] = opened,
+        open_client: Callable[..., AbstractAsyncContextManager[Client]] = open_client,
     ) -> None:
-        """`token` is what visitors have to know beside their password; empty for nothing."""
+        """`token` is what visitors have to know beside their password; empty for nothing.
+
+        `open_backend` opens the client of a session, `open_client` one that only logs in.
+        """
+        self._open_backend = open_backend
+        self._open_client = open_client
         self.sandbox = sandbox
         """Child processes in which content of visitors and producers is looked at."""
         self._where = where
@@ -119,7 +129,7 @@ class Sessions:
         return self._registry is not None
 
     def mechanisms(self) -> tuple[str, ...]:
-        """Return the logins that the cluster takes; none where nobody logs in. Raises ConsoleError."""
+        """Return the SASL mechanisms that the cluster takes; none where there are no logins. Raises ConsoleError."""
         return self._where().mechanisms
 
     async def run(self) -> None:
@@ -146,7 +156,7 @@ class Sessions:
         return session
 
     async def anonymous(self) -> Session:
-        """Return the session of all who look without one, where nobody logs in. Raises ConsoleError."""
+        """Return the session that requests without one share, where there are no logins. Raises ConsoleError."""
         if self._anonymous is None or self._anonymous.is_over:
             target = self._where()
             self._anonymous = Session(target, "", target.settings())
@@ -178,7 +188,7 @@ class Sessions:
         return session
 
     def _new(self, user: str, password: str, mechanism: str) -> Session:
-        """Return a session that is to be opened, of nobody where nobody logs in. Raises ConsoleError."""
+        """Return a session that is to be opened, without a user where there are no logins. Raises ConsoleError."""
         target = self._where()
         if not target.mechanisms:
             return Session(target, "", target.settings())
@@ -190,7 +200,7 @@ class Sessions:
         return Session(target, user, target.settings(user, password, mechanism))
 
     def _make_room(self, user: str) -> None:
-        """End the session that has not been used for longest: of this user, or where all are many, of who has most."""
+        """End the session that is idle for longest: of this user, or where all are many, of the user with most."""
         users = Counter(session.user for session in self._sessions.values())
         if user and users[user] >= USER_SESSIONS_MAX:
             self._end_oldest(user)
@@ -226,12 +236,12 @@ class Sessions:
             session.target = target
             nursery = self._nursery
             if nursery is None:
-                raise ConsoleError(503, "the console ends")
-            found: Backend | Exception = await nursery.start(self._keep, session)
-            if isinstance(found, Exception):
-                raise found
-            session.backend = found
-            return found
+                raise ConsoleError(503, "the console is stopping")
+            backend: Backend | Exception = await nursery.start(self._keep, session)
+            if isinstance(backend, Exception):
+                raise backend
+            session.backend = backend
+            return backend
 
     async def prove(self, session: Session) -> None:
         """See that the broker still takes a login that it took a while ago; ends the session where it does not.
@@ -245,15 +255,13 @@ class Sessions:
                 return
             target = self._where()
             try:
-                async with open_client(target.bootstrap, session.settings, dial=target.dial) as client:
+                async with self._open_client(target.bootstrap, session.settings, dial=target.dial) as client:
                     await client.any_connection()
             except AuthenticationError:
                 self.end(session)
-                raise ConsoleError(
-                    401, "the broker does not take this login any more: log in again"
-                ) from None
+                raise ConsoleError(401, "the broker no longer accepts this login: log in again") from None
             except ClientError as error:
-                log.debug("the login of %s cannot be tried anew: %s", session.user, error)
+                log.debug("repeating the login of %s failed: %s", session.user, error)
             session.proven_at = trio.current_time()
 
     def _registry_client(self, session: Session) -> RegistryClient | None:
@@ -277,7 +285,7 @@ class Sessions:
         try:
             with scope:
                 registry = self._registry_client(session)
-                async with opened(
+                async with self._open_backend(
                     session.target,
                     session.settings,
                     self._live,

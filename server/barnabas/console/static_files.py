@@ -30,12 +30,14 @@ class StaticFile(NamedTuple):
 @cache
 def files() -> dict[str, StaticFile]:
     """Return all files by the path under which a browser asks for them."""
-    found = {}
+    files_by_path = {}
     for path in sorted(FOLDER.rglob("*")):
         if path.is_file() and path.suffix in _TYPES:
             content = path.read_bytes()
             tag = f'"{hashlib.sha256(content).hexdigest()[:24]}"'
             name = f"/{path.relative_to(FOLDER).as_posix()}"
-            found[name] = StaticFile(_TYPES[path.suffix], tag, content, gzip.compress(content, 6, mtime=0))
-    found["/"] = found["/index.html"]
-    return found
+            files_by_path[name] = StaticFile(
+                _TYPES[path.suffix], tag, content, gzip.compress(content, 6, mtime=0)
+            )
+    files_by_path["/"] = files_by_path["/index.html"]
+    return files_by_path

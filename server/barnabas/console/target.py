@@ -14,22 +14,22 @@ CLIENT_ID = "barnabas-console"
 PATIENCE = ClientSettings(
     client_id=CLIENT_ID, request_timeout_ms=15_000, connect_timeout_ms=5_000, retries=2, retry_backoff_ms=50
 )
-"""Somebody waits for each answer: what may pass is tried again, but not for long."""
+"""Settings for requests with a visitor that waits: errors that may pass are retried, but not for long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster; `mechanisms` are the logins that it takes, none where nobody logs in."""
+    """A cluster; `mechanisms` are the SASL mechanisms that it takes, none where there are no logins."""
 
     bootstrap: tuple[Endpoint, ...]
     mechanisms: tuple[str, ...] = ()
     tls: ssl.SSLContext | None = None
     sasl: SaslCredentials | None = None
-    """Of everybody, where whoever has started the console has given it."""
+    """Credentials of all visitors, where the console was started with them."""
     dial: Dial = dial_tcp
 
     def settings(self, user: str = "", password: str = "", mechanism: str = "") -> ClientSettings:
-        """Return the settings of a client, of one who has logged in."""
+        """Return the settings of a client that logs in as a user."""
         sasl = SaslCredentials(mechanism, user, password) if self.mechanisms else self.sasl
         return replace(PATIENCE, tls=self.tls, sasl=sasl)
 

@@ -23,7 +23,7 @@ PAGE_PARTITIONS = 1_000
 
 
 class TopicRow(NamedTuple):
-    """A topic: how many of its partitions lack replicas, and how many a leader; who leads them, -1 for nobody."""
+    """A topic: how many of its partitions lack replicas, and how many a leader; their leaders, -1 for none."""
 
     name: str
     partitions: int
@@ -53,8 +53,8 @@ class TopicIndex:
         connection = await self._admin.client.any_connection()
         if DESCRIBE_TOPIC_PARTITIONS in connection.versions:
             return await self._read_pages(connection)
-        found = await self._admin.topics()
-        return [row_of(one) for one in found.values() if isinstance(one, TopicInfo)]
+        topics = await self._admin.topics()
+        return [row_of(one) for one in topics.values() if isinstance(one, TopicInfo)]
 
     async def _read_pages(self, connection: Connection) -> list[TopicRow]:
         rows: list[TopicRow] = []
@@ -89,7 +89,7 @@ def row_of(topic: TopicInfo) -> TopicRow:
 def _counted(
     name: str, parts: Sequence[tuple[Sequence[int], Sequence[int], int]], *, is_internal: bool
 ) -> TopicRow:
-    """Return the row of a topic whose partitions have these replicas, in-sync replicas and leaders."""
+    """Return the row of a topic by the replicas, in-sync replicas and leaders of its partitions."""
     return TopicRow(
         name,
         len(parts),

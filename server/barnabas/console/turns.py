@@ -1,4 +1,4 @@
-"""Turns of visitors at what costs much, by some key, and of those who read records.
+"""Turns of visitors at what costs much, by some key, and at reading records.
 
 The rule: a number of each at a time, so that what one visitor asks for keeps no other from being answered, and what all of
 them hold in memory has a bound.
@@ -27,7 +27,7 @@ class _Turn:
 
 
 class Turns:
-    """Turns by some key, a number of each at a time; what nobody waits for is forgotten."""
+    """Turns by some key, a number of each at a time; a key without a waiter is forgotten."""
 
     def __init__(self, at_a_time: int, waiting_max: int | None = None) -> None:
         self._at_a_time = at_a_time

@@ -42,18 +42,18 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 async def compare(
-    backend: Backend, client: RegistryClient, subject: str, known: Sequence[int], older: int, newer: int
+    backend: Backend, client: RegistryClient, subject: str, existing: Sequence[int], older: int, newer: int
 ) -> dict[str, Any]:
     """Return two versions of a subject, normalised, with what differs and by which levels the newer may follow.
 
     `known` are the subject's versions. Raises ConsoleError, RegistryError.
     """
     for number in (older, newer):
-        if number not in known:
+        if number not in existing:
             raise ConsoleError(404, f"{subject} has no version {number}")
     if older >= newer:
         raise ConsoleError(400, "older: a version before the newer one expected")
-    numbers = [number for number in known if older <= number < newer]
+    numbers = [number for number in existing if older <= number < newer]
     left_out = max(len(numbers) - COMPARED_MAX, 0)
     numbers = [older, *numbers[1 + left_out :]]
     versions = {number: await client.version(subject, number) for number in (*numbers, newer)}
@@ -100,7 +100,9 @@ async def _sources(
         except SchemaError as error:
             problems.append(f"version {number}: {error}"[:TEXT_CHARS_MAX])
         if sum(source.size for source in sources.values()) > COMPARED_CHARS_MAX:
-            raise ConsoleError(400, "these versions are too long to be compared: choose two that are nearer")
+            raise ConsoleError(
+                400, "these versions are too long to be compared: choose two with fewer versions between them"
+            )
     return sources, problems
 
 
@@ -188,14 +190,14 @@ def indented(text: str) -> str:
         json.loads(text)
     except (ValueError, RecursionError):
         return text
-    made: list[str] = []
+    pieces: list[str] = []
     depth, before = 0, ""
-    for one in _TOKEN.findall(text):
-        depth -= one in _CLOSING
-        is_empty = one in _CLOSING and before in _OPENING
-        if (before in _BREAKING or one in _CLOSING) and not is_empty:
-            made.append("\n" + "  " * min(depth, INDENTED_MAX))
-        made.append(": " if one == ":" else one)
-        depth += one in _OPENING
-        before = one
-    return "".join(made)
+    for token in _TOKEN.findall(text):
+        depth -= token in _CLOSING
+        is_empty = token in _CLOSING and before in _OPENING
+        if (before in _BREAKING or token in _CLOSING) and not is_empty:
+            pieces.append("\n" + "  " * min(depth, INDENTED_MAX))
+        pieces.append(": " if token == ":" else token)
+        depth += token in _OPENING
+        before = token
+    return "".join(pieces)

@@ -1,7 +1,7 @@
 """Records of several partitions in the order of their times, from the newest or the oldest on, as far as is asked for.
 
-The rule: each partition is in the order of its offsets, and of the next records of all partitions the one whose time comes
-first is the next one. A partition is looked at no further than that needs; a log is read forwards, so what is looked at
+The rule: each partition is in the order of its offsets, and of the next records of all partitions the one with the first
+time is the next one. A partition is looked at no further than that needs; a log is read forwards, so what is looked at
 from the newest on are windows of it, each before the one that was read.
 """
 
@@ -120,14 +120,14 @@ class Walk:
         return rows
 
     def flush(self) -> list[Row]:
-        """Return the rows that are there, in their order: for who does not wait for the rest."""
+        """Return the rows that are there, in their order, without waiting for the rest."""
         self.is_done = True
         return self._merged(is_last=True)
 
     # --- looking ----------------------------------------------------------------------------------------------
 
     def _next_lanes(self) -> list[_Lane]:
-        """Return the partitions to look at: all at first, then those whose next row may come before all others."""
+        """Return the partitions to look at: all at first, then those where the next row may come before all others."""
         empty = [lane for lane in self._lanes if not lane.rows and lane.low < lane.high]
         new = [lane for lane in empty if lane.frontier is None]
         return new or heapq.nsmallest(LANES_MAX, empty, key=self._key)

@@ -1,7 +1,7 @@
-"""Effects of changed metadata on groups, transactions and shares, whoever made the change.
+"""Effects of changed metadata on groups, transactions and share groups, from whichever broker the change came.
 
-The rule: shards are given up and taken in the same step in which everybody sees the new image. What was remembered of
-deleted topics is forgotten after that, in slices and in the background, so that no change of the metadata waits for it.
+The rule: shards are unloaded and loaded in the same step that publishes the new image. Offsets and states of deleted
+topics are removed after that, in slices and in the background, so that no change of the metadata waits for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DeletedTopics(NamedTuple):
 
 
 class CoordinatorEvents:
-    """Implements `cluster.store.Subscriber` for the coordinators. Lifecycle: `run` in a task, until cancelled."""
+    """Implements `cluster.metadata.store.Subscriber` for the coordinators. Lifecycle: `run` in a task, until cancelled."""
 
     def __init__(
         self,

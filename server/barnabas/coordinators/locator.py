@@ -64,7 +64,7 @@ class ImageLocator:
         info = self._metadata.image.partition(_TOPICS[kind], partition)
         if info is None or info.leader < 0:
             raise RequestError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads {_TOPICS[kind]}-{partition} now"
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{_TOPICS[kind]}-{partition} has no leader now"
             )
         return info.leader
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 
-PARTITIONS_AT_ONCE = 500
-TRANSACTIONS_AT_ONCE = 100
-"""Largest number of transactions of a request that are decided on at a time."""
+PARTITIONS_PER_TURN = 500
+TRANSACTIONS_CONCURRENT = 100
+"""Transactions of a request that are decided on side by side, at most."""
 FENCED_KNOWN_SINCE = 2
 MANY_TRANSACTIONS_SINCE = 4
 
@@ -68,12 +68,9 @@ class AddPartitionsToTxn:
             topics=request.v3_and_below_topics,
         )
         return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=await _answer(
+            results_by_topic_v3_and_below=await self._answer(
                 context,
                 asked,
-                metadata=self.metadata,
-                transaction_coordinator=self.transaction_coordinator,
-                budget=self.budget,
             )
         )
 
@@ -91,12 +88,9 @@ class AddPartitionsToTxn:
         async def answer_some() -> None:
             for numbers in waiting:
                 for number in numbers:
-                    topic_results = await _answer(
+                    topic_results = await self._answer(
                         context,
                         transactions[number],
-                        metadata=self.metadata,
-                        transaction_coordinator=self.transaction_coordinator,
-                        budget=self.budget,
                     )
                     results[number] = AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
                         transactional_id=transactions[number].transactional_id, topic_results=topic_results
@@ -107,139 +101,115 @@ class AddPartitionsToTxn:
             await answer_some()
         else:
             async with trio.open_nursery() as nursery:
-                for _ in range(min(len(by_id), TRANSACTIONS_AT_ONCE)):
+                for _ in range(min(len(by_id), TRANSACTIONS_CONCURRENT)):
                     nursery.start_soon(answer_some)
         return results
 
+    async def _merged(self, topics: list[Topic]) -> list[Topic]:
+        """Return topics with each partition once, without those of which none is named."""
+        named: dict[str, dict[int, None]] = {}
+        for topic in topics:
+            await self.budget.checkpoint()
+            for some in slices(topic.partitions, PARTITIONS_PER_TURN):
+                named.setdefault(topic.name, {}).update(dict.fromkeys(some))
+                await self.budget.checkpoint()
+        merged: list[Topic] = []
+        for name, partitions in named.items():
+            await self.budget.checkpoint()
+            merged.append(Topic(name=name, partitions=[*partitions]))
+        return merged
 
-async def _merged(topics: list[Topic], *, budget: LoopBudget) -> list[Topic]:
-    """Return topics with each partition once, without those of which none is named."""
-    named: dict[str, dict[int, None]] = {}
-    for topic in topics:
-        await budget.checkpoint()
-        for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
-            named.setdefault(topic.name, {}).update(dict.fromkeys(some))
-            await budget.checkpoint()
-    merged: list[Topic] = []
-    for name, partitions in named.items():
-        await budget.checkpoint()
-        merged.append(Topic(name=name, partitions=[*partitions]))
-    return merged
+    async def _answer(self, context: RequestContext, asked: Asked) -> list[TopicResult]:
+        """Return a result for each partition: once where each has a code of its own, as asked where one is that of all."""
+        codes: dict[TopicPartition, int] | None = None
+        code_of_all = 0
+        topic_partitions: list[TopicPartition] = []
+        for topic in asked.topics:
+            await self.budget.checkpoint()
+            for some in slices(topic.partitions, PARTITIONS_PER_TURN):
+                topic_partitions += [(topic.name, partition) for partition in some]
+                await self.budget.checkpoint()
+        try:
+            codes = await self._join(
+                context,
+                asked,
+                topic_partitions,
+            )
+        except RequestError as error:
+            code_of_all = error.code
+            if code_of_all == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
+                code_of_all = ErrorCode.INVALID_PRODUCER_EPOCH
+        is_of_each = codes is not None or asked.verify_only
+        topics = await self._merged(asked.topics) if is_of_each else asked.topics
+        codes = codes or {}
+        results = []
+        for topic in topics:
+            await self.budget.checkpoint()
+            of_topic: list[PartitionResult] = []
+            for some in slices(topic.partitions, PARTITIONS_PER_TURN):
+                of_topic += [
+                    PartitionResult(
+                        partition_index=partition,
+                        partition_error_code=codes.get((topic.name, partition), code_of_all),
+                    )
+                    for partition in some
+                ]
+                await self.budget.checkpoint()
+            results.append(TopicResult(name=topic.name, results_by_partition=of_topic))
+        return results
 
-
-async def _answer(
-    context: RequestContext,
-    asked: Asked,
-    *,
-    metadata: MetadataStore,
-    transaction_coordinator: TransactionCoordinator,
-    budget: LoopBudget,
-) -> list[TopicResult]:
-    """Return a result for each partition: once where each has a code of its own, as asked where one is that of all."""
-    codes: dict[TopicPartition, int] | None = None
-    code_of_all = 0
-    topic_partitions: list[TopicPartition] = []
-    for topic in asked.topics:
-        await budget.checkpoint()
-        for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
-            topic_partitions += [(topic.name, partition) for partition in some]
-            await budget.checkpoint()
-    try:
-        codes = await _join(
-            context,
-            asked,
-            topic_partitions,
-            metadata=metadata,
-            transaction_coordinator=transaction_coordinator,
-            budget=budget,
+    async def _join(
+        self, context: RequestContext, asked: Asked, topic_partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, int] | None:
+        """Add or verify; returns error codes of single partitions, None once all are added. Raises RequestError for all."""
+        from_producer = context.api_version < MANY_TRANSACTIONS_SINCE
+        if from_producer:
+            context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
+        transactions = self.transaction_coordinator
+        producer = Producer(asked.producer_id, asked.producer_epoch)
+        impossible = await self._impossible(context, topic_partitions)
+        if impossible:
+            for topic_partition in topic_partitions:
+                impossible.setdefault(topic_partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
+                await self.budget.checkpoint()
+            return impossible
+        if not asked.transactional_id:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        if asked.verify_only:
+            verified = await transactions.verify_partitions(
+                asked.transactional_id, producer, is_patient=from_producer
+            )
+            codes: dict[TopicPartition, int] = {}
+            for topic_partition in topic_partitions:
+                if topic_partition not in verified:
+                    codes[topic_partition] = ErrorCode.TRANSACTION_ABORTABLE
+                await self.budget.checkpoint()
+            return codes
+        await transactions.add_partitions(
+            asked.transactional_id,
+            producer,
+            frozenset(topic_partitions),
+            0 if from_producer else 2,
+            is_patient=from_producer,
         )
-    except RequestError as error:
-        code_of_all = error.code
-        if code_of_all == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
-            code_of_all = ErrorCode.INVALID_PRODUCER_EPOCH
-    is_of_each = codes is not None or asked.verify_only
-    topics = await _merged(asked.topics, budget=budget) if is_of_each else asked.topics
-    codes = codes or {}
-    results = []
-    for topic in topics:
-        await budget.checkpoint()
-        of_topic: list[PartitionResult] = []
-        for some in slices(topic.partitions, PARTITIONS_AT_ONCE):
-            of_topic += [
-                PartitionResult(
-                    partition_index=partition,
-                    partition_error_code=codes.get((topic.name, partition), code_of_all),
-                )
-                for partition in some
-            ]
-            await budget.checkpoint()
-        results.append(TopicResult(name=topic.name, results_by_partition=of_topic))
-    return results
+        return None
 
+    async def _impossible(
+        self, context: RequestContext, topic_partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the error codes of partitions that are not there, or that the requester may not write to.
 
-async def _join(
-    context: RequestContext,
-    asked: Asked,
-    topic_partitions: list[TopicPartition],
-    *,
-    metadata: MetadataStore,
-    transaction_coordinator: TransactionCoordinator,
-    budget: LoopBudget,
-) -> dict[TopicPartition, int] | None:
-    """Add or verify; returns error codes of single partitions, None once all are added. Raises RequestError for all."""
-    from_producer = context.api_version < MANY_TRANSACTIONS_SINCE
-    if from_producer:
-        context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
-    transactions = transaction_coordinator
-    producer = Producer(asked.producer_id, asked.producer_epoch)
-    impossible = await _impossible(context, topic_partitions, metadata=metadata, budget=budget)
-    if impossible:
-        for topic_partition in topic_partitions:
-            impossible.setdefault(topic_partition, ErrorCode.OPERATION_NOT_ATTEMPTED)
-            await budget.checkpoint()
-        return impossible
-    if not asked.transactional_id:
-        raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    if asked.verify_only:
-        verified = await transactions.verify_partitions(
-            asked.transactional_id, producer, is_patient=from_producer
-        )
+        To the broker's own topics no producer may write.
+        """
+        topics = self.metadata.image.topics
+        from_producer = context.api_version < MANY_TRANSACTIONS_SINCE
         codes: dict[TopicPartition, int] = {}
-        for topic_partition in topic_partitions:
-            if topic_partition not in verified:
-                codes[topic_partition] = ErrorCode.TRANSACTION_ABORTABLE
-            await budget.checkpoint()
+        for name, partition in topic_partitions:
+            await self.budget.checkpoint()
+            if from_producer and (
+                name in SHAPES or not context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
+            ):
+                codes[name, partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif name not in topics or not 0 <= partition < len(topics[name].partitions):
+                codes[name, partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return codes
-    await transactions.add_partitions(
-        asked.transactional_id,
-        producer,
-        frozenset(topic_partitions),
-        0 if from_producer else 2,
-        is_patient=from_producer,
-    )
-    return None
-
-
-async def _impossible(
-    context: RequestContext,
-    topic_partitions: list[TopicPartition],
-    *,
-    metadata: MetadataStore,
-    budget: LoopBudget,
-) -> dict[TopicPartition, int]:
-    """Return the error codes of partitions that are not there, or that the requester may not write to.
-
-    To the broker's own topics no producer may write.
-    """
-    topics = metadata.image.topics
-    from_producer = context.api_version < MANY_TRANSACTIONS_SINCE
-    codes: dict[TopicPartition, int] = {}
-    for name, partition in topic_partitions:
-        await budget.checkpoint()
-        if from_producer and (
-            name in SHAPES or not context.authorizes(Operation.WRITE, ResourceType.TOPIC, name)
-        ):
-            codes[name, partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif name not in topics or not 0 <= partition < len(topics[name].partitions):
-            codes[name, partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return codes

@@ -50,7 +50,7 @@ class AlterClientQuotas:
 
     async def handle(self, _context: RequestContext, request: AlterClientQuotasRequest) -> Response:
         """Alter all entities in one change, and answer each. Raises POLICY_VIOLATION for too many at once."""
-        alterations = await _wanted(request, budget=self.budget)
+        alterations = await self._wanted(request)
         finite_only = releases.has_finite_quotas(self.config.get(settings.KAFKA_VERSION))
 
         def decide(image: ClusterImage) -> Iterator[Change | None]:
@@ -82,55 +82,53 @@ class AlterClientQuotas:
                 ):  # it was refused, as it is named twice, and is answered once
                     continue
                 answered.add(alteration.entity)
-            response.entries.append(await _answer(alteration, budget=self.budget))
+            response.entries.append(await self._answer(alteration))
             await self.budget.checkpoint()
         return response
 
-
-async def _wanted(request: AlterClientQuotasRequest, *, budget: LoopBudget) -> list[_Alteration]:
-    """Return what is asked of each entity; those that are no entities, or named twice, are refused."""
-    count = 0
-    for entry in request.entries:
-        count += len(entry.ops)
-        await budget.checkpoint()
-    if count > ALTERATIONS_PER_REQUEST_MAX:
-        raise RequestError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{count} quotas are changed; at most {ALTERATIONS_PER_REQUEST_MAX} in one request",
-        )
-    alterations = []
-    times: Counter[QuotaEntity] = Counter()
-    for entry in request.entries:
-        alteration = _Alteration(entry)
-        for part in entry.entity:  # of two parts of one type the last counts, as in Kafka
-            alteration.parts[part.entity_type] = part.entity_name
-            await budget.checkpoint()
-        try:
-            alteration.entity = entity_of(alteration.parts.items())
-            times[alteration.entity] += 1
-        except RequestError as error:
-            alteration.refused = detached(error)
-        alterations.append(alteration)
-        await budget.checkpoint()
-    for alteration in alterations:
-        if alteration.entity is not None and times[alteration.entity] > 1:
-            alteration.refused = RequestError(
-                ErrorCode.INVALID_REQUEST, f"{alteration.entity} is named twice"
+    async def _wanted(self, request: AlterClientQuotasRequest) -> list[_Alteration]:
+        """Return what is asked of each entity; those that are no entities, or named twice, are refused."""
+        count = 0
+        for entry in request.entries:
+            count += len(entry.ops)
+            await self.budget.checkpoint()
+        if count > ALTERATIONS_PER_REQUEST_MAX:
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{count} quotas are changed; at most {ALTERATIONS_PER_REQUEST_MAX} in one request",
             )
-        await budget.checkpoint()
-    return alterations
+        alterations = []
+        times: Counter[QuotaEntity] = Counter()
+        for entry in request.entries:
+            alteration = _Alteration(entry)
+            for part in entry.entity:  # of two parts of one type the last counts, as in Kafka
+                alteration.parts[part.entity_type] = part.entity_name
+                await self.budget.checkpoint()
+            try:
+                alteration.entity = entity_of(alteration.parts.items())
+                times[alteration.entity] += 1
+            except RequestError as error:
+                alteration.refused = detached(error)
+            alterations.append(alteration)
+            await self.budget.checkpoint()
+        for alteration in alterations:
+            if alteration.entity is not None and times[alteration.entity] > 1:
+                alteration.refused = RequestError(
+                    ErrorCode.INVALID_REQUEST, f"{alteration.entity} is named twice"
+                )
+            await self.budget.checkpoint()
+        return alterations
 
-
-async def _answer(alteration: _Alteration, *, budget: LoopBudget) -> Response.EntryData:
-    parts = alteration.entity.parts if alteration.entity is not None else in_order(alteration.parts)
-    entity = []
-    for kind, name in parts:
-        entity.append(Response.EntityData(entity_type=kind, entity_name=name))
-        await budget.checkpoint()
-    answer = Response.EntryData(
-        entity=entity,
-        error_message=None,
-    )
-    if alteration.refused is not None:
-        answer.error_code, answer.error_message = alteration.refused.code, alteration.refused.message
-    return answer
+    async def _answer(self, alteration: _Alteration) -> Response.EntryData:
+        parts = alteration.entity.parts if alteration.entity is not None else in_order(alteration.parts)
+        entity = []
+        for kind, name in parts:
+            entity.append(Response.EntityData(entity_type=kind, entity_name=name))
+            await self.budget.checkpoint()
+        answer = Response.EntryData(
+            entity=entity,
+            error_message=None,
+        )
+        if alteration.refused is not None:
+            answer.error_code, answer.error_message = alteration.refused.code, alteration.refused.message
+        return answer

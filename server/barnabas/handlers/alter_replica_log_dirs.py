@@ -51,17 +51,16 @@ class AlterReplicaLogDirs:
             topic = Topic(topic_name=name)
             response.results.append(topic)
             for index, path in paths.items():
-                code = _start(name, index, path, log_mover=self.log_mover)
+                code = self._start(name, index, path)
                 topic.partitions.append(Partition(partition_index=index, error_code=code))
                 await self.budget.checkpoint()
         return response
 
-
-def _start(topic: str, index: int, path: str, *, log_mover: LogMover) -> int:
-    if len(f"{topic}-{index}") + MARK_LENGTH > DIR_NAME_LENGTH_MAX:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
-    try:
-        log_mover.start(topic, index, path)
-    except RequestError as error:
-        return error.code
-    return 0
+    def _start(self, topic: str, index: int, path: str) -> int:
+        if len(f"{topic}-{index}") + MARK_LENGTH > DIR_NAME_LENGTH_MAX:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        try:
+            self.log_mover.start(topic, index, path)
+        except RequestError as error:
+            return error.code
+        return 0

@@ -85,27 +85,22 @@ class AlterUserScramCredentials:
         if accepted:
             await self.metadata.change(decide)
         problems |= dict.fromkeys(missing, NOT_THERE)
-        return await _answered(context, alterations, problems, budget=self.budget)
+        return await self._answered(context, alterations, problems)
 
-
-async def _answered(
-    context: RequestContext,
-    alterations: dict[str, Alteration],
-    problems: dict[str, Problem],
-    *,
-    budget: LoopBudget,
-) -> AlterUserScramCredentialsResponse:
-    done = [name for name in alterations if name not in problems]
-    if done:
-        log.info("SCRAM credentials of %d users altered by %s", len(done), context.connection.principal)
-    response = AlterUserScramCredentialsResponse()
-    for name in done:
-        response.results.append(Result(user=name, error_message=None))
-        await budget.checkpoint()
-    for name, (code, text) in problems.items():
-        response.results.append(Result(user=name, error_code=code, error_message=text))
-        await budget.checkpoint()
-    return response
+    async def _answered(
+        self, context: RequestContext, alterations: dict[str, Alteration], problems: dict[str, Problem]
+    ) -> AlterUserScramCredentialsResponse:
+        done = [name for name in alterations if name not in problems]
+        if done:
+            log.info("SCRAM credentials of %d users altered by %s", len(done), context.connection.principal)
+        response = AlterUserScramCredentialsResponse()
+        for name in done:
+            response.results.append(Result(user=name, error_message=None))
+            await self.budget.checkpoint()
+        for name, (code, text) in problems.items():
+            response.results.append(Result(user=name, error_code=code, error_message=text))
+            await self.budget.checkpoint()
+        return response
 
 
 def _is_missing(alteration: Alteration, image: ClusterImage) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.coordinators.groups.consumer.member import ConsumerMember
 from barnabas.coordinators.groups.shard import GroupShard
-from barnabas.handlers.shared.describing import MemberToDescribe, assigned_topics, assignment, describe_each
+from barnabas.handlers.shared.describing import GroupsDescribed, MemberToDescribe, assigned_topics, assignment
 from barnabas.wire.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -18,10 +17,7 @@ from barnabas.wire.generated.consumer_group_describe import (
 from barnabas.wire.topic_partitions import TopicIdPartitions
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.groups.coordinator import GroupCoordinator
-    from barnabas.environment import Threads
     from barnabas.serving.context import RequestContext
-    from barnabas.serving.loop_budget import LoopBudget
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 _assignment = partial(
@@ -31,27 +27,19 @@ _assignment = partial(
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-@dataclass(eq=False)
-class ConsumerGroupDescribe:
+class ConsumerGroupDescribe(GroupsDescribed):
     """Handler of ConsumerGroupDescribe."""
-
-    group_coordinator: GroupCoordinator
-    budget: LoopBudget
-    threads: Threads
 
     async def handle(
         self, context: RequestContext, request: ConsumerGroupDescribeRequest
     ) -> ConsumerGroupDescribeResponse:
         """Describe each group on its own."""
-        groups = await describe_each(
+        groups = await self.describe_each(
             context,
             request,
             _describe,
             Described,
             _topics,
-            group_coordinator=self.group_coordinator,
-            budget=self.budget,
-            threads=self.threads,
         )
         return ConsumerGroupDescribeResponse(groups=groups)
 

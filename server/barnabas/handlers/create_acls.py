@@ -15,7 +15,7 @@ from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.cluster.metadata.protocol_version import V2_0_IV1, ProtocolVersion
 from barnabas.config import broker as settings
 from barnabas.config import releases
-from barnabas.config.cluster import is_clustered
+from barnabas.config.cluster import is_on_zookeeper
 from barnabas.errors import RequestError
 from barnabas.handlers.shared.acl_requests import ACLS_MAX, CHANGES_MAX, binding_of, require_authorizer
 from barnabas.wire.generated.create_acls import CreateAclsRequest, CreateAclsResponse
@@ -49,7 +49,7 @@ class CreateAcls:
         response = CreateAclsResponse()
         new: dict[AclBinding, None] = {}
         knows_networks = releases.knows_networks(self.config.get(settings.KAFKA_VERSION))
-        in_znodes = is_clustered(self.config)
+        in_znodes = is_on_zookeeper(self.config)
         has_prefixes = (
             not in_znodes
             or ProtocolVersion.parse(self.config.get(settings.INTER_BROKER_PROTOCOL_VERSION)) >= V2_0_IV1

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.metadata.timed_change import change_within
 from barnabas.errors import RequestError, detached
@@ -56,7 +56,7 @@ class CreatePartitions:
         mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
 
         def decide(image: ClusterImage) -> Iterator[Change | None]:
-            room = controller.PARTITIONS_PER_REQUEST_MAX
+            room = topic_decisions.PARTITIONS_PER_REQUEST_MAX
             for name, topic in topics.items():
                 if name in refused:
                     yield None
@@ -97,4 +97,4 @@ def _grow(
     assignments = None
     if topic.assignments is not None:
         assignments = [entry.broker_ids for entry in topic.assignments]
-    return controller.add_partitions(image, topic.name, topic.count, assignments, count_max=room)
+    return topic_decisions.add_partitions(image, topic.name, topic.count, assignments, count_max=room)

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.creation import NewTopic, create_topics
 from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.metadata.timed_change import change_within
@@ -51,21 +51,17 @@ class CreateTopics:
 
     async def handle(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """Make all topics in one change; one that is refused does not keep the others back."""
-        names = await _counted(request, budget=self.budget)
-        refused = await _forbidden(context, names, budget=self.budget)
+        names = await self._counted(request)
+        refused = await self._forbidden(context, names)
         try:
-            controller.check_partition_count(
-                await _partition_count(request, refused, config=self.config, budget=self.budget)
-            )
+            topic_decisions.check_partition_count(await self._partition_count(request, refused))
         except RequestError as error:
             response = CreateTopicsResponse()
             for name in names:
                 response.topics.append(_refused(name, refused.get(name, error)))
                 await self.budget.checkpoint()
             return response
-        topics = await _new_topics(
-            request, names, refused, config=self.config, budget=self.budget, entropy=self.entropy
-        )
+        topics = await self._new_topics(request, names, refused)
 
         mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
         charge = mutations.charge if mutations is not None else None
@@ -87,158 +83,135 @@ class CreateTopics:
         elif not await change_within(self.metadata, decide, request.timeout_ms):
             late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
             refused = {name: refused.get(name, late) for name in names}
-        defaults = _configs(self.config, {}) if topics else []
+        defaults = self._configs({}) if topics else []
         response = CreateTopicsResponse()
         for name in names:
             if name in refused:
                 response.topics.append(_refused(name, refused[name]))
             else:
-                response.topics.append(_made(context, topics[name], defaults, config=self.config))
+                response.topics.append(self._made(context, topics[name], defaults))
             await self.budget.checkpoint()
         return response
 
+    async def _counted(self, request: CreateTopicsRequest) -> Counter[str]:
+        """Count how often each topic is named, in the order of their first places."""
+        names: Counter[str] = Counter()
+        for topic in request.topics:
+            names[topic.name] += 1
+            await self.budget.checkpoint()
+        return names
 
-async def _counted(request: CreateTopicsRequest, *, budget: LoopBudget) -> Counter[str]:
-    """Count how often each topic is named, in the order of their first places."""
-    names: Counter[str] = Counter()
-    for topic in request.topics:
-        names[topic.name] += 1
-        await budget.checkpoint()
-    return names
+    async def _forbidden(self, context: RequestContext, names: Counter[str]) -> dict[str, RequestError]:
+        """Return the error for each topic that the requester may not create."""
+        if context.authorizes(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False):
+            return {}
+        forbidden: dict[str, RequestError] = {}
+        for name, count in names.items():
+            if count == 1 and not context.authorizes(Operation.CREATE, ResourceType.TOPIC, name):
+                forbidden[name] = RequestError(
+                    ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"CREATE on TOPIC {name!r} is denied"
+                )
+            await self.budget.checkpoint()
+        return forbidden
 
-
-async def _forbidden(
-    context: RequestContext, names: Counter[str], *, budget: LoopBudget
-) -> dict[str, RequestError]:
-    """Return the error for each topic that the requester may not create."""
-    if context.authorizes(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False):
-        return {}
-    forbidden: dict[str, RequestError] = {}
-    for name, count in names.items():
-        if count == 1 and not context.authorizes(Operation.CREATE, ResourceType.TOPIC, name):
-            forbidden[name] = RequestError(
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"CREATE on TOPIC {name!r} is denied"
+    async def _partition_count(self, request: CreateTopicsRequest, refused: Container[str]) -> int:
+        """Return how many partitions are asked for at most, but for topics that are refused already."""
+        default = self.config.get(settings.NUM_PARTITIONS)
+        count = 0
+        for topic in request.topics:
+            partition_count = (
+                default if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)
             )
-        await budget.checkpoint()
-    return forbidden
+            if topic.name not in refused:
+                count += len(topic.assignments) or partition_count
+            await self.budget.checkpoint()
+        return count
 
+    async def _new_topics(
+        self, request: CreateTopicsRequest, names: Counter[str], refused: dict[str, RequestError]
+    ) -> dict[str, NewTopic]:
+        """Return what is asked for, by name; adds the errors for what cannot be asked for in this way to `refused`."""
+        topics: dict[str, NewTopic] = {}
+        for topic in request.topics:
+            await self.budget.checkpoint()
+            name = topic.name
+            if name in refused:
+                continue
+            try:
+                if names[name] > 1:
+                    raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
+                topics[name] = await self._new_topic(topic)
+            except RequestError as error:
+                refused[name] = detached(error)
+        return topics
 
-async def _partition_count(
-    request: CreateTopicsRequest,
-    refused: Container[str],
-    *,
-    config: BrokerConfig,
-    budget: LoopBudget,
-) -> int:
-    """Return how many partitions are asked for at most, but for topics that are refused already."""
-    default = config.get(settings.NUM_PARTITIONS)
-    count = 0
-    for topic in request.topics:
-        partition_count = default if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)
-        if topic.name not in refused:
-            count += len(topic.assignments) or partition_count
-        await budget.checkpoint()
-    return count
+    async def _new_topic(self, topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
+        overrides = await self._settings(topic)
+        assignments = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
+        if len(assignments) < len(topic.assignments):
+            raise RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
+        if assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST, "either counts or replica assignments can be given, not both"
+            )
+        partitions, replicas = topic.num_partitions, topic.replication_factor
+        if partitions == BROKER_DEFAULT:
+            partitions = self.config.get(settings.NUM_PARTITIONS)
+        if replicas == BROKER_DEFAULT:
+            replicas = self.config.get(settings.DEFAULT_REPLICATION_FACTOR)
+        return NewTopic(topic.name, new_uuid(self.entropy), partitions, replicas, assignments, overrides)
 
-
-async def _new_topics(
-    request: CreateTopicsRequest,
-    names: Counter[str],
-    refused: dict[str, RequestError],
-    *,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    entropy: Entropy,
-) -> dict[str, NewTopic]:
-    """Return what is asked for, by name; adds the errors for what cannot be asked for in this way to `refused`."""
-    topics: dict[str, NewTopic] = {}
-    for topic in request.topics:
-        await budget.checkpoint()
-        name = topic.name
-        if name in refused:
-            continue
-        try:
-            if names[name] > 1:
-                raise RequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
-            topics[name] = await _new_topic(config, topic, entropy, budget=budget)
-        except RequestError as error:
-            refused[name] = detached(error)
-    return topics
-
-
-async def _new_topic(
-    config: BrokerConfig, topic: CreateTopicsRequest.CreatableTopic, entropy: Entropy, *, budget: LoopBudget
-) -> NewTopic:
-    overrides = await _settings(topic, budget=budget)
-    assignments = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
-    if len(assignments) < len(topic.assignments):
-        raise RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
-    if assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
-        raise RequestError(
-            ErrorCode.INVALID_REQUEST, "either counts or replica assignments can be given, not both"
+    def _made(self, context: RequestContext, new: NewTopic, defaults: list[TopicConfig]) -> Result:
+        """A topic that was made, or could be; `defaults` are the settings of one that has none of its own."""
+        if not context.authorizes(
+            Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, new.name, is_asked_for=False
+        ):
+            return Result(
+                name=new.name,
+                error_message=None,
+                topic_id=new.topic_id,
+                topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            )
+        assigned = new.assignments
+        result = Result(
+            name=new.name,
+            error_message=None,
+            num_partitions=len(assigned) or new.partitions,
+            replication_factor=len(next(iter(assigned.values()))) if assigned else new.replication_factor,
+            topic_id=new.topic_id,
         )
-    partitions, replicas = topic.num_partitions, topic.replication_factor
-    if partitions == BROKER_DEFAULT:
-        partitions = config.get(settings.NUM_PARTITIONS)
-    if replicas == BROKER_DEFAULT:
-        replicas = config.get(settings.DEFAULT_REPLICATION_FACTOR)
-    return NewTopic(topic.name, new_uuid(entropy), partitions, replicas, assignments, overrides)
+        if context.api_version >= CONFIGS_SINCE:
+            result.configs = self._configs(new.settings) if new.settings else defaults
+        return result
+
+    def _configs(self, overrides: Mapping[str, str]) -> list[TopicConfig]:
+        return [
+            TopicConfig(name=row.name, value=text, read_only=False, config_source=source, is_sensitive=False)
+            for row in topic_settings.ROWS
+            if topic_settings.is_shown(row, overrides)
+            for text, source in [self._effective(row, overrides)]
+        ]
+
+    def _effective(self, row: Setting[Any], overrides: Mapping[str, str]) -> tuple[str, int]:
+        """A new topic's setting as it was written where it is set, and the source of that."""
+        if row.name in overrides:
+            return overrides[row.name], DYNAMIC_TOPIC_CONFIG
+        value, name = self.config.topic_default(row)
+        if name is None:
+            return row.format(value), DEFAULT_CONFIG
+        in_other_unit = name.rpartition(".")[2] in topic_settings.UNIT_MS
+        text = row.format(value) if in_other_unit else self.config.texts_of(name)[0][0]
+        return text, self.config.sources[name]
+
+    async def _settings(self, topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
+        overrides: dict[str, str] = {}
+        for entry in topic.configs:
+            if entry.value is None:
+                raise RequestError(ErrorCode.INVALID_CONFIG, f"setting {entry.name!r} has no value")
+            overrides[entry.name] = entry.value
+            await self.budget.checkpoint()
+        return overrides
 
 
 def _refused(name: str, error: RequestError) -> Result:
     return Result(name=name, error_code=error.code, error_message=error.message or None)
-
-
-def _made(
-    context: RequestContext, new: NewTopic, defaults: list[TopicConfig], *, config: BrokerConfig
-) -> Result:
-    """A topic that was made, or could be; `defaults` are the settings of one that has none of its own."""
-    if not context.authorizes(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, new.name, is_asked_for=False):
-        return Result(
-            name=new.name,
-            error_message=None,
-            topic_id=new.topic_id,
-            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        )
-    assigned = new.assignments
-    result = Result(
-        name=new.name,
-        error_message=None,
-        num_partitions=len(assigned) or new.partitions,
-        replication_factor=len(next(iter(assigned.values()))) if assigned else new.replication_factor,
-        topic_id=new.topic_id,
-    )
-    if context.api_version >= CONFIGS_SINCE:
-        result.configs = _configs(config, new.settings) if new.settings else defaults
-    return result
-
-
-def _configs(config: BrokerConfig, overrides: Mapping[str, str]) -> list[TopicConfig]:
-    return [
-        TopicConfig(name=row.name, value=text, read_only=False, config_source=source, is_sensitive=False)
-        for row in topic_settings.ROWS
-        if topic_settings.is_shown(row, overrides)
-        for text, source in [_effective(config, row, overrides)]
-    ]
-
-
-def _effective(config: BrokerConfig, row: Setting[Any], overrides: Mapping[str, str]) -> tuple[str, int]:
-    """A new topic's setting as it was written where it is set, and the source of that."""
-    if row.name in overrides:
-        return overrides[row.name], DYNAMIC_TOPIC_CONFIG
-    value, name = config.topic_default(row)
-    if name is None:
-        return row.format(value), DEFAULT_CONFIG
-    in_other_unit = name.rpartition(".")[2] in topic_settings.UNIT_MS
-    text = row.format(value) if in_other_unit else config.texts_of(name)[0][0]
-    return text, config.sources[name]
-
-
-async def _settings(topic: CreateTopicsRequest.CreatableTopic, *, budget: LoopBudget) -> dict[str, str]:
-    overrides: dict[str, str] = {}
-    for entry in topic.configs:
-        if entry.value is None:
-            raise RequestError(ErrorCode.INVALID_CONFIG, f"setting {entry.name!r} has no value")
-        overrides[entry.name] = entry.value
-        await budget.checkpoint()
-    return overrides

@@ -52,7 +52,7 @@ class DeleteAcls:
             except RequestError as error:
                 results.append(Result(error.code, error.message))
                 continue
-            matching = await _matching(acls, acl_filter, self.budget)
+            matching = await self._matching(acls, acl_filter)
             count += len(matching)
             removed.update(dict.fromkeys(matching))
             if len(removed) > CHANGES_MAX or count > MATCHES_MAX:
@@ -67,16 +67,15 @@ class DeleteAcls:
             await self.metadata.change(decide)
         return DeleteAclsResponse(filter_results=results)
 
-
-async def _matching(acls: Acls, acl_filter: AclFilter, budget: LoopBudget) -> list[AclBinding]:
-    """Return the ACLs that match. Raises INVALID_REQUEST if they are too many."""
-    matching: list[AclBinding] = []
-    for piece in acls.matching(acl_filter):
-        matching += piece
-        if len(matching) > CHANGES_MAX:
-            raise RequestError(ErrorCode.INVALID_REQUEST, _TOO_MANY)
-        await budget.checkpoint()
-    return matching
+    async def _matching(self, acls: Acls, acl_filter: AclFilter) -> list[AclBinding]:
+        """Return the ACLs that match. Raises INVALID_REQUEST if they are too many."""
+        matching: list[AclBinding] = []
+        for piece in acls.matching(acl_filter):
+            matching += piece
+            if len(matching) > CHANGES_MAX:
+                raise RequestError(ErrorCode.INVALID_REQUEST, _TOO_MANY)
+            await self.budget.checkpoint()
+        return matching
 
 
 def _removed(acl: AclBinding) -> DeleteAclsResponse.DeleteAclsMatchingAcl:

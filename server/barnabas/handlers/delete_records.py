@@ -56,9 +56,7 @@ class DeleteRecords:
             may = context.authorizes(Operation.DELETE, ResourceType.TOPIC, name)
             for index, offset in offsets.items():
                 if may:
-                    answer = _delete(
-                        name, index, offset, waiting, image=self.metadata.image, replicas=self.replicas
-                    )
+                    answer = self._delete(name, index, offset, waiting, image=self.metadata.image)
                 else:
                     answer = Result(
                         partition_index=index,
@@ -70,6 +68,34 @@ class DeleteRecords:
         if waiting:
             await _wait(waiting, request.timeout_ms)
         return response
+
+    def _delete(
+        self, topic: str, index: int, offset: int, waiting: Waiting, *, image: ClusterImage
+    ) -> Result:
+        result = Result(partition_index=index, low_watermark=-1)
+        try:
+            if topic in INTERNAL_TOPICS and image.partition(topic, index) is not None:
+                raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
+            replica = self.replicas.leader(topic, index)
+            partition_log = replica.log
+            if not partition_log.config.is_deleted:
+                raise RequestError(
+                    ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not include delete"
+                )
+            if offset == UP_TO_HIGH_WATERMARK:
+                offset = partition_log.high_watermark
+            if not 0 <= offset <= partition_log.high_watermark:
+                raise RequestError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{offset} is not within 0 to {partition_log.high_watermark}",
+                )
+            replica.delete_records_before(offset)
+            result.low_watermark = replica.low_watermark
+            if result.low_watermark < offset:
+                waiting.append((replica, offset, result))
+        except RequestError as error:
+            result.error_code = error.code
+        return result
 
 
 async def _wait(waiting: Waiting, timeout_ms: int) -> None:
@@ -83,37 +109,3 @@ async def _wait(waiting: Waiting, timeout_ms: int) -> None:
                 result.error_code, result.low_watermark = error.code, -1
         if scope.cancelled_caught:
             result.error_code = ErrorCode.REQUEST_TIMED_OUT
-
-
-def _delete(
-    topic: str,
-    index: int,
-    offset: int,
-    waiting: Waiting,
-    *,
-    image: ClusterImage,
-    replicas: Replicas,
-) -> Result:
-    result = Result(partition_index=index, low_watermark=-1)
-    try:
-        if topic in INTERNAL_TOPICS and image.partition(topic, index) is not None:
-            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
-        replica = replicas.leader(topic, index)
-        partition_log = replica.log
-        if not partition_log.config.is_deleted:
-            raise RequestError(
-                ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not include delete"
-            )
-        if offset == UP_TO_HIGH_WATERMARK:
-            offset = partition_log.high_watermark
-        if not 0 <= offset <= partition_log.high_watermark:
-            raise RequestError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within 0 to {partition_log.high_watermark}"
-            )
-        replica.delete_records_before(offset)
-        result.low_watermark = replica.low_watermark
-        if result.low_watermark < offset:
-            waiting.append((replica, offset, result))
-    except RequestError as error:
-        result.error_code = error.code
-    return result

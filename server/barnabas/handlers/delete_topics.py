@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.metadata.timed_change import change_within
 from barnabas.config import broker as settings
@@ -49,7 +49,7 @@ class DeleteTopics:
         # By name and id: None where there is no such topic, as one that is there may have no id.
         counts: Counter[tuple[str, bytes | None]] = Counter()
         access = _Access(context, is_in_zookeeper=follows_acl_authorizer(self.config))
-        for (name, topic_id), count in (await _asked(request, budget=self.budget)).items():
+        for (name, topic_id), count in (await self._asked(request)).items():
             if name is not None and topic_id != ZERO_UUID:
                 results.append(_refused(name, topic_id, "both a name and an id are given"))
             elif count > 1:
@@ -76,9 +76,7 @@ class DeleteTopics:
             await self.budget.checkpoint()
         mutations = context.mutations(refuses=context.api_version >= QUOTA_ERROR_SINCE)
         is_enabled = self.config.get(settings.DELETE_TOPIC_ENABLE)
-        refused = (
-            await _delete(once, request.timeout_ms, mutations, metadata=self.metadata) if is_enabled else {}
-        )
+        refused = await self._delete(once, request.timeout_ms, mutations) if is_enabled else {}
         for (name, found_id), count in counts.items():
             error, topic_id = refused.get(name), found_id or ZERO_UUID
             if count > 1:
@@ -101,6 +99,42 @@ class DeleteTopics:
                 results.append(Result(name=name, topic_id=topic_id))
             await self.budget.checkpoint()
         return DeleteTopicsResponse(responses=results)
+
+    async def _asked(self, request: DeleteTopicsRequest) -> Counter[tuple[str | None, bytes]]:
+        """Count how often each (name, id) is asked for."""
+        asked: Counter[tuple[str | None, bytes]] = Counter()
+        for topic in request.topics:
+            asked[topic.name, topic.topic_id] += 1
+            await self.budget.checkpoint()
+        for name in request.topic_names:
+            asked[name, ZERO_UUID] += 1
+            await self.budget.checkpoint()
+        return asked
+
+    async def _delete(
+        self, there: Sequence[tuple[str, bytes]], timeout_ms: int, mutations: Mutations | None
+    ) -> dict[str, RequestError]:
+        """Delete topics by name and id; returns why not, by name."""
+        refused: dict[str, RequestError] = {}
+        if not there:
+            return refused
+
+        def decide(image: ClusterImage) -> Iterator[Change | None]:
+            for name, topic_id in there:
+                try:
+                    changes = topic_decisions.delete_topic(image, name, topic_id)
+                    if mutations is not None:
+                        mutations.charge(name, len(image.topics[name].partitions))
+                except RequestError as error:
+                    refused[name] = detached(error)
+                    yield None
+                    continue
+                yield from changes
+
+        if not await change_within(self.metadata, decide, timeout_ms):
+            late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
+            return {name: refused.get(name, late) for name, _ in there}
+        return refused
 
 
 class _Access:
@@ -141,48 +175,6 @@ class _Access:
         shown_name = name if self._may_describe(name) else None
         denied = "DELETE on the topic with this id is denied"
         return _refused(shown_name, topic_id, denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
-
-async def _asked(request: DeleteTopicsRequest, *, budget: LoopBudget) -> Counter[tuple[str | None, bytes]]:
-    """Count how often each (name, id) is asked for."""
-    asked: Counter[tuple[str | None, bytes]] = Counter()
-    for topic in request.topics:
-        asked[topic.name, topic.topic_id] += 1
-        await budget.checkpoint()
-    for name in request.topic_names:
-        asked[name, ZERO_UUID] += 1
-        await budget.checkpoint()
-    return asked
-
-
-async def _delete(
-    there: Sequence[tuple[str, bytes]],
-    timeout_ms: int,
-    mutations: Mutations | None,
-    *,
-    metadata: MetadataStore,
-) -> dict[str, RequestError]:
-    """Delete topics by name and id; returns why not, by name."""
-    refused: dict[str, RequestError] = {}
-    if not there:
-        return refused
-
-    def decide(image: ClusterImage) -> Iterator[Change | None]:
-        for name, topic_id in there:
-            try:
-                changes = controller.delete_topic(image, name, topic_id)
-                if mutations is not None:
-                    mutations.charge(name, len(image.topics[name].partitions))
-            except RequestError as error:
-                refused[name] = detached(error)
-                yield None
-                continue
-            yield from changes
-
-    if not await change_within(metadata, decide, timeout_ms):
-        late = RequestError(ErrorCode.REQUEST_TIMED_OUT)
-        return {name: refused.get(name, late) for name, _ in there}
-    return refused
 
 
 def _refused(

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.config import client_metrics, tables
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.cluster import is_on_zookeeper
 from barnabas.config.loading import (
     CLIENT_METRICS_CONFIG,
     DEFAULT_CONFIG,
@@ -85,71 +85,54 @@ class DescribeConfigs:
         for resource in resources.values():
             key = resource.resource_type, resource.resource_name
             if key not in described:
-                described[key] = await _entries(
-                    context,
-                    request,
-                    *key,
-                    metadata=self.metadata,
-                    config=self.config,
-                    budget=self.budget,
-                    broker_id=self.broker_id,
-                )
-            response.results.append(await _result(resource, described[key], budget=self.budget))
+                described[key] = await self._entries(context, request, *key)
+            response.results.append(await self._result(resource, described[key]))
             await self.budget.checkpoint()
         return response
 
+    async def _entries(
+        self, context: RequestContext, request: DescribeConfigsRequest, kind: int, name: str
+    ) -> list[Described] | RequestError:
+        """A resource's settings as this request wants them, or why they cannot be described.
 
-async def _entries(
-    context: RequestContext,
-    request: DescribeConfigsRequest,
-    kind: int,
-    name: str,
-    *,
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    broker_id: int,
-) -> list[Described] | RequestError:
-    """A resource's settings as this request wants them, or why they cannot be described.
+        The 350 of a broker take 4 ms, so others may run in between.
+        """
+        try:
+            check_type(kind, self.config)
+            require_on_resource(context, Operation.DESCRIBE_CONFIGS, kind, name)
+            described = _describe(
+                kind, name, metadata=self.metadata, config=self.config, broker_id=self.broker_id
+            )
+        except RequestError as error:
+            return detached(error)
+        entries = []
+        for entry in described:
+            entry.is_default = context.api_version == 0 and entry.config_source == DEFAULT_CONFIG
+            if not request.include_synonyms:
+                entry.synonyms = []
+            if not request.include_documentation and entry.config_source != DYNAMIC_BROKER_LOGGER_CONFIG:
+                entry.documentation = None
+            entries.append(entry)
+            await self.budget.checkpoint()
+        return entries
 
-    The 350 of a broker take 4 ms, so others may run in between.
-    """
-    try:
-        check_type(kind, config)
-        require_on_resource(context, Operation.DESCRIBE_CONFIGS, kind, name)
-        described = _describe(kind, name, metadata=metadata, config=config, broker_id=broker_id)
-    except RequestError as error:
-        return detached(error)
-    entries = []
-    for entry in described:
-        entry.is_default = context.api_version == 0 and entry.config_source == DEFAULT_CONFIG
-        if not request.include_synonyms:
-            entry.synonyms = []
-        if not request.include_documentation and entry.config_source != DYNAMIC_BROKER_LOGGER_CONFIG:
-            entry.documentation = None
-        entries.append(entry)
-        await budget.checkpoint()
-    return entries
-
-
-async def _result(
-    resource: DescribeConfigsRequest.DescribeConfigsResource,
-    described: list[Described] | RequestError,
-    *,
-    budget: LoopBudget,
-) -> DescribeConfigsResponse.DescribeConfigsResult:
-    result = DescribeConfigsResponse.DescribeConfigsResult(
-        resource_type=resource.resource_type, resource_name=resource.resource_name
-    )
-    if isinstance(described, RequestError):
-        result.error_code, result.error_message = described.code, described.message
+    async def _result(
+        self,
+        resource: DescribeConfigsRequest.DescribeConfigsResource,
+        described: list[Described] | RequestError,
+    ) -> DescribeConfigsResponse.DescribeConfigsResult:
+        result = DescribeConfigsResponse.DescribeConfigsResult(
+            resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        if isinstance(described, RequestError):
+            result.error_code, result.error_message = described.code, described.message
+            return result
+        keys: set[str] = set()
+        for name in resource.configuration_keys or ():
+            keys.add(name)
+            await self.budget.checkpoint()
+        result.configs = [entry for entry in described if entry.name in keys] if keys else described
         return result
-    keys: set[str] = set()
-    for name in resource.configuration_keys or ():
-        keys.add(name)
-        await budget.checkpoint()
-    result.configs = [entry for entry in described if entry.name in keys] if keys else described
-    return result
 
 
 def _describe(
@@ -174,7 +157,7 @@ def _describe(
 
 
 def _topic(name: str, *, metadata: MetadataStore, config: BrokerConfig) -> list[Described]:
-    controller.check_topic_name(name)
+    topic_decisions.check_topic_name(name)
     image = metadata.image
     if name not in image.topics:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
@@ -198,13 +181,13 @@ def _topic(name: str, *, metadata: MetadataStore, config: BrokerConfig) -> list[
 
 
 def _broker(*, config: BrokerConfig) -> Iterator[Described]:
-    listed = tables.listed(in_cluster=is_clustered(config))
+    listed = tables.listed(in_cluster=is_on_zookeeper(config))
     return (_of_broker(config, name) for name in dict.fromkeys([*listed, *config.names_set()]))
 
 
 def _of_broker(config: BrokerConfig, name: str) -> Described:
     row = tables.find(name)
-    if row is None or tables.is_gone(row, in_cluster=is_clustered(config)):
+    if row is None or tables.is_gone(row, in_cluster=is_on_zookeeper(config)):
         return _unknown(name, [source for _, source in config.texts_of(name)])
     synonyms = [
         Synonym(name=other, value=None if row.sensitive else text, source=source)
@@ -235,7 +218,7 @@ def _all_brokers(*, metadata: MetadataStore, config: BrokerConfig) -> list[Descr
     entries = []
     for name, text in {**config.kept_for_all, **metadata.image.settings_of(BROKER, "")}.items():
         row = tables.find(name)
-        if row is None or tables.is_gone(row, in_cluster=is_clustered(config)):
+        if row is None or tables.is_gone(row, in_cluster=is_on_zookeeper(config)):
             entries.append(_unknown(name, [DYNAMIC_DEFAULT_BROKER_CONFIG]))
             continue
         shown = None if row.sensitive else text

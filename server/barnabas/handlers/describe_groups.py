@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinators.groups.classic import ClassicGroup
 from barnabas.coordinators.groups.shard import GroupShard
-from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -39,7 +38,7 @@ class DescribeGroups:
             await self.budget.checkpoint()
             try:
                 context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
-                described, members = await self.group_coordinator.write(
+                described, members = await self.group_coordinator.read(
                     group_id, partial(_describe, context, group_id)
                 )
                 for member in members:
@@ -54,10 +53,7 @@ class DescribeGroups:
 
 
 def _describe(
-    context: RequestContext,
-    group_id: str,
-    shard: GroupShard,
-    out: Decision,  # noqa: ARG001
+    context: RequestContext, group_id: str, shard: GroupShard
 ) -> tuple[Described, Iterator[DescribeGroupsResponse.DescribedGroupMember]]:
     """Return what is to be said of a group, and of its members, which are many."""
     group = shard.find(group_id, ClassicGroup)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -37,36 +37,31 @@ class DescribeProducers:
             response.topics.append(result)
             await self.budget.checkpoint()
             for index in topic.partition_indexes:
-                result.partitions.append(
-                    await _describe(context, topic.name, index, replicas=self.replicas, budget=self.budget)
-                )
+                result.partitions.append(await self._describe(context, topic.name, index))
                 await self.budget.checkpoint()
         return response
 
-
-async def _describe(
-    context: RequestContext, topic: str, index: int, *, replicas: Replicas, budget: LoopBudget
-) -> PartitionResponse:
-    answer = PartitionResponse(partition_index=index)
-    try:
-        controller.check_topic_name(topic)
-        context.require(Operation.READ, ResourceType.TOPIC, topic)
-        partition = replicas.local(topic, index)  # followers know them too
-    except RequestError as error:
-        answer.error_code = error.code
-        answer.error_message = error.message or None
-        return answer
-    for count, producer in enumerate(tuple(partition.log.producers.active()), start=1):
-        answer.active_producers.append(
-            DescribeProducersResponse.ProducerState(
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                last_sequence=producer.last_sequence,
-                last_timestamp=producer.last_timestamp,
-                coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=producer.current_txn_first_offset,
+    async def _describe(self, context: RequestContext, topic: str, index: int) -> PartitionResponse:
+        answer = PartitionResponse(partition_index=index)
+        try:
+            topic_decisions.check_topic_name(topic)
+            context.require(Operation.READ, ResourceType.TOPIC, topic)
+            partition = self.replicas.local(topic, index)  # followers know them too
+        except RequestError as error:
+            answer.error_code = error.code
+            answer.error_message = error.message or None
+            return answer
+        for count, producer in enumerate(tuple(partition.log.producers.active()), start=1):
+            answer.active_producers.append(
+                DescribeProducersResponse.ProducerState(
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    last_sequence=producer.last_sequence,
+                    last_timestamp=producer.last_timestamp,
+                    coordinator_epoch=producer.coordinator_epoch,
+                    current_txn_start_offset=producer.current_txn_first_offset,
+                )
             )
-        )
-        if not count % PRODUCERS_PER_STEP:
-            await budget.checkpoint()
-    return answer
+            if not count % PRODUCERS_PER_STEP:
+                await self.budget.checkpoint()
+        return answer

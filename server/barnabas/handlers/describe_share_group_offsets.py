@@ -12,7 +12,6 @@ from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.share.group import ShareGroup
 from barnabas.coordinators.groups.topics import by_topic
 from barnabas.coordinators.share.records import UNKNOWN_OFFSET
-from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.describe_share_group_offsets import (
@@ -62,46 +61,83 @@ class DescribeShareGroupOffsets:
                 if asked.topics is None:
                     topics = [
                         (name, partitions)
-                        for name, partitions in await _known(
-                            asked.group_id, metadata=self.metadata, group_coordinator=self.group_coordinator
-                        )
+                        for name, partitions in await self._known(asked.group_id)
                         if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
                     ]
                 else:
-                    topics = await _once(asked.topics, budget=self.budget)
+                    topics = await self._once(asked.topics)
                 for name, partitions in topics:
                     await self.budget.checkpoint()
                     if not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
                         answer.topics.append(_refused(name, partitions))
                         continue
                     answer.topics.append(
-                        await _topic(
+                        await self._topic(
                             asked.group_id,
                             name,
                             partitions,
                             delivered,
-                            metadata=self.metadata,
-                            shares=self.shares,
-                            budget=self.budget,
                         )
                     )
                 if delivered and context.api_version >= LAG_SINCE:
-                    await _add_lags(delivered, shares=self.shares, budget=self.budget)
+                    await self._add_lags(delivered)
             except RequestError as error:
                 answer.topics = []
                 answer.error_code, answer.error_message = error.code, error.message or None
         return response
 
+    async def _once(
+        self, asked: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic]
+    ) -> list[tuple[str, list[int]]]:
+        """Return topics and their partitions, each once."""
+        named: dict[str, dict[int, None]] = {}
+        for topic in asked:
+            named.setdefault(topic.topic_name, {}).update(dict.fromkeys(topic.partitions))
+            await self.budget.checkpoint()
+        return [(name, [*partitions]) for name, partitions in named.items()]
 
-async def _once(
-    asked: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic], *, budget: LoopBudget
-) -> list[tuple[str, list[int]]]:
-    """Return topics and their partitions, each once."""
-    named: dict[str, dict[int, None]] = {}
-    for topic in asked:
-        named.setdefault(topic.topic_name, {}).update(dict.fromkeys(topic.partitions))
-        await budget.checkpoint()
-    return [(name, [*partitions]) for name, partitions in named.items()]
+    async def _known(self, group_id: str) -> list[tuple[str, list[int]]]:
+        def find(shard: GroupShard) -> list[tuple[bytes, list[int]]]:
+            group = shard.find(group_id, ShareGroup)
+            return by_topic(group.topic_states.topic_partitions) if group is not None else []
+
+        image = self.metadata.image
+        return [
+            (name, partitions)
+            for topic_id, partitions in await self.group_coordinator.read(group_id, find)
+            if (name := image.topic_name(topic_id)) is not None
+        ]
+
+    async def _topic(self, group_id: str, name: str, partitions: list[int], delivered: Delivered) -> Topic:
+        """Describe partitions of a topic; those that may have a lag are added to `delivered`."""
+        info = self.metadata.image.topics.get(name)
+        topic = Topic(topic_name=name, topic_id=info.id if info else bytes(16))
+        for index in partitions:
+            partition = Partition(partition_index=index, start_offset=UNKNOWN_OFFSET)
+            topic.partitions.append(partition)
+            await self.budget.checkpoint()
+            try:
+                if info is None:  # as in Kafka, it begins nowhere, which is no error
+                    continue
+                state = await self.shares.state_port.summary((group_id, info.id, index))
+                if state is None:
+                    continue
+                partition.start_offset, partition.leader_epoch = state.start_offset, state.leader_epoch
+                if UNKNOWN_OFFSET not in (state.start_offset, state.complete_count):
+                    delivered.append(((name, index), partition, state.start_offset + state.complete_count))
+            except RequestError as error:
+                partition.error_code, partition.error_message = error.code, error.message or None
+        return topic
+
+    async def _add_lags(self, delivered: Delivered) -> None:
+        ends = await self.shares.high_watermarks.of({topic_partition for topic_partition, _, _ in delivered})
+        for topic_partition, partition, count in delivered:
+            end = ends[topic_partition]
+            if isinstance(end, RequestError):
+                partition.error_code, partition.error_message = end.code, end.message or None
+            else:
+                partition.lag = end - count
+            await self.budget.checkpoint()
 
 
 def _refused(name: str, partitions: list[int]) -> Topic:
@@ -117,60 +153,3 @@ def _refused(name: str, partitions: list[int]) -> Topic:
             for index in partitions
         ],
     )
-
-
-async def _known(
-    group_id: str, *, metadata: MetadataStore, group_coordinator: GroupCoordinator
-) -> list[tuple[str, list[int]]]:
-    def find(shard: GroupShard, _: Decision) -> list[tuple[bytes, list[int]]]:
-        group = shard.find(group_id, ShareGroup)
-        return by_topic(group.known.topic_partitions) if group is not None else []
-
-    image = metadata.image
-    return [
-        (name, partitions)
-        for topic_id, partitions in await group_coordinator.write(group_id, find)
-        if (name := image.topic_name(topic_id)) is not None
-    ]
-
-
-async def _topic(
-    group_id: str,
-    name: str,
-    partitions: list[int],
-    delivered: Delivered,
-    *,
-    metadata: MetadataStore,
-    shares: Shares,
-    budget: LoopBudget,
-) -> Topic:
-    """Describe partitions of a topic; those that may have a lag are added to `delivered`."""
-    info = metadata.image.topics.get(name)
-    topic = Topic(topic_name=name, topic_id=info.id if info else bytes(16))
-    for index in partitions:
-        partition = Partition(partition_index=index, start_offset=UNKNOWN_OFFSET)
-        topic.partitions.append(partition)
-        await budget.checkpoint()
-        try:
-            if info is None:  # as in Kafka, it begins nowhere, which is no error
-                continue
-            state = await shares.state_port.summary((group_id, info.id, index))
-            if state is None:
-                continue
-            partition.start_offset, partition.leader_epoch = state.start_offset, state.leader_epoch
-            if UNKNOWN_OFFSET not in (state.start_offset, state.complete_count):
-                delivered.append(((name, index), partition, state.start_offset + state.complete_count))
-        except RequestError as error:
-            partition.error_code, partition.error_message = error.code, error.message or None
-    return topic
-
-
-async def _add_lags(delivered: Delivered, *, shares: Shares, budget: LoopBudget) -> None:
-    ends = await shares.high_watermarks.of({topic_partition for topic_partition, _, _ in delivered})
-    for topic_partition, partition, count in delivered:
-        end = ends[topic_partition]
-        if isinstance(end, RequestError):
-            partition.error_code, partition.error_message = end.code, end.message or None
-        else:
-            partition.lag = end - count
-        await budget.checkpoint()

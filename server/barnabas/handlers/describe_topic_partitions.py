@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata import topic_decisions as controller
-from barnabas.cluster.metadata.image import TopicInfo
+from barnabas.cluster.metadata import topic_decisions
+from barnabas.cluster.metadata.image import PartitionInfo, TopicInfo
 from barnabas.config import broker as settings
 from barnabas.errors import RequestError
 from barnabas.handlers.shared.partition_description import PartitionDescriber
@@ -62,7 +62,7 @@ class DescribeTopicPartitions:
             asked.add(topic.name)
             await self.budget.checkpoint()
         first_name = request.cursor.topic_name if request.cursor is not None else ""
-        names = await _sorted_from(asked or topics, first_name, budget=self.budget, threads=self.threads)
+        names = await self._sorted_from(asked or topics, first_name)
         first_partition = 0
         if request.cursor is not None:
             if request.cursor.partition_index < 0:
@@ -107,24 +107,21 @@ class DescribeTopicPartitions:
         response.topics += refused
         return response
 
-
-async def _sorted_from(
-    names: Collection[str], first: str, *, budget: LoopBudget, threads: Threads
-) -> list[str]:
-    """The names from `first` on, in order; sorted in a thread where there are many, which takes longer than a hop."""
-    rest = []
-    for name in tuple(names):
-        if name >= first:
-            rest.append(name)
-        await budget.checkpoint()
-    if len(rest) > SORTED_INLINE_MAX:
-        return await threads.run(lambda: sorted(rest))
-    return sorted(rest)
+    async def _sorted_from(self, names: Collection[str], first: str) -> list[str]:
+        """The names from `first` on, in order; sorted in a thread where there are many, which takes longer than a hop."""
+        rest = []
+        for name in tuple(names):
+            if name >= first:
+                rest.append(name)
+            await self.budget.checkpoint()
+        if len(rest) > SORTED_INLINE_MAX:
+            return await self.threads.run(lambda: sorted(rest))
+        return sorted(rest)
 
 
 def _unknown(context: RequestContext, name: str) -> Topic:
     try:
-        controller.check_topic_name(name)
+        topic_decisions.check_topic_name(name)
     except RequestError as error:
         return Topic(error_code=error.code, name=name)
     return Topic(
@@ -137,14 +134,20 @@ def _unknown(context: RequestContext, name: str) -> Topic:
 def _page(
     context: RequestContext, info: TopicInfo, first: int, last: int, describer: PartitionDescriber
 ) -> Topic:
-    make = partial(Partition, eligible_leader_replicas=[], last_known_elr=[])
+    def described(index: int, partition: PartitionInfo) -> Partition:
+        make = partial(
+            Partition,
+            eligible_leader_replicas=list(partition.elr),
+            last_known_elr=list(partition.last_known_elr),
+        )
+        return describer.describe(info.name, index, partition, make)
+
     return Topic(
         name=info.name,
         topic_id=info.id,
         is_internal=info.internal,
         topic_authorized_operations=context.authorized_operations(ResourceType.TOPIC, info.name),
         partitions=[
-            describer.describe(info.name, index, partition, make)
-            for index, partition in enumerate(info.partitions[first:last], first)
+            described(index, partition) for index, partition in enumerate(info.partitions[first:last], first)
         ],
     )

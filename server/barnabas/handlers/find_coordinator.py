@@ -43,24 +43,20 @@ class FindCoordinator:
         if context.api_version >= MANY_KEYS_SINCE:
             response = FindCoordinatorResponse()
             for key in request.coordinator_keys:
-                coordinator = await _find(
+                coordinator = await self._find(
                     context,
                     request.key_type,
                     key,
-                    metadata=self.metadata,
-                    coordinator_locator=self.coordinator_locator,
                 )
                 if not coordinator.error_code:
                     coordinator.error_message = ""  # where there is one key, Kafka says "NONE"
                 response.coordinators.append(coordinator)
                 await self.budget.checkpoint()
             return response
-        coordinator = await _find(
+        coordinator = await self._find(
             context,
             request.key_type,
             request.key,
-            metadata=self.metadata,
-            coordinator_locator=self.coordinator_locator,
         )
         return FindCoordinatorResponse(
             error_code=coordinator.error_code,
@@ -70,34 +66,26 @@ class FindCoordinator:
             port=coordinator.port,
         )
 
-
-async def _find(
-    context: RequestContext,
-    key_type: int,
-    key: str,
-    *,
-    metadata: MetadataStore,
-    coordinator_locator: CoordinatorLocator,
-) -> Coordinator:
-    answer = Coordinator(key=key, node_id=-1, port=-1, error_message=ErrorCode.NONE.name)
-    try:
-        if key_type not in SINCE or context.api_version < SINCE[CoordinatorType(key_type)]:
-            raise RequestError(
-                ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type} here"
-            )
-        _check_access(context, CoordinatorType(key_type), key)
-        broker_id = await coordinator_locator.locate(CoordinatorType(key_type), key)
-        node = advertised_node(metadata.image, broker_id, context.connection)
-        if node is None:
-            raise RequestError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"broker {broker_id} is not alive, or has no listener {context.connection.listener}",
-            )
-    except RequestError as error:
-        answer.error_code, answer.error_message = error.code, error.message or None
+    async def _find(self, context: RequestContext, key_type: int, key: str) -> Coordinator:
+        answer = Coordinator(key=key, node_id=-1, port=-1, error_message=ErrorCode.NONE.name)
+        try:
+            if key_type not in SINCE or context.api_version < SINCE[CoordinatorType(key_type)]:
+                raise RequestError(
+                    ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type} here"
+                )
+            _check_access(context, CoordinatorType(key_type), key)
+            broker_id = await self.coordinator_locator.locate(CoordinatorType(key_type), key)
+            node = advertised_node(self.metadata.image, broker_id, context.connection)
+            if node is None:
+                raise RequestError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"broker {broker_id} is not alive, or has no listener {context.connection.listener}",
+                )
+        except RequestError as error:
+            answer.error_code, answer.error_message = error.code, error.message or None
+            return answer
+        answer.node_id, answer.host, answer.port, _ = node
         return answer
-    answer.node_id, answer.host, answer.port, _ = node
-    return answer
 
 
 def _check_access(context: RequestContext, key_type: CoordinatorType, key: str) -> None:

@@ -39,8 +39,8 @@ class GetTelemetrySubscriptions:
             client_instance_id=instance.id,
             subscription_id=instance.subscription_id,
             accepted_compression_types=[int(codec) for codec in ACCEPTED_COMPRESSIONS],
-            push_interval_ms=instance.wanted.push_interval_ms,
+            push_interval_ms=instance.selection.push_interval_ms,
             telemetry_max_bytes=self.telemetry.bytes_max,
             delta_temporality=True,
-            requested_metrics=list(instance.wanted.metrics),
+            requested_metrics=list(instance.selection.metrics),
         )

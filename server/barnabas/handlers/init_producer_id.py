@@ -34,47 +34,40 @@ class InitProducerId:
     async def handle(self, context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
         """The producer's id and epoch; none with an error."""
         try:
-            return await _handle(
+            return await self._handle(
                 context,
                 request,
-                transaction_coordinator=self.transaction_coordinator,
-                producer_ids=self.producer_ids,
             )
         except RequestError as error:
             return InitProducerIdResponse(
                 error_code=error.code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH
             )
 
-
-async def _handle(
-    context: RequestContext,
-    request: InitProducerIdRequest,
-    *,
-    transaction_coordinator: TransactionCoordinator,
-    producer_ids: ProducerIds,
-) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-    elif not context.authorizes(
-        Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
-    ) and not context.authorizes_on_any(Operation.WRITE, ResourceType.TOPIC):
-        raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    expected = Producer(request.producer_id, request.producer_epoch)
-    if (expected.id == NO_PRODUCER_ID) is not (expected.epoch == NO_EPOCH):
-        raise RequestError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch go together")
-    if request.transactional_id is None:
-        producer_id = await producer_ids.next()
-        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-    if not request.transactional_id:
-        raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    try:
-        producer = await transaction_coordinator.init_producer(
-            request.transactional_id,
-            request.transaction_timeout_ms,
-            expected if expected.id != NO_PRODUCER_ID else None,
-        )
-    except RequestError as error:
-        if error.code == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
-            raise RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
-        raise
-    return InitProducerIdResponse(producer_id=producer.id, producer_epoch=producer.epoch)
+    async def _handle(
+        self, context: RequestContext, request: InitProducerIdRequest
+    ) -> InitProducerIdResponse:
+        if request.transactional_id is not None:
+            context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        elif not context.authorizes(
+            Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
+        ) and not context.authorizes_on_any(Operation.WRITE, ResourceType.TOPIC):
+            raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        expected = Producer(request.producer_id, request.producer_epoch)
+        if (expected.id == NO_PRODUCER_ID) is not (expected.epoch == NO_EPOCH):
+            raise RequestError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch go together")
+        if request.transactional_id is None:
+            producer_id = await self.producer_ids.next()
+            return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+        if not request.transactional_id:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        try:
+            producer = await self.transaction_coordinator.init_producer(
+                request.transactional_id,
+                request.transaction_timeout_ms,
+                expected if expected.id != NO_PRODUCER_ID else None,
+            )
+        except RequestError as error:
+            if error.code == ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_KNOWN_SINCE:
+                raise RequestError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
+            raise
+        return InitProducerIdResponse(producer_id=producer.id, producer_epoch=producer.epoch)

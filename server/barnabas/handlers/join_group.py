@@ -74,7 +74,7 @@ class JoinGroup:
             if isinstance(outcome, RequestError):
                 outcome = JoinGroupResponse(error_code=outcome.code, member_id=request.member_id)
             elif not isinstance(outcome, JoinGroupResponse):
-                return Deferred(partial(_with_all_members, outcome, self.budget))
+                return Deferred(partial(self._with_all_members, outcome))
             if outcome.error_code:
                 outcome.protocol_name = None
             if outcome.protocol_name is None and version < NULL_PROTOCOL_SINCE:
@@ -88,11 +88,10 @@ class JoinGroup:
         except RequestError as error:
             return respond(error)
 
-
-async def _with_all_members(answer: LeadersAnswer, budget: LoopBudget) -> JoinGroupResponse:
-    """Make the list of very many members, in slices. Their leader's answer is never an error."""
-    response = answer.response
-    for entry in answer.entries():
-        response.members.append(entry)
-        await budget.checkpoint()
-    return response
+    async def _with_all_members(self, answer: LeadersAnswer) -> JoinGroupResponse:
+        """Make the list of very many members, in slices. Their leader's answer is never an error."""
+        response = answer.response
+        for entry in answer.entries():
+            response.members.append(entry)
+            await self.budget.checkpoint()
+        return response

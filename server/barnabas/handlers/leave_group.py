@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.serving.loop_budget import LoopBudget
 
 MANY_SINCE = 3
-MEMBERS_AT_ONCE = 500
+MEMBERS_PER_BATCH = 500
 """So many members leave together; those of a longer request do so in several events, between which others may run."""
 
 
@@ -41,7 +41,7 @@ class LeaveGroup:
             members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
 
         codes: list[int] = []
-        for together in slices(members, MEMBERS_AT_ONCE) if members else (members,):
+        for together in slices(members, MEMBERS_PER_BATCH) if members else (members,):
             codes += await self.group_coordinator.write(
                 request.group_id,
                 partial(_leave, group_id=request.group_id, members=together, now_ms=context.now_ms),

@@ -83,15 +83,13 @@ class ListOffsets:
             is_described = context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
             for query in of_topic.values():
                 answered.partitions.append(
-                    await _answer(
+                    await self._answer(
                         context,
                         request,
                         name,
                         query,
                         is_described=is_described,
                         twice=(name, query.partition_index) in repeated,
-                        replicas=self.replicas,
-                        step_runner=self.step_runner,
                     )
                 )
                 count += 1
@@ -99,54 +97,88 @@ class ListOffsets:
                     await checkpoint()
         return response
 
-
-async def _answer(
-    context: RequestContext,
-    request: ListOffsetsRequest,
-    topic: str,
-    query: PartitionQuery,
-    *,
-    is_described: bool,
-    twice: bool,
-    replicas: Replicas,
-    step_runner: StepRunner,
-) -> PartitionAnswer:
-    answer = PartitionAnswer(partition_index=query.partition_index)
-    try:
-        if not is_described:
-            raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if twice:
-            raise RequestError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
-        if context.api_version < _SINCE.get(query.timestamp, 0) or query.timestamp < EARLIEST_PENDING_UPLOAD:
-            raise RequestError(
-                ErrorCode.UNSUPPORTED_VERSION, f"timestamp {query.timestamp} has no meaning here"
-            )
-        epoch = query.current_leader_epoch
-        look_up = replicas.local if request.replica_id == DEBUGGING else replicas.leader
-        partition = look_up(topic, query.partition_index, epoch)
-        if context.api_version == 0:
-            answer.old_style_offsets = await _segment_offsets(
-                context, partition, query, step_runner=step_runner
-            )
-        else:
-            upper = _upper(partition, request)
-            may_be_behind = request.replica_id == CONSUMER and partition.is_high_watermark_behind
-            timed_offset = await _find(partition, query.timestamp, upper, step_runner=step_runner)
-            if may_be_behind and (
-                query.timestamp == LATEST or (timed_offset[1] < 0 and query.timestamp not in _TIERED)
+    async def _answer(
+        self,
+        context: RequestContext,
+        request: ListOffsetsRequest,
+        topic: str,
+        query: PartitionQuery,
+        *,
+        is_described: bool,
+        twice: bool,
+    ) -> PartitionAnswer:
+        answer = PartitionAnswer(partition_index=query.partition_index)
+        try:
+            if not is_described:
+                raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if twice:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
+            if (
+                context.api_version < _SINCE.get(query.timestamp, 0)
+                or query.timestamp < EARLIEST_PENDING_UPLOAD
             ):
                 raise RequestError(
-                    ErrorCode.OFFSET_NOT_AVAILABLE
-                    if context.api_version >= OFFSET_NOT_AVAILABLE_SINCE
-                    else ErrorCode.LEADER_NOT_AVAILABLE,
-                    "a new leader does not know yet how far the partition is committed",
+                    ErrorCode.UNSUPPORTED_VERSION, f"timestamp {query.timestamp} has no meaning here"
                 )
-            answer.timestamp, answer.offset, leader_epoch = timed_offset
-            if context.api_version >= LEADER_EPOCH_SINCE:
-                answer.leader_epoch = leader_epoch
-    except RequestError as error:
-        answer.error_code = error.code
-    return answer
+            epoch = query.current_leader_epoch
+            look_up = self.replicas.local if request.replica_id == DEBUGGING else self.replicas.leader
+            partition = look_up(topic, query.partition_index, epoch)
+            if context.api_version == 0:
+                answer.old_style_offsets = await self._segment_offsets(context, partition, query)
+            else:
+                upper = _upper(partition, request)
+                may_be_behind = request.replica_id == CONSUMER and partition.is_high_watermark_behind
+                timed_offset = await self._find(partition, query.timestamp, upper)
+                if may_be_behind and (
+                    query.timestamp == LATEST or (timed_offset[1] < 0 and query.timestamp not in _TIERED)
+                ):
+                    raise RequestError(
+                        ErrorCode.OFFSET_NOT_AVAILABLE
+                        if context.api_version >= OFFSET_NOT_AVAILABLE_SINCE
+                        else ErrorCode.LEADER_NOT_AVAILABLE,
+                        "a new leader does not know yet how far the partition is committed",
+                    )
+                answer.timestamp, answer.offset, leader_epoch = timed_offset
+                if context.api_version >= LEADER_EPOCH_SINCE:
+                    answer.leader_epoch = leader_epoch
+        except RequestError as error:
+            answer.error_code = error.code
+        return answer
+
+    async def _find(self, partition: Replica, timestamp: int, upper: int) -> tuple[int, int, int]:
+        """(timestamp, offset, leader epoch), each -1 where there is none."""
+        log = partition.log
+        if timestamp == LATEST:
+            return -1, upper, partition.leader_epoch
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            return -1, log.log_start_offset, epoch_at(partition, log.log_start_offset)
+        if timestamp in _TIERED:
+            # There is no tiered storage, so nothing is in it and nothing is waiting to be.
+            return -1, -1, -1
+        steps = log.max_timestamp_steps() if timestamp == MAX_TIMESTAMP else log.timestamp_steps(timestamp)
+        timed_offset = await self.step_runner.run(steps)
+        if timed_offset is None or timed_offset.offset >= upper:
+            return -1, -1, -1
+        return timed_offset.timestamp, timed_offset.offset, timed_offset.leader_epoch
+
+    async def _segment_offsets(
+        self, context: RequestContext, partition: Replica, query: PartitionQuery
+    ) -> list[int]:
+        """v0: base offsets of segments last written to before the timestamp, newest first."""
+        log = partition.log
+        offset_times = await self.step_runner.run(log.segment_times_steps())
+        offset_times.append((log.high_watermark, context.now_ms))
+        if query.timestamp == LATEST:
+            start = len(offset_times) - 1
+        elif query.timestamp == EARLIEST:
+            start = 0
+        else:
+            start = max(
+                (i for i, (_, written_ms) in enumerate(offset_times) if written_ms <= query.timestamp),
+                default=-1,
+            )
+        offsets = [max(base, log.log_start_offset) for base, _ in offset_times[: start + 1]]
+        return sorted(set(offsets), reverse=True)[: max(query.max_num_offsets, 0)]
 
 
 def _upper(partition: Replica, request: ListOffsetsRequest) -> int:
@@ -155,41 +187,3 @@ def _upper(partition: Replica, request: ListOffsetsRequest) -> int:
     if request.replica_id != CONSUMER:
         return log.log_end_offset
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
-
-
-async def _find(
-    partition: Replica, timestamp: int, upper: int, *, step_runner: StepRunner
-) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch), each -1 where there is none."""
-    log = partition.log
-    if timestamp == LATEST:
-        return -1, upper, partition.leader_epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.log_start_offset, epoch_at(partition, log.log_start_offset)
-    if timestamp in _TIERED:
-        # There is no tiered storage, so nothing is in it and nothing is waiting to be.
-        return -1, -1, -1
-    steps = log.max_timestamp_steps() if timestamp == MAX_TIMESTAMP else log.timestamp_steps(timestamp)
-    timed_offset = await step_runner.run(steps)
-    if timed_offset is None or timed_offset.offset >= upper:
-        return -1, -1, -1
-    return timed_offset.timestamp, timed_offset.offset, timed_offset.leader_epoch
-
-
-async def _segment_offsets(
-    context: RequestContext, partition: Replica, query: PartitionQuery, *, step_runner: StepRunner
-) -> list[int]:
-    """v0: base offsets of segments last written to before the timestamp, newest first."""
-    log = partition.log
-    offset_times = await step_runner.run(log.segment_times_steps())
-    offset_times.append((log.high_watermark, context.now_ms))
-    if query.timestamp == LATEST:
-        start = len(offset_times) - 1
-    elif query.timestamp == EARLIEST:
-        start = 0
-    else:
-        start = max(
-            (i for i, (_, written_ms) in enumerate(offset_times) if written_ms <= query.timestamp), default=-1
-        )
-    offsets = [max(base, log.log_start_offset) for base, _ in offset_times[: start + 1]]
-    return sorted(set(offsets), reverse=True)[: max(query.max_num_offsets, 0)]

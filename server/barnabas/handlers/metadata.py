@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.image import ClusterImage, TopicInfo
 from barnabas.config import broker as settings
 from barnabas.config.cluster import is_clustered
@@ -65,39 +65,31 @@ class Metadata:
 
     async def handle(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
         """Describe what was asked for, and make what may be made; with many topics others are served in between."""
-        if not await _is_sound(context, request, budget=self.budget):
-            return await _refused(request, budget=self.budget)
+        if not await self._is_sound(context, request):
+            return await self._refused(request)
         if request.topics is None or (context.api_version == 0 and not request.topics):
             image = self.metadata.image
-            describer = _describer(context, image, replicas=self.replicas, broker_id=self.broker_id)
+            describer = self._describer(context, image)
             await _reserve(context, len(image.topics))
             topics = []
             for info in image.topics.values():
                 if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, info.name, is_asked_for=False):
-                    topics.append(await _describe(context, info, request, describer, budget=self.budget))
+                    topics.append(await self._describe(context, info, request, describer))
                 else:
                     await self.budget.checkpoint()
         else:
-            asked = await _asked(request.topics, budget=self.budget)
+            asked = await self._asked(request.topics)
             await _reserve(context, len(asked))
-            refused = await _create_missing(
+            refused = await self._create_missing(
                 context,
                 request,
                 asked,
-                metadata=self.metadata,
-                config=self.config,
-                budget=self.budget,
-                topic_creation=self.topic_creation,
             )
             image = self.metadata.image
-            describer = _describer(context, image, replicas=self.replicas, broker_id=self.broker_id)
+            describer = self._describer(context, image)
             topics = []
             for name, topic_id in asked:
-                topics.append(
-                    await _one(
-                        context, image, request, name, topic_id, refused, describer, budget=self.budget
-                    )
-                )
+                topics.append(await self._one(context, image, request, name, topic_id, refused, describer))
                 await self.budget.checkpoint()
         response = MetadataResponse(
             cluster_id=image.cluster_id, controller_id=image.controller_id, topics=topics
@@ -112,18 +104,147 @@ class Metadata:
         ]
         return response
 
+    def _describer(self, context: RequestContext, image: ClusterImage) -> PartitionDescriber:
+        return PartitionDescriber(
+            image,
+            context.connection,
+            replicas=self.replicas,
+            broker_id=self.broker_id,
+            names_listeners=context.api_version >= LISTENER_NOT_FOUND_SINCE,
+            reachable_only=context.api_version < UNREACHABLE_REPLICAS_SINCE,
+        )
 
-def _describer(
-    context: RequestContext, image: ClusterImage, *, replicas: Replicas, broker_id: int
-) -> PartitionDescriber:
-    return PartitionDescriber(
-        image,
-        context.connection,
-        replicas=replicas,
-        broker_id=broker_id,
-        names_listeners=context.api_version >= LISTENER_NOT_FOUND_SINCE,
-        reachable_only=context.api_version < UNREACHABLE_REPLICAS_SINCE,
-    )
+    async def _is_sound(self, context: RequestContext, request: MetadataRequest) -> bool:
+        """Say whether each topic is asked for by its name, or since v12 by its id."""
+        by_id = context.api_version >= ASKING_BY_ID_SINCE
+        for entry in request.topics or ():
+            is_id = entry.topic_id != ZERO_UUID
+            if (entry.name is None and not is_id) or (is_id and not by_id):
+                return False
+            await self.budget.checkpoint()
+        return True
+
+    async def _refused(self, request: MetadataRequest) -> MetadataResponse:
+        """INVALID_REQUEST for every topic, and nothing else: what is asked for cannot be known."""
+        response = MetadataResponse(cluster_id=None, error_code=ErrorCode.INVALID_REQUEST)
+        for entry in request.topics or ():
+            response.topics.append(
+                Topic(
+                    error_code=ErrorCode.INVALID_REQUEST,
+                    name=entry.name or "",
+                    topic_id=entry.topic_id,
+                    topic_authorized_operations=NOT_ASKED,
+                )
+            )
+            await self.budget.checkpoint()
+        return response
+
+    async def _asked(
+        self, topics: Sequence[MetadataRequest.MetadataRequestTopic]
+    ) -> dict[tuple[str | None, bytes], None]:
+        """The (name, id) that are asked for, each once."""
+        asked: dict[tuple[str | None, bytes], None] = {}
+        for entry in topics:
+            asked[entry.name, entry.topic_id] = None
+            await self.budget.checkpoint()
+        return asked
+
+    async def _create_missing(
+        self, context: RequestContext, request: MetadataRequest, asked: Iterable[tuple[str | None, bytes]]
+    ) -> dict[str, RequestError]:
+        """Make the topics that are asked for by a name that nothing has; returns the error for those that are not made."""
+        allowed = context.api_version < AUTO_CREATION_FLAG_SINCE or request.allow_auto_topic_creation
+        allowed = allowed and self.config.get(settings.AUTO_CREATE_TOPICS_ENABLE)
+        refused: dict[str, RequestError] = {}
+        missing: list[str] = []
+        for name, topic_id in asked:
+            if topic_id == ZERO_UUID and name is not None and not _is_described(context, name):
+                refused[name] = RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif topic_id == ZERO_UUID and name is not None and name not in self.metadata.image.topics:
+                try:
+                    topic_decisions.check_topic_name(name)
+                    if not allowed:
+                        raise RequestError(
+                            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
+                        )
+                    if not context.authorizes(
+                        Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
+                    ):
+                        context.require(Operation.CREATE, ResourceType.TOPIC, name)
+                    missing.append(name)
+                except RequestError as error:
+                    refused[name] = detached(error)
+            await self.budget.checkpoint()
+        if missing:
+            not_made = await self.topic_creation.ensure_all(missing)
+            mutations = context.mutations(refuses=False)
+            for name in missing if mutations is not None else ():
+                topic = self.metadata.image.topics.get(name) if name not in not_made else None
+                if mutations is not None and topic is not None:
+                    mutations.charge(name, len(topic.partitions))
+                await self.budget.checkpoint()
+            shown = _SHOWN_IN_CLUSTER if is_clustered(self.config) else _SHOWN
+            unforeseen: list[tuple[str, RequestError]] = []
+            for name, why in not_made.items():
+                if why.code != ErrorCode.LEADER_NOT_AVAILABLE:
+                    unforeseen.append((name, why))
+                # The reason for all else is in the broker's log.
+                refused[name] = (
+                    why if why.code in shown else RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                )
+                await self.budget.checkpoint()
+            if unforeseen:
+                context.log(
+                    log, logging.WARNING, "requests for topics that cannot be made",
+                    "%d topics that are asked for are not made: %s: %s", len(unforeseen), *unforeseen[0],
+                )  # fmt: skip
+        return refused
+
+    async def _one(
+        self,
+        context: RequestContext,
+        image: ClusterImage,
+        request: MetadataRequest,
+        name: str | None,
+        topic_id: bytes,
+        refused: Mapping[str, RequestError],
+        describer: PartitionDescriber,
+    ) -> Topic:
+        if topic_id != ZERO_UUID:
+            name = image.topic_name(topic_id)
+            if name is None:
+                return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+            if not _is_described(context, name):
+                return Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
+        error = refused.get(name or "")
+        if error is not None and error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return Topic(error_code=error.code, name=name or "")
+        info = image.topics.get(name or "")
+        if info is not None:
+            return await self._describe(context, info, request, describer)
+        return Topic(  # there is no error where another client has deleted the topic meanwhile
+            error_code=error.code if error else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            name=name or "",
+            topic_authorized_operations=_operations(context, request, name or ""),
+        )
+
+    async def _describe(
+        self,
+        context: RequestContext,
+        info: TopicInfo,
+        request: MetadataRequest,
+        describer: PartitionDescriber,
+    ) -> Topic:
+        topic = Topic(
+            name=info.name,
+            topic_id=info.id,
+            is_internal=info.internal,
+            topic_authorized_operations=_operations(context, request, info.name),
+        )
+        for index, partition in enumerate(info.partitions):
+            topic.partitions.append(describer.describe(info.name, index, partition, Partition))
+            await self.budget.checkpoint()
+        return topic
 
 
 async def _reserve(context: RequestContext, topics: int) -> None:
@@ -132,154 +253,11 @@ async def _reserve(context: RequestContext, topics: int) -> None:
         await context.reserve(topics * TOPIC_BYTES)
 
 
-async def _is_sound(context: RequestContext, request: MetadataRequest, *, budget: LoopBudget) -> bool:
-    """Say whether each topic is asked for by its name, or since v12 by its id."""
-    by_id = context.api_version >= ASKING_BY_ID_SINCE
-    for entry in request.topics or ():
-        is_id = entry.topic_id != ZERO_UUID
-        if (entry.name is None and not is_id) or (is_id and not by_id):
-            return False
-        await budget.checkpoint()
-    return True
-
-
-async def _refused(request: MetadataRequest, *, budget: LoopBudget) -> MetadataResponse:
-    """INVALID_REQUEST for every topic, and nothing else: what is asked for cannot be known."""
-    response = MetadataResponse(cluster_id=None, error_code=ErrorCode.INVALID_REQUEST)
-    for entry in request.topics or ():
-        response.topics.append(
-            Topic(
-                error_code=ErrorCode.INVALID_REQUEST,
-                name=entry.name or "",
-                topic_id=entry.topic_id,
-                topic_authorized_operations=NOT_ASKED,
-            )
-        )
-        await budget.checkpoint()
-    return response
-
-
-async def _asked(
-    topics: Sequence[MetadataRequest.MetadataRequestTopic], *, budget: LoopBudget
-) -> dict[tuple[str | None, bytes], None]:
-    """The (name, id) that are asked for, each once."""
-    asked: dict[tuple[str | None, bytes], None] = {}
-    for entry in topics:
-        asked[entry.name, entry.topic_id] = None
-        await budget.checkpoint()
-    return asked
-
-
-async def _create_missing(
-    context: RequestContext,
-    request: MetadataRequest,
-    asked: Iterable[tuple[str | None, bytes]],
-    *,
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    budget: LoopBudget,
-    topic_creation: TopicCreation,
-) -> dict[str, RequestError]:
-    """Make the topics that are asked for by a name that nothing has; returns the error for those that are not made."""
-    allowed = context.api_version < AUTO_CREATION_FLAG_SINCE or request.allow_auto_topic_creation
-    allowed = allowed and config.get(settings.AUTO_CREATE_TOPICS_ENABLE)
-    refused: dict[str, RequestError] = {}
-    missing: list[str] = []
-    for name, topic_id in asked:
-        if topic_id == ZERO_UUID and name is not None and not _is_described(context, name):
-            refused[name] = RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        elif topic_id == ZERO_UUID and name is not None and name not in metadata.image.topics:
-            try:
-                controller.check_topic_name(name)
-                if not allowed:
-                    raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-                if not context.authorizes(
-                    Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
-                ):
-                    context.require(Operation.CREATE, ResourceType.TOPIC, name)
-                missing.append(name)
-            except RequestError as error:
-                refused[name] = detached(error)
-        await budget.checkpoint()
-    if missing:
-        not_made = await topic_creation.ensure_all(missing)
-        mutations = context.mutations(refuses=False)
-        for name in missing if mutations is not None else ():
-            topic = metadata.image.topics.get(name) if name not in not_made else None
-            if mutations is not None and topic is not None:
-                mutations.charge(name, len(topic.partitions))
-            await budget.checkpoint()
-        shown = _SHOWN_IN_CLUSTER if is_clustered(config) else _SHOWN
-        unforeseen: list[tuple[str, RequestError]] = []
-        for name, why in not_made.items():
-            if why.code != ErrorCode.LEADER_NOT_AVAILABLE:
-                unforeseen.append((name, why))
-            # The reason for all else is in the broker's log.
-            refused[name] = why if why.code in shown else RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            await budget.checkpoint()
-        if unforeseen:
-            context.log(
-                log, logging.WARNING, "requests for topics that cannot be made",
-                "%d topics that are asked for are not made: %s: %s", len(unforeseen), *unforeseen[0],
-            )  # fmt: skip
-    return refused
-
-
 def _is_described(context: RequestContext, name: str) -> bool:
     return context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name)
-
-
-async def _one(
-    context: RequestContext,
-    image: ClusterImage,
-    request: MetadataRequest,
-    name: str | None,
-    topic_id: bytes,
-    refused: Mapping[str, RequestError],
-    describer: PartitionDescriber,
-    *,
-    budget: LoopBudget,
-) -> Topic:
-    if topic_id != ZERO_UUID:
-        name = image.topic_name(topic_id)
-        if name is None:
-            return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-        if not _is_described(context, name):
-            return Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
-    error = refused.get(name or "")
-    if error is not None and error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        return Topic(error_code=error.code, name=name or "")
-    info = image.topics.get(name or "")
-    if info is not None:
-        return await _describe(context, info, request, describer, budget=budget)
-    return Topic(  # there is no error where another client has deleted the topic meanwhile
-        error_code=error.code if error else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        name=name or "",
-        topic_authorized_operations=_operations(context, request, name or ""),
-    )
 
 
 def _operations(context: RequestContext, request: MetadataRequest, topic: str) -> int:
     if not request.include_topic_authorized_operations:
         return NOT_ASKED
     return context.authorized_operations(ResourceType.TOPIC, topic)
-
-
-async def _describe(
-    context: RequestContext,
-    info: TopicInfo,
-    request: MetadataRequest,
-    describer: PartitionDescriber,
-    *,
-    budget: LoopBudget,
-) -> Topic:
-    topic = Topic(
-        name=info.name,
-        topic_id=info.id,
-        is_internal=info.internal,
-        topic_authorized_operations=_operations(context, request, info.name),
-    )
-    for index, partition in enumerate(info.partitions):
-        topic.partitions.append(describer.describe(info.name, index, partition, Partition))
-        await budget.checkpoint()
-    return topic

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.coordinators.groups.shard import GroupShard
-from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
@@ -53,18 +52,16 @@ class OffsetFetch:
 
     async def handle(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """One group, or many."""
-        give_way = self.budget.checkpoint
+        checkpoint = self.budget.checkpoint
         if context.api_version >= MANY_GROUPS_SINCE:
             response = OffsetFetchResponse()
-            for group in await _each_once(request.groups, self.budget):
-                await give_way()
+            for group in await self._each_once(request.groups):
+                await checkpoint()
                 response.groups.append(
-                    await _group(
+                    await self._group(
                         context,
                         group,
                         request.require_stable,
-                        group_coordinator=self.group_coordinator,
-                        budget=self.budget,
                     )
                 )
             return response
@@ -73,14 +70,10 @@ class OffsetFetch:
         try:
             context.require(Operation.DESCRIBE, ResourceType.GROUP, request.group_id)
             if context.api_version < COORDINATED_SINCE and self.consumer_offsets is not None:
-                offsets = await _in_zookeeper(
-                    request, metadata=self.metadata, consumer_offsets=self.consumer_offsets
-                )
+                offsets = await self._in_zookeeper(request, self.consumer_offsets)
                 absent = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                offsets, unstable, _ = await _offsets(
-                    request.group_id, request.require_stable, group_coordinator=self.group_coordinator
-                )
+                offsets, unstable, _ = await self._offsets(request.group_id, request.require_stable)
         except RequestError as error:
             if context.api_version >= TOP_LEVEL_ERROR_SINCE:
                 return OffsetFetchResponse(error_code=error.code)
@@ -89,14 +82,14 @@ class OffsetFetch:
         if request.topics is None:
             asked = (
                 (name, indexes)
-                for name, indexes in await _everything(offsets, self.budget)
+                for name, indexes in await self._everything(offsets)
                 if context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=False)
             )
         else:
             asked = ((topic.name, topic.partition_indexes) for topic in request.topics)
         response = OffsetFetchResponse()
         for name, indexes in asked:
-            await give_way()
+            await checkpoint()
             partitions = []
             seen, refusal = (offsets, unstable), failure
             if not failure and not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -104,122 +97,106 @@ class OffsetFetch:
             for index in indexes:
                 code = refusal if refusal or (name, index) in offsets else absent
                 partitions.append(_fill(Partition(error_code=code), *seen, name, index))
-                await give_way()
+                await checkpoint()
             response.topics.append(Topic(name=name, partitions=partitions))
         return response
 
+    async def _each_once(
+        self, groups: Iterable[OffsetFetchRequest.OffsetFetchRequestGroup]
+    ) -> list[OffsetFetchRequest.OffsetFetchRequestGroup]:
+        """Return the groups that are asked for, of those that are asked for all their offsets each once."""
+        distinct = []
+        whole: set[str] = set()
+        for group in groups:
+            if group.topics is not None:
+                distinct.append(group)
+            elif group.group_id not in whole:
+                whole.add(group.group_id)
+                distinct.append(group)
+            await self.budget.checkpoint()
+        return distinct
 
-async def _each_once(
-    groups: Iterable[OffsetFetchRequest.OffsetFetchRequestGroup], budget: LoopBudget
-) -> list[OffsetFetchRequest.OffsetFetchRequestGroup]:
-    """Return the groups that are asked for, of those that are asked for all their offsets each once."""
-    distinct = []
-    whole: set[str] = set()
-    for group in groups:
-        if group.topics is not None:
-            distinct.append(group)
-        elif group.group_id not in whole:
-            whole.add(group.group_id)
-            distinct.append(group)
-        await budget.checkpoint()
-    return distinct
+    async def _in_zookeeper(
+        self, request: OffsetFetchRequest, store: ConsumerOffsets
+    ) -> dict[TopicPartition, OffsetCommitValue]:
+        """Return the offsets of partitions that are there, as ZooKeeper has them. Raises RequestError."""
+        topics = self.metadata.image.topics
+        partitions = [
+            (topic.name, index)
+            for topic in request.topics or ()
+            for index in topic.partition_indexes
+            if topic.name in topics and 0 <= index < len(topics[topic.name].partitions)
+        ]
+        offsets = await store.fetch(request.group_id, partitions)
+        return {one: OffsetCommitValue(offset=offset) for one, offset in offsets.items()}
 
-
-async def _in_zookeeper(
-    request: OffsetFetchRequest, *, metadata: MetadataStore, consumer_offsets: ConsumerOffsets
-) -> dict[TopicPartition, OffsetCommitValue]:
-    """Return the offsets of partitions that are there, as ZooKeeper has them. Raises RequestError."""
-    topics = metadata.image.topics
-    partitions = [
-        (topic.name, index)
-        for topic in request.topics or ()
-        for index in topic.partition_indexes
-        if topic.name in topics and 0 <= index < len(topics[topic.name].partitions)
-    ]
-    offsets = await consumer_offsets.fetch(request.group_id, partitions)
-    return {one: OffsetCommitValue(offset=offset) for one, offset in offsets.items()}
-
-
-async def _group(
-    context: RequestContext,
-    group: OffsetFetchRequest.OffsetFetchRequestGroup,
-    require_stable: bool,
-    *,
-    group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
-) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
-    try:
-        context.require(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
-        offsets, unstable, image = await _offsets(
-            group.group_id,
-            require_stable,
-            group.member_id,
-            group.member_epoch,
-            group_coordinator=group_coordinator,
-        )
-    except RequestError as error:
-        answer.error_code = error.code
+    async def _group(
+        self, context: RequestContext, group: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
+    ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+        answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
+        try:
+            context.require(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+            offsets, unstable, image = await self._offsets(
+                group.group_id,
+                require_stable,
+                group.member_id,
+                group.member_epoch,
+            )
+        except RequestError as error:
+            answer.error_code = error.code
+            return answer
+        asked: Iterable[tuple[str, bytes, list[int]]]
+        if group.topics is None:
+            asked = (
+                (name, image.topics[name].id if name in image.topics else bytes(16), indexes)
+                for name, indexes in await self._everything(offsets)
+                if (context.api_version < TOPIC_IDS_SINCE or name in image.topics)
+                and context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=False)
+            )
+        elif context.api_version >= TOPIC_IDS_SINCE:
+            asked = (
+                (image.topic_name(topic.topic_id) or "", topic.topic_id, topic.partition_indexes)
+                for topic in group.topics
+            )
+        else:
+            asked = ((topic.name, bytes(16), topic.partition_indexes) for topic in group.topics)
+        for name, topic_id, indexes in asked:
+            await self.budget.checkpoint()
+            partitions = []
+            seen, refusal = (offsets, unstable), 0
+            if not name and context.api_version >= TOPIC_IDS_SINCE:
+                refusal = int(ErrorCode.UNKNOWN_TOPIC_ID)
+            elif not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                seen, refusal = ({}, set()), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            for index in indexes:
+                partition = _fill(GroupPartition(error_code=refusal), *seen, name, index)
+                partitions.append(partition)
+                await self.budget.checkpoint()
+            answer.topics.append(GroupTopic(name=name, topic_id=topic_id, partitions=partitions))
         return answer
-    asked: Iterable[tuple[str, bytes, list[int]]]
-    if group.topics is None:
-        asked = (
-            (name, image.topics[name].id if name in image.topics else bytes(16), indexes)
-            for name, indexes in await _everything(offsets, budget)
-            if (context.api_version < TOPIC_IDS_SINCE or name in image.topics)
-            and context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name, is_asked_for=False)
-        )
-    elif context.api_version >= TOPIC_IDS_SINCE:
-        asked = (
-            (image.topic_name(topic.topic_id) or "", topic.topic_id, topic.partition_indexes)
-            for topic in group.topics
-        )
-    else:
-        asked = ((topic.name, bytes(16), topic.partition_indexes) for topic in group.topics)
-    for name, topic_id, indexes in asked:
-        await budget.checkpoint()
-        partitions = []
-        seen, refusal = (offsets, unstable), 0
-        if not name and context.api_version >= TOPIC_IDS_SINCE:
-            refusal = int(ErrorCode.UNKNOWN_TOPIC_ID)
-        elif not context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            seen, refusal = ({}, set()), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        for index in indexes:
-            partition = _fill(GroupPartition(error_code=refusal), *seen, name, index)
-            partitions.append(partition)
-            await budget.checkpoint()
-        answer.topics.append(GroupTopic(name=name, topic_id=topic_id, partitions=partitions))
-    return answer
 
+    async def _offsets(
+        self, group_id: str, require_stable: bool, member_id: str | None = None, member_epoch: int = -1
+    ) -> Offsets:
+        """Return a group's offsets with their topics, and where an open transaction may change them (KIP-447)."""
 
-async def _offsets(
-    group_id: str,
-    require_stable: bool,
-    member_id: str | None = None,
-    member_epoch: int = -1,
-    *,
-    group_coordinator: GroupCoordinator,
-) -> Offsets:
-    """Return a group's offsets, where an open transaction may change them, if that matters (KIP-447), and their topics."""
+        def find(shard: GroupShard) -> Offsets:
+            shard.check_fetch(group_id, member_id, member_epoch)
+            unstable = shard.pending.topic_partitions(group_id) if require_stable else set()
+            return dict(shard.offsets.get(group_id, {})), unstable, shard.metadata.image
 
-    def find(shard: GroupShard, _: Decision) -> Offsets:
-        shard.check_fetch(group_id, member_id, member_epoch)
-        unstable = shard.pending.topic_partitions(group_id) if require_stable else set()
-        return dict(shard.offsets.get(group_id, {})), unstable, shard.metadata.image
+        return await self.group_coordinator.read(group_id, find)
 
-    return await group_coordinator.write(group_id, find)
-
-
-async def _everything(
-    offsets: dict[TopicPartition, OffsetCommitValue], budget: LoopBudget
-) -> list[tuple[str, list[int]]]:
-    """Return all partitions by topic."""
-    topics: dict[str, list[int]] = {}
-    for number, (name, index) in enumerate(offsets, 1):
-        topics.setdefault(name, []).append(index)
-        if number % PARTITIONS_PER_CHECKPOINT == 0:
-            await budget.checkpoint()
-    return list(topics.items())
+    async def _everything(
+        self, offsets: dict[TopicPartition, OffsetCommitValue]
+    ) -> list[tuple[str, list[int]]]:
+        """Return all partitions by topic."""
+        topics: dict[str, list[int]] = {}
+        for number, (name, index) in enumerate(offsets, 1):
+            topics.setdefault(name, []).append(index)
+            if number % PARTITIONS_PER_CHECKPOINT == 0:
+                await self.budget.checkpoint()
+        return list(topics.items())
 
 
 def _fill(

@@ -47,7 +47,7 @@ class OffsetForLeaderEpoch:
             may = is_replica or context.authorizes(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
             for asked in topic.partitions:
                 if may:
-                    answer = _answer(topic.topic, asked, replicas=self.replicas)
+                    answer = self._answer(topic.topic, asked)
                 else:
                     answer = EpochEndOffset(
                         partition=asked.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -56,15 +56,14 @@ class OffsetForLeaderEpoch:
                 await self.budget.checkpoint()
         return response
 
-
-def _answer(
-    topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, *, replicas: Replicas
-) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
-    try:
-        partition = replicas.leader(topic, asked.partition, asked.current_leader_epoch)
-        end = end_offset_for_epoch(partition, asked.leader_epoch)
-        answer.leader_epoch, answer.end_offset = end.epoch, end.end_offset
-    except RequestError as error:
-        answer.error_code = error.code
-    return answer
+    def _answer(
+        self, topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+    ) -> EpochEndOffset:
+        answer = EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
+        try:
+            partition = self.replicas.leader(topic, asked.partition, asked.current_leader_epoch)
+            end = end_offset_for_epoch(partition, asked.leader_epoch)
+            answer.leader_epoch, answer.end_offset = end.epoch, end.end_offset
+        except RequestError as error:
+            answer.error_code = error.code
+        return answer

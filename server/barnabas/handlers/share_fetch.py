@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.replica import Replica
     from barnabas.config.loading import BrokerConfig
-    from barnabas.coordinators.share.partitions import Shared
+    from barnabas.coordinators.share.partitions import LoadedPartition
     from barnabas.coordinators.share.shares import Shares
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
@@ -59,9 +59,7 @@ class ShareFetch:
         try:
             key = check_asker(request)
             _check_renew(request)
-            topic_partitions = await _resolve_session(
-                context, request, key, shares=self.shares, budget=self.budget
-            )
+            topic_partitions = await self._resolve_session(context, request, key)
         except RequestError as error:
             if error.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 await trio.sleep(max(request.max_wait_ms, 0) / 1000)
@@ -83,15 +81,11 @@ class ShareFetch:
         if request.share_session_epoch == EPOCH_FINAL:
             await self.shares.end_session(key)
         elif not request.is_renew_ack:
-            answers = await _fetch(
+            answers = await self._fetch(
                 context,
                 request,
                 key,
                 topic_partitions,
-                metadata=self.metadata,
-                config=self.config,
-                shares=self.shares,
-                budget=self.budget,
             )
             if request.share_session_epoch == EPOCH_INITIAL:  # a session's first answer names everything
                 for topic_partition in topic_partitions:
@@ -107,9 +101,109 @@ class ShareFetch:
             if refusal is not None:
                 answer.acknowledge_error_code = refusal.code
                 answer.acknowledge_error_message = refusal.message or None
-        return await _respond(
-            context, key, answers, metadata=self.metadata, shares=self.shares, budget=self.budget
+        return await self._respond(context, key, answers)
+
+    async def _resolve_session(
+        self, context: RequestContext, request: ShareFetchRequest, key: SessionKey
+    ) -> list[TopicIdPartition]:
+        """The slots to fetch from, the first ones first. Raises RequestError."""
+        sessions, epoch = self.shares.sessions, request.share_session_epoch
+        named: list[TopicIdPartition] = []
+        for topic in request.topics:
+            await self.budget.checkpoint()
+            for part in topic.partitions:
+                if epoch == EPOCH_INITIAL and part.acknowledgement_batches:
+                    raise RequestError(
+                        ErrorCode.INVALID_REQUEST, "a session does not begin with acknowledgements"
+                    )
+                named.append((topic.topic_id, part.partition_index))
+                await self.budget.checkpoint()
+        forgotten = await each_partition(
+            request.forgotten_topics_data,
+            lambda topic: topic.partitions,
+            lambda topic, index: (topic.topic_id, index),
+            self.budget,
         )
+        if epoch == EPOCH_INITIAL:
+            return list(sessions.open(key, named, context.connection.connection_id).topic_partitions)
+        session = sessions.resume(key, epoch)
+        if epoch == EPOCH_FINAL:
+            return []
+        session.update(named, forgotten)
+        return session.rotated(epoch)
+
+    async def _fetch(
+        self,
+        context: RequestContext,
+        request: ShareFetchRequest,
+        key: SessionKey,
+        topic_partitions: list[TopicIdPartition],
+    ) -> Answers:
+        answers: Answers = {}
+        acquire_request = _acquire_request(context, request, key[1])
+        bytes_max = min(request.max_bytes, self.config.get(settings.FETCH_MAX_BYTES))
+        if not topic_partitions or acquire_request.records_max <= 0 or bytes_max <= 0:
+            return answers
+        deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
+        bytes_min = min(request.min_bytes, bytes_max)
+        while True:
+            loaded = await self._load(context, key[0], topic_partitions, answers)
+            if not loaded:
+                return answers
+            before = {shared: _place(shared) for shared in loaded.values()}
+            readings, failed = await look(loaded, bytes_max, budget=self.budget)
+            for topic_partition, error in failed:
+                answers[topic_partition] = _failed(topic_partition, error)
+            size = sum(len(each.data) for each in readings)
+            late = trio.current_time() >= deadline
+            if readings and (late or size >= bytes_min or any(each.cut_short for each in readings)):
+                for topic_partition, data in acquire(readings, acquire_request, shares=self.shares):
+                    answers[topic_partition] = data
+            if late or any(topic_partition in answers for topic_partition in loaded):
+                return answers
+            if not readings or size < bytes_min:
+                await _wait(before, deadline)
+            else:
+                # All records read were aborted: look at those after them.
+                await trio.lowlevel.checkpoint()
+
+    async def _load(
+        self,
+        context: RequestContext,
+        group_id: str,
+        topic_partitions: list[TopicIdPartition],
+        answers: Answers,
+    ) -> dict[TopicIdPartition, LoadedPartition]:
+        """The share partitions that can be used; what is wrong with the others is put into the answers."""
+        loaded: dict[TopicIdPartition, LoadedPartition] = {}
+        for topic_partition in topic_partitions:
+            await self.budget.checkpoint()
+            if topic_partition in answers:
+                continue
+            try:
+                check_readable(context, topic_partition, metadata=self.metadata)
+                loaded[topic_partition] = await self.shares.partitions.load((group_id, *topic_partition))
+            except RequestError as error:
+                answers[topic_partition] = _failed(topic_partition, error)
+        return loaded
+
+    async def _respond(
+        self, context: RequestContext, key: SessionKey, answers: Answers
+    ) -> ShareFetchResponse:
+        response = ShareFetchResponse()
+        if context.api_version >= RECORDS_MAX_SINCE:
+            settings = self.shares.partitions.settings_of(key[0])
+            response.acquisition_lock_timeout_ms = settings.record_lock_ms
+        topics: dict[bytes, Topic] = {}
+        for (topic_id, _), answer in answers.items():
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = Topic(topic_id=topic_id)
+                response.responses.append(topic)
+            topic.partitions.append(answer)
+            await self.budget.checkpoint()
+        await tell_leaders(context, response, answers.items(), metadata=self.metadata, budget=self.budget)
+        return response
 
 
 def _check_renew(request: ShareFetchRequest) -> None:
@@ -119,41 +213,6 @@ def _check_renew(request: ShareFetchRequest) -> None:
         raise RequestError(
             ErrorCode.INVALID_REQUEST, "a request that renews must ask for no bytes, no records, and not wait"
         )
-
-
-async def _resolve_session(
-    context: RequestContext,
-    request: ShareFetchRequest,
-    key: SessionKey,
-    *,
-    shares: Shares,
-    budget: LoopBudget,
-) -> list[TopicIdPartition]:
-    """The slots to fetch from, the first ones first. Raises RequestError."""
-    sessions, epoch = shares.sessions, request.share_session_epoch
-    named: list[TopicIdPartition] = []
-    for topic in request.topics:
-        await budget.checkpoint()
-        for part in topic.partitions:
-            if epoch == EPOCH_INITIAL and part.acknowledgement_batches:
-                raise RequestError(
-                    ErrorCode.INVALID_REQUEST, "a session does not begin with acknowledgements"
-                )
-            named.append((topic.topic_id, part.partition_index))
-            await budget.checkpoint()
-    forgotten = await each_partition(
-        request.forgotten_topics_data,
-        lambda topic: topic.partitions,
-        lambda topic, index: (topic.topic_id, index),
-        budget,
-    )
-    if epoch == EPOCH_INITIAL:
-        return list(sessions.open(key, named, context.connection.connection_id).topic_partitions)
-    session = sessions.resume(key, epoch)
-    if epoch == EPOCH_FINAL:
-        return []
-    session.update(named, forgotten)
-    return session.rotated(epoch)
 
 
 # --- fetching ---------------------------------------------------------------------------------------------------
@@ -171,78 +230,12 @@ class _News:
         self.event.set()
 
 
-async def _fetch(
-    context: RequestContext,
-    request: ShareFetchRequest,
-    key: SessionKey,
-    topic_partitions: list[TopicIdPartition],
-    *,
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    shares: Shares,
-    budget: LoopBudget,
-) -> Answers:
-    answers: Answers = {}
-    acquire_request = _acquire_request(context, request, key[1])
-    bytes_max = min(request.max_bytes, config.get(settings.FETCH_MAX_BYTES))
-    if not topic_partitions or acquire_request.records_max <= 0 or bytes_max <= 0:
-        return answers
-    deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
-    bytes_min = min(request.min_bytes, bytes_max)
-    while True:
-        loaded = await _load(
-            context, key[0], topic_partitions, answers, metadata=metadata, shares=shares, budget=budget
-        )
-        if not loaded:
-            return answers
-        before = {shared: _place(shared) for shared in loaded.values()}
-        readings, failed = await look(loaded, bytes_max, budget=budget)
-        for topic_partition, error in failed:
-            answers[topic_partition] = _failed(topic_partition, error)
-        size = sum(len(each.data) for each in readings)
-        late = trio.current_time() >= deadline
-        if readings and (late or size >= bytes_min or any(each.cut_short for each in readings)):
-            for topic_partition, data in acquire(readings, acquire_request, shares=shares):
-                answers[topic_partition] = data
-        if late or any(topic_partition in answers for topic_partition in loaded):
-            return answers
-        if not readings or size < bytes_min:
-            await _wait(before, deadline)
-        else:
-            # All records read were aborted: look at those after them.
-            await trio.lowlevel.checkpoint()
-
-
 def _acquire_request(context: RequestContext, request: ShareFetchRequest, member_id: str) -> AcquireRequest:
     if context.api_version < RECORDS_MAX_SINCE:
         return AcquireRequest(member_id, NO_LIMIT)
     return AcquireRequest(
         member_id, request.max_records, max(request.batch_size, 1), request.share_acquire_mode == RECORD_LIMIT
     )
-
-
-async def _load(
-    context: RequestContext,
-    group_id: str,
-    topic_partitions: list[TopicIdPartition],
-    answers: Answers,
-    *,
-    metadata: MetadataStore,
-    shares: Shares,
-    budget: LoopBudget,
-) -> dict[TopicIdPartition, Shared]:
-    """The share partitions that can be used; what is wrong with the others is put into the answers."""
-    loaded: dict[TopicIdPartition, Shared] = {}
-    for topic_partition in topic_partitions:
-        await budget.checkpoint()
-        if topic_partition in answers:
-            continue
-        try:
-            check_readable(context, topic_partition, metadata=metadata)
-            loaded[topic_partition] = await shares.partitions.load((group_id, *topic_partition))
-        except RequestError as error:
-            answers[topic_partition] = _failed(topic_partition, error)
-    return loaded
 
 
 def _failed(topic_partition: TopicIdPartition, error: RequestError) -> PartitionData:
@@ -254,13 +247,13 @@ def _failed(topic_partition: TopicIdPartition, error: RequestError) -> Partition
     )
 
 
-def _place(shared: Shared) -> tuple[int, int, int, bool]:
+def _place(shared: LoadedPartition) -> tuple[int, int, int, bool]:
     """Return values of which some change when there may be more records to acquire."""
     log, records = shared.led.log, shared.records
     return log.high_watermark, log.last_stable_offset, records.next_offset, records.can_acquire
 
 
-async def _wait(before: dict[Shared, tuple[int, int, int, bool]], deadline: float) -> None:
+async def _wait(before: dict[LoadedPartition, tuple[int, int, int, bool]], deadline: float) -> None:
     """Until there may be more to acquire in any of these than there was `before`, or the time is over."""
     news = _News()
     for shared, topic_partition in before.items():
@@ -278,28 +271,3 @@ async def _wait(before: dict[Shared, tuple[int, int, int, bool]], deadline: floa
 
 
 # --- answering --------------------------------------------------------------------------------------------------
-
-
-async def _respond(
-    context: RequestContext,
-    key: SessionKey,
-    answers: Answers,
-    *,
-    metadata: MetadataStore,
-    shares: Shares,
-    budget: LoopBudget,
-) -> ShareFetchResponse:
-    response = ShareFetchResponse()
-    if context.api_version >= RECORDS_MAX_SINCE:
-        settings = shares.partitions.settings_of(key[0])
-        response.acquisition_lock_timeout_ms = settings.record_lock_ms
-    topics: dict[bytes, Topic] = {}
-    for (topic_id, _), answer in answers.items():
-        topic = topics.get(topic_id)
-        if topic is None:
-            topic = topics[topic_id] = Topic(topic_id=topic_id)
-            response.responses.append(topic)
-        topic.partitions.append(answer)
-        await budget.checkpoint()
-    await tell_leaders(context, response, answers.items(), metadata=metadata, budget=budget)
-    return response

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.share.member import ShareMember
-from barnabas.handlers.shared.describing import MemberToDescribe, assigned_topics, assignment, describe_each
+from barnabas.handlers.shared.describing import GroupsDescribed, MemberToDescribe, assigned_topics, assignment
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.groups.coordinator import GroupCoordinator
-    from barnabas.environment import Threads
     from barnabas.serving.context import RequestContext
-    from barnabas.serving.loop_budget import LoopBudget
 
 ASSIGNOR = "simple"
 
@@ -27,27 +23,19 @@ _assignment = partial(
 )
 
 
-@dataclass(eq=False)
-class ShareGroupDescribe:
+class ShareGroupDescribe(GroupsDescribed):
     """Handler of ShareGroupDescribe."""
-
-    group_coordinator: GroupCoordinator
-    budget: LoopBudget
-    threads: Threads
 
     async def handle(
         self, context: RequestContext, request: ShareGroupDescribeRequest
     ) -> ShareGroupDescribeResponse:
         """Describe each group on its own."""
-        groups = await describe_each(
+        groups = await self.describe_each(
             context,
             request,
             _describe,
             Described,
             _topics,
-            group_coordinator=self.group_coordinator,
-            budget=self.budget,
-            threads=self.threads,
         )
         return ShareGroupDescribeResponse(groups=groups)
 

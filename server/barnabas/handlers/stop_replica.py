@@ -56,7 +56,7 @@ class StopReplica:
 
         await self.member.follow(decide)
         stopped = [*stopped_replicas(request)]
-        errors = {one.key: _error(one, learned, self.replicas) for one in stopped}
+        errors = {one.key: self._error(one, learned) for one in stopped}
         gone = [
             replica.key
             for replica in stopped
@@ -72,9 +72,8 @@ class StopReplica:
             await self.budget.checkpoint()
         return response
 
-
-def _error(stopped: StoppedReplica, learned: Learned, replicas: Replicas) -> ErrorCode:
-    error = learned.errors.get(stopped.key, ErrorCode.NONE)
-    if error is ErrorCode.NONE and replicas.role(*stopped.key) is Role.OFFLINE:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    return error
+    def _error(self, stopped: StoppedReplica, learned: Learned) -> ErrorCode:
+        error = learned.errors.get(stopped.key, ErrorCode.NONE)
+        if error is ErrorCode.NONE and self.replicas.role(*stopped.key) is Role.OFFLINE:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return error

@@ -6,7 +6,6 @@ v1 can ask for the description of the topology (KIP-1331); none is stored here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from barnabas.coordinators.groups.streams.group import StreamsGroup
 from barnabas.coordinators.groups.streams.member import StreamsMember
 from barnabas.coordinators.groups.streams.tasks import NO_TASKS, ROLES, Task, Tasks, of_role
 from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX
-from barnabas.handlers.shared.describing import MemberToDescribe, describe_each
+from barnabas.handlers.shared.describing import GroupsDescribed, MemberToDescribe
 from barnabas.wire.generated.records.streams_group_topology import StreamsGroupTopologyValue
 from barnabas.wire.generated.streams_group_describe import (
     StreamsGroupDescribeRequest,
@@ -23,10 +22,7 @@ from barnabas.wire.generated.streams_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.groups.coordinator import GroupCoordinator
-    from barnabas.environment import Threads
     from barnabas.serving.context import RequestContext
-    from barnabas.serving.loop_budget import LoopBudget
 
 Response = StreamsGroupDescribeResponse
 Described = StreamsGroupDescribeResponse.DescribedGroup
@@ -35,27 +31,19 @@ DESCRIPTION_NOT_STORED = 1
 ASSIGNOR = "sticky"
 
 
-@dataclass(eq=False)
-class StreamsGroupDescribe:
+class StreamsGroupDescribe(GroupsDescribed):
     """Handler of StreamsGroupDescribe."""
-
-    group_coordinator: GroupCoordinator
-    budget: LoopBudget
-    threads: Threads
 
     async def handle(
         self, context: RequestContext, request: StreamsGroupDescribeRequest
     ) -> StreamsGroupDescribeResponse:
         """Describe each group on its own."""
-        groups = await describe_each(
+        groups = await self.describe_each(
             context,
             request,
             _describe,
             Described,
             _topics_used,
-            group_coordinator=self.group_coordinator,
-            budget=self.budget,
-            threads=self.threads,
             is_large=_is_large,
         )
         if request.include_topology_description:

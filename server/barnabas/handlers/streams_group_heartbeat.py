@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata.creation import NewTopic, create_topics
 from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.config import broker as settings
 from barnabas.coordinators.groups.streams.membership import Heartbeat
@@ -61,7 +61,7 @@ class StreamsGroupHeartbeat:
             topics = list(_topics(request))
             await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, topics, self.budget)
             size_of_names = await size_of_topics(topics, hash_size, self.metadata, self.budget)
-            reported = await _reported(request, self.budget)
+            reported = await self._reported(request)
             says_more = bool(topics) or reported > 0
 
             def is_large(shard: GroupShard) -> bool:
@@ -77,7 +77,7 @@ class StreamsGroupHeartbeat:
             return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
         for _ in answer.add_endpoints():
             await self.budget.checkpoint()
-        forbidden = await _forbidden(context, answer.to_create, self.budget)
+        forbidden = await self._forbidden(context, answer.to_create)
         if forbidden:
             for status in answer.response.status or ():
                 if status.status_code == Status.MISSING_INTERNAL_TOPICS:
@@ -85,9 +85,7 @@ class StreamsGroupHeartbeat:
             return answer.response
         failures = []
         for topic in answer.to_create:
-            failure = await _create(
-                context, topic, metadata=self.metadata, config=self.config, entropy=self.entropy
-            )
+            failure = await self._create(context, topic)
             if failure is not None:
                 failures.append(f"; Creation of {topic.name} failed: {failure.message or failure}")
             await self.budget.checkpoint()
@@ -96,15 +94,53 @@ class StreamsGroupHeartbeat:
                 status.status_detail += "".join(failures)
         return answer.response
 
+    async def _reported(self, request: StreamsGroupHeartbeatRequest) -> int:
+        """Return how many tasks and partitions a heartbeat names, and one more where it identifies its member."""
+        size = int(request.member_epoch <= 0)
+        for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
+            for task in tasks or ():
+                size += 1 + len(task.partitions)
+                await self.budget.checkpoint()
+        return size
 
-async def _reported(request: StreamsGroupHeartbeatRequest, budget: LoopBudget) -> int:
-    """Return how many tasks and partitions a heartbeat names, and one more where it identifies its member."""
-    size = int(request.member_epoch <= 0)
-    for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
-        for task in tasks or ():
-            size += 1 + len(task.partitions)
-            await budget.checkpoint()
-    return size
+    async def _forbidden(self, context: RequestContext, to_create: Sequence[InternalTopic]) -> list[str]:
+        """Return those of the topics that the requester may not create; with one of them none is made, as in Kafka."""
+        if not to_create or context.authorizes(
+            Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
+        ):
+            return []
+        forbidden = []
+        for topic in to_create:
+            if not context.authorizes(Operation.CREATE, ResourceType.TOPIC, topic.name):
+                forbidden.append(topic.name)
+            await self.budget.checkpoint()
+        return forbidden
+
+    async def _create(self, context: RequestContext, topic: InternalTopic) -> RequestError | None:
+        """Make a topic, unless it is there; return why it cannot be made, which the application is told."""
+        replicas = topic.replication_factor
+        if replicas <= 0:
+            replicas = self.config.get(settings.DEFAULT_REPLICATION_FACTOR)
+        new = NewTopic(
+            topic.name, new_uuid(self.entropy), topic.partitions, replicas, settings=dict(topic.settings)
+        )
+        refused: dict[str, RequestError] = {}
+
+        def decide(image: ClusterImage) -> Iterator[Change | None]:
+            refused.clear()
+            if topic.name not in image.topics:
+                yield from create_topics(image, self.config, (new,), refused)
+
+        try:
+            await self.metadata.change(decide)
+        except RequestError as error:
+            refused[topic.name] = detached(error)
+        for refusal in refused.values():
+            context.log(
+                log, logging.WARNING, "internal topics that cannot be made",
+                "the internal topic %r of a streams group cannot be made: %s", topic.name, refusal,
+            )  # fmt: skip
+        return refused.get(topic.name)
 
 
 def _topics(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
@@ -114,56 +150,3 @@ def _topics(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
         yield from part.repartition_sink_topics
         for topics in (part.repartition_source_topics, part.state_changelog_topics):
             yield from (topic.name for topic in topics)
-
-
-async def _forbidden(
-    context: RequestContext, to_create: Sequence[InternalTopic], budget: LoopBudget
-) -> list[str]:
-    """Return those of the topics that the requester may not create; with one of them none is made, as in Kafka."""
-    if not to_create or context.authorizes(
-        Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, is_asked_for=False
-    ):
-        return []
-    forbidden = []
-    for topic in to_create:
-        if not context.authorizes(Operation.CREATE, ResourceType.TOPIC, topic.name):
-            forbidden.append(topic.name)
-        await budget.checkpoint()
-    return forbidden
-
-
-async def _create(
-    context: RequestContext,
-    topic: InternalTopic,
-    *,
-    metadata: MetadataStore,
-    config: BrokerConfig,
-    entropy: Entropy,
-) -> RequestError | None:
-    """Make a topic, unless it is there; return why it cannot be made, which the application is told."""
-    topic_id = new_uuid(entropy)
-
-    def decide(image: ClusterImage) -> list[Change]:
-        if topic.name in image.topics:
-            return []
-        asked = topic.replication_factor
-        replicas = asked if asked > 0 else config.get(settings.DEFAULT_REPLICATION_FACTOR)
-        return controller.create_topic(
-            image,
-            config,
-            topic.name,
-            topic_id,
-            topic.partitions,
-            replicas,
-            settings=dict(topic.settings),
-        )
-
-    try:
-        await metadata.change(decide)
-    except RequestError as error:
-        context.log(
-            log, logging.WARNING, "internal topics that cannot be made",
-            "the internal topic %r of a streams group cannot be made: %s", topic.name, error,
-        )  # fmt: skip
-        return detached(error)
-    return None

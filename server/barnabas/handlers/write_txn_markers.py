@@ -53,7 +53,7 @@ class WriteTxnMarkers:
             for topic in marker.topics:
                 await self.budget.checkpoint()
                 for index in topic.partition_indexes:
-                    result = _append(marker, topic.name, index, markers=self.markers)
+                    result = self._append(marker, topic.name, index)
                     results.setdefault(marker.producer_id, {}).setdefault(topic.name, {})[index] = result
                     await self.budget.checkpoint()
         response = WriteTxnMarkersResponse()
@@ -70,25 +70,24 @@ class WriteTxnMarkers:
                 await self.budget.checkpoint()
         return response
 
-
-def _append(marker: Marker, topic: str, index: int, *, markers: LocalMarkers) -> int | AppendedMarker:
-    """Return a marker that is in the log now, or the error code for which it is not."""
-    if marker.producer_epoch < NO_PRODUCER_EPOCH:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH:
-        return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which can make no such marker
-    try:
-        return markers.append(
-            (topic, index),
-            Producer(marker.producer_id, marker.producer_epoch),
-            marker.coordinator_epoch,
-            marker.transaction_result,
-            marker.transaction_version,
-        )
-    except RequestError as error:
-        return error.code
-    except StorageError:
-        return ErrorCode.KAFKA_STORAGE_ERROR  # the replica has told of it
+    def _append(self, marker: Marker, topic: str, index: int) -> int | AppendedMarker:
+        """Return a marker that is in the log now, or the error code for which it is not."""
+        if marker.producer_epoch < NO_PRODUCER_EPOCH:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH:
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which can make no such marker
+        try:
+            return self.markers.append(
+                (topic, index),
+                Producer(marker.producer_id, marker.producer_epoch),
+                marker.coordinator_epoch,
+                marker.transaction_result,
+                marker.transaction_version,
+            )
+        except RequestError as error:
+            return error.code
+        except StorageError:
+            return ErrorCode.KAFKA_STORAGE_ERROR  # the replica has told of it
 
 
 async def _committed(appended: AppendedMarker, deadline: float) -> int:

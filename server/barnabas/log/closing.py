@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from barnabas.log.partition_log import PartitionLog
     from barnabas.log.workers import Workers
 
-SYNCS_AT_ONCE = 16
+SYNCS_CONCURRENT = 16
 
 
 def close_many(logs: Sequence[PartitionLog], workers: Workers) -> None:
     """Close all of them. Raises StorageError at the first that cannot be; what follows it is left open."""
-    if len(logs) < SYNCS_AT_ONCE:
+    if len(logs) < SYNCS_CONCURRENT:
         for log in logs:
             log.close()
         return
-    with workers.executor(SYNCS_AT_ONCE) as executor:
-        for at in range(0, len(logs), SYNCS_AT_ONCE):
-            begun = [(log, log.begin_close()) for log in logs[at : at + SYNCS_AT_ONCE]]
+    with workers.executor(SYNCS_CONCURRENT) as executor:
+        for at in range(0, len(logs), SYNCS_CONCURRENT):
+            begun = [(log, log.begin_close()) for log in logs[at : at + SYNCS_CONCURRENT]]
             running = [executor.submit(task.run) for _, task in begun if task is not None]
             for sync in running:
                 sync.result()

@@ -15,7 +15,7 @@ from barnabas.log.openfiles import OpenFiles
 if TYPE_CHECKING:
     from barnabas.log.config import LogConfig
     from barnabas.log.disk import Disk
-    from barnabas.log.loading import LoadedLog, Loader
+    from barnabas.log.recovery.loading import LoadedLog, Loader
     from barnabas.log.workers import Workers
     from barnabas.wire.topic_partitions import TopicPartition
 

@@ -72,6 +72,7 @@ def find_sound_batch(
     *,
     first_offset: int = 0,
     offset_limit: int = 1 << 63,
+    chunk_bytes: int = COPY_BYTES,
 ) -> SoundBatch | None:
     """Find the first batch (magic 2) at or after `position` that is sound, and has a place in the log there.
 
@@ -84,7 +85,7 @@ def find_sound_batch(
     budget = max(SUMMED_BYTES_MIN, 16 * (end - position))
     position += 1
     while end - position >= HEADER_SIZE:
-        data = file.read(min(COPY_BYTES, end - position), position)
+        data = file.read(min(chunk_bytes, end - position), position)
         at = data.find(2, MAGIC_OFFSET)
         while at >= 0:
             start = position + at - MAGIC_OFFSET

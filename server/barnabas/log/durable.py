@@ -6,16 +6,12 @@ thread, and finished by the owner, which sees whether the log was truncated mean
 
 from __future__ import annotations
 
-from barnabas.log.config import LogConfig
-from barnabas.log.disk import Disk
 from barnabas.log.epoch_file import save_epochs
 from barnabas.log.errors import guarded
 from barnabas.log.flushing import FlushTask, unsynced_files
 from barnabas.log.format import names, properties
-from barnabas.log.loading import LoadedLog
-from barnabas.log.openfiles import OpenFiles
+from barnabas.log.parts import LogParts
 from barnabas.log.readable import ReadableLog
-from barnabas.log.trash import Trash
 
 
 class DurableLog(ReadableLog):
@@ -38,40 +34,18 @@ class DurableLog(ReadableLog):
         "topic_id",
     )
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        *,
-        log_dir: str,
-        disk: Disk,
-        pool: OpenFiles,
-        trash: Trash,
-        loaded: LoadedLog,
-        high_watermark: int,
-        topic_id: bytes | None,
-        config: LogConfig,
-        now_ms: int,
-    ) -> None:
-        super().__init__(
-            topic,
-            partition,
-            log_dir=log_dir,
-            disk=disk,
-            pool=pool,
-            trash=trash,
-            loaded=loaded,
-            high_watermark=high_watermark,
-        )
-        self.topic_id = topic_id
-        self.config = config
-        self.recovery_point = loaded.recovery_point
-        self.last_flush_ms = now_ms
+    def __init__(self, topic: str, partition: int, parts: LogParts) -> None:
+        super().__init__(topic, partition, parts)
+        self.topic_id = parts.topic_id
+        self.config = parts.config
+        self.recovery_point = parts.loaded.recovery_point
+        self.last_flush_ms = parts.now_ms
         self.appended_messages = 0  # in this life
         self._flushed_messages = 0  # those of them that are known to last
         self.is_closed = False  # for good: closed, deleted, or its disk has failed
         self.is_dir_synced = False  # whether the directory's own name is known to last
-        self.needs_sync = not loaded.is_clean  # whether a clean end must sync even if nothing was appended
+        # Whether a clean end must sync even if nothing was appended.
+        self.needs_sync = not parts.loaded.is_clean
         self.are_epochs_synced = True  # whether the file of the leader epochs is known to last
         self._generation = 0  # counts truncations
 

@@ -15,7 +15,6 @@ from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer, CheckpointPlan
 from barnabas.log.creating import Creation, NewLog, Wanted
 from barnabas.log.cut_off import CutOffCopies
-from barnabas.log.deleting import Deletion, Leaving
 from barnabas.log.disk import Disk, OsDisk, Usage
 from barnabas.log.format import CorruptFileError, names, properties
 from barnabas.log.format.names import DirKind
@@ -27,8 +26,9 @@ from barnabas.log.openfiles import OPEN_SEGMENTS_MAX, OpenFiles
 from barnabas.log.opening import Opener
 from barnabas.log.ownership import Ownership
 from barnabas.log.registry import LogRegistry
-from barnabas.log.removing import RemovalTask
-from barnabas.log.trash import Trash
+from barnabas.log.removal.pending import Trash
+from barnabas.log.removal.remove import RemovalTask
+from barnabas.log.removal.rename import Deletion, Leaving
 from barnabas.log.workers import OsWorkers, Workers
 from barnabas.wire.topic_partitions import TopicPartition
 
@@ -90,6 +90,10 @@ class LogManager:
         self.stays_unclean = False
         """True if `close` leaves the log dirs without the mark of a clean shutdown."""
 
+        self._is_locked_outside = False
+        self.broker_epoch = -1
+        """Epoch of the broker's registration in a KRaft quorum, kept in the mark of a clean shutdown (KIP-966)."""
+
     def __len__(self) -> int:
         return len(self._logs)
 
@@ -101,6 +105,12 @@ class LogManager:
         """The log dirs that work."""
         return [path for path in self.dirs if path not in self.offline]
 
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch in the marks of a clean shutdown of all dirs that were opened; -1 if one has none, or another."""
+        epochs = {self._opener.broker_epochs.get(path, -1) for path in self.dirs}
+        return epochs.pop() if len(epochs) == 1 else -1
+
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """Return the log of a partition, None if there is none here."""
         return self._logs.get((topic, partition))
@@ -110,6 +120,22 @@ class LogManager:
         self._opener.producer_expiration_ms = expiration_ms
         for partition_log in self._logs:
             partition_log.producers.expiration_ms = expiration_ms
+
+    def lock(self) -> None:
+        """Lock the log dirs before `open` and until `unlock`. Raises StorageError if another broker has one."""
+        self._is_locked_outside = True
+        for path in self.dirs:
+            try:
+                self.ownership.take(path)
+            except OSError as error:
+                self.take_offline(path, StorageError(path, error))
+            except StorageError:
+                self.ownership.release()
+                raise
+
+    def unlock(self) -> None:
+        """Let go of the log dirs."""
+        self.ownership.release()
 
     # --- opening --------------------------------------------------------------------------------------------
 
@@ -434,14 +460,17 @@ class LogManager:
                 self.checkpoints.write(plan)
                 if not self.stays_unclean:
                     self.disk.replace(
-                        f"{path}/{names.CLEAN_SHUTDOWN}", properties.encode_clean_shutdown(), sync=True
+                        f"{path}/{names.CLEAN_SHUTDOWN}",
+                        properties.encode_clean_shutdown(self.broker_epoch),
+                        sync=True,
                     )
             except StorageError as error:
                 self._give_up(path, error)
             except OSError as error:
                 self._give_up(path, StorageError(path, error))
         self._logs.clear()
-        self.ownership.release()
+        if not self._is_locked_outside:
+            self.ownership.release()
 
     def _give_up(self, path: str, error: StorageError) -> None:
         log.error(

@@ -18,7 +18,7 @@ from barnabas.log.epoch_file import save_epochs
 from barnabas.log.errors import in_doubt
 from barnabas.log.format import names, properties
 from barnabas.log.format.names import DirKind
-from barnabas.log.trash import Trash
+from barnabas.log.removal.pending import Trash
 from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
@@ -186,11 +186,13 @@ class Move:
 
     # --- in any thread --------------------------------------------------------------------------------------
 
-    def run(self, copies: list[Copy], throttle: Throttle = _unlimited) -> None:
+    def run(
+        self, copies: list[Copy], throttle: Throttle = _unlimited, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
         """Copy; what is there when this returns is on the medium. Raises StorageError, or what `throttle` raises.
 
         A file that is gone meanwhile (deleted or compacted) is left to the next plan. `throttle` is called with the
-        number of bytes that were copied, and may wait.
+        number of bytes that were copied, of at most `chunk_bytes` at a time, and may wait.
         """
         end_offset = self._planned_end_offset
         for n, copy in enumerate(copies):
@@ -198,11 +200,11 @@ class Move:
                 return
             if copy.suffix == names.LOG and n:
                 self.copied_end_offset = copy.base_offset
-            if not self._copy(copy, throttle):
+            if not self._copy(copy, throttle, chunk_bytes):
                 end_offset = min(end_offset, copy.base_offset)
         self.copied_end_offset = end_offset
 
-    def _copy(self, copy: Copy, throttle: Throttle) -> bool:
+    def _copy(self, copy: Copy, throttle: Throttle, chunk_bytes: int) -> bool:
         """Copy one file; False if it is gone. Raises StorageError for the dir that fails."""
         try:
             source = self.disk.open(copy.source)
@@ -217,7 +219,7 @@ class Move:
                 target.truncate(0)
             position = copy.start
             while position < copy.end and not self.is_cancelled:
-                data = self._read(source, min(CHUNK_BYTES, copy.end - position), position)
+                data = self._read(source, min(chunk_bytes, copy.end - position), position)
                 if not data:
                     return False  # truncated meanwhile: the next plan starts over
                 target.write(data, position)

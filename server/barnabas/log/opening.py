@@ -14,19 +14,20 @@ from barnabas.log import logdir
 from barnabas.log.checkpointing import Checkpointer
 from barnabas.log.cut_off import CutOffCopies, MarkedDir
 from barnabas.log.disk import Disk
-from barnabas.log.format import names
+from barnabas.log.format import names, properties
 from barnabas.log.format.names import DirKind
 from barnabas.log.logdir import Checkpoints, LogGoneError
 from barnabas.log.openfiles import OpenFiles
+from barnabas.log.parts import LogParts
 from barnabas.log.registry import LogRegistry
-from barnabas.log.trash import Trash
+from barnabas.log.removal.pending import Trash
 from barnabas.log.workers import Workers
 from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.log.config import LogConfig
-    from barnabas.log.loading import LoadedLog, Loader
     from barnabas.log.partition_log import PartitionLog
+    from barnabas.log.recovery.loading import LoadedLog, Loader
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,8 @@ class Opener:
         self._trash = trash
         self._cut_off = cut_off
         self._checkpoints = checkpoints
+        self.broker_epochs: dict[str, int] = {}
+        """Broker epochs in the marks of a clean shutdown, by log dir."""
         self._config_for = config_for
         self.producer_expiration_ms = producer_expiration_ms
         self._recovery_threads = recovery_threads
@@ -68,7 +71,7 @@ class Opener:
         self, path: str, key: TopicPartition, config: LogConfig, checkpoints: Checkpoints, now_ms: int
     ) -> Loader:
         """Return the loader of a partition's log in a log dir, which opens or makes it, with the dir's `checkpoints`."""
-        from barnabas.log.loading import Loader  # not on the way of a start without logs
+        from barnabas.log.recovery.loading import Loader  # not on the way of a start without logs
 
         return Loader(
             self._disk,
@@ -103,18 +106,10 @@ class Opener:
         """Make a log of what a loader has loaded in a log dir."""
         from barnabas.log.partition_log import PartitionLog
 
-        partition_log = PartitionLog(
-            *key,
-            log_dir=path,
-            config=config,
-            disk=self._disk,
-            pool=self._pool,
-            trash=self._trash,
-            loaded=loaded,
-            topic_id=topic_id,
-            high_watermark=high_watermark,
-            now_ms=now_ms,
+        parts = LogParts(
+            path, config, self._disk, self._pool, self._trash, loaded, topic_id, high_watermark, now_ms
         )
+        partition_log = PartitionLog(*key, parts)
         self._registry.add(partition_log)
         return partition_log
 
@@ -143,6 +138,8 @@ class Opener:
         entries = self._disk.list(path)
         is_clean = any(entry.name == names.CLEAN_SHUTDOWN for entry in entries)
         if is_clean:
+            mark = self._disk.read(f"{path}/{names.CLEAN_SHUTDOWN}")
+            self.broker_epochs[path] = properties.decode_clean_shutdown(mark)
             self._disk.remove(f"{path}/{names.CLEAN_SHUTDOWN}")
             self._disk.sync_dir(path)
         checkpoints = logdir.read_checkpoints(self._disk, path, is_clean=is_clean)
@@ -170,7 +167,7 @@ class Opener:
 
     def _recover(self, path: str, keys: list[TopicPartition], checkpoints: Checkpoints, now_ms: int) -> None:
         """Check and open these logs, several at a time. Raises OSError, CorruptFileError."""
-        from barnabas.log.recovering import load_many  # not on the way of a start after a clean stop
+        from barnabas.log.recovery.parallel import load_many  # not on the way of a start after a clean stop
 
         loaders = {key: self.loader(path, key, self._config_for(key[0]), checkpoints, now_ms) for key in keys}
         for key, loaded in load_many(path, loaders, self._recovery_threads, self._workers):

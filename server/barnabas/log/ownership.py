@@ -27,7 +27,9 @@ class Ownership:
         self._locks: dict[str, Lock] = {}
 
     def take(self, path: str) -> None:
-        """Make a dir if need be, and lock it. Raises StorageError if another broker has it, OSError."""
+        """Make a dir if need be, and lock it unless it is. Raises StorageError if another broker has it, OSError."""
+        if path in self._locks:
+            return
         logdir.make_dir(self._disk, path)
         try:
             self._locks[path] = self._disk.lock(f"{path}/{names.LOCK}")

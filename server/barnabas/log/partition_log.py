@@ -14,19 +14,15 @@ from typing import Final
 from barnabas.errors import RequestError
 from barnabas.log import retention
 from barnabas.log.background_write import BackgroundWrite
-from barnabas.log.config import LogConfig
-from barnabas.log.disk import Disk
 from barnabas.log.durable import DurableLog
 from barnabas.log.errors import Code, failure_of, guarded, in_doubt
 from barnabas.log.flushing import FlushTask
 from barnabas.log.incoming import check_replicated, read_end_marker
-from barnabas.log.loading import LoadedLog
-from barnabas.log.openfiles import OpenFiles
+from barnabas.log.parts import LogParts
 from barnabas.log.producers import ProducedBatch, is_end_marker
 from barnabas.log.replay import aborted_entry, replay_producers
 from barnabas.log.results import AppendResult
 from barnabas.log.segment import Segment
-from barnabas.log.trash import Trash
 from barnabas.records.at_once import validate_at_once
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import EndMarker
@@ -51,35 +47,9 @@ class PartitionLog(DurableLog):
         "producers",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        *,
-        log_dir: str,
-        config: LogConfig,
-        disk: Disk,
-        pool: OpenFiles,
-        trash: Trash,
-        loaded: LoadedLog,
-        topic_id: bytes | None,
-        high_watermark: int,
-        now_ms: int,
-    ) -> None:
-        super().__init__(
-            topic,
-            partition,
-            log_dir=log_dir,
-            disk=disk,
-            pool=pool,
-            trash=trash,
-            loaded=loaded,
-            high_watermark=high_watermark,
-            topic_id=topic_id,
-            config=config,
-            now_ms=now_ms,
-        )
-        self.producers = loaded.producers
+    def __init__(self, topic: str, partition: int, parts: LogParts) -> None:
+        super().__init__(topic, partition, parts)
+        self.producers = parts.loaded.producers
         self.clean_offset: int | None = None  # up to where the log has been compacted, None: never
         self.producers.on_high_watermark(self.high_watermark)
         self._update_last_stable()

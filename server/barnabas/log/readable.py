@@ -10,12 +10,10 @@ from bisect import bisect_left
 from typing import TypeVar
 
 from barnabas.errors import RequestError
-from barnabas.log.disk import Disk
 from barnabas.log.errors import Code, failure_of, guarded
 from barnabas.log.format import CorruptFileError, names
 from barnabas.log.format.txn_index import AbortedTransaction
-from barnabas.log.loading import LoadedLog
-from barnabas.log.openfiles import OpenFiles
+from barnabas.log.parts import LogParts
 from barnabas.log.replay import rebuild_txn_index
 from barnabas.log.results import ReadResult
 from barnabas.log.scan import iter_headers
@@ -27,7 +25,6 @@ from barnabas.log.timestamps import (
     find_timestamp_steps,
     segment_times_steps,
 )
-from barnabas.log.trash import Trash
 from barnabas.records.batch import LENGTH_OFFSET, LOG_OVERHEAD, BatchHeader
 from barnabas.records.steps import Steps, run
 
@@ -52,31 +49,26 @@ class ReadableLog:
         "topic",
     )
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        *,
-        log_dir: str,
-        disk: Disk,
-        pool: OpenFiles,
-        trash: Trash,
-        loaded: LoadedLog,
-        high_watermark: int,
-    ) -> None:
+    def __init__(self, topic: str, partition: int, parts: LogParts) -> None:
         self.topic = topic
         self.partition = partition
         self.name = names.dir_name(topic, partition)
-        self.log_dir = log_dir
-        self.dir = f"{log_dir}/{self.name}"
+        loaded, disk = parts.loaded, parts.disk
+        self.log_dir = parts.log_dir
+        self.dir = f"{parts.log_dir}/{self.name}"
         self.disk = disk
         self.store = Segments(
-            loaded.segments, loaded.snapshots, directory=self.dir, disk=disk, pool=pool, trash=trash
+            loaded.segments,
+            loaded.snapshots,
+            directory=self.dir,
+            disk=disk,
+            pool=parts.pool,
+            trash=parts.trash,
         )
         self.epochs = loaded.epochs
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
-        self.high_watermark = min(max(high_watermark, loaded.log_start_offset), loaded.log_end_offset)
+        self.high_watermark = min(max(parts.high_watermark, loaded.log_start_offset), loaded.log_end_offset)
         self.last_stable_offset = self.high_watermark
 
     def __repr__(self) -> str:

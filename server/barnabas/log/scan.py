@@ -1,7 +1,7 @@
 """Walking over the batches of a segment file.
 
 The rule: `iter_headers` trusts the log and reads as little as it can; `iter_checked` trusts nothing, and
-holds no more than CHECK_BYTES at a time, whatever lengths it meets.
+holds no more than `chunk_bytes` at a time, whatever lengths it meets.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def iter_headers(
         position += header.size
 
 
-def iter_whole(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+def iter_whole(
+    file: File, end: int, *, chunk_bytes: int = SWEEP_BYTES
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Yield (position, header, bytes) of the batches from the beginning of the file to `end`.
 
     The bytes are good until the next one is asked for. Raises CorruptRecordsError as `iter_headers`.
@@ -69,7 +71,7 @@ def iter_whole(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryv
         if len(chunk) - at >= HEADER_SIZE:
             size = read_any_header(chunk, at).size
         if len(chunk) - at < size and chunk_at + len(chunk) < end:
-            read_bytes = min(max(SWEEP_BYTES, size), end - position)
+            read_bytes = min(max(chunk_bytes, size), end - position)
             chunk, chunk_at, at = memoryview(file.read(read_bytes, position)), position, 0
         header = read_any_header(chunk, at)
         if header.size > end - position:
@@ -86,7 +88,9 @@ def read_marker(file: File, position: int, header: BatchHeader) -> EndMarker | N
     return None if record is None else parse_end_marker(record)
 
 
-def sound_header_at(file: File, position: int, end: int) -> BatchHeader | None:
+def sound_header_at(
+    file: File, position: int, end: int, *, chunk_bytes: int = CHECK_BYTES
+) -> BatchHeader | None:
     """Return the header of the batch at `position` if all of it is there before `end`, with a good checksum."""
     if position >= end:
         return None
@@ -94,11 +98,11 @@ def sound_header_at(file: File, position: int, end: int) -> BatchHeader | None:
         header = read_any_header(file.read(min(HEADER_SIZE, end - position), position))
         if header.size > end - position:
             return None
-        chunk = memoryview(file.read(min(CHECK_BYTES, header.size), position))
+        chunk = memoryview(file.read(min(chunk_bytes, header.size), position))
         is_sound = (
             check_crc(chunk, 0, header)
             if header.size <= len(chunk)
-            else _check_long(file, chunk, header, position)
+            else _check_long(file, chunk, header, position, chunk_bytes)
         )
     except RecordsError:
         return None
@@ -106,7 +110,7 @@ def sound_header_at(file: File, position: int, end: int) -> BatchHeader | None:
 
 
 def iter_checked(
-    file: File, end: int, *, base_offset: int, on_problem: Problem
+    file: File, end: int, *, base_offset: int, on_problem: Problem, chunk_bytes: int = CHECK_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of each batch from the beginning of the file on that is sound.
 
@@ -121,7 +125,7 @@ def iter_checked(
         available = len(chunk) - at
         try:
             if available < HEADER_SIZE and (at or not chunk):
-                chunk, chunk_at, at = _read_chunk(file, position, end), position, 0
+                chunk, chunk_at, at = _read_chunk(file, position, end, chunk_bytes), position, 0
                 available = len(chunk)
             header = read_any_header(chunk, at)
             size = header.size
@@ -130,12 +134,12 @@ def iter_checked(
                 return
             require_order(header, next_offset, end_offset)
             if size > available and at:
-                chunk, chunk_at, at = _read_chunk(file, position, end), position, 0
+                chunk, chunk_at, at = _read_chunk(file, position, end, chunk_bytes), position, 0
                 available = len(chunk)
             is_sound = (
                 check_crc(chunk, at, header)
                 if size <= available
-                else _check_long(file, chunk, header, position)
+                else _check_long(file, chunk, header, position, chunk_bytes)
             )
         except RecordsError as error:
             on_problem(position, error.message)
@@ -148,17 +152,17 @@ def iter_checked(
         position += size
 
 
-def _read_chunk(file: File, position: int, end: int) -> memoryview:
-    return memoryview(file.read(min(CHECK_BYTES, end - position), position))
+def _read_chunk(file: File, position: int, end: int, chunk_bytes: int) -> memoryview:
+    return memoryview(file.read(min(chunk_bytes, end - position), position))
 
 
-def _check_long(file: File, chunk: memoryview, header: BatchHeader, position: int) -> bool:
+def _check_long(file: File, chunk: memoryview, header: BatchHeader, position: int, chunk_bytes: int) -> bool:
     """Sum up a batch of which `chunk` is the beginning, piece by piece: so long, or so it says."""
     add, start = (crc32c, ATTRIBUTES_OFFSET) if header.magic == 2 else (crc32, MAGIC_OFFSET)
     crc = add(chunk[start:])
     start = len(chunk)
     while start < header.size:
-        piece = file.read(min(CHECK_BYTES, header.size - start), position + start)
+        piece = file.read(min(chunk_bytes, header.size - start), position + start)
         if not piece:
             return False
         crc = add(piece, crc)

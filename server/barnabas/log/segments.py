@@ -16,10 +16,10 @@ from barnabas.log.disk import Disk
 from barnabas.log.format import names
 from barnabas.log.format.offset_index import OFFSET_DELTA_MAX
 from barnabas.log.openfiles import OpenFiles
+from barnabas.log.removal.pending import Trash
 from barnabas.log.retention import SegmentAge
 from barnabas.log.segment import Segment
 from barnabas.log.snapshots import ProducerSnapshots
-from barnabas.log.trash import Trash
 from barnabas.records.steps import Steps
 
 PLACES_MAX: Final = 8

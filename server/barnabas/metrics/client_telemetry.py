@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXPIRE_INTERVAL_SECONDS = 10.0
-POINTS_AT_ONCE = 200
+POINTS_PER_TURN = 200
 """Number of points of a push that are added between two looks at the loop's budget."""
 
 UNKNOWN_SOFTWARE = "unknown"
@@ -118,8 +118,8 @@ class Telemetry:
             lifetime_ms=instance.lifetime_ms,
         )
         is_first = client.pushes == 1
-        for start in range(0, len(pushed.points), POINTS_AT_ONCE):
-            self.pushed.add(client, pushed.points[start : start + POINTS_AT_ONCE])
+        for start in range(0, len(pushed.points), POINTS_PER_TURN):
+            self.pushed.add(client, pushed.points[start : start + POINTS_PER_TURN])
             await self._budget.checkpoint()
         if is_first:
             log.info(
@@ -130,7 +130,7 @@ class Telemetry:
                 context.connection,
                 uuid_text(instance.id),
                 len(pushed.points),
-                instance.wanted.push_interval_ms,
+                instance.selection.push_interval_ms,
             )
 
 
@@ -144,14 +144,14 @@ def attributes_of(context: RequestContext, instance_id: bytes) -> Attributes:
     """Return the attributes of a client that subscriptions may look for, by the keys of `match`."""
     connection = context.connection
     host, port = connection.peer_address
-    known = {
+    attributes = {
         "client_instance_id": uuid_text(instance_id),
         "client_software_name": connection.client_software_name or UNKNOWN_SOFTWARE,
         "client_software_version": connection.client_software_version or UNKNOWN_SOFTWARE,
         "client_source_address": address_text(host),
         "client_source_port": str(port),
     }
-    return known if context.client_id is None else {**known, "client_id": context.client_id}
+    return attributes if context.client_id is None else {**attributes, "client_id": context.client_id}
 
 
 def address_text(host: str) -> str:

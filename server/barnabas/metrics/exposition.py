@@ -1,8 +1,8 @@
-"""The broker's and the clients' metrics as text, for as many as ask.
+"""The broker's and the clients' metrics as text, for any number of readers.
 
 The rule: values are copied in the event loop, in slices; everything else is done in a thread. An answer is never older
-than its request, but who asks while one is being made shares the next one, and one that took long to make is followed
-by a pause, so that many readers cost about as much as one.
+than its request, but requests that come while one is being made share the next one, and one that took long to make is
+followed by a pause, so that many readers cost about as much as one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.coordinators.groups.shard import GroupShard
     from barnabas.environment import Threads
     from barnabas.metrics.families import Family
-    from barnabas.metrics.of_broker import Sources
+    from barnabas.metrics.of_broker import MetricsParts
     from barnabas.metrics.telemetry.pushed import ClientMetrics
     from barnabas.serving.meter import RequestMeter
 
@@ -35,8 +35,8 @@ PAUSE_FACTOR = 4
 PAUSE_SECONDS_MAX = 2.0
 
 
-class _Shared:
-    """An answer that is still to be made, for all who have asked for it."""
+class _PendingText:
+    """An answer that is still to be made, with all requests that wait for it."""
 
     __slots__ = ("text",)
 
@@ -49,18 +49,18 @@ class Exposition:
 
     def __init__(
         self,
-        sources: Sources,
+        parts: MetricsParts,
         meter: RequestMeter,
         group_shards: Callable[[], Awaitable[list[GroupShard]]],
         threads: Threads,
     ) -> None:
         """`group_shards` gives those of the group coordinator; raises RequestError or StorageError."""
-        self._sources = sources
+        self._parts = parts
         self._meter = meter
         self._shards = group_shards
         self._threads = threads
         self._one_at_a_time = trio.Lock()
-        self._next: dict[str, _Shared] = {}
+        self._next: dict[str, _PendingText] = {}
         self._pause_ends = 0.0
         self.made = 0
         """Number of answers that have been made."""
@@ -68,7 +68,7 @@ class Exposition:
     async def text(self, accept: str = "") -> Text:
         """Return all metrics, none of them older than this call; `accept` is a request's header of that name."""
         content_type = content_type_for(accept)
-        shared = self._next.setdefault(content_type, _Shared())
+        shared = self._next.setdefault(content_type, _PendingText())
         async with self._one_at_a_time:
             if shared.text is None:
                 await trio.sleep_until(self._pause_ends)
@@ -83,31 +83,31 @@ class Exposition:
     async def families(self) -> list[Family]:
         """Return all metrics as data, with one value for all topics and all logs of the broker together."""
         shards = await self._group_shards()
-        broker = await broker_families(self._sources, self._meter, shards, is_summed=True)
+        broker = await broker_families(self._parts, self._meter, shards, is_summed=True)
         clients = await self._copied_clients()
         return await self._threads.run(lambda: [*broker, *client_families(clients), *of_process()])
 
     async def _make(self, content_type: str) -> Text:
         self.made += 1
-        broker = await broker_families(self._sources, self._meter, await self._group_shards())
+        broker = await broker_families(self._parts, self._meter, await self._group_shards())
         clients = await self._copied_clients()
         return await self._threads.run(lambda: render(chain(broker, client_families(clients)), content_type))
 
     async def _copied_clients(self) -> list[ClientMetrics]:
         """Return what clients have pushed, as it is now, the one that has been silent for the longest time first."""
-        telemetry = self._sources.telemetry.if_made
+        telemetry = self._parts.telemetry.if_made
         if telemetry is None:
             return []
         telemetry.expire()
         copies = []
         for client in list(telemetry.pushed.clients.values()):
             copies.append(client.copy())
-            await self._sources.budget.checkpoint()
+            await self._parts.budget.checkpoint()
         return copies
 
     async def _group_shards(self) -> list[GroupShard]:
         try:
             return await self._shards()
         except (RequestError, StorageError) as error:
-            log.warning("groups cannot be counted: %s", error)
+            log.warning("counting groups failed: %s", error)
             return []

@@ -31,7 +31,7 @@ class Family:
         self.values[tuple((key, str(label)) for key, label in labels.items())] = value
 
     def free(self) -> None:
-        """Forget all values, one by one: forgetting many at once would keep the interpreter from everybody else."""
+        """Forget all values, one by one: forgetting many at once would keep the interpreter from other threads."""
         values = self.values
         while values:
             values.popitem()

@@ -68,7 +68,7 @@ class OpenConnections(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class MetricsParts:
     """The parts of a broker that metrics are about."""
 
     broker_id: int
@@ -88,25 +88,25 @@ class Sources:
 
 
 async def broker_families(
-    sources: Sources, meter: RequestMeter, shards: list[GroupShard], *, is_summed: bool = False
+    parts: MetricsParts, meter: RequestMeter, shards: list[GroupShard], *, is_summed: bool = False
 ) -> Families:
     """Everything, as it is now; `shards` are those of the group coordinator.
 
     Where it `is_summed`, all topics and all logs have one value together, which is quick however many there are.
     """
     families = Families()
-    await _node(families, sources)
+    await _node(families, parts)
     _requests(families, meter)
-    _sockets(families, sources, meter)
-    client_quota_families(families, sources.quotas)
-    authorizer_families(families, sources.authorizer)
-    await _topics(families, sources, meter, is_summed=is_summed)
-    await _logs(families, sources, is_summed=is_summed)
-    _cleaner(families, sources)
-    await _groups(families, shards, sources.budget)
-    _telemetry(families, sources)
-    _event_loop(families, sources)
-    _memory(families, sources)
+    _sockets(families, parts, meter)
+    client_quota_families(families, parts.quotas)
+    authorizer_families(families, parts.authorizer)
+    await _topics(families, parts, meter, is_summed=is_summed)
+    await _logs(families, parts, is_summed=is_summed)
+    _cleaner(families, parts)
+    await _groups(families, shards, parts.budget)
+    _telemetry(families, parts)
+    _event_loop(families, parts)
+    _memory(families, parts)
     return families
 
 
@@ -118,10 +118,10 @@ async def _in_slices(items: Iterable[T], budget: LoopBudget) -> AsyncIterator[Se
         yield slice_
 
 
-def _event_loop(families: Families, sources: Sources) -> None:
+def _event_loop(families: Families, parts: MetricsParts) -> None:
     """Add this broker's own metrics, which have no name in Kafka."""
     prefix = "barnabas_event_loop_"
-    budget = sources.budget
+    budget = parts.budget
     families.gauge(
         f"{prefix}longest_turn_seconds", "The longest turn of the event loop so far", budget.longest_seconds
     )
@@ -134,7 +134,7 @@ def _event_loop(families: Families, sources: Sources) -> None:
             over,
             longer_than=bound,
         )
-    for name, count in sources.stall_counts.items():
+    for name, count in parts.stall_counts.items():
         families.counter(
             f"{prefix}stalls",
             "Turns longer than 20 ms, by the request that held them longest",
@@ -144,12 +144,12 @@ def _event_loop(families: Families, sources: Sources) -> None:
     families.counter(
         "barnabas_log_lines_left_out",
         "Lines of the log that clients caused too often",
-        sources.log_limit.left_out,
+        parts.log_limit.left_out,
     )
 
 
-def _memory(families: Families, sources: Sources) -> None:
-    memory = sources.memory
+def _memory(families: Families, parts: MetricsParts) -> None:
+    memory = parts.memory
     held = families.get("barnabas_memory_held_bytes", GAUGE, "Bytes that requests and responses hold")
     waiting = families.get("barnabas_memory_waiting", GAUGE, "Requests that wait for memory")
     for name, pool in (
@@ -163,19 +163,19 @@ def _memory(families: Families, sources: Sources) -> None:
     held.add(memory.unsent.held, pool="unread_responses")
 
 
-async def _node(families: Families, sources: Sources) -> None:
-    image = sources.metadata.image
+async def _node(families: Families, parts: MetricsParts) -> None:
+    image = parts.metadata.image
     info = families.get("kafka_server_app", INFO, "The broker")
-    info.add(1, version=__version__, cluster_id=image.cluster_id, broker_id=sources.broker_id)
+    info.add(1, version=__version__, cluster_id=image.cluster_id, broker_id=parts.broker_id)
     families.gauge("kafka_server_kafkaserver_brokerstate", "State of the broker; 3 is running", RUNNING)
     count = ours = behind = 0
     all_partitions = chain.from_iterable(topic.partitions for topic in image.topics.values())
-    async for partitions in _in_slices(all_partitions, sources.budget):
+    async for partitions in _in_slices(all_partitions, parts.budget):
         count += len(partitions)
-        ours += sum(partition.leader == sources.broker_id for partition in partitions)
+        ours += sum(partition.leader == parts.broker_id for partition in partitions)
         behind += sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
     led = 0
-    async for some in _in_slices(list(sources.replicas), sources.budget):
+    async for some in _in_slices(list(parts.replicas), parts.budget):
         led += sum(not replica.closed for replica in some)
     offline = max(ours - led, 0)  # both may have changed while others ran
     for name, text, value in (
@@ -184,7 +184,7 @@ async def _node(families: Families, sources: Sources) -> None:
         ("kafka_controller_kafkacontroller_globaltopiccount", "Topics of the cluster", len(image.topics)),
         ("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions of the cluster", count),
         ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader that works", offline),
-        ("kafka_server_replicamanager_partitioncount", "Replicas here", len(sources.logs)),
+        ("kafka_server_replicamanager_partitioncount", "Replicas here", len(parts.logs)),
         ("kafka_server_replicamanager_leadercount", "Partitions led here", led),
         ("kafka_server_replicamanager_underreplicatedpartitions", "Partitions with replicas that are behind", behind),
         ("kafka_server_replicamanager_offlinereplicacount", "Replicas in log dirs that have failed", offline),
@@ -213,10 +213,10 @@ def error_name(code: int) -> str:
     return _ERROR_NAMES.get(code, str(code))
 
 
-def _sockets(families: Families, sources: Sources, meter: RequestMeter) -> None:
+def _sockets(families: Families, parts: MetricsParts, meter: RequestMeter) -> None:
     prefix = "kafka_server_socket_server_metrics_"
-    connections = sources.connections
-    for name in sources.listener_names:
+    connections = parts.connections
+    for name in parts.listener_names:
         families.gauge(
             f"{prefix}connection_count", "Connections open", connections.open_on(name), listener=name
         )
@@ -243,20 +243,20 @@ def _sockets(families: Families, sources: Sources, meter: RequestMeter) -> None:
     families.counter(f"{prefix}outgoing_byte", "Bytes of all responses", outgoing)
 
 
-async def _topics(families: Families, sources: Sources, meter: RequestMeter, *, is_summed: bool) -> None:
+async def _topics(families: Families, parts: MetricsParts, meter: RequestMeter, *, is_summed: bool) -> None:
     prefix = "kafka_server_brokertopicmetrics_"
     bytes_in: Counter[str] = Counter()
     messages_in: Counter[str] = Counter()
-    async for some in _in_slices(list(sources.replicas), sources.budget):
+    async for some in _in_slices(list(parts.replicas), parts.budget):
         for replica in some:
             bytes_in[replica.topic] += replica.growth.appended_bytes - replica.growth.replicated_bytes
             messages_in[replica.topic] += replica.growth.appended_records - replica.growth.replicated_records
-    topics = sources.metadata.image.topics
+    topics = parts.metadata.image.topics
     meter.forget_topics(topics.__contains__)
     received = families.get(f"{prefix}bytesin", COUNTER, "Bytes appended").values
     records = families.get(f"{prefix}messagesin", COUNTER, "Records appended").values
     sent = families.get(f"{prefix}bytesout", COUNTER, "Bytes of records fetched").values
-    async for names in _in_slices(topics, sources.budget):
+    async for names in _in_slices(topics, parts.budget):
         for topic in names:
             labels = () if is_summed else (("topic", topic),)
             _add(received, labels, bytes_in[topic])
@@ -269,21 +269,21 @@ def _add(values: dict[Labels, float | Distribution], labels: Labels, value: floa
     values[labels] = value + values.get(labels, 0)  # type: ignore[operator]
 
 
-async def _logs(families: Families, sources: Sources, *, is_summed: bool) -> None:
+async def _logs(families: Families, parts: MetricsParts, *, is_summed: bool) -> None:
     sizes = families.get("kafka_log_log_size", GAUGE, "Bytes of a log").values
     segments = families.get("kafka_log_log_numlogsegments", GAUGE, "Segments of a log").values
     starts = families.get("kafka_log_log_logstartoffset", GAUGE, "First offset of a log").values
     ends = families.get("kafka_log_log_logendoffset", GAUGE, "Offset after a log's last record").values
-    async for logs in _in_slices(list(sources.logs), sources.budget):
+    async for logs in _in_slices(list(parts.logs), parts.budget):
         for log in logs:
             labels = () if is_summed else (("topic", log.topic), ("partition", str(log.partition)))
             _add(sizes, labels, log.size_bytes)
             _add(segments, labels, len(log.segments))
             _add(starts, labels, log.log_start_offset)
             _add(ends, labels, log.log_end_offset)
-    offline = sources.logs.offline
+    offline = parts.logs.offline
     families.gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log dirs that have failed", len(offline))
-    for path in sources.logs.dirs:
+    for path in parts.logs.dirs:
         families.gauge(
             "kafka_log_logmanager_logdirectoryoffline",
             "Whether a log dir has failed",
@@ -292,8 +292,8 @@ async def _logs(families: Families, sources: Sources, *, is_summed: bool) -> Non
         )
 
 
-def _cleaner(families: Families, sources: Sources) -> None:
-    cleaner = sources.cleaner()
+def _cleaner(families: Families, parts: MetricsParts) -> None:
+    cleaner = parts.cleaner()
     if cleaner is None:  # nothing has been cleaned yet
         return
     totals = cleaner.totals
@@ -346,8 +346,8 @@ async def _groups(families: Families, shards: list[GroupShard], budget: LoopBudg
         )
 
 
-def _telemetry(families: Families, sources: Sources) -> None:
-    telemetry = sources.telemetry.if_made
+def _telemetry(families: Families, parts: MetricsParts) -> None:
+    telemetry = parts.telemetry.if_made
     if telemetry is None:
         return
     prefix = "kafka_server_client_metrics_"

@@ -42,9 +42,9 @@ def client_families(clients: list[ClientMetrics]) -> Families:
     while clients:
         client = clients.pop()
         instance_id = uuid_text(client.instance_id)
-        known = {**dict.fromkeys(OURS, ""), **client.attributes, "client_instance_id": instance_id}
-        own = tuple((key, known[key]) for key in OURS)
-        info.values[(*sorted(known.items()), *_others(client.resource))] = 1
+        attributes = {**dict.fromkeys(OURS, ""), **client.attributes, "client_instance_id": instance_id}
+        own = tuple((key, attributes[key]) for key in OURS)
+        info.values[(*sorted(attributes.items()), *_others(client.resource))] = 1
         latest.values[own] = client.last_push_ms / 1000
         for (name, kind, labels), value in client.series.items():
             shown = exported.get(name)

@@ -17,7 +17,7 @@ from prometheus_client.utils import floatToGoString
 from barnabas.metrics.families import COUNTER, GAUGE, INFO, TOTAL, Family
 from barnabas.metrics.telemetry.payload import Labels
 
-LINES_AT_ONCE = 500
+LINES_PER_TURN = 500
 OPENMETRICS = "application/openmetrics-text"
 _PAIRS_MAX = 4096
 
@@ -48,7 +48,7 @@ def render(families: Iterable[Family], content_type: str) -> Text:
     for family in chain(families, of_process()):
         for line in writer.lines(family):
             lines.append(line)
-            if len(lines) == LINES_AT_ONCE:
+            if len(lines) == LINES_PER_TURN:
                 pieces.append("".join(lines).encode())
                 lines.clear()
         family.free()

@@ -1,8 +1,8 @@
 """Memory of the bodies of requests that the visitors of one address have sent, all together.
 
 The rule: a small body always has its place; larger ones share a pool, and a request that finds the pool used up waits for
-a while and is then refused. So the memory of an address has a bound whatever its visitors send, and a visitor who fills the
-pool keeps no small request from being answered.
+a while and is then refused. So the memory of an address has a bound whatever its visitors send, and a visitor that fills
+the pool keeps no small request from being answered.
 """
 
 from __future__ import annotations

@@ -7,8 +7,10 @@ of another site is refused, as is, on a loopback address, one that has its own n
 from __future__ import annotations
 
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -34,7 +36,7 @@ BodyBytesMax = int | Callable[[h11.Request], int]
 """Largest size of a body: for all requests, or for one by its head."""
 
 DEPARTURE_SECONDS = 0.2
-"""Time between looks whether a visitor who waits for an answer is still there."""
+"""Seconds between checks whether a waiting visitor is still connected."""
 _TCP_INFO = getattr(socket, "TCP_INFO", None)
 _TCP_ESTABLISHED = 1
 _READ_BYTES = 64 * 1024
@@ -43,7 +45,7 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1", "")
 
 
 def is_of_a_web_page(request: h11.Request, addresses: set[str]) -> bool:
-    """Say whether a browser may have sent a request for a page; `addresses` are names of this machine, as localhost is."""
+    """Return whether a browser may have sent a request for a page; `addresses` are this machine's, beside localhost."""
     return _header(request, b"origin") is not None or has_foreign_host(request, addresses)
 
 
@@ -87,7 +89,7 @@ class HttpReader:
 
     def __init__(self, visitor: Visitor, *, header_bytes_max: int) -> None:
         self.connection = h11.Connection(h11.SERVER, max_incomplete_event_size=header_bytes_max)
-        self._visitor = visitor
+        self.visitor = visitor
         self._bytes_taken = 0
         """Bytes of the pool that the body of the last request has."""
         self._is_head = False
@@ -113,14 +115,14 @@ class HttpReader:
                 if event is h11.NEED_DATA:
                     if connection.they_are_waiting_for_100_continue:
                         await self._send(h11.InformationalResponse(status_code=100, headers=[]))
-                    connection.receive_data(bytes(await self._visitor.stream.receive_some(_READ_BYTES)))
-                    self._visitor.moved_s = trio.current_time()
+                    connection.receive_data(bytes(await self.visitor.stream.receive_some(_READ_BYTES)))
+                    self.visitor.moved_s = trio.current_time()
                     if not has_begun:
                         has_begun = True
-                        limit.deadline = self._visitor.moved_s + HEAD_SECONDS_MAX
+                        limit.deadline = self.visitor.moved_s + HEAD_SECONDS_MAX
                     elif request is not None:
                         limit.deadline = min(
-                            self._visitor.moved_s + HEAD_SECONDS_MAX, head_at_s + BODY_SECONDS_MAX
+                            self.visitor.moved_s + HEAD_SECONDS_MAX, head_at_s + BODY_SECONDS_MAX
                         )
                 elif isinstance(event, h11.Request):
                     request = event
@@ -150,14 +152,14 @@ class HttpReader:
             raise TooLargeError(bytes_max)
         if count > SMALL_BYTES_MAX:
             limit.deadline = inf
-            await self._visitor.bodies.take(count)
+            await self.visitor.bodies.take(count)
             self._bytes_taken = count
         limit.deadline = trio.current_time() + HEAD_SECONDS_MAX
 
     def release(self) -> None:
         """Give back what the body of the last request has taken of the pool."""
         if self._bytes_taken:
-            self._visitor.bodies.release(self._bytes_taken)
+            self.visitor.bodies.release(self._bytes_taken)
             self._bytes_taken = 0
 
     async def serve(
@@ -186,7 +188,7 @@ class HttpReader:
             await refuse(413, f"a body has at most {error.bytes_max} bytes")
             await self._linger()
         except PoolExhaustedError:
-            await refuse(503, "others are sending so much that there is no memory for this body: try again")
+            await refuse(503, "other requests take all memory for bodies: try again")
             await self._linger()
         except h11.RemoteProtocolError as error:
             if self.may_answer:
@@ -197,7 +199,7 @@ class HttpReader:
     async def _linger(self) -> None:
         """Read what is still sent, and drop it: a connection closed before that would take the answer away."""
         with trio.move_on_after(_LINGER_SECONDS_MAX), suppress(trio.BrokenResourceError):
-            while await self._visitor.stream.receive_some(_READ_BYTES):
+            while await self.visitor.stream.receive_some(_READ_BYTES):
                 pass
 
     @property
@@ -236,10 +238,10 @@ class HttpReader:
         *,
         seconds: float,
     ) -> None:
-        """Send a response of unknown length: what `work` hands to the function that it is given.
+        """Send a response of unknown length: the pieces that `work` passes to its argument `send`.
 
-        That returns when the piece is sent, so that a slow reader slows the work down. One who does not take a piece in so
-        many seconds, or goes, ends the work.
+        `send` returns when the piece is sent, so that a slow reader slows the work down. A reader that does not take a
+        piece in so many seconds, or goes, ends the work.
         """
         async with trio.open_nursery() as nursery:
 
@@ -278,7 +280,7 @@ class HttpReader:
         return result
 
     async def _watch_departure(self, scope: trio.CancelScope) -> None:
-        stream = getattr(self._visitor.stream, "transport_stream", self._visitor.stream)
+        stream = getattr(self.visitor.stream, "transport_stream", self.visitor.stream)
         sock = getattr(stream, "socket", None)
         while sock is not None and _TCP_INFO is not None:
             await trio.sleep(DEPARTURE_SECONDS)
@@ -293,12 +295,45 @@ class HttpReader:
     async def _await_departure(self, scope: trio.CancelScope) -> None:
         """Cancel when the visitor has gone; one that sends something else meanwhile breaks the rules, and goes too."""
         with suppress(trio.BrokenResourceError):
-            await self._visitor.stream.receive_some(_READ_BYTES)
+            await self.visitor.stream.receive_some(_READ_BYTES)
         scope.cancel()
 
     async def _send(self, *events: h11.Event) -> None:
         data = memoryview(b"".join(self.connection.send(one) or b"" for one in events))
         while data:  # at most so much at a time, so that `moved_s` says what the visitor does
-            await self._visitor.stream.send_all(data[:_SEND_BYTES])
+            await self.visitor.stream.send_all(data[:_SEND_BYTES])
             data = data[_SEND_BYTES:]
-            self._visitor.moved_s = trio.current_time()
+            self.visitor.moved_s = trio.current_time()
+
+
+class HttpService(ABC):
+    """The requests of all visitors of one address; a subclass says how they are answered, and within which bounds."""
+
+    idle_seconds_max: float
+    """Time until the next request of a connection."""
+    first_within: float | None = None
+    """Time until its first request, where that is another one."""
+    header_bytes_max = 64 * 1024
+
+    async def serve(self, visitor: Visitor) -> None:
+        """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
+        reader = HttpReader(visitor, header_bytes_max=self.header_bytes_max)
+        await reader.serve(
+            partial(self.answer, reader),
+            partial(self.refuse, reader),
+            idle_seconds_max=self.idle_seconds_max,
+            body_bytes_max=self.body_bytes_max,
+            first_within=self.first_within,
+        )
+
+    @abstractmethod
+    def body_bytes_max(self, request: h11.Request) -> int:
+        """Return how many bytes the body of a request may have, by its head."""
+
+    @abstractmethod
+    async def answer(self, reader: HttpReader, request: h11.Request, body: bytes) -> bool:
+        """Send the response to a request; false if the connection ends with it."""
+
+    @abstractmethod
+    async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:
+        """Send the response to a request that cannot be read, the last one of a connection."""

@@ -52,12 +52,12 @@ class Jwks:
         self._read_at = now_s
         try:
             data = self._content()
-            found = json.loads(data)
-            if not isinstance(found, dict) or not isinstance(found.get("keys"), list):
+            keys = json.loads(data)
+            if not isinstance(keys, dict) or not isinstance(keys.get("keys"), list):
                 raise JwksError(f"{self.url}: there is no JWKS (RFC 7517)")
         except (OSError, ValueError) as error:
             raise JwksError(f"{self.url}: {error}") from error
-        self.keys = found
+        self.keys = keys
 
     def _content(self) -> bytes:
         if self.is_file:

@@ -74,10 +74,10 @@ def default_realm() -> str:
 
 def _translated(error: Any) -> KerberosError:
     code = (error.min_code & 0xFFFFFFFF) - (_TABLE & 0xFFFFFFFF)
-    said = error.get_all_statuses(error.min_code, False) if error.min_code else []
-    said = [one for one in said if one != _NOTHING] or error.get_all_statuses(error.maj_code, True)
+    statuses = error.get_all_statuses(error.min_code, False) if error.min_code else []
+    statuses = [one for one in statuses if one != _NOTHING] or error.get_all_statuses(error.maj_code, True)
     # Some of it is what a client has sent.
-    text = "".join(one if one.isprintable() else "?" for one in "; ".join(said)[:TEXT_CHARS_MAX])
+    text = "".join(one if one.isprintable() else "?" for one in "; ".join(statuses)[:TEXT_CHARS_MAX])
     hint = _HINTS.get(code)
     return KerberosError(f"{text} ({hint})" if hint else text, is_transient=code in _TRANSIENT)
 
@@ -127,7 +127,7 @@ class Context:
 
     @property
     def is_mutual(self) -> bool:
-        """True if the service has proved who it is."""
+        """True if the service has proved its identity."""
         return bool(self._context.actual_flags & self._gssapi.RequirementFlag.mutual_authentication)
 
     def step(self, token: bytes | None) -> bytes | None:
@@ -146,7 +146,7 @@ class Context:
             raise _translated(error) from error
 
     def unwrap(self, token: bytes) -> bytes:
-        """Return the data of a message whose checksum and place in the sequence are right."""
+        """Return the data of a message after checking its checksum and place in the sequence."""
         own = bytes(bytearray(token))  # the library writes into what it is given
         try:
             return bytes(self._context.unwrap(own).message)
@@ -159,14 +159,14 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """With what somebody logs in to services."""
+    """Credentials of a client of services."""
 
     service: str
     """The first part of the services' principals (`sasl.kerberos.service.name`)."""
     principal: str | None = None
     """Principal that logs in; None for the only one that the tickets are for."""
     keytab: str | None = None
-    """The file with the principal's key; None to use tickets that somebody else gets."""
+    """The file with the principal's key; None to use tickets of an outside ticket cache."""
     ticket_cache: str | None = None
     """Cache of these tickets; None for the library's default."""
 
@@ -175,7 +175,7 @@ class Tickets:
     """Tickets for services. Those from a keytab are got when they are needed, and again after half of their life."""
 
     def __init__(self, login: Login) -> None:
-        """Read the keytab, if there is one; nobody is asked yet. Raises KerberosError."""
+        """Read the keytab, if there is one; no server is asked yet. Raises KerberosError."""
         self.login = login
         self.limiter = trio.CapacityLimiter(1)
         """For the thread of a login's first step: one at a time asks the key distribution centre."""

@@ -64,7 +64,7 @@ class PlainTransport:
     ) -> None:
         """Without `wait_sets` nothing bounds how many connections return from waiting in one turn.
 
-        Without `ready` sockets nobody knows whether this is the only one with something to read.
+        Without `ready` sockets it is unknown whether this is the only one with something to read.
         """
         self.local_address = local
         self.peer_address = peer
@@ -325,12 +325,12 @@ def bind_sockets(host: str, port: int) -> list[socket.socket]:
     # For text, the tables for international names would be imported.
     name = host.encode() if host.isascii() else host
     try:
-        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        infos = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise UnknownHostError(error.errno, error.strerror) from error
     sockets: list[socket.socket] = []
     failure: OSError | None = None
-    for family, _, _, _, address in dict.fromkeys(found):
+    for family, _, _, _, address in dict.fromkeys(infos):
         if sockets and port == 0:
             # All addresses of one name share the port that the first was given.
             address = (address[0], sockets[0].getsockname()[1], *address[2:])
@@ -375,7 +375,7 @@ def _bound(family: int, address: tuple[Any, ...], *, also_ipv4: bool = False) ->
     return sock
 
 
-def _address(found: tuple[Any, ...] | None) -> Address:
-    if not found:  # macOS has none of a connection whose peer has left it before it was accepted
+def _address(name: tuple[Any, ...] | None) -> Address:
+    if not name:  # macOS has none of a connection whose peer has left it before it was accepted
         raise ConnectionAbortedError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
-    return found[0], found[1]
+    return name[0], name[1]

@@ -27,7 +27,7 @@ PIECE_BYTES: Final = 64 * 1024
 """Bytes that are given to OpenSSL at a time: four records."""
 SENT_BEFORE_A_TURN: Final = 256 * 1024
 """After so many bytes others have their turn: encrypting them takes about 0.2 ms."""
-RECEIVED_AT_ONCE: Final = 128 * 1024
+RECEIVED_PER_TURN: Final = 128 * 1024
 
 
 class TlsTransport(PlainTransport):
@@ -84,7 +84,7 @@ class TlsTransport(PlainTransport):
 
     def receive_now(self, view: memoryview) -> int | None:
         """Read and decrypt what is there into `view`: 0 means that the peer has closed, None that there is nothing yet."""
-        room, count = min(len(view), RECEIVED_AT_ONCE), 0
+        room, count = min(len(view), RECEIVED_PER_TURN), 0
         while count < room:
             try:
                 part = self._tls.recv_into(view[count:room])

@@ -58,8 +58,11 @@ def _canonical(name: Name) -> list[frozenset[tuple[str, str | bytes]]]:
     """Return a distinguished name such that names that differ in case or spaces only are the same, as in Java."""
     return [
         frozenset(
-            (one.oid.dotted_string, one.value if isinstance(one.value, bytes) else _folded(one.value))
-            for one in part
+            (
+                attribute.oid.dotted_string,
+                attribute.value if isinstance(attribute.value, bytes) else _folded(attribute.value),
+            )
+            for attribute in part
         )
         for part in name.rdns
     ]

@@ -131,10 +131,10 @@ def openssl_name(suite: str) -> str:
 
     `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384` is `ECDHE-RSA-AES256-GCM-SHA384`; names without WITH are returned as they are.
     """
-    found = re.fullmatch(r"(?:TLS|SSL)_(\w+?)_WITH_(\w+)", suite)
-    if found is None:
+    parsed = re.fullmatch(r"(?:TLS|SSL)_(\w+?)_WITH_(\w+)", suite)
+    if parsed is None:
         return suite
-    exchange, cipher = found[1], found[2]
+    exchange, cipher = parsed[1], parsed[2]
     cipher = (
         re.sub(r"AES_(128|256)", r"AES\1", cipher).replace("_CBC", "").replace("POLY1305_SHA256", "POLY1305")
     )

@@ -16,7 +16,7 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICAT
 
 
 class TlsError(ValueError):
-    """Keys, certificates or TLS settings that cannot be used; the text is for whoever has set them."""
+    """Keys, certificates or TLS settings that cannot be used; the text is for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class KeyMaterial:
     @property
     def certificate(self) -> str:
         """The owner's own certificate, as PEM; empty if there is none."""
-        found = _CERTIFICATE.search(self.pem)
-        return found[0].decode() if found is not None else ""
+        match = _CERTIFICATE.search(self.pem)
+        return match[0].decode() if match is not None else ""
 
 
 def read_key_store(settings: StoreSettings) -> KeyMaterial:
@@ -158,7 +158,7 @@ def _certificates_of_pkcs12(settings: StoreSettings, data: bytes) -> str:
 
     loaded = _loaded(settings, data)
     assert isinstance(loaded, PKCS12KeyAndCertificates)
-    found = [one for one in (loaded.cert, *loaded.additional_certs) if one is not None]
-    if not found:
+    certificates = [one for one in (loaded.cert, *loaded.additional_certs) if one is not None]
+    if not certificates:
         raise TlsError(f"{settings.what}.location={settings.location}: there is no certificate in it")
-    return "".join(one.certificate.public_bytes(Encoding.PEM).decode() for one in found)
+    return "".join(one.certificate.public_bytes(Encoding.PEM).decode() for one in certificates)

@@ -1,4 +1,4 @@
-"""Ports of connections and networks, whoever carries the bytes: plain sockets, TLS, or a simulated network.
+"""Ports of connections and networks, of any kind: plain sockets, TLS, or a simulated network.
 
 The rule: a call that would block waits through trio, and nothing is awaited between a read and its return, so that
 buffers may be shared by all connections.

@@ -1,7 +1,7 @@
 """Connections of the few that look at a broker over HTTP: a reader of metrics, a test with the control API.
 
-The rule: a visitor, however slow, costs nobody but itself. There are few places; where all are taken, whoever has been idle
-for the longest time gives way to a newcomer.
+The rule: a visitor, however slow, delays only itself. There are few places; where all are taken, the connection that is
+idle for longest is closed for a new one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKOFF_SECONDS = 0.1
-"""Time for which nobody is let in after no descriptor was left for one."""
+"""Seconds without accepting after a failure for lack of descriptors."""
 HANDSHAKE_SECONDS_MAX = 10.0
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class AddressError(Exception):
-    """A server cannot be served where it was to be; the text is for who started it."""
+    """An address cannot be served; the text is for the operator."""
 
 
 def bind(host: str, port: int, what: str, *, unguarded: str = "") -> list[socket]:
@@ -120,7 +120,7 @@ class Site:
 
     @property
     def local_url(self) -> str:
-        """URL of the server for this process: at an address that it has bound, where nobody else can be."""
+        """URL of the server for this process: at an address that it has bound, so that it can be no other server's."""
         host, port = self.sockets[0].getsockname()[:2]
         return f"{'https' if self.has_tls else 'http'}://{url_address(EVERYWHERE.get(host, host), port)}"
 
@@ -165,13 +165,16 @@ class Site:
 class Visitor:
     """A connection. `moved_s` is when a byte was last received or sent; `is_waiting` while its answer is being made.
 
+    `address` is that of the peer's machine, as text; empty for a peer that has gone already.
+
     `bodies` is the memory that the bodies of its requests share with those of all visitors of the address.
     """
 
-    __slots__ = ("bodies", "is_waiting", "moved_s", "scope", "stream")
+    __slots__ = ("address", "bodies", "is_waiting", "moved_s", "scope", "stream")
 
     def __init__(self, stream: trio.abc.Stream, bodies: BodyPool | None = None) -> None:
         self.stream = stream
+        self.address = _address_of(stream)
         self.bodies = BodyPool() if bodies is None else bodies
         self.scope = trio.CancelScope()
         self.is_waiting = False
@@ -179,7 +182,7 @@ class Visitor:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Mark the visitor as one who waits for an answer, for the length of a block: it is not idle."""
+        """Mark the visitor as waiting for an answer, for the length of a block: it is not idle."""
         self.is_waiting = True
         try:
             yield
@@ -225,7 +228,7 @@ class Visitors:
                         )
                         continue
                     if not has_failed:
-                        log.error("cannot accept connections for %s: %s; trying again", self._what, error)
+                        log.error("cannot accept connections for %s: %s; retrying", self._what, error)
                     has_failed = True
                     await trio.sleep(BACKOFF_SECONDS)
                     continue
@@ -248,25 +251,31 @@ class Visitors:
                     await self._answer(visitor)
         except Exception as error:
             is_defect = not lacks_files(error)  # what answers may have to be imported first
-            log.error("a request for %s could not be answered: %s", self._what, error, exc_info=is_defect)
+            log.error("a request for %s failed: %s", self._what, error, exc_info=is_defect)
         finally:
             self._present.discard(visitor)
 
     def _has_place(self) -> bool:
-        """Say whether there is a place for a newcomer, after the one idle for the longest time has given way."""
+        """Return whether there is a place for a new connection; closes the one that is idle for longest if need be."""
         if len(self._present) < self._count_max:
             return True
         idle = [visitor for visitor in self._present if not visitor.is_waiting]
         if not idle:
-            log.warning(
-                "a connection for %s is refused: %d wait for their answers", self._what, self._count_max
-            )
+            log.warning("refusing a connection for %s: %d requests are waiting", self._what, self._count_max)
             return False
         longest = min(idle, key=lambda visitor: visitor.moved_s)
-        log.debug("%d connections for %s: the one idle for the longest time gives way", len(idle), self._what)
+        log.debug("%d connections for %s: closing the one that is idle for longest", len(idle), self._what)
         self._present.discard(longest)
         longest.scope.cancel()
         return True
+
+
+def _address_of(stream: trio.abc.Stream) -> str:
+    try:
+        name = stream.socket.getpeername() if isinstance(stream, trio.SocketStream) else ""
+    except OSError:
+        return ""
+    return str(name[0]) if isinstance(name, tuple) else ""
 
 
 async def _secure(visitor: Visitor, context: SSLContext) -> None:

@@ -1,9 +1,9 @@
 """A set of waiting sockets, of which only as many wake up in one turn of the event loop as it has time for.
 
-The rule: Trio wakes every task whose socket has something to read in one turn, and waking 5,000 takes tenths of a
+The rule: Trio wakes every task with a readable socket in one turn, and waking 5,000 takes tenths of a
 second before any of them has been served. So sockets of new and idle connections, and those of active ones while many
 are, wait in a set of their own (epoll, kqueue), inside Trio's, from which each turn takes some: the kernel returns them
-first come first served. Whoever can answer what has come without waiting does so there, and its task sleeps on.
+first come first served. A request that can be answered without waiting is answered there, and the task sleeps on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import trio
 
 from barnabas.system.readiness import READABLE, new_readable_set
 
-WOKEN_AT_ONCE: Final = 32
+WOKEN_PER_TURN: Final = 32
 """Most sockets that wake up in one turn: a millisecond or two to serve, if each has a small request."""
 TURN_SECONDS: Final = 0.002
 """If the turn before took longer, fewer wake up than in it, down to four; more, if it took three quarters of it."""
@@ -39,11 +39,11 @@ class WaitSet:
     """Sockets and the tasks that wait for them.
 
     Waking one costs some 10 us more than with Trio alone, so an active connection among few does not wait here, unless it
-    is answered without being woken. For each of many it costs less, since whoever is woken too late for a turn has to wait
-    for another one.
+    is answered without being woken. For each of many it costs less, since a task that is woken too late for a turn has to
+    wait for another one.
 
     A socket stays in the set after its task has woken up, so that a task which waits again costs no system call. If
-    more comes while nobody waits for it, it is taken out; `forget` must be called before it is closed.
+    more comes while no task waits for it, it is taken out; `forget` must be called before it is closed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -91,7 +91,7 @@ class WaitSet:
 
     async def _watch(self) -> None:
         """Serve or wake some in each turn, as long as anybody waits."""
-        at_once, are_more, began = WOKEN_AT_ONCE, False, 0.0
+        at_once, are_more, began = WOKEN_PER_TURN, False, 0.0
         try:
             while self._waiting:
                 if are_more:
@@ -122,14 +122,14 @@ def _next_count(count: int, turn_seconds: float) -> int:
     if turn_seconds > TURN_SECONDS:
         return count * 3 // 4 + 1
     if turn_seconds < TURN_SECONDS * 3 / 4:
-        return min(count * 5 // 4 + 1, WOKEN_AT_ONCE)
+        return min(count * 5 // 4 + 1, WOKEN_PER_TURN)
     return count
 
 
 class WaitSets:
     """The wait_set of new and idle connections, and that of active ones while many are active.
 
-    They are apart, so that newcomers are not ahead of who is in the middle of a conversation.
+    They are apart, so that new connections are not ahead of active ones.
     """
 
     def __init__(self) -> None:

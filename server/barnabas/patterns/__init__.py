@@ -44,17 +44,21 @@ class PatternError(ValueError):
     """
 
     def __init__(self, text: str, reason: str, syntax: str = "RE2") -> None:
+        super().__init__(text, reason, syntax)  # as it is made again on its way from a child process
         self.shown = shown(text)
-        super().__init__(f"{self.shown} is not a regular expression of {syntax}: {reason}")
         self.reason = reason
+        self._syntax = syntax
+
+    def __str__(self) -> str:
+        return f"{self.shown} is not a regular expression of {self._syntax}: {self.reason}"
 
 
-def compile_pattern(text: str, original: str | None = None) -> Any:
+def compile_pattern(text: str, original: str | None = None, *, ignores_case: bool = False) -> Any:
     """Compile a pattern of RE2's syntax for texts; the result has `search`, `match` and `fullmatch`.
 
     `original` is what it was translated from, for messages. Raises PatternError.
     """
-    return _compiled(text, text if original is None else original, "UTF8")
+    return _compiled(text, text if original is None else original, "UTF8", ignores_case=ignores_case)
 
 
 def compile_bytes(pattern: bytes) -> Any:
@@ -93,13 +97,14 @@ def shown(pattern: str) -> str:
     return repr(pattern) if len(pattern) <= SHOWN_MAX else f"{pattern[:SHOWN_MAX]!r}..."
 
 
-def _compiled(pattern: str | bytes, text: str, encoding: str) -> Any:
+def _compiled(pattern: str | bytes, text: str, encoding: str, *, ignores_case: bool = False) -> Any:
     import re2
 
     check_length(text)
     _check_parts(pattern if isinstance(pattern, str) else pattern.decode("latin-1"), text)
     options = re2.Options()
     options.log_errors = False
+    options.case_sensitive = not ignores_case
     options.max_mem = MEMORY_MAX
     options.encoding = getattr(re2.Options.Encoding, encoding)
     try:

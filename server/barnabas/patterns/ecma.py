@@ -23,7 +23,7 @@ from barnabas.patterns import (
     steps,
 )
 
-REPEATS_AT_ONCE = 1_000
+REPEATS_PER_QUANTIFIER = 1_000
 """Repetitions that RE2 takes in one quantifier; more are written as several."""
 REPEATS_MAX = 100_000
 TRANSLATED_MAX = 4 * CHARACTERS_MAX
@@ -245,7 +245,7 @@ class _Translation:
             raise self._refusal(f"{{{low},{high}}} is no range")
         if max(low, high or 0) > REPEATS_MAX:
             raise self._refusal(f"it repeats something more than {REPEATS_MAX} times")
-        if max(low, high or 0) <= REPEATS_AT_ONCE:
+        if max(low, high or 0) <= REPEATS_PER_QUANTIFIER:
             return f"{atom}{{{low}}}" if low == high else f"{atom}{{{low},{'' if high is None else high}}}"
         counts = [f"{{{count}}}" for count in _pieces(low)]
         counts += ["*"] if high is None else [f"{{0,{count}}}" for count in _pieces(high - low)]
@@ -348,5 +348,5 @@ class _Translation:
 
 
 def _pieces(count: int) -> list[int]:
-    whole, rest = divmod(count, REPEATS_AT_ONCE)
-    return [REPEATS_AT_ONCE] * whole + [rest] * (rest > 0)
+    whole, rest = divmod(count, REPEATS_PER_QUANTIFIER)
+    return [REPEATS_PER_QUANTIFIER] * whole + [rest] * (rest > 0)

@@ -1,4 +1,4 @@
 """Records as Kafka stores and sends them: batches, legacy message sets, compression, conversion, validation.
 
-The rule: bytes in, values out. Nothing here reads a clock, opens a file or knows who asked.
+The rule: bytes in, values out. Nothing here reads a clock, opens a file or knows the request.
 """

@@ -1,4 +1,4 @@
-"""Reading of records whose format is not known beforehand: message sets of magic 0 and 1, batches of magic 2."""
+"""Reading of records of any format: message sets of magic 0 and 1, batches of magic 2."""
 
 from collections.abc import Iterator
 

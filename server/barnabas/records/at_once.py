@@ -33,16 +33,16 @@ PRODUCE_VERSION_ZSTD: Final = 7  # the first one whose clients know zstd (KIP-11
 AS_PRODUCED: Final = "producer"
 
 _UNUSUAL_BITS: Final = TIMESTAMP_TYPE_BIT | CONTROL_BIT | DELETE_HORIZON_BIT | TRANSACTIONAL_BIT
-"""Attribute bits that a client may not set, and that of transactions, whose state is checked before the append."""
+"""Attribute bits that a client may not set, and that of transactions, which are checked before the append."""
 # By these names compiled code finds them at once.
 _ZSTD: Final = 4
 _LZ4: Final = 3
 _SMALL_BYTES: Final = 1 << 20
 _RECORDS_AT: Final = HEADER_SIZE - ATTRIBUTES_OFFSET  # in what the checksum covers
-_RECORDS_AT_ONCE: Final = 1_000
-_SMALL_EFFORT: Final = 4 * _RECORDS_AT_ONCE  # room for headers, and for looks at columns
+_RECORDS_PER_TURN: Final = 1_000
+_SMALL_EFFORT: Final = 4 * _RECORDS_PER_TURN  # room for headers, and for looks at columns
 
-assert (_ZSTD, _LZ4, _SMALL_BYTES, _RECORDS_AT_ONCE) == (
+assert (_ZSTD, _LZ4, _SMALL_BYTES, _RECORDS_PER_TURN) == (
     Codec.ZSTD, Codec.LZ4, SMALL_BYTES, RECORDS_PER_STEP,
 )  # fmt: skip
 
@@ -66,7 +66,7 @@ def validate_at_once(
         or LOG_OVERHEAD + header.batch_length != size
         or header.base_offset != 0
         or count <= 0
-        or count > _RECORDS_AT_ONCE
+        or count > _RECORDS_PER_TURN
         or header.last_offset_delta != count - 1
         or attributes & _UNUSUAL_BITS
         or size > config.max_message_bytes
@@ -124,7 +124,7 @@ def scan_small(buf: Buffer, header: BatchHeader, config: AppendRules) -> Scanner
     Raises InvalidRecordsError where they are malformed.
     """
     size = LOG_OVERHEAD + header.batch_length
-    if header.records_count > _RECORDS_AT_ONCE or size > _SMALL_BYTES:
+    if header.records_count > _RECORDS_PER_TURN or size > _SMALL_BYTES:
         return None
     body: Buffer = memoryview(buf)[HEADER_SIZE:size]
     if header.attributes & CODEC_MASK:

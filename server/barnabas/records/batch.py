@@ -1,6 +1,6 @@
 """Record batches, message format v2 (KIP-98): headers, iteration, checksums, patches in place, records.
 
-The rule: the header is enough for a broker. Records are decoded only by those who ask for them, and what the
+The rule: the header is enough for a broker. Records are decoded only on demand, and what the
 leader changes in place (base offset, leader epoch) lies outside the checksum.
 
     base offset int64, length int32 (of all that follows it), leader epoch int32, magic int8 (2), crc uint32,
@@ -76,7 +76,7 @@ _INT16: Final = Struct(">h")
 
 
 def transactional_producer(records: object) -> tuple[int, int, int] | None:
-    """Return the id, epoch and first sequence number of records in memory whose first batch is part of a transaction.
+    """Return producer id, epoch and first sequence number of records in memory with a transactional first batch.
 
     None for others.
     """
@@ -249,16 +249,16 @@ def read_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
     Raises CorruptRecordsError if the header is cut short, or magic or length cannot be.
     """
-    left = len(buf) - pos
-    if left < HEADER_SIZE_UP_TO_MAGIC:
-        raise CorruptRecordsError(f"{max(0, left)} bytes are too few for the header of records")
+    size = len(buf) - pos
+    if size < HEADER_SIZE_UP_TO_MAGIC:
+        raise CorruptRecordsError(f"{max(0, size)} bytes are too few for the header of records")
     magic = buf[pos + MAGIC_OFFSET]
     if magic == 2:
         return read_header(buf, pos)
     if magic > 2:
         raise CorruptRecordsError(f"magic {magic} is unknown")
-    if left < (LEGACY_V1_SIZE_MIN if magic else LEGACY_SIZE_MIN):
-        raise CorruptRecordsError(f"{left} bytes are too few for a message of magic {magic}")
+    if size < (LEGACY_V1_SIZE_MIN if magic else LEGACY_SIZE_MIN):
+        raise CorruptRecordsError(f"{size} bytes are too few for a message of magic {magic}")
     offset, length, crc, _, attributes = _LEGACY_HEADER.unpack_from(buf, pos)
     if LOG_OVERHEAD + length < (LEGACY_V1_SIZE_MIN if magic else LEGACY_SIZE_MIN):
         raise CorruptRecordsError(f"message length {length} is too small for magic {magic}")

@@ -84,18 +84,18 @@ def compress(codec: int, data: Buffer, level: int | None = None, *, magic: int =
 
     Raises UnsupportedCompressionError for an unknown codec, or zstd below magic 2.
     """
-    known = codec_of(codec)
-    if known is Codec.NONE:
+    kind = codec_of(codec)
+    if kind is Codec.NONE:
         return bytes(data)
-    if known is Codec.GZIP:
+    if kind is Codec.GZIP:
         from barnabas.records.codecs import gzip
 
         return gzip.compress(data, level)
-    if known is Codec.SNAPPY:
+    if kind is Codec.SNAPPY:
         from barnabas.records.codecs import snappy
 
         return snappy.compress(data, level)
-    if known is Codec.LZ4:
+    if kind is Codec.LZ4:
         from barnabas.records.codecs import lz4
 
         return lz4.compress(data, level, broken_checksum=magic == 0)
@@ -120,16 +120,16 @@ def decompress(codec: int, data: Buffer, *, magic: int, bytes_max: int) -> bytes
 
 def _decompress(codec: int, data: Buffer, magic: int, bytes_max: int) -> "Parts":
     """Begin to decompress what is compressed, by turns. Raises UnsupportedCompressionError."""
-    known = codec_of(codec)
-    if known is Codec.GZIP:
+    kind = codec_of(codec)
+    if kind is Codec.GZIP:
         from barnabas.records.codecs import gzip
 
         return gzip.decompress(data, bytes_max)
-    if known is Codec.SNAPPY:
+    if kind is Codec.SNAPPY:
         from barnabas.records.codecs import snappy
 
         return snappy.decompress(data, bytes_max)
-    if known is Codec.LZ4:
+    if kind is Codec.LZ4:
         from barnabas.records.codecs import lz4
 
         return lz4.decompress(data, bytes_max, ignore_checksum=magic == 0)
@@ -184,16 +184,16 @@ def _next_part(parts: "Parts") -> bytes | None:
 
 def compressor(codec: int, level: int | None, size: int) -> "Compressor":
     """Make a compressor that takes about `size` bytes of input in pieces, for magic 2. Raises as `compress`."""
-    known = codec_of(codec)
-    if known is Codec.GZIP:
+    kind = codec_of(codec)
+    if kind is Codec.GZIP:
         from barnabas.records.codecs import gzip
 
         return gzip.compressor(level, size)
-    if known is Codec.SNAPPY:
+    if kind is Codec.SNAPPY:
         from barnabas.records.codecs import snappy
 
         return snappy.compressor(level, size)
-    if known is Codec.LZ4:
+    if kind is Codec.LZ4:
         from barnabas.records.codecs import lz4
 
         return lz4.compressor(level, size)

@@ -32,7 +32,7 @@ from barnabas.records.errors import (
     UnsupportedCompressionError,
 )
 from barnabas.records.record import append_record
-from barnabas.records.steps import RECORDS_PER_STEP, Steps, Work, run
+from barnabas.records.steps import RECORDS_PER_STEP, Steps, Work
 from barnabas.records.varint import Buffer, encode_varint
 
 PIECE_BYTES: Final = 64 << 10
@@ -175,26 +175,6 @@ def down_convert_steps(
         if not converted:
             raise
     return bytes(converted)
-
-
-def down_convert(
-    buf: Buffer,
-    to_magic: int,
-    *,
-    bytes_max: int,
-    fetch_offset: int = 0,
-    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
-) -> bytes:
-    """Do as `down_convert_steps` at once."""
-    return run(
-        down_convert_steps(
-            buf,
-            to_magic,
-            bytes_max=bytes_max,
-            fetch_offset=fetch_offset,
-            decompressed_bytes_max=decompressed_bytes_max,
-        )
-    )
 
 
 def _down_convert_batch_steps(

@@ -6,8 +6,8 @@ The rule: a message that holds others is opened only here. Its inner messages ar
               timestamp int64 (v1 only), key length int32 (-1: null), key,
               value length int32 (-1: null), value
 
-The crc is CRC-32 of everything from `magic` on. A compressed *wrapper* is a message whose value is a
-compressed message set. It carries the offset of its last inner message. Inner offsets are absolute in v0 and
+The crc is CRC-32 of everything from `magic` on. A compressed *wrapper* is a message with a compressed
+message set as its value. It carries the offset of its last inner message. Inner offsets are absolute in v0 and
 count from the first inner message in v1 (KIP-31). A v1 wrapper of type LogAppendTime gives its timestamp to
 all inner ones (KIP-32).
 """
@@ -78,16 +78,16 @@ def read_message(buf: Buffer, pos: int = 0) -> Message:
 
     Raises CorruptRecordsError if it is not whole, is of another magic, or its fields do not fill it exactly.
     """
-    left = len(buf) - pos
-    if left < LEGACY_SIZE_MIN:
-        raise CorruptRecordsError(f"{max(0, left)} bytes are too few for a message")
+    available = len(buf) - pos
+    if available < LEGACY_SIZE_MIN:
+        raise CorruptRecordsError(f"{max(0, available)} bytes are too few for a message")
     offset, length, crc, magic, attributes = _PREFIX.unpack_from(buf, pos)
     size = LOG_OVERHEAD + length
     if magic not in (0, 1):
         raise CorruptRecordsError(f"magic is {magic} where a message (magic 0 or 1) must be")
-    if not (LEGACY_V1_SIZE_MIN if magic else LEGACY_SIZE_MIN) <= size <= left:
+    if not (LEGACY_V1_SIZE_MIN if magic else LEGACY_SIZE_MIN) <= size <= available:
         raise CorruptRecordsError(
-            f"message length {length} is impossible for magic {magic}, {left} bytes are left"
+            f"message length {length} is impossible for magic {magic}, {available} bytes are left"
         )
     end = pos + size
     is_crc_valid = crc32(memoryview(buf)[pos + _CHECKED_AT : end]) == crc
@@ -358,7 +358,7 @@ class MessageSetWriter:
     def add_large_steps(
         self, offset: int, timestamp: int, key: bytes | None, body: Buffer, at: int, end: int
     ) -> Steps[None]:
-        """Append a message whose value is `body[at:end]`, piece by piece."""
+        """Append a message with the value `body[at:end]`, piece by piece."""
         record = self._place(offset, timestamp, key, None)
         start = len(self._messages)
         empty = encode_message(record, magic=self._magic, timestamp_type=self._timestamp_type)

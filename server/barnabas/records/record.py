@@ -161,10 +161,10 @@ def skip_headers(body: bytes, pos: int, end: int, count: int) -> int:
     return pos
 
 
-def check_size(size: int, left: int) -> None:
+def check_size(size: int, available: int) -> None:
     """Refuse a field that reaches beyond its record."""
-    if size > left:
-        raise InvalidRecordsError(f"a field of {size} bytes does not fit the {left} that are left of it")
+    if size > available:
+        raise InvalidRecordsError(f"a field of {size} bytes does not fit the {available} that are left of it")
 
 
 def read_headers(body: bytes, pos: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:

@@ -1,6 +1,6 @@
 """The rules that a topic's settings make for the records of producers, and which records break them.
 
-The rule: whoever reads records asks for each; all that break a rule are named in one error, up to a bound (KIP-467).
+The rule: each record that is read is checked; all that break a rule are named in one error, up to a bound (KIP-467).
 """
 
 from dataclasses import dataclass, field

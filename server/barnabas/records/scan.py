@@ -41,7 +41,7 @@ _CONTINUED: Final = bytes(range(0x80, 0x100))
 _FAR: Final = 1 << 61  # most timestamps are nearer; compiled code compares larger numbers as objects
 _RUNS_MAX: Final = 64
 _RUN_EFFORT: Final = 256  # what a look for a run counts for, in records
-_HEADERS_AT_ONCE: Final = 16  # a record with more headers is not finished in one go
+_HEADERS_PER_TURN: Final = 16  # a record with more headers is not finished in one go
 _DELTAS_MAX: Final = 1_024  # different timestamps that are kept before only the ends of their range are
 _SIZE_BYTES_MAX: Final = 5  # of a record's length
 COPIED_BYTES_MAX: Final = 32 << 10
@@ -156,8 +156,8 @@ class Scanner:
     def span(self) -> tuple[int, int]:
         """Return the smallest and the largest timestamp of the records, all of which must have been scanned."""
         if self.pos != self.end:
-            left = self.end - self.pos
-            raise InvalidRecordsError(f"{left} bytes are left over after the last of {self.count} records")
+            rest = self.end - self.pos
+            raise InvalidRecordsError(f"{rest} bytes are left over after the last of {self.count} records")
         if len(self.raw_deltas) == 1 and not self.is_any_folded:  # one record, or all of the same millisecond
             raw = self.raw_deltas.pop()
             low = high = self.base_timestamp + (raw >> 1 ^ -(raw & 1))
@@ -215,7 +215,7 @@ class Scanner:
         return count
 
     def check_end(self, pos: int, end: int) -> None:
-        """Refuse a record whose fields do not fill it."""
+        """Refuse a record that is longer than its fields."""
         if pos != end:
             raise InvalidRecordsError(f"its fields end {pos - end:+d} bytes from where its length says")
 
@@ -302,7 +302,7 @@ class Scanner:
                 pos += size >> 1
             if body[pos]:
                 headers, pos = read_header_count(body, pos, end)
-                if headers > _HEADERS_AT_ONCE:
+                if headers > _HEADERS_PER_TURN:
                     self.headers_left, self.record_end = headers, base + end
                     break
                 pos = skip_headers(body, pos, end, headers)
@@ -365,7 +365,7 @@ class Scanner:
         return many if self.add_deltas(width, self.column(layout.timestamp, size, many), high) else 0
 
     def count_offsets(self, width: int) -> int:
-        """Count the next offset deltas, counting up, whose `width` columns are known."""
+        """Count the next offset deltas, counting up, by their `width` columns."""
         if width == 1:
             end = _ONE_BYTE_END
         elif width == 2:
@@ -442,10 +442,10 @@ def _read_layout(body: bytes, start: int, end: int) -> _Layout:
 
 def _distinct(column: bytes) -> set[int]:
     """Return the different bytes of a column; few runs of the same, as of timestamps, cost next to nothing."""
-    found: set[int] = set()
+    different: set[int] = set()
     for _ in range(_RUNS_MAX):
         if not column:
-            return found
-        found.add(column[0])
+            return different
+        different.add(column[0])
         column = column.lstrip(column[:1])
-    return found.union(column)
+    return different.union(column)

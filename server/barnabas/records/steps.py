@@ -1,4 +1,4 @@
-"""Long work on records as a series of steps, so that whoever runs it can let others run in between.
+"""Long work on records as a series of steps, so that other tasks can run in between.
 
 The rule: a step is short (well under 1 ms), or it is `Work`, which may be run in a thread because it spends its time in
 libraries that release the interpreter. Before bytes are made in large number, they are announced by `Reserve`.

@@ -54,7 +54,7 @@ from barnabas.records.errors import (
 )
 from barnabas.records.rules import AppendRules, RecordJudge, is_timestamp_allowed
 from barnabas.records.scan import BodyScan, Scanner, scanner_of
-from barnabas.records.steps import RECORDS_PER_STEP, Reserve, Steps, Work, run
+from barnabas.records.steps import RECORDS_PER_STEP, Reserve, Steps, Work
 from barnabas.records.validated import ValidatedBatches, described, stamped
 from barnabas.records.varint import Buffer
 
@@ -82,25 +82,6 @@ MISNUMBERED_BYTES_PER_RECORD: Final = 2
 
 _SUM_AT_ONCE_BYTES: Final = 4 << 20  # summed up in a millisecond
 _WRONG_CHECKSUM: Final = "the checksum of the records is wrong"
-
-
-def validate_produce(
-    buf: Buffer,
-    *,
-    api_version: int,
-    config: AppendRules,
-    now_ms: int,
-    first_offset: int,
-    leader_epoch: int,
-    origin: Origin = Origin.CLIENT,
-) -> ValidatedBatches:
-    """Check the records of one partition in a produce request, and give them offsets from `first_offset` on.
-
-    All at once; `validate_steps` says what is raised.
-    """
-    valid = run(validate_steps(buf, api_version=api_version, config=config, now_ms=now_ms, origin=origin))
-    valid.place(first_offset, leader_epoch)
-    return valid
 
 
 def validate_steps(

@@ -1,6 +1,6 @@
 """Records that a leader has validated: what is to be appended, and where.
 
-The rule: whoever validates makes one of these, whichever way it went; only its place in the log is still open.
+The rule: each way of validating makes one of these; only its place in the log is still open.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Permissions on subjects: those that the broker gives the same user on the subject's topic.
 
-The rule: the broker judges. Who asks logs in to it with the user's own name and password, and asks as that user; no
-password and no verdict is kept. A subject's topic is its name without `-key` or `-value`, and without its context.
+The rule: the broker judges. The registry logs in to it with the name and password of the request, and asks as that user;
+no password and no verdict is kept. A subject's topic is its name without `-key` or `-value`, and without its context.
 
     read      Describe on the topic, which Read and Write imply
     write     Write on the topic; Create where it is not there yet
@@ -54,7 +54,7 @@ def topic_of(subject: str) -> str:
 
 
 class Caller:
-    """Sender of a request, who may do all: there are no users."""
+    """The sender of a request where there are no users: it may do everything."""
 
     name = ""
     """The user's name; empty without one."""
@@ -82,8 +82,8 @@ class User(Caller):
     async def readable(self, subjects: Iterable[str]) -> set[str]:
         """Return those of these subjects that may be read."""
         by_topic: dict[str, list[str]] = {}
-        for one in subjects:
-            by_topic.setdefault(topic_of(one), []).append(one)
+        for subject in subjects:
+            by_topic.setdefault(topic_of(subject), []).append(subject)
         readable: set[str] = set()
         topics = [*by_topic]
         for at in range(0, len(topics), _TOPICS_MAX):
@@ -97,17 +97,17 @@ class User(Caller):
         if subject is None or not names.split(subject)[1]:
             return need == READ or await self._may_alter_cluster()
         topic = topic_of(subject)
-        [found] = (await self._metadata([topic])).topics
+        [described] = (await self._metadata([topic])).topics
         if need == READ:
-            return _is_described(found.error_code) or (
-                found.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION and await self._may_alter_cluster()
+            return _is_described(described.error_code) or (
+                described.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION and await self._may_alter_cluster()
             )
-        if found.error_code == 0:
-            return bool(found.topic_authorized_operations & _BITS[need])
-        if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and need == WRITE:
+        if described.error_code == 0:
+            return bool(described.topic_authorized_operations & _BITS[need])
+        if described.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and need == WRITE:
             outcome = (await Admin(self._client).create_topics([NewTopic(topic)], only_check=True))[topic]
             return not (isinstance(outcome, ResponseError) and outcome.code in _REFUSED)
-        if found.error_code in (
+        if described.error_code in (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.INVALID_TOPIC_EXCEPTION,
         ):
@@ -163,7 +163,7 @@ class Logins:
                     raise _refused() from None
                 yield User(client, user)
         except ClientError as error:
-            raise RegistryError(500, 50001, f"the broker cannot be asked: {error}") from None
+            raise RegistryError(500, 50001, f"the request to the broker failed: {error}") from None
 
 
 def _credentials(header: bytes) -> tuple[str, str]:
@@ -180,4 +180,6 @@ def _credentials(header: bytes) -> tuple[str, str]:
 
 
 def _refused() -> RegistryError:
-    return RegistryError(401, 40101, "Unauthorized: a user of the broker's, with the password, is asked for")
+    return RegistryError(
+        401, 40101, "Unauthorized: log in with the name and the password of a user of the broker"
+    )

@@ -1,6 +1,6 @@
 """Addresses of registries: `http://HOST:PORT`, with a user and a password in front of the host if need be.
 
-The rule: no text that is shown has anything of what may be a password; who is at one scheme, host and port is one party.
+The rule: no text that is shown has anything of what may be a password; one scheme, host and port is one party.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def split(url: str) -> SplitResult:
     scheme = url.partition("//")[0]
     shown = f"{scheme}//" if "@" in url and scheme.removesuffix(":") in _PORTS else ""
     shown += url.rpartition("@")[2]
-    raise ValueError(f"{shown!r} is no address of a registry: http://HOST:PORT is expected")
+    raise ValueError(f"{shown!r} is not the address of a registry: http://HOST:PORT is expected")
 
 
 def origin_of(url: str) -> tuple[str, str, int]:

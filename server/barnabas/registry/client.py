@@ -35,7 +35,11 @@ _READ_BYTES = 64 * 1024
 
 
 class RegistryClient:
-    """One registry, at `http://` or `https://`, with a path if need be. Each request has a connection of its own."""
+    """A client of one registry with the HTTP API of Confluent's, 8.1. Each request has a connection of its own.
+
+    Schemas by id and by version are cached, 1,000 of each. All calls raise RegistryError, with the registry's status and
+    code, or 0 and 0 where no registry responded.
+    """
 
     def __init__(
         self,
@@ -47,9 +51,11 @@ class RegistryClient:
         tls: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Raises ValueError for a URL that is none. A user may stand in it; `token` is sent instead of a user.
+        """Connect to nothing yet. Raises ValueError for a URL that is none.
 
-        `tls` says whom to trust, and who we are.
+        `url` is `http://HOST:PORT` or `https://HOST:PORT`, perhaps with USER:PASSWORD@ and a path. `user` and `password`
+        are sent as HTTP Basic in place of those of the URL, `token` as a bearer token in place of a user. `tls` has the
+        certificates to trust, and the client's own; the system's by default. A request ends after `timeout_s` seconds.
         """
         where = split(url)
         self.url = without_secret(url)
@@ -77,9 +83,10 @@ class RegistryClient:
         self._asking: dict[object, trio.Event] = {}
 
     async def schema(self, schema_id: int, subject: str = "") -> Schema:
-        """Return the schema of an id; `subject` names the context of an id that is not of the default one.
+        """Return the schema with an id.
 
-        Raises RegistryError.
+        An id counts within a context: `subject` (as `:.CONTEXT:NAME`) names one other than the default, and is not cached.
+        Raises RegistryError, with code 40403 for an unknown id.
         """
         if subject or schema_id not in self._by_id:
             query = f"?subject={_quoted(subject)}" if subject else ""
@@ -90,27 +97,34 @@ class RegistryClient:
         return self._by_id[schema_id]
 
     async def version(self, subject: str, version: int) -> Registered:
-        """Return a version of a subject's schema, also a deleted one: others may refer to it. Raises RegistryError."""
+        """Return a version of a subject by its number, also a deleted one, as references of others may lead to it.
+
+        Raises RegistryError, with code 40401 for an unknown subject and 40402 for an unknown version.
+        """
         path = f"/subjects/{_quoted(subject)}/versions/{version}?deleted=true"
         return await self._once(self._by_version, (subject, version), lambda: self._read(path, _registered))
 
     async def latest(self, subject: str) -> Registered:
-        """Return the newest version of a subject's schema. Raises RegistryError."""
+        """Return the newest version of a subject that is not deleted. Raises RegistryError."""
         return await self._read(f"/subjects/{_quoted(subject)}/versions/latest", _registered)
 
     async def subjects(self) -> list[str]:
-        """Return all subjects. Raises RegistryError."""
-        found: list[str] = await self.ask("GET", "/subjects")
-        return found
+        """Return the names of all subjects that are not deleted, in order. Raises RegistryError."""
+        subjects: list[str] = await self.ask("GET", "/subjects")
+        return subjects
 
     async def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
-        """Add a schema as the newest version of a subject, if it has none like it; returns its id. Raises RegistryError."""
+        """Return the id of a schema in a subject; registers it as the newest version unless a version has it already.
+
+        With `normalize` the registry compares and keeps the schema in its normal form. Raises RegistryError, with status
+        409 for a schema that breaks the subject's compatibility level, and code 42201 for an invalid one.
+        """
         path = f"/subjects/{_quoted(subject)}/versions"
-        found = await self.ask("POST", f"{path}?normalize=true" if normalize else path, schema.plain())
-        return int(found["id"])
+        response = await self.ask("POST", f"{path}?normalize=true" if normalize else path, schema.plain())
+        return int(response["id"])
 
     async def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> Registered:
-        """Return the version of a subject that has this schema. Raises RegistryError."""
+        """Return the version of a subject with this schema. Raises RegistryError, with code 40403 if there is none."""
         path = f"/subjects/{_quoted(subject)}"
         return _registered(
             await self.ask("POST", f"{path}?normalize=true" if normalize else path, schema.plain())
@@ -121,40 +135,42 @@ class RegistryClient:
         try:
             return read(value)
         except (ValueError, KeyError, TypeError) as error:
-            raise RegistryError(0, 0, f"{self.url} answers {path} with no schema: {error}") from None
+            raise RegistryError(
+                0, 0, f"{self.url} has no schema in its response to {path}: {error}"
+            ) from None
 
-    async def _once(self, known: dict[Any, T], key: Any, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return what is known, or ask for it, once for all who want it meanwhile."""
-        while key not in known:
-            place = (id(known), key)
+    async def _once(self, results: dict[Any, T], key: Any, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return a cached result, or ask for it: once, also for other tasks that need it meanwhile."""
+        while key not in results:
+            place = (id(results), key)
             if (others := self._asking.get(place)) is not None:
                 await others.wait()
                 continue
             self._asking[place] = trio.Event()
             try:
-                found = await ask()
-                if len(known) >= CACHED_MAX:
-                    del known[next(iter(known))]
-                known[key] = found
+                result = await ask()
+                if len(results) >= CACHED_MAX:
+                    del results[next(iter(results))]
+                results[key] = result
             finally:
                 self._asking.pop(place).set()
-        return known[key]
+        return results[key]
 
     async def ask_unread(self, path: str) -> bytes:
-        """Return what is answered to a GET as it came, for whoever reads a long list elsewhere. Raises RegistryError."""
+        """Return the body of the response to a GET unparsed, as a long list is parsed elsewhere. Raises RegistryError."""
         status, data = await self._answer("GET", path, b"")
         if status >= HTTPStatus.MULTIPLE_CHOICES:
             raise self._refusal(status, path, _json_of(data))
         return data
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a request and return what is answered, as JSON. Raises RegistryError."""
+        """Send a request, `body` as JSON, and return the JSON value of its response. Raises RegistryError."""
         status, data = await self._answer(method, path, b"" if body is None else json.dumps(body).encode())
         value = _json_of(data)
         if status >= HTTPStatus.MULTIPLE_CHOICES:
             raise self._refusal(status, path, value)
         if value is None and data.strip() not in (b"", b"null"):
-            raise RegistryError(0, 0, f"{self.url} is no registry: it answers {path} with what is no JSON")
+            raise RegistryError(0, 0, f"{self.url} is not a registry: its response to {path} is not JSON")
         return value
 
     async def _answer(self, method: str, path: str, content: bytes) -> tuple[int, bytes]:
@@ -163,12 +179,12 @@ class RegistryClient:
             with trio.fail_after(self._timeout_s):
                 return await self._exchange(method, self._path + path, content)
         except trio.TooSlowError:
-            raise RegistryError(0, 0, f"{self.url} has not answered in {self._timeout_s:g} s") from None
+            raise RegistryError(0, 0, f"{self.url} did not respond within {self._timeout_s:g} s") from None
         except h11.RemoteProtocolError as error:
-            raise RegistryError(0, 0, f"{self.url} cannot be asked: it does not answer over HTTP") from error
+            raise RegistryError(0, 0, f"{self.url} cannot be reached: it does not speak HTTP") from error
         except (OSError, trio.BrokenResourceError) as error:
             reason = _reason_of(error.__cause__ or error)
-            raise RegistryError(0, 0, f"{self.url} cannot be asked: {reason}") from error
+            raise RegistryError(0, 0, f"{self.url} cannot be reached: {reason}") from error
 
     def _refusal(self, status: int, path: str, value: Any) -> RegistryError:
         """Return the error of an answer that is none; whatever is not a registry has no code and no text for it."""
@@ -176,10 +192,10 @@ class RegistryClient:
         text = str(value.get("message", "")) if is_told else ""
         code = value["error_code"] if is_told else status
         if status == HTTPStatus.UNAUTHORIZED:
-            given = "refuses the login" if self._has_login else "wants a login"
-            text = f"{self.url} {given}" + (f": {text}" if text else "")
+            complaint = "refused the login" if self._has_login else "requires a login"
+            text = f"{self.url} {complaint}" + (f": {text}" if text else "")
         elif not is_told:
-            what = f"{self.url} answers {path} with status {status}"
+            what = f"{self.url} responded to {path} with status {status}"
             is_other = status < HTTPStatus.BAD_REQUEST or status == HTTPStatus.NOT_FOUND
             text = f"{what}: is it the address of a registry?" if is_other else what
         return RegistryError(status, code, text)
@@ -205,8 +221,10 @@ class RegistryClient:
                 if event is h11.NEED_DATA:
                     data = bytes(await stream.receive_some(_READ_BYTES))
                     if not data and connection.their_state is h11.SEND_RESPONSE:
-                        hint = "" if self._tls is None else "; it may want a certificate of the client"
-                        raise RegistryError(0, 0, f"{self.url} has closed the connection unanswered{hint}")
+                        hint = "" if self._tls is None else "; it may require a certificate of the client"
+                        raise RegistryError(
+                            0, 0, f"{self.url} closed the connection without a response{hint}"
+                        )
                     connection.receive_data(data)
                 elif isinstance(event, h11.Response):
                     status = event.status_code

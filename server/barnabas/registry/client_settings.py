@@ -5,8 +5,8 @@
     schema.registry.ssl.certificate.location = "~/me.pem"      # with ssl.key.location and ssl.key.password if need be
     schema.registry.basic.auth.user.info = "USER:PASSWORD"     # or bearer.auth.token
 
-The rule: the same for whoever asks a registry; a name that begins so and is none of these is a ValueError. What is given
-for one registry is sent to no other.
+The rule: the same for every client of a registry; another name with this prefix is a ValueError. Credentials for one
+registry are sent to no other.
 """
 
 from __future__ import annotations
@@ -40,42 +40,42 @@ class RegistryAt:
     url: str = field(repr=False)
     """Its address, with a user and a password if need be."""
     tls: ssl.SSLContext | None = None
-    """Whom to trust, and who we are; None for whom this machine trusts."""
+    """Certificates to trust, and the client's own; None for those that this machine trusts."""
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     is_of_the_broker: bool = False
-    """True for the one whose users are those of the broker: it alone is told a login that is meant for the broker."""
+    """True for a registry with the users of the broker: it alone is sent a login that is meant for the broker."""
 
     @classmethod
     def of(cls, settings: Mapping[str, str], url: str = "") -> RegistryAt | None:
         """Read `schema.registry.*`; `url` goes first, and None is returned where there is none. Raises ValueError."""
-        given = {
+        values = {
             name.removeprefix(PREFIX): text for name, text in settings.items() if name.startswith(PREFIX)
         }
-        unknown = sorted(given.keys() - set(_NAMES))
+        unknown = sorted(values.keys() - set(_NAMES))
         if unknown:
             raise ValueError(
-                f"{PREFIX}{unknown[0]} is no setting: {', '.join(PREFIX + one for one in _NAMES)}"
+                f"{PREFIX}{unknown[0]} is not a setting; there are: {', '.join(PREFIX + one for one in _NAMES)}"
             )
-        url = url or given.get("url", "")
+        url = url or values.get("url", "")
         if not url:
             return None
-        user, colon, password = given.get(USER_INFO, "").partition(":")
+        user, colon, password = values.get(USER_INFO, "").partition(":")
         if user and not colon:
             raise ValueError(f"{PREFIX}{USER_INFO} is USER:PASSWORD")
-        if user and given.get(TOKEN):
-            raise ValueError(f"{PREFIX}{USER_INFO} and {TOKEN} do not go together")
-        tls = {name: given[name] for name in TLS if given.get(name)}
+        if user and values.get(TOKEN):
+            raise ValueError(f"{PREFIX}{USER_INFO} and {TOKEN} exclude each other")
+        tls = {name: values[name] for name in TLS if values.get(name)}
         if tls and urlsplit(url).scheme == "http":
             raise ValueError(f"{PREFIX}{next(iter(tls))} needs an address with https://")
         try:
             context = tls_context(tls) if tls else None
         except ValueError as error:
             raise ValueError(f"{PREFIX}{error}") from None
-        found = cls(url, context, user, password, given.get(TOKEN, ""))
-        found.client()  # to have an address that is none told at once
-        return found
+        registry = cls(url, context, user, password, values.get(TOKEN, ""))
+        registry.client()  # to have an address that is none told at once
+        return registry
 
     def client(self) -> RegistryClient:
         """Return a client with the login that there is in the settings, if any. Raises ValueError."""
@@ -97,7 +97,7 @@ class RegistryAt:
 def over(below: Mapping[str, str], above: Mapping[str, str], prefix: str = PREFIX) -> dict[str, str]:
     """Return settings with others over them; those that name another registry have none of what is below for it.
 
-    A login, and whom to trust, are given for an address: one at another scheme, host or port is another registry.
+    A login and certificates belong to an address: another scheme, host or port is another registry.
     """
     url, other = (settings.get(f"{prefix}url") for settings in (below, above))
     if url and other and not is_same(url, other):

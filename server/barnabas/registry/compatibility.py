@@ -21,9 +21,9 @@ def differences(level: str, new: Parsed, old: Parsed) -> list[str]:
         return []
     if type(new) is not type(old):
         return ["Incompatible because of different schema type"]
-    found: list[str] = []
+    reasons: list[str] = []
     if level.startswith(("BACKWARD", "FULL")):
-        found += new.breaks(old)
+        reasons += new.breaks(old)
     if level.startswith(("FORWARD", "FULL")):
-        found += old.breaks(new)
-    return found
+        reasons += old.breaks(new)
+    return reasons

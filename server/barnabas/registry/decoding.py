@@ -56,7 +56,7 @@ class DecodedText:
 
 
 def schema_id_of(data: bytes) -> int | None:
-    """Return the id that stands before the data; None if it is not framed so."""
+    """Return the schema id of a framed payload (a zero byte, the id as int32); None for a payload without a frame."""
     if len(data) < FRAME.size:
         return None
     magic, schema_id = FRAME.unpack_from(data)
@@ -64,7 +64,10 @@ def schema_id_of(data: bytes) -> int | None:
 
 
 class Deserializer:
-    """Reads keys and values; many at a time may be read by one."""
+    """Reads keys and values that Confluent's serializers have framed; tasks may share it.
+
+    Schemas come from `client` and are parsed in child processes of `sandbox`; 1,000 stay ready.
+    """
 
     def __init__(self, client: RegistryClient, sandbox: Sandbox) -> None:
         self._client = client
@@ -74,9 +77,9 @@ class Deserializer:
     async def decode_many(
         self, payloads: Sequence[bytes], *, chars_max: int, owner: Hashable = None
     ) -> list[DecodedText | SchemaError | RegistryError | None]:
-        """Return payloads as JSON, each cut to so many characters; None for bytes that do not name a schema.
+        """Return payloads as JSON in the same order, each cut to `chars_max` characters; None for one without a frame.
 
-        In place of a payload that cannot be decoded, or whose schema cannot be had, its error is returned. `owner` has one
+        An item is an error instead where a payload cannot be decoded, or its schema cannot be fetched. `owner` has one
         call at a time, see `Sandbox.call`.
         """
         results: list[DecodedText | SchemaError | RegistryError | None] = [None] * len(payloads)
@@ -166,7 +169,7 @@ async def source_of(client: RegistryClient, schema: Schema) -> Source:
 async def parsed_of(client: RegistryClient, schema: Schema) -> Parsed:
     """Understand a schema, together with those that it refers to, in a thread. Raises SchemaError, RegistryError.
 
-    For a process that serves nobody else; others work in a sandbox.
+    For a process that serves nothing else; others work in a sandbox.
     """
     source = await source_of(client, schema)
     return await trio.to_thread.run_sync(parse, schema, source.dependencies)

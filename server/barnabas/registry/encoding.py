@@ -18,7 +18,10 @@ from barnabas.sandbox.pool import Sandbox
 
 
 class Serializer:
-    """Writes values by one schema."""
+    """Writes values by one schema, framed as Confluent's serializers do: a zero byte, the id as int32, the data.
+
+    The schema is parsed in a child process of `sandbox`.
+    """
 
     def __init__(self, schema_id: int, source: Source, sandbox: Sandbox) -> None:
         self._frame = FRAME.pack(MAGIC, schema_id)
@@ -27,12 +30,12 @@ class Serializer:
 
     @classmethod
     async def of_id(cls, client: RegistryClient, schema_id: int, sandbox: Sandbox) -> Serializer:
-        """Return what writes by the schema of an id. Raises RegistryError, SchemaError."""
+        """Return a serializer by the schema with an id. Raises RegistryError, SchemaError."""
         return cls(schema_id, await source_of(client, await client.schema(schema_id)), sandbox)
 
     @classmethod
     async def of_latest(cls, client: RegistryClient, subject: str, sandbox: Sandbox) -> Serializer:
-        """Return what writes by the newest schema of a subject. Raises RegistryError, SchemaError."""
+        """Return a serializer by the newest version of a subject. Raises RegistryError, SchemaError."""
         latest = await client.latest(subject)
         return cls(latest.id, await source_of(client, latest.schema), sandbox)
 
@@ -40,12 +43,16 @@ class Serializer:
     async def of_schema(
         cls, client: RegistryClient, subject: str, schema: Schema, sandbox: Sandbox
     ) -> Serializer:
-        """Register a schema with a subject, and return what writes by it. Raises RegistryError, SchemaError."""
+        """Register a schema in a subject and return its serializer. Raises RegistryError, SchemaError."""
         schema_id = await client.register(subject, schema)
         return cls(schema_id, await source_of(client, schema), sandbox)
 
     async def encode(self, value_text: str, *, owner: Hashable = None) -> bytes:
-        """Return a value, given as JSON, as bytes. Raises SchemaError for one that does not fit."""
+        """Return the framed bytes of a value.
+
+        `value_text` is the value as JSON; `owner` has one call of the sandbox at a time. Raises SchemaError for a value
+        that does not fit the schema.
+        """
         data = (await self.encode_many([value_text], owner=owner))[0]
         if isinstance(data, SchemaError):
             raise data
@@ -54,7 +61,10 @@ class Serializer:
     async def encode_many(
         self, value_texts: Sequence[str], *, owner: Hashable = None
     ) -> list[bytes | SchemaError]:
-        """Return values, given as JSON, as bytes, and an error in place of one that does not fit. Raises SchemaError."""
+        """Return the framed bytes of values, each given as JSON; an item is an error where a value does not fit.
+
+        Raises SchemaError if the sandbox reaches a limit.
+        """
         try:
             results = await self._sandbox.call(work.encode_many, self._source, [*value_texts], owner=owner)
         except SandboxError as error:

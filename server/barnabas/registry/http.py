@@ -12,20 +12,27 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AsyncExitStack
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import h11
 
 from barnabas.network.bodies import SMALL_BYTES_MAX
-from barnabas.network.http import HttpReader, has_foreign_host, is_of_a_web_page, is_of_another_site
+from barnabas.network.http import (
+    HttpReader,
+    HttpService,
+    has_foreign_host,
+    is_of_a_web_page,
+    is_of_another_site,
+)
+from barnabas.network.routes import NoRouteError
 from barnabas.registry.access import Caller
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.records import Version
-from barnabas.registry.routes import Call, Registry, Text, find
+from barnabas.registry.routes import ROUTER, Call, Registry, Text
 
 if TYPE_CHECKING:
-    from barnabas.network.visitors import Visitor
     from barnabas.registry.access import Logins
 
 log = logging.getLogger(__name__)
@@ -34,20 +41,20 @@ BODY_BYTES_MAX = 2 * 1024 * 1024 + 64 * 1024
 """Size of a request with a schema: as many characters as one may have, all of them escaped or of two bytes."""
 JSON_BYTES_MAX = 256 * 1024
 """Size of any other request, and of what stands outside of texts in one with a schema: it is read in one step."""
-IDLE_SECONDS_MAX = 300.0
 ANSWER_SECONDS_MAX = 60.0
 OWN_TYPE = "application/vnd.schemaregistry.v1+json"
 TYPES = (OWN_TYPE, "application/vnd.schemaregistry+json", "application/json")
-"""Names of the type of answers, the first for who does not mind."""
-_HEADER_BYTES_MAX = 64 * 1024
+"""Names of the type of answers, the first where the client accepts any."""
 _PIECE_ITEMS = 500
 """Items of a list that are written in one step."""
 _PIECE_CHARACTERS = 256 * 1024
 """Length of schemas after which a step has enough of them."""
 
 
-class Answering:
-    """Answers requests about one registry."""
+class RegistryService(HttpService):
+    """The HTTP API of one registry."""
+
+    idle_seconds_max = 300.0
 
     def __init__(
         self, registry: Registry, logins: Logins | None, addresses: set[str], *, is_local: bool
@@ -58,27 +65,22 @@ class Answering:
         self._addresses = addresses
         self._is_local = is_local
 
-    async def serve(self, visitor: Visitor) -> None:
-        """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
-        reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
+    async def answer(self, reader: HttpReader, request: h11.Request, body: bytes) -> bool:
+        """Send the response to a request; false if the connection ends with it."""
+        visitor = reader.visitor
+        with visitor.waiting():
+            response = await reader.while_there(partial(self._answer, request, body, visitor))
+        if response is None:
+            return False
+        status, value = response
+        is_head = request.method == b"HEAD"
+        return await _send(reader, status, value, _type(request), head_only=is_head)
 
-        async def respond(request: h11.Request, body: bytes) -> bool:
-            with visitor.waiting():
-                answer = await reader.while_there(partial(self._answer, request, body, visitor))
-            if answer is None:
-                return False
-            status, value = answer
-            is_head = request.method == b"HEAD"
-            return await _send(reader, status, value, _type(request), head_only=is_head)
+    async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:
+        """Send the response to a request that cannot be read, the last one of a connection."""
+        return await _send(reader, status, _error(status, reason), OWN_TYPE)
 
-        async def refuse(status: int, words: str) -> bool:
-            return await _send(reader, status, _error(status, words), OWN_TYPE)
-
-        await reader.serve(
-            respond, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=self._body_bytes_max
-        )
-
-    def _body_bytes_max(self, request: h11.Request) -> int:
+    def body_bytes_max(self, request: h11.Request) -> int:
         """Return how large the body of a request may be: a small one without the login that it needs."""
         if self._logins is not None and b"authorization" not in dict(request.headers):
             return SMALL_BYTES_MAX
@@ -91,8 +93,12 @@ class Answering:
             return 200, await self._called(request, body, connection)
         except RegistryError as error:
             return error.status, _error(error.code, error.message)
+        except NoRouteError as error:
+            return error.status, _error(
+                error.status, f"HTTP {error.status} {HTTPStatus(error.status).phrase}"
+            )
         except Exception:
-            log.exception("a request of the registry could not be answered")
+            log.exception("a request to the registry failed")
             return 500, _error(500, "Internal Server Error")
 
     def _refusal(self, request: h11.Request) -> str:
@@ -110,7 +116,7 @@ class Answering:
     async def _called(self, request: h11.Request, body: bytes, connection: Hashable) -> Any:
         try:
             target = urlsplit(request.target.decode("ascii"))
-            segments = tuple(unquote(one, errors="strict") for one in target.path.split("/") if one)
+            segments = [unquote(text, errors="strict") for text in target.path.split("/") if text] or [""]
             query = dict(parse_qsl(target.query, keep_blank_values=True))
         except ValueError:
             raise RegistryError(400, 400, "the target is no URL") from None
@@ -120,7 +126,7 @@ class Answering:
             if self._logins is not None:
                 authorization = dict(request.headers).get(b"authorization", b"")
                 caller = await stack.enter_async_context(self._logins.caller(authorization))
-            route, parts = find("GET" if method == "HEAD" else method, segments)
+            route, parts = ROUTER.find_segments("GET" if method == "HEAD" else method, ["", *segments])
             call = Call(caller, parts, query, None, caller.name or connection)
             if route.path != "/":
                 await caller.check(route.need, call.scope)
@@ -131,8 +137,8 @@ class Answering:
 
 def _body(request: h11.Request, body: bytes) -> Any:
     """Return what is in the body. Raises RegistryError."""
-    given = dict(request.headers).get(b"content-type", b"application/json").lower()
-    if b"json" not in given and b"octet-stream" not in given:
+    content_type = dict(request.headers).get(b"content-type", b"application/json").lower()
+    if b"json" not in content_type and b"octet-stream" not in content_type:
         raise RegistryError(415, 415, "HTTP 415 Unsupported Media Type")
     if len(body) > JSON_BYTES_MAX and _bytes_outside_of_texts(body) > JSON_BYTES_MAX:
         raise RegistryError(
@@ -155,7 +161,7 @@ def _bytes_outside_of_texts(body: bytes) -> int:
 def _type(request: h11.Request) -> str:
     """Return what the answer is called, of what is accepted."""
     accepted = dict(request.headers).get(b"accept", b"").decode("latin-1").lower()
-    return next((one for one in TYPES if one in accepted), OWN_TYPE)
+    return next((name for name in TYPES if name in accepted), OWN_TYPE)
 
 
 def _error(code: int, message: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ __all__ = ["SCHEMA_CHARACTERS_MAX", "Parsing", "dependencies_of", "pinned", "ref
 T = TypeVar("T")
 
 KEPT_CHARS_MAX = 32_000_000
-"""Characters of schemas whose results are kept."""
+"""Characters of schemas with results that are kept."""
 BATCH_MAX = 100
 """Versions that one call of the sandbox looks at."""
 BATCH_CHARS_MAX = SCHEMA_CHARACTERS_MAX
@@ -181,7 +181,7 @@ def batches(sources: Sequence[Source]) -> Iterator[list[Source]]:
 
 
 def pinned(state: State, subject: str, schema: Schema) -> Schema:
-    """Return a schema whose references name their versions."""
+    """Return a schema with a version in each reference."""
     if all(reference.version != LATEST for reference in schema.references):
         return schema
     references = []

@@ -1,6 +1,6 @@
 """Contents of a registry as they are asked for: subjects, versions, ids, schemas.
 
-The rule: what is deleted is told only to who asks for it, but for the schema of an id, which data may still name.
+The rule: deleted versions are shown only on request, except for the schema of an id, which records may still refer to.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Reading:
     async def subjects(
         self, prefix: str, caller: Caller, page: Page, *, deleted: bool, deleted_only: bool
     ) -> list[str]:
-        """Return subjects whose names begin so, `:*:` for those of all contexts."""
+        """Return the subjects with a prefix that the caller may read; the prefix `:*:` stands for all contexts."""
         matching: list[str] = []
         async with aclosing(
             self._subjects(prefix, caller, deleted=deleted, deleted_only=deleted_only)
@@ -81,7 +81,7 @@ class Reading:
     async def schemas(
         self, prefix: str, caller: Caller, page: Page, *, deleted: bool, latest_only: bool
     ) -> list[Version]:
-        """Return versions of subjects whose names begin so."""
+        """Return the versions of subjects with a prefix that the caller may read."""
         matching: list[Version] = []
         async with aclosing(self._subjects(prefix, caller, deleted=deleted, deleted_only=False)) as some:
             async for subjects in some:
@@ -135,27 +135,27 @@ class Reading:
             raise refusals.subject_not_found(subject)
         if number == LATEST:
             return versions[-1]
-        found = next((one for one in versions if one.number == number), None)
-        if found is None:
+        version = next((one for one in versions if one.number == number), None)
+        if version is None:
             raise refusals.version_not_found(number)
-        return found
+        return version
 
-    def latest_with(self, subject: str, wanted: dict[str, str], *, deleted: bool) -> Version:
-        """Return the newest version whose metadata has these properties. Raises RegistryError."""
+    def latest_with(self, subject: str, expected: dict[str, str], *, deleted: bool) -> Version:
+        """Return the newest version with these properties in its metadata. Raises RegistryError."""
         versions = self._state.versions(subject, deleted=deleted)
         if not versions:
             raise refusals.subject_not_found(subject)
-        for one in reversed(versions):
-            properties = (one.schema.metadata or {}).get("properties") or {}
-            if all(properties.get(name) == value for name, value in wanted.items()):
-                return one
+        for version in reversed(versions):
+            properties = (version.schema.metadata or {}).get("properties") or {}
+            if all(properties.get(name) == value for name, value in expected.items()):
+                return version
         raise refusals.schema_not_found()
 
     def referring_to(self, subject: str, number: int, *, deleted: bool) -> list[int]:
         """Return the ids of schemas that refer to a version. Raises RegistryError."""
         version = self.version(subject, number, deleted=True)
-        found = self._state.referring_to(subject, version.number, deleted=deleted)
-        return sorted({one.id for one in found})
+        referring = self._state.referring_to(subject, version.number, deleted=deleted)
+        return sorted({one.id for one in referring})
 
     async def with_id(self, schema_id: int, subject: str, caller: Caller) -> list[Version]:
         """Return the versions with an id that may be seen, also deleted ones, those of a subject first.
@@ -164,23 +164,25 @@ class Reading:
         only one has it. Raises RegistryError.
         """
         context, rest = names.split(subject)
-        found = self._state.with_id(context, schema_id)
-        if not found and not subject:
-            others = [self._state.with_id(one, schema_id) for one in self._state.contexts()[1:]]
-            others = [one for one in others if one]
-            found = others[0] if len(others) == 1 else []
-        readable = await caller.readable({version.subject for version in found})
-        found = [version for version in found if version.subject in readable]
-        if not found:
+        versions = self._state.with_id(context, schema_id)
+        if not versions and not subject:
+            others = [self._state.with_id(other, schema_id) for other in self._state.contexts()[1:]]
+            others = [versions for versions in others if versions]
+            versions = others[0] if len(others) == 1 else []
+        readable = await caller.readable({version.subject for version in versions})
+        versions = [version for version in versions if version.subject in readable]
+        if not versions:
             raise refusals.schema_not_found(schema_id)
-        return sorted(found, key=lambda one: (one.subject != names.join(context, rest), one.is_deleted))
+        return sorted(
+            versions, key=lambda version: (version.subject != names.join(context, rest), version.is_deleted)
+        )
 
     async def schema(self, version: Version, output_format: str, owner: Hashable = None) -> dict[str, Any]:
         """Return a version as it is answered: `serialized` has Protobuf as a descriptor, `resolved` Avro in one piece."""
-        found = version.plain()
+        answer = version.plain()
         if (output_format, version.schema.format) in (("serialized", "PROTOBUF"), ("resolved", "AVRO")):
-            found["schema"] = await self._parsing.written(self._state, version, output_format, owner)
-        return found
+            answer["schema"] = await self._parsing.written(self._state, version, output_format, owner)
+        return answer
 
     def last_id(self, subject: str) -> int:
         """Return the largest id of a context."""
@@ -199,12 +201,12 @@ class Reading:
 
     def config(self, subject: str | None, *, default_to_global: bool) -> dict[str, Any]:
         """Return the settings of a subject, or those that hold for it; the level is always there. Raises RegistryError."""
-        found = self._state.configs.get(subject)
+        config = self._state.configs.get(subject)
         if default_to_global or subject is None:
             return self._state.config(subject)
-        if found is None:
+        if config is None:
             raise refusals.no_level(subject)
-        return {"compatibilityLevel": DEFAULT_LEVEL, **found}
+        return {"compatibilityLevel": DEFAULT_LEVEL, **config}
 
     def mode(self, subject: str | None, *, default_to_global: bool) -> dict[str, Any]:
         """Return the mode of a subject, or that which holds for it. Raises RegistryError."""

@@ -29,7 +29,7 @@ PREPARED_SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SchemaRequest:
     """A schema that is to be registered, or looked up."""
 
     schema: Schema
@@ -40,7 +40,7 @@ class Wanted:
     """The id that it is to have, in a registry to which schemas are imported."""
 
     @classmethod
-    def of(cls, body: Any, *, normalize: bool) -> Wanted:
+    def of(cls, body: Any, *, normalize: bool) -> SchemaRequest:
         """Read a request. Raises RegistryError."""
         schema = schema_of(body)
         version, schema_id = number_of(body, "version"), number_of(body, "id")
@@ -74,7 +74,7 @@ class Registering:
         self._parsing = parsing
 
     async def register(
-        self, subject: str, wanted: Wanted, *, force: bool = False, owner: Hashable = None
+        self, subject: str, request: SchemaRequest, *, force: bool = False, owner: Hashable = None
     ) -> Version:
         """Return the version of a subject that has a schema, a new one if none has. Raises RegistryError.
 
@@ -86,53 +86,62 @@ class Registering:
         state = self._store.state
         with trio.move_on_after(PREPARED_SECONDS_MAX):
             while True:
-                known = await self._known(state, subject, wanted, owner)
-                if known is not None:  # as nearly always: each producer asks when it starts
-                    return known
-                _check_mode(state, subject, wanted.id)
-                ground = self._ground(state, subject, wanted)
+                existing = await self._known(state, subject, request, owner)
+                if existing is not None:  # as nearly always: each producer asks when it starts
+                    return existing
+                _check_mode(state, subject, request.id)
+                ground = self._ground(state, subject, request)
                 schema, identity = await self._prepared(
-                    state, subject, wanted, ground, force=force, owner=owner
+                    state, subject, request, ground, force=force, owner=owner
                 )
 
                 async def decide(
                     state: State, ground: _Ground = ground, schema: Schema = schema
                 ) -> tuple[Sequence[Record], Version | None]:
-                    if ground != self._ground(state, subject, wanted):
+                    if ground != self._ground(state, subject, request):
                         return [], None
-                    return _decided(state, subject, wanted, schema)
+                    return _decided(state, subject, request, schema)
 
                 version = await self._store.write(decide)
                 if version is not None:
-                    if not _normalizes(state, subject, wanted):  # which may change it
+                    if not _normalizes(state, subject, request):  # which may change it
                         self._parsing.note(state, version, identity)
                     return version
         raise refusals.timed_out()
 
     @staticmethod
-    def _ground(state: State, subject: str, wanted: Wanted) -> _Ground:
+    def _ground(state: State, subject: str, request: SchemaRequest) -> _Ground:
         """Return what a decision about a schema depends on. Raises RegistryError."""
-        schema = pinned(state, subject, wanted.schema)
+        schema = pinned(state, subject, request.schema)
         with refused(schema):
             source = source_of(state, subject, schema)
         versions = state.versions(subject, deleted=True)
         return _Ground(versions, state.config(subject), state.mode(subject), schema, source)
 
-    async def _known(self, state: State, subject: str, wanted: Wanted, owner: Hashable) -> Version | None:
-        found = await self.lookup(state, subject, wanted, owner=owner)
-        if found is None or (wanted.id is not None and wanted.id != found.id):
+    async def _known(
+        self, state: State, subject: str, request: SchemaRequest, owner: Hashable
+    ) -> Version | None:
+        version = await self.lookup(state, subject, request, owner=owner)
+        if version is None or (request.id is not None and request.id != version.id):
             return None
-        return found if wanted.version in (0, found.number) else None
+        return version if request.version in (0, version.number) else None
 
     async def _prepared(
-        self, state: State, subject: str, wanted: Wanted, ground: _Ground, *, force: bool, owner: Hashable
+        self,
+        state: State,
+        subject: str,
+        request: SchemaRequest,
+        ground: _Ground,
+        *,
+        force: bool,
+        owner: Hashable,
     ) -> tuple[Schema, bytes]:
         """Return a schema as it is kept, and its identity, if the versions that are there let it follow.
 
         Raises RegistryError.
         """
         schema, identity = await self._understood(
-            state, subject, wanted, is_new=wanted.id is None, owner=owner
+            state, subject, request, is_new=request.id is None, owner=owner
         )
         versions = [version for version in ground.versions if not version.is_deleted]
         if ground.mode == "IMPORT":
@@ -144,11 +153,11 @@ class Registering:
         return _inherited(schema, versions[-1].schema) if versions else schema, identity
 
     async def _understood(
-        self, state: State, subject: str, wanted: Wanted, *, is_new: bool = False, owner: Hashable
+        self, state: State, subject: str, request: SchemaRequest, *, is_new: bool = False, owner: Hashable
     ) -> tuple[Schema, bytes]:
         """Return a schema as it is kept, and its identity. Raises RegistryError."""
-        schema = pinned(state, subject, wanted.schema)
-        normalizes = _normalizes(state, subject, wanted)
+        schema = pinned(state, subject, request.schema)
+        normalizes = _normalizes(state, subject, request)
         understood = await self._parsing.understand(
             state, subject, schema, is_new=is_new, normalizes=normalizes, owner=owner
         )
@@ -163,13 +172,19 @@ class Registering:
         return schema, understood.identity
 
     async def lookup(
-        self, state: State, subject: str, wanted: Wanted, *, deleted: bool = False, owner: Hashable = None
+        self,
+        state: State,
+        subject: str,
+        request: SchemaRequest,
+        *,
+        deleted: bool = False,
+        owner: Hashable = None,
     ) -> Version | None:
         """Return the newest version of a subject that has a schema; None if none has. Raises RegistryError."""
         versions = state.versions(subject, deleted=deleted)
         if not versions:
             return None
-        schema, identity = await self._understood(state, subject, wanted, owner=owner)
+        schema, identity = await self._understood(state, subject, request, owner=owner)
         alike = [version for version in reversed(versions) if _is_alike(schema, version.schema)]
         for version in alike:
             if version.schema.text == schema.text:
@@ -184,11 +199,18 @@ class Registering:
         return None
 
     async def check(
-        self, state: State, subject: str, wanted: Wanted, versions: Sequence[Version], owner: Hashable = None
+        self,
+        state: State,
+        subject: str,
+        request: SchemaRequest,
+        versions: Sequence[Version],
+        owner: Hashable = None,
     ) -> list[str]:
         """Say why a schema does not fit versions of a subject; empty where it does. Raises RegistryError."""
-        await self._understood(state, subject, wanted, is_new=True, owner=owner)
-        return await self._differences(state, subject, pinned(state, subject, wanted.schema), versions, owner)
+        await self._understood(state, subject, request, is_new=True, owner=owner)
+        return await self._differences(
+            state, subject, pinned(state, subject, request.schema), versions, owner
+        )
 
     async def _differences(
         self, state: State, subject: str, schema: Schema, versions: Sequence[Version], owner: Hashable
@@ -208,18 +230,20 @@ class Registering:
         return [*details, *place, f"{{compatibility: '{level}'}}"]
 
 
-def _normalizes(state: State, subject: str, wanted: Wanted) -> bool:
-    return wanted.normalize or state.config(subject).get("normalize") is True
+def _normalizes(state: State, subject: str, request: SchemaRequest) -> bool:
+    return request.normalize or state.config(subject).get("normalize") is True
 
 
-def _decided(state: State, subject: str, wanted: Wanted, schema: Schema) -> tuple[Sequence[Record], Version]:
+def _decided(
+    state: State, subject: str, request: SchemaRequest, schema: Schema
+) -> tuple[Sequence[Record], Version]:
     """Return the version that a schema becomes, and the records that make it so. Raises RegistryError."""
     every = state.versions(subject, deleted=True)
     following = max((version.number for version in every), default=0) + 1
-    number = wanted.version or following
+    number = request.version or following
     if number != following and state.mode(subject) != "IMPORT":
         raise refusals.invalid_schema("Version is not one more than previous version")
-    schema_id = _id(state, subject, wanted, schema)
+    schema_id = _id(state, subject, request, schema)
     version = Version(subject, number, schema_id, schema)
     replaced = [
         tombstone
@@ -250,15 +274,15 @@ def _inherited(schema: Schema, before: Schema) -> Schema:
     return replace(schema, metadata=metadata, rule_set=rule_set)
 
 
-def _id(state: State, subject: str, wanted: Wanted, schema: Schema) -> int:
+def _id(state: State, subject: str, request: SchemaRequest, schema: Schema) -> int:
     """Return the id that a schema gets. Raises RegistryError where another one has the id that is wanted."""
-    if wanted.id is None:
-        known = state.id_of(subject, schema)
-        return state.next_id(subject) if known is None else known
-    for one in state.with_id(names.context_of(subject), wanted.id):
-        if one.schema.text != schema.text or one.schema.format != schema.format:
-            raise refusals.other_id(wanted.id)
-    return wanted.id
+    if request.id is None:
+        schema_id = state.id_of(subject, schema)
+        return state.next_id(subject) if schema_id is None else schema_id
+    for version in state.with_id(names.context_of(subject), request.id):
+        if version.schema.text != schema.text or version.schema.format != schema.format:
+            raise refusals.other_id(request.id)
+    return request.id
 
 
 def _check_mode(state: State, subject: str, schema_id: int | None) -> None:

@@ -50,13 +50,13 @@ class Removing:
             versions = every if permanent else state.versions(subject)
             if not versions:
                 raise refusals.subject_deleted(subject)
-            for one in versions:
-                others = state.referring_to(subject, one.number, deleted=permanent)
+            for version in versions:
+                others = state.referring_to(subject, version.number, deleted=permanent)
                 if any(other.subject != subject for other in others):
-                    raise refusals.referred_to(subject, one.number)
-                if permanent and not one.is_deleted:
+                    raise refusals.referred_to(subject, version.number)
+                if permanent and not version.is_deleted:
                     raise refusals.subject_not_deleted(subject)
-            numbers = [one.number for one in versions]
+            numbers = [version.number for version in versions]
             if not permanent:
                 return [subject_record("DELETE_SUBJECT", subject, {"version": numbers[-1]})], numbers
             records: list[Record] = []
@@ -78,8 +78,8 @@ def _version(state: State, subject: str, number: int, *, permanent: bool) -> Ver
     if not every:
         raise refusals.subject_not_found(subject)
     if number == LATEST:
-        left = state.versions(subject, deleted=permanent)
-        number = left[-1].number if left else max(every)
+        versions = state.versions(subject, deleted=permanent)
+        number = versions[-1].number if versions else max(every)
     if number not in every:
         if not state.versions(subject):
             raise refusals.subject_not_found(subject)

@@ -90,7 +90,7 @@ def _reference(value: Any) -> Reference:
 
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
-    """Return metadata whose properties are text. Raises RegistryError."""
+    """Return metadata with properties that are text. Raises RegistryError."""
     properties = _optional(value, "properties", dict, "an object")
     tags = _optional(value, "tags", dict, "an object") or {}
     sensitive = _optional(value, "sensitive", list, "a list") or []
@@ -113,7 +113,7 @@ def _as_text(value: Any) -> str | None:
 
 
 def _checked_rules(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a rule set whose rules make sense. Raises RegistryError."""
+    """Return a rule set after checking its rules. Raises RegistryError."""
     names: set[str] = set()
     for modes, rule in _rules(value):
         name = _rule_name(rule)

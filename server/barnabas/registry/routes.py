@@ -1,6 +1,6 @@
-"""Routes of a registry: what can be asked, what that needs, and what does it.
+"""Routes of a registry, each with the permission that it needs and its handler.
 
-The rule: a row is all there is to a route; who may not use the subject is refused before anything is looked at.
+The rule: a row is all there is to a route; a caller without the permission is refused before the body is read.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.network.routes import Router
 from barnabas.registry import names, reading, refusals
 from barnabas.registry.access import CHANGE, DELETE, READ, WRITE
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.reading import LATEST, Page, Reading, version_number
 from barnabas.registry.records import Version
-from barnabas.registry.registering import Registering, Wanted
+from barnabas.registry.registering import Registering, SchemaRequest
 from barnabas.registry.removing import Removing
 from barnabas.registry.setting import Setting
 
@@ -45,7 +46,7 @@ class Registry:
 
 @dataclass(slots=True)
 class Call:
-    """A request: who asks, the parts of the path, the query, the body."""
+    """A request: its caller, the parts of the path, the query, the body."""
 
     caller: Caller
     parts: Mapping[str, str]
@@ -61,7 +62,7 @@ class Call:
 
     @property
     def scope(self) -> str | None:
-        """The subject of the path whose settings are meant; None for those of all."""
+        """The subject of the path as the scope of settings; None for those of all subjects."""
         return names.normal(self.parts.get("subject", "")) or None
 
     @property
@@ -90,7 +91,7 @@ Handle = Callable[[Registry, Call], Awaitable[Any]]
 
 
 class Route(NamedTuple):
-    """A way to ask; `need` is what who asks must be allowed to do with the subject of the path, or with all."""
+    """A method and a path; `need` is the caller's permission on the subject of the path, or on all subjects."""
 
     method: str
     path: str
@@ -107,24 +108,26 @@ async def _subjects(registry: Registry, call: Call) -> Any:
     return await registry.reading.subjects(prefix, call.caller, call.page, deleted=deleted, deleted_only=only)
 
 
-async def _wanted(call: Call) -> Wanted:
-    """Return the schema of a request, if who asks may read what it refers to. Raises RegistryError."""
-    wanted = Wanted.of(call.body, normalize=call.has("normalize"))
-    for one in wanted.schema.references:
-        await call.caller.check(READ, names.beside(call.subject, one.subject))
-    return wanted
+async def _schema_request(call: Call) -> SchemaRequest:
+    """Return the schema of a request, if the caller may read its references. Raises RegistryError."""
+    request = SchemaRequest.of(call.body, normalize=call.has("normalize"))
+    for reference in request.schema.references:
+        await call.caller.check(READ, names.beside(call.subject, reference.subject))
+    return request
 
 
 async def _lookup(registry: Registry, call: Call) -> Any:
-    wanted = await _wanted(call)
+    request = await _schema_request(call)
     deleted = call.has("deleted")
     state = registry.store.state
     if not state.versions(call.subject, deleted=deleted):
         raise refusals.subject_not_found(call.subject)
-    found = await registry.registering.lookup(state, call.subject, wanted, deleted=deleted, owner=call.owner)
-    if found is None:
+    version = await registry.registering.lookup(
+        state, call.subject, request, deleted=deleted, owner=call.owner
+    )
+    if version is None:
         raise refusals.schema_not_found()
-    return await _shown(registry, call, found)
+    return await _shown(registry, call, version)
 
 
 async def _delete_subject(registry: Registry, call: Call) -> Any:
@@ -132,9 +135,9 @@ async def _delete_subject(registry: Registry, call: Call) -> Any:
 
 
 async def _with_metadata(registry: Registry, call: Call) -> Any:
-    wanted = {call.query["key"]: call.query.get("value", "")} if "key" in call.query else {}
-    found = registry.reading.latest_with(call.subject, wanted, deleted=call.has("deleted"))
-    return await _shown(registry, call, found)
+    properties = {call.query["key"]: call.query.get("value", "")} if "key" in call.query else {}
+    version = registry.reading.latest_with(call.subject, properties, deleted=call.has("deleted"))
+    return await _shown(registry, call, version)
 
 
 async def _versions(registry: Registry, call: Call) -> Any:
@@ -143,13 +146,13 @@ async def _versions(registry: Registry, call: Call) -> Any:
 
 
 async def _register(registry: Registry, call: Call) -> Any:
-    wanted = await _wanted(call)
-    found = await registry.registering.register(
-        call.subject, wanted, force=call.has("force"), owner=call.owner
+    request = await _schema_request(call)
+    version = await registry.registering.register(
+        call.subject, request, force=call.has("force"), owner=call.owner
     )
     # A client takes this for the schema of the id, and wants it in the spelling that it has sent.
-    shown = {name: value for name, value in found.plain().items() if name != "subject"}
-    return {**shown, "schema": wanted.schema.text}
+    shown = {name: value for name, value in version.plain().items() if name != "subject"}
+    return {**shown, "schema": request.schema.text}
 
 
 def _version_of(registry: Registry, call: Call) -> Version:
@@ -166,8 +169,8 @@ async def _version_schema(registry: Registry, call: Call) -> Any:
 
 
 async def _referenced_by(registry: Registry, call: Call) -> Any:
-    found = registry.reading.referring_to(call.subject, call.version, deleted=call.has("deleted"))
-    return call.page.of(found)
+    ids = registry.reading.referring_to(call.subject, call.version, deleted=call.has("deleted"))
+    return call.page.of(ids)
 
 
 async def _delete_version(registry: Registry, call: Call) -> Any:
@@ -200,10 +203,10 @@ async def _with_id(registry: Registry, call: Call) -> list[Version]:
 async def _schema(registry: Registry, call: Call) -> Any:
     version = (await _with_id(registry, call))[0]
     shown = await _shown(registry, call, version)
-    found = {name: one for name, one in shown.items() if name not in ("subject", "version", "id")}
+    answer = {name: one for name, one in shown.items() if name not in ("subject", "version", "id")}
     if call.has("fetchMaxId"):
-        found["maxId"] = registry.reading.last_id(version.subject)
-    return found
+        answer["maxId"] = registry.reading.last_id(version.subject)
+    return answer
 
 
 async def _schema_text(registry: Registry, call: Call) -> Any:
@@ -212,14 +215,15 @@ async def _schema_text(registry: Registry, call: Call) -> Any:
 
 async def _with_id_listed(registry: Registry, call: Call) -> list[Version]:
     try:
-        found = await _with_id(registry, call)
+        versions = await _with_id(registry, call)
     except RegistryError as error:
         raise refusals.schema_not_found() if error.code == refusals.SCHEMA_NOT_FOUND else error from None
     rest = names.split(call.query.get("subject", ""))[1]
     return [
-        one
-        for one in sorted(found, key=lambda one: (one.subject, one.number))
-        if (not one.is_deleted or call.has("deleted")) and (not rest or names.split(one.subject)[1] == rest)
+        version
+        for version in sorted(versions, key=lambda version: (version.subject, version.number))
+        if (not version.is_deleted or call.has("deleted"))
+        and (not rest or names.split(version.subject)[1] == rest)
     ]
 
 
@@ -228,8 +232,8 @@ async def _subjects_of_id(registry: Registry, call: Call) -> Any:
 
 
 async def _versions_of_id(registry: Registry, call: Call) -> Any:
-    found = await _with_id_listed(registry, call)
-    return call.page.of([{"subject": one.subject, "version": one.number} for one in found])
+    versions = await _with_id_listed(registry, call)
+    return call.page.of([{"subject": one.subject, "version": one.number} for one in versions])
 
 
 # --- compatibility, settings, modes, contexts -----------------------------------------------------------------------
@@ -249,16 +253,16 @@ async def _check_one(registry: Registry, call: Call) -> Any:
 
 
 async def _checked(registry: Registry, call: Call, versions: list[Version]) -> Any:
-    wanted = await _wanted(call)
+    request = await _schema_request(call)
     try:
-        found = await registry.registering.check(
-            registry.store.state, call.subject, wanted, versions, call.owner
+        messages = await registry.registering.check(
+            registry.store.state, call.subject, request, versions, call.owner
         )
     except RegistryError as error:
         if not call.has("verbose"):
             raise
-        found = [error.message]
-    return {"is_compatible": not found, **({"messages": found} if call.has("verbose") else {})}
+        messages = [error.message]
+    return {"is_compatible": not messages, **({"messages": messages} if call.has("verbose") else {})}
 
 
 async def _config(registry: Registry, call: Call) -> Any:
@@ -334,25 +338,4 @@ ROUTES = [
     Route("GET", "/contexts", READ, _contexts),
     Route("GET", "/v1/metadata/version", READ, _server_version),
 ]
-"""All that can be asked."""
-
-
-def find(method: str, segments: tuple[str, ...]) -> tuple[Route, dict[str, str]]:
-    """Return the route of a path, and the parts of the path that it names. Raises RegistryError."""
-    is_path = False
-    for route in ROUTES:
-        pattern = tuple(filter(None, route.path.split("/")))
-        if len(pattern) != len(segments):
-            continue
-        parts = {}
-        for wanted, given in zip(pattern, segments, strict=True):
-            if wanted.startswith("{"):
-                parts[wanted[1:-1]] = given
-            elif wanted != given:
-                break
-        else:
-            if route.method == method:
-                return route, parts
-            is_path = True
-    status = 405 if is_path else 404
-    raise RegistryError(status, status, f"HTTP {status} {'Method Not Allowed' if is_path else 'Not Found'}")
+ROUTER = Router(ROUTES)

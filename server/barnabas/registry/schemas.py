@@ -67,14 +67,14 @@ class Schema:
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it; what is not there is left out, as is the format of Avro."""
-        found: dict[str, Any] = {} if self.format == AVRO else {"schemaType": self.format}
+        plain: dict[str, Any] = {} if self.format == AVRO else {"schemaType": self.format}
         if self.references:
-            found["references"] = [one.plain() for one in self.references]
+            plain["references"] = [one.plain() for one in self.references]
         if self.metadata is not None:
-            found["metadata"] = self.metadata
+            plain["metadata"] = self.metadata
         if self.rule_set is not None:
-            found["ruleSet"] = self.rule_set
-        return {**found, "schema": self.text}
+            plain["ruleSet"] = self.rule_set
+        return {**plain, "schema": self.text}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A registry at an address: what `barnabas serve --registry` and `barnabas registry` start.
 
-The rule: who reaches it without a login can change every schema, so an address beyond this machine needs one, or a plain
-word that there is none.
+The rule: without logins every client can change every schema, so an address beyond this machine needs logins, or an
+explicit option that says there are none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import trio
 
 from barnabas.network.visitors import Address, Site
 from barnabas.registry.formats import check_installed
-from barnabas.registry.http import Answering
+from barnabas.registry.http import RegistryService
 from barnabas.registry.parsing import Parsing
 from barnabas.registry.reading import Reading
 from barnabas.registry.registering import Registering
@@ -31,8 +31,8 @@ WHAT = "the registry"
 DEFAULT_ADDRESS = "localhost:8081"
 CONNECTIONS_MAX = 256
 _UNGUARDED = (
-    "whoever reaches the registry on {} could change every schema: have users log in, or use an address of this machine "
-    "alone (localhost)"
+    "every client that reaches the registry on {} could change every schema: have users log in, or use an address of "
+    "this machine alone (localhost)"
 )
 
 
@@ -40,7 +40,7 @@ class RegistryServer:
     """Lifecycle: bound when it is made; `run` in a task, until cancelled."""
 
     def __init__(self, address: Address, *, may_be_reached: bool) -> None:
-        """Bind the address; `may_be_reached` where users log in, or where who has started it says that nobody has to.
+        """Bind the address; `may_be_reached` where users log in, or where the operator has opened it to all.
 
         Raises AddressError; ModuleNotFoundError without the libraries for schemas.
         """
@@ -81,10 +81,10 @@ class RegistryServer:
                     Removing(store),
                     Setting(store),
                 )
-                answering = Answering(registry, logins, self._site.hosts, is_local=self._site.is_local)
+                service = RegistryService(registry, logins, self._site.hosts, is_local=self._site.is_local)
                 nursery.start_soon(parsing.prepare)
                 await nursery.start(store.run)
-                await nursery.start(self._site.serve, CONNECTIONS_MAX, answering.serve)
+                await nursery.start(self._site.serve, CONNECTIONS_MAX, service.serve)
                 task_status.started()
         finally:
             self._site.close()

@@ -29,13 +29,13 @@ class Setting:
 
     async def put_config(self, subject: str | None, body: Any) -> dict[str, Any]:
         """Change settings of a subject, or with None those of all; returns what was set. Raises RegistryError."""
-        given = _config(body)
+        changes = _config(body)
         _check_name(subject)
 
         async def decide(state: State) -> tuple[Sequence[Record], dict[str, Any]]:
             if state.mode(subject) in ("READONLY", "READONLY_OVERRIDE"):
                 raise refusals.wrong_mode(subject, "in read-only")
-            value = {**state.configs.get(subject, {}), **given}
+            value = {**state.configs.get(subject, {}), **changes}
             value = {name: one for name, one in value.items() if one is not None}
             shown = {name: one for name, one in value.items() if name != "compatibilityLevel"}
             if "compatibilityLevel" in value:
@@ -84,11 +84,11 @@ class Setting:
             context, rest = names.split(subject or "")
             if recursive and not rest:
                 gone += [
-                    one
-                    for one in state.modes
-                    if one is not None and one != subject and names.context_of(one) == context
+                    name
+                    for name in state.modes
+                    if name is not None and name != subject and names.context_of(name) == context
                 ]
-            return [record for one in gone for record in state.tombstones("MODE", one)], {"mode": was}
+            return [record for name in gone for record in state.tombstones("MODE", name)], {"mode": was}
 
         return await self._store.write(decide)
 
@@ -100,33 +100,37 @@ def _check_name(subject: str | None) -> None:
 
 def _config(body: Any) -> dict[str, Any]:
     """Return settings as they are kept, None for those that are taken back. Raises RegistryError."""
-    found: dict[str, Any] = {}
+    config: dict[str, Any] = {}
     for name, value in object_of(body).items():
         if value is None:
             if name in ("compatibility", "compatibilityLevel", *FLAGS):
-                found["compatibilityLevel" if name == "compatibility" else name] = None
+                config["compatibilityLevel" if name == "compatibility" else name] = None
         elif name in ("compatibility", "compatibilityLevel"):
             if not isinstance(value, str) or value.upper() not in LEVELS:
                 raise refusals.invalid_level()
-            found["compatibilityLevel"] = value.upper()
+            config["compatibilityLevel"] = value.upper()
         elif name in FLAGS and isinstance(value, bool):
-            found[name] = value
+            config[name] = value
         else:
             raise RegistryError(
                 422,
                 422,
                 f"this registry has no setting {name}={value}: there are compatibility and {', '.join(FLAGS)}",
             )
-    return found
+    return config
 
 
 def _emptied(state: State, subject: str | None) -> list[Record]:
     """Return records that make room for schemas to be imported. Raises RegistryError where some are in use."""
     versions = [*state.versions_below(subject)]
-    if any(not one.is_deleted for one in versions):
+    if any(not version.is_deleted for version in versions):
         raise refusals.not_permitted("Cannot import since found existing subjects")
-    for one in versions:
-        if state.referring_to(one.subject, one.number, deleted=True):
-            raise refusals.referred_to(one.subject, one.number)
-    records = [record for one in versions for record in state.tombstones("SCHEMA", one.subject, one.number)]
+    for version in versions:
+        if state.referring_to(version.subject, version.number, deleted=True):
+            raise refusals.referred_to(version.subject, version.number)
+    records = [
+        record
+        for version in versions
+        for record in state.tombstones("SCHEMA", version.subject, version.number)
+    ]
     return [*records, subject_record("CLEAR_SUBJECT", subject, {})]

@@ -80,10 +80,10 @@ class State:
     def _apply_version(self, key: Key, data: bytes | None) -> None:
         assert key.subject is not None
         assert key.version is not None
-        known = self.subjects.get(key.subject, {}).get(key.version)
+        existing = self.subjects.get(key.subject, {}).get(key.version)
         if data is None:
-            if known is not None:
-                self._remove(known)
+            if existing is not None:
+                self._remove(existing)
             return
         version = read_version(data, key)
         if version is not None:
@@ -102,9 +102,9 @@ class State:
                 self.modes[subject] = value["mode"]
 
     def _put(self, version: Version) -> None:
-        known = self.subjects.get(version.subject, {}).get(version.number)
-        if known is not None:
-            self._remove(known, keeps_subject=True)
+        existing = self.subjects.get(version.subject, {}).get(version.number)
+        if existing is not None:
+            self._remove(existing, keeps_subject=True)
         context = names.context_of(version.subject)
         if version.subject not in self.subjects:
             self.changes_of_names += 1
@@ -118,8 +118,8 @@ class State:
         self._by_id.setdefault((context, version.id), {})[place] = None
         self._ids.setdefault(self._identity(context, version.schema), version.id)
         self._last_ids[context] = max(self._last_ids.get(context, 0), version.id)
-        for one in version.schema.references:
-            referred = names.beside(version.subject, one.subject), one.version
+        for reference in version.schema.references:
+            referred = names.beside(version.subject, reference.subject), reference.version
             self._referring.setdefault(referred, {})[place] = None
 
     def _remove(self, version: Version, *, keeps_subject: bool = False) -> None:
@@ -138,8 +138,10 @@ class State:
             identity = self._identity(context, version.schema)
             if self._ids.get(identity) == version.id:
                 del self._ids[identity]
-        for one in version.schema.references:
-            self._referring[names.beside(version.subject, one.subject), one.version].pop(place, None)
+        for reference in version.schema.references:
+            self._referring[names.beside(version.subject, reference.subject), reference.version].pop(
+                place, None
+            )
 
     @staticmethod
     def _identity(context: str, schema: Schema) -> tuple[str, bytes]:
@@ -190,8 +192,8 @@ class State:
 
     def referring_to(self, subject: str, number: int, *, deleted: bool) -> list[Version]:
         """Return the versions that refer to one, with `deleted` also those that are deleted."""
-        found = [self.subjects[name][one] for name, one in self._referring.get((subject, number), {})]
-        return [one for one in found if deleted or not one.is_deleted]
+        versions = [self.subjects[name][one] for name, one in self._referring.get((subject, number), {})]
+        return [one for one in versions if deleted or not one.is_deleted]
 
     def config(self, subject: str | None) -> dict[str, Any]:
         """Return the settings that hold for a subject, from where the nearest ones are; the level is always there."""
@@ -209,5 +211,5 @@ class State:
 
     def contexts(self) -> list[str]:
         """Return all contexts, the default one first."""
-        found = {context for context, count in self._subjects_of.items() if count}
-        return [names.DEFAULT, *sorted(found - {names.DEFAULT})]
+        contexts = {context for context, count in self._subjects_of.items() if count}
+        return [names.DEFAULT, *sorted(contexts - {names.DEFAULT})]

@@ -1,8 +1,8 @@
 """The topic that keeps a registry: read without end, and written by one registry at a time.
 
-The rule: whoever writes holds the transactional id of the topic, and has read all that was written before it got it. What
-is decided is decided upon that; where another registry has taken the id meanwhile, nothing is written and it is decided
-again. So an id is never given twice, whatever fails, and no registry has to know of the others.
+The rule: a registry that writes holds the transactional id of the topic, and has read all that was written before it got
+it. Changes are decided upon that; where another registry has taken the id meanwhile, nothing is written and the change is
+decided again. So an id is never assigned twice, whatever fails, and no registry has to know of the others.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _TAKEN = (
     ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.PRODUCER_FENCED, ErrorCode.UNKNOWN_PRODUCER_ID,
 )  # fmt: skip
-"""Errors of a producer whose transaction another registry has ended."""
+"""Errors of a producer after another registry has ended its transaction."""
 Decision = tuple[Sequence[Record], T]
 """Records to be written, and what is answered when they are."""
 Decide = Callable[[State], Awaitable[Decision[T]]]
@@ -66,7 +66,7 @@ Decide = Callable[[State], Awaitable[Decision[T]]]
 
 @dataclass(eq=False, slots=True)
 class _Change:
-    """A change that somebody waits for."""
+    """A change with a request that waits for it."""
 
     decide: Decide[Any]
     done: trio.Event = field(default_factory=trio.Event)
@@ -125,23 +125,26 @@ class Store:
     async def _prepare(self) -> None:
         async with open_client(self._bootstrap, self._settings) as client:
             admin = Admin(client)
-            found = (await admin.topics([self.topic]))[self.topic]
-            if isinstance(found, ResponseError) and found.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            description = (await admin.topics([self.topic]))[self.topic]
+            if (
+                isinstance(description, ResponseError)
+                and description.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            ):
                 brokers = len((await admin.describe_cluster()).brokers)
-                wanted = NewTopic(self.topic, 1, min(REPLICAS, brokers), {"cleanup.policy": "compact"})
-                error = (await admin.create_topics([wanted]))[self.topic]
+                new_topic = NewTopic(self.topic, 1, min(REPLICAS, brokers), {"cleanup.policy": "compact"})
+                error = (await admin.create_topics([new_topic]))[self.topic]
                 if error is not None and not (
                     isinstance(error, ResponseError) and error.code == ErrorCode.TOPIC_ALREADY_EXISTS
                 ):
                     raise error
                 if error is None:
                     return
-                found = (await admin.topics([self.topic]))[self.topic]
-            if isinstance(found, ClientError):
-                raise found
-            if len(found.partitions) != 1:
+                description = (await admin.topics([self.topic]))[self.topic]
+            if isinstance(description, ClientError):
+                raise description
+            if len(description.partitions) != 1:
                 raise refusals.store_failed(
-                    f"topic {self.topic} has {len(found.partitions)} partitions: a registry's has one"
+                    f"topic {self.topic} has {len(description.partitions)} partitions: a registry's has one"
                 )
             resource = Resource("topic", self.topic)
             entries = (await admin.describe_configs([resource]))[resource]
@@ -180,13 +183,13 @@ class Store:
                     while True:
                         await self._apply(await consumer.receive_batch())
             except (OffsetOutOfRangeError, LogTruncatedError) as error:
-                log.warning("topic %s is not what it was: %s; it is read anew", self.topic, error)
+                log.warning("topic %s has changed: %s; reading it again", self.topic, error)
                 self.state.clear()
                 self._read = -1
             except ClientError as error:
                 if not has_started:
                     raise
-                log.warning("topic %s cannot be read: %s; trying again", self.topic, error)
+                log.warning("reading topic %s failed: %s; retrying", self.topic, error)
                 await trio.sleep(AGAIN_SECONDS)
 
     async def _apply(self, records: Sequence[ConsumedRecord]) -> None:
@@ -257,7 +260,7 @@ class Store:
             change.fail(error)
             return
         except Exception as error:
-            log.exception("a change could not be decided upon")
+            log.exception("a change failed")
             change.fail(error)
             return
         if records:

@@ -1,6 +1,6 @@
 """Work on schemas of others, done in a child process of a sandbox: parsed, compared, decoded with, encoded with.
 
-The rule: functions take and return texts and bytes, so that whoever calls never holds what a schema or a record grows to; a
+The rule: functions take and return texts and bytes, so that the caller never holds what a schema or a record grows to; a
 parsed schema stays in the child, which keeps those that it has parsed last.
 """
 

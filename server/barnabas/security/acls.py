@@ -1,7 +1,7 @@
-"""Access control lists: who may, or may not, do what on which resources; bindings, filters, and all of them indexed. Pure.
+"""Access control lists: operations that principals may, or may not, do on resources; bindings, filters, an index. Pure.
 
-The rule: an `Acls` never changes. A `Draft` makes another one of it that shares all that stayed the same, so that whoever
-has cached decisions sees by identity whether they still hold.
+The rule: an `Acls` never changes. A `Draft` makes another one of it that shares all that stayed the same, so that a cache
+of decisions sees by identity whether they still hold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ANY = 1
 WILDCARD = "*"
 """As a name in a literal pattern: every resource of the type. As a host: every host."""
 ANYONE = "User:*"
-"""The principal of ACLs that are about everybody."""
+"""The principal of ACLs for all users."""
 
 
 class PatternType(IntEnum):
@@ -160,16 +160,16 @@ class Acls:
         for principal in self.principals.get(pattern, ()):
             yield from self.by_principal[principal][pattern]
 
-    def matching(self, wanted: AclFilter) -> Iterator[list[AclBinding]]:
+    def matching(self, acl_filter: AclFilter) -> Iterator[list[AclBinding]]:
         """Find the ACLs that match a filter, in pieces of little work, many of them without any."""
-        if wanted.principal is None:
+        if acl_filter.principal is None:
             candidates: Iterable[Patterns] = self.by_principal.values()
         else:
-            candidates = (self.of(wanted.principal),)
+            candidates = (self.of(acl_filter.principal),)
         for patterns in candidates:
             for pattern, entries in patterns.items():
-                if wanted.matches_pattern(pattern):
-                    yield [AclBinding(pattern, entry) for entry in entries if wanted.matches_entry(entry)]
+                if acl_filter.matches_pattern(pattern):
+                    yield [AclBinding(pattern, entry) for entry in entries if acl_filter.matches_entry(entry)]
                 else:
                     yield []
 
@@ -178,15 +178,15 @@ class Acls:
 
         They are plain tuples, which equal patterns and are made several times as fast.
         """
-        found = [
+        patterns = [
             (resource_type, PatternType.LITERAL, name),
             (resource_type, PatternType.LITERAL, WILDCARD),
         ]
         lengths = self.prefixes.get(resource_type)
         if lengths:
             size, prefixed = len(name), PatternType.PREFIXED
-            found += [(resource_type, prefixed, name[:length]) for length in lengths if length <= size]
-        return cast("list[ResourcePattern]", found)
+            patterns += [(resource_type, prefixed, name[:length]) for length in lengths if length <= size]
+        return cast("list[ResourcePattern]", patterns)
 
     def changed(self, added: Iterable[AclBinding] = (), removed: Iterable[AclBinding] = ()) -> Acls:
         """Return all ACLs after these were added, and then those removed."""
@@ -235,10 +235,10 @@ class Draft:
 
     def _entries(self, principal: str, pattern: ResourcePattern) -> dict[AccessControlEntry, None]:
         patterns = self._by_principal.setdefault(principal, {})
-        found = patterns.get(pattern)
-        if found is None:
-            found = patterns[pattern] = dict.fromkeys(self._before.of(principal).get(pattern, ()))
-        return found
+        entries = patterns.get(pattern)
+        if entries is None:
+            entries = patterns[pattern] = dict.fromkeys(self._before.of(principal).get(pattern, ()))
+        return entries
 
     def acls(self) -> Acls:
         """Return the ACLs after all changes; the same as before where nothing has changed."""

@@ -1,7 +1,7 @@
 """Port of authorizers with the questions they are asked, and the authorizer that allows everything. Pure.
 
 The rule: operations, resource types and their numbers are Kafka's, since ACLs and authorized operations travel as
-numbers; an authorizer answers for one operation on one resource by name, and nobody else decides.
+numbers; an authorizer answers for one operation on one resource by name, and nothing else decides.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """Operations that somebody may be allowed to do, with the numbers of the wire. ALL stands in ACLs only."""
+    """Operations that a principal may be allowed to do, with the numbers of the wire. ALL stands in ACLs only."""
 
     __hash__ = int.__hash__  # that of Enum is slow, and decisions are looked up by these
 
@@ -98,7 +98,7 @@ class Requester(NamedTuple):
 
 
 class Authorizer(Protocol):
-    """Answers whether somebody may do something. Called from the event loop, for every resource of every request."""
+    """Decides whether a requester may do an operation. Called from the event loop, for every resource of every request."""
 
     def allows(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, /
@@ -117,7 +117,7 @@ class Authorizer(Protocol):
 
 
 class AllowEverything:
-    """The authorizer of a broker without any: everybody may do everything."""
+    """The authorizer of a broker without any: it allows everything."""
 
     __slots__ = ()
 

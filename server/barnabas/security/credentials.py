@@ -15,7 +15,7 @@ class Credentials(Protocol):
     """SCRAM credentials of users, and delegation tokens. Called from the event loop."""
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return a user's credential for a mechanism (as in `SCRAM-SHA-256`), None for who has none."""
+        """Return a user's credential for a mechanism (as in `SCRAM-SHA-256`), None for a user without one."""
 
     def token(self, token_id: str) -> Token | None:
         """Return the delegation token with this id, None if there is none, it has expired, or tokens are not served."""

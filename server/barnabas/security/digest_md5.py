@@ -53,7 +53,7 @@ class DigestServer:
     def __init__(self, password_of: Callable[[str], str | None], *, realm: str, uri: str, nonce: str) -> None:
         """`password_of` returns None for a user that there is not; `uri` is SERVICE/HOST; `nonce` as for the client."""
         self.username: str | None = None
-        """Name of the user who has logged in; None before the end."""
+        """Name of the logged-in user; None before the end."""
         self._password_of = password_of
         self._realm = realm
         self._uri = uri
@@ -63,7 +63,7 @@ class DigestServer:
     def answer(self, message: bytes) -> bytes:
         """Return what follows a message of the client's. Raises DigestError, which ends the login."""
         if self.username is not None:
-            raise DigestError("the login is over, and another message comes")
+            raise DigestError("a message after the end of the login")
         if self._has_begun:
             return self._proof(message)
         self._has_begun = True
@@ -72,23 +72,26 @@ class DigestServer:
         return f'realm="{self._realm}",nonce="{self._nonce}",qop="auth",charset=utf-8,algorithm=md5-sess'.encode()
 
     def _proof(self, message: bytes) -> bytes:
-        said = parse_directives(message)
+        directives = parse_directives(message)
         expected = {"realm": self._realm, "nonce": self._nonce, "nc": COUNT, "qop": "auth"}
         for name, value in expected.items():
-            if said.get(name, "auth" if name == "qop" else "") != value:
+            if directives.get(name, "auth" if name == "qop" else "") != value:
                 raise DigestError(f"the client's {name} is not the one that is expected")
-        uri, username = said.get("digest-uri", ""), said.get("username", "")
-        own_nonce = said.get("cnonce", "")
+        uri, username = directives.get("digest-uri", ""), directives.get("username", "")
+        own_nonce = directives.get("cnonce", "")
         if uri.lower() != self._uri.lower():
             raise DigestError(f"the client's digest-uri is not {self._uri}")
         if not username or not own_nonce:
             raise DigestError("the client's answer has no username or no cnonce")
-        if said.get("authzid", username) != username:
+        if directives.get("authzid", username) != username:
             raise DigestError("the client wants to act as another user")
         password = self._password_of(username)
-        key = _key(username, self._realm, password or "", self._nonce, own_nonce, said.get("authzid"))
+        key = _key(username, self._realm, password or "", self._nonce, own_nonce, directives.get("authzid"))
         answer = _response(key, self._nonce, own_nonce, f"AUTHENTICATE:{uri}")
-        if not hmac.compare_digest(said.get("response", "").encode(), answer.encode()) or password is None:
+        if (
+            not hmac.compare_digest(directives.get("response", "").encode(), answer.encode())
+            or password is None
+        ):
             raise DigestError("the user or the password is wrong")
         self.username = username
         return f"rspauth={_response(key, self._nonce, own_nonce, f':{uri}')}".encode()
@@ -99,17 +102,17 @@ def parse_directives(message: bytes) -> dict[str, str]:
     try:
         text = message.decode()
     except UnicodeDecodeError:
-        raise DigestError("a message of the other side is no text in UTF-8") from None
-    found: dict[str, str] = {}
+        raise DigestError("a message is not text in UTF-8") from None
+    directives: dict[str, str] = {}
     position = 0
     while position < len(text):
         item = _DIRECTIVE.match(text, position)
         if item is None:
-            raise DigestError("a message of the other side is malformed")
+            raise DigestError("a message is malformed")
         value = item[3] if item[3] is not None else re.sub(r"\\(.)", r"\1", item[2])
-        found[item[1].lower()] = value
+        directives[item[1].lower()] = value
         position = item.end()
-    return found
+    return directives
 
 
 def _quoted(text: str) -> str:

@@ -102,15 +102,15 @@ def _entry(tokens: list[tuple[str, str]]) -> JaasEntry:
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     position = 0
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
+        token = _TOKEN.match(text, position)
+        if token is None:
             raise JaasError(f"character {position + 1} belongs to no word, quoted text, = or ;")
-        position = found.end()
-        kind = found.lastgroup or ""
+        position = token.end()
+        kind = token.lastgroup or ""
         if kind in ("double", "single"):
-            yield "word", _unescaped(found[kind])
+            yield "word", _unescaped(token[kind])
         elif kind != "space":
-            yield kind, found[0]
+            yield kind, token[0]
 
 
 def _word(tokens: list[tuple[str, str]], position: int, expected: str) -> str:
@@ -120,8 +120,8 @@ def _word(tokens: list[tuple[str, str]], position: int, expected: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    def one(found: re.Match[str]) -> str:
-        digits, char = found[1], found[2]
+    def unescaped(match: re.Match[str]) -> str:
+        digits, char = match[1], match[2]
         return chr(int(digits, 8)) if digits else _ESCAPES.get(char, char)
 
-    return re.sub(r"\\(?:([0-3]?[0-7]{1,2})|(.))", one, text, flags=re.DOTALL)
+    return re.sub(r"\\(?:([0-3]?[0-7]{1,2})|(.))", unescaped, text, flags=re.DOTALL)

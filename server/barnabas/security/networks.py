@@ -1,8 +1,7 @@
 """Networks as hosts of ACLs, as `10.0.0.0/8` and `2001:db8::/32` (KIP-1276, Kafka 4.4). Pure.
 
 The rule: what Kafka takes for a network is one here, and an address is in it or not by its bits, however both are written.
-Networks of IPv4 have no addresses of IPv6, and the other way round; a client whose IPv4 address is mapped into IPv6 has
-that of IPv4.
+Networks of IPv4 have no addresses of IPv6, and the other way round; an IPv4 address mapped into IPv6 counts as IPv4.
 """
 
 from __future__ import annotations

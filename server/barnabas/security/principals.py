@@ -189,7 +189,7 @@ def _certificate_rule(pattern: Any, replacement: str, case: str) -> Namer:
     def rule(name: str) -> str | None:
         if pattern.fullmatch(name) is None:
             return None
-        return _in_case(pattern.sub(lambda found: _expanded(replacement, found, pattern.groups), name), case)
+        return _in_case(pattern.sub(lambda match: _expanded(replacement, match, pattern.groups), name), case)
 
     return rule
 
@@ -201,13 +201,13 @@ def _compiled(pattern: str) -> Any:
         raise NameRuleError(f"{error.shown} is not a regular expression: {error.reason}") from None
 
 
-def _expanded(replacement: str, found: Any, groups: int) -> str:
+def _expanded(replacement: str, match: Any, groups: int) -> str:
     """Return a replacement of Java's form: $1 is the first group, as many digits as make the number of a group.
 
     What is the number of no group stays as it is.
     """
 
-    def one(item: re.Match[str]) -> str:
+    def expand(item: re.Match[str]) -> str:
         if item[1]:
             return item[1]
         digits = item[2]
@@ -215,9 +215,9 @@ def _expanded(replacement: str, found: Any, groups: int) -> str:
             digits = digits[:-1]
         if int(digits) > groups:
             return item[0]
-        return (found[int(digits)] or "") + item[2][len(digits) :]
+        return (match[int(digits)] or "") + item[2][len(digits) :]
 
-    return re.sub(r"\\(.)|\$(\d+)", one, replacement)
+    return re.sub(r"\\(.)|\$(\d+)", expand, replacement)
 
 
 def _in_case(name: str, case: str) -> str:
@@ -254,9 +254,9 @@ class KerberosNames:
         first, host, realm = parsed.groups()
         fields = [realm, first] if host is None else [realm, first, host]
         for rule in self._rules:
-            found = rule(fields)
-            if found is not None:
-                return found
+            name = rule(fields)
+            if name is not None:
+                return name
         raise NameRuleError(f"no rule of sasl.kerberos.principal.to.local.rules applies to {principal!r}")
 
     def _rule(self, text: str) -> Callable[[list[str]], str | None]:
@@ -289,7 +289,7 @@ def _kerberos_rule(parsed: re.Match[str]) -> Callable[[list[str]], str | None]:
         result = (
             base
             if source is None
-            else source.sub(lambda found: _expanded(target, found, source.groups), base, times)
+            else source.sub(lambda match: _expanded(target, match, source.groups), base, times)
         )
         if _NOT_SIMPLE.search(result):
             raise NameRuleError(f"{result!r} is no simple name, after rule {parsed[0]}")
@@ -299,10 +299,10 @@ def _kerberos_rule(parsed: re.Match[str]) -> Callable[[list[str]], str | None]:
 
 
 def _filled(form: str, fields: list[str]) -> str:
-    def one(found: re.Match[str]) -> str:
-        number = int(found[1] or -1)
+    def fill(match: re.Match[str]) -> str:
+        number = int(match[1] or -1)
         if not 0 <= number < len(fields):
             raise NameRuleError(f"{form!r} has a number outside of 0 to {len(fields) - 1}")
         return fields[number]
 
-    return re.sub(r"\$(\d*)", one, form)
+    return re.sub(r"\$(\d*)", fill, form)

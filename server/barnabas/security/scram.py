@@ -89,7 +89,7 @@ def to_text(kept: ScramCredential) -> str:
 
 
 def of_text(text: str) -> ScramCredential:
-    """Read a credential from Kafka's text. Raises ValueError, whose message has nothing of the text."""
+    """Read a credential from Kafka's text. Raises ValueError with a message that has nothing of the text."""
     parts = dict(part.partition("=")[::2] for part in text.split(","))
     try:
         if len(parts) != 4:

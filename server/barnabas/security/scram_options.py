@@ -69,12 +69,12 @@ def _values(text: str) -> dict[str, str]:
 
 def _decoded(name: str, text: str) -> bytes:
     try:
-        found = b64decode(text, validate=True)
+        decoded = b64decode(text, validate=True)
     except ValueError:
-        found = b""
-    if not found:
+        decoded = b""
+    if not decoded:
         raise ValueError(f"{name} is not in base64")
-    return found
+    return decoded
 
 
 def _iterations(text: str) -> int:

@@ -112,12 +112,12 @@ class StandardAuthorizer:
         if self._newest() is not self._acls:
             self._forget()
         key = (requester, operation, resource_type)
-        known = self._on_any.get(key)
-        if known is None:
+        is_allowed = self._on_any.get(key)
+        if is_allowed is None:
             if len(self._on_any) >= DECISIONS_MAX:
                 self._on_any.clear()
-            known = self._on_any[key] = self._decide_on_any(requester, operation, resource_type)
-        return known
+            is_allowed = self._on_any[key] = self._decide_on_any(requester, operation, resource_type)
+        return is_allowed
 
     def reason(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, /

@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48): what is known of one, its HMAC, and who may do what with it. Pure.
+"""Delegation tokens (KIP-48): their fields, their HMAC, and the users that may act on them. Pure.
 
 The rule: a token's password is the HMAC of its id with the cluster's secret key; it is worked out when it is needed and
 kept nowhere. Principals are texts, as in `User:alice`.

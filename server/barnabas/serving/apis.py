@@ -26,6 +26,9 @@ TELEMETRY = frozenset((71, 72))
 HEARTBEATS = frozenset((12, 68))
 """Those that a client repeats on its connection. Their handlers change neither requests nor what they have returned."""
 
+DELEGATION_TOKENS = frozenset((38, 39, 40))
+"""Those that create, renew and expire delegation tokens."""
+
 SERVED_EARLY = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 """Those that are served before the controller has told a broker of its cluster, besides the controller's requests."""
 
@@ -72,7 +75,8 @@ class Api:
     head comment says. `controller` marks those that only the cluster's controller may answer; another broker answers
     NOT_CONTROLLER, as Kafka does without forwarding (3.9 in ZooKeeper mode). `feature` is the one of the cluster that must
     be on (KIP-584); without it the answer is UNSUPPORTED_VERSION. `member_only` marks what only a broker in a cluster on
-    ZooKeeper serves: what its controller and its brokers say to each other.
+    ZooKeeper serves: what its controller and its brokers say to each other. `forwarded` marks those that a broker of a
+    KRaft quorum forwards to the active controller (KIP-590), as it does those with `controller`.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class Api:
         controller: bool = False,
         feature: str = "",
         member_only: bool = False,
+        forwarded: bool = False,
     ) -> None:
         self.key = key
         self.min_version = min_version
@@ -94,6 +99,7 @@ class Api:
         self.controller = controller
         self.feature = feature
         self.member_only = member_only
+        self.forwarded = forwarded or controller
 
     def in_versions(self, first: int, last: int) -> Api:
         """Return the same API, served from the first to the last of these versions."""
@@ -137,7 +143,9 @@ def row_of(api: Api) -> dict[str, Any]:
     return {name: getattr(api, name) for name in _COLUMNS}
 
 
-_COLUMNS = ("key", "min_version", "max_version", "whole", "each", "controller", "feature", "member_only")
+_COLUMNS = (
+    "key", "min_version", "max_version", "whole", "each", "controller", "feature", "member_only", "forwarded",
+)  # fmt: skip
 
 CONSUMERS, SHARES, STREAMS = "group.version", "share.version", "streams.version"
 
@@ -190,8 +198,8 @@ _ROWS: tuple[Api, ...] = (
         Access(READ, TOPIC, "topics.name"),
     )),  # TxnOffsetCommit
     Api(29, 0, 3, whole=(Access(DESCRIBE, CLUSTER),)),  # DescribeAcls
-    Api(30, 0, 3, whole=(Access(ALTER, CLUSTER),)),  # CreateAcls
-    Api(31, 0, 3, whole=(Access(ALTER, CLUSTER),)),  # DeleteAcls
+    Api(30, 0, 3, whole=(Access(ALTER, CLUSTER),), forwarded=True),  # CreateAcls
+    Api(31, 0, 3, whole=(Access(ALTER, CLUSTER),), forwarded=True),  # DeleteAcls
     Api(32, 0, 4, each=(
         Access(DESCRIBE_CONFIGS, CLUSTER), Access(DESCRIBE_CONFIGS, TOPIC, "resources.resource_name"),
         Access(DESCRIBE_CONFIGS, GROUP, "resources.resource_name"),
@@ -201,9 +209,11 @@ _ROWS: tuple[Api, ...] = (
     Api(35, 0, 5, whole=(Access(DESCRIBE, CLUSTER),)),  # DescribeLogDirs
     Api(36, 0, 2),  # SaslAuthenticate
     Api(37, 0, 3, each=(Access(ALTER, TOPIC, "topics.name"),), controller=True),  # CreatePartitions
-    Api(38, 0, 3, each=(Access(Operation.CREATE_TOKENS, USER, "owner_principal_name"),)),  # CreateDelegationToken
-    Api(39, 0, 2),  # RenewDelegationToken
-    Api(40, 0, 2),  # ExpireDelegationToken
+    Api(38, 0, 3, each=(
+        Access(Operation.CREATE_TOKENS, USER, "owner_principal_name"),
+    ), forwarded=True),  # CreateDelegationToken
+    Api(39, 0, 2, forwarded=True),  # RenewDelegationToken
+    Api(40, 0, 2, forwarded=True),  # ExpireDelegationToken
     Api(41, 0, 3, each=(
         Access(DESCRIBE, DELEGATION_TOKEN), Access(Operation.DESCRIBE_TOKENS, USER),
     )),  # DescribeDelegationToken
@@ -214,7 +224,7 @@ _ROWS: tuple[Api, ...] = (
     Api(46, 0, 0, whole=(Access(DESCRIBE, CLUSTER),), controller=True),  # ListPartitionReassignments
     Api(47, 0, 0, whole=(Access(DELETE, GROUP, "group_id"),), each=(Access(READ, TOPIC, "topics.name"),)),  # OffsetDelete
     Api(48, 0, 1, whole=(Access(DESCRIBE_CONFIGS, CLUSTER),)),  # DescribeClientQuotas
-    Api(49, 0, 1, whole=(Access(ALTER_CONFIGS, CLUSTER),)),  # AlterClientQuotas
+    Api(49, 0, 1, whole=(Access(ALTER_CONFIGS, CLUSTER),), forwarded=True),  # AlterClientQuotas
     Api(50, 0, 0, whole=(Access(DESCRIBE, CLUSTER),)),  # DescribeUserScramCredentials
     Api(51, 0, 0, whole=(Access(ALTER, CLUSTER),), controller=True),  # AlterUserScramCredentials
     Api(56, 0, 3, whole=(_CLUSTER_ACTION,), member_only=True),  # AlterPartition
@@ -280,3 +290,15 @@ def refusal(served: Mapping[int, Api], key: int, version: int, sender: str) -> s
     if registry.is_known(key):
         return f"{sender} sent {registry.name_of(key)} v{version}, which this broker does not serve"
     return f"{sender} sent the unknown API key {key} (version {version})"
+
+
+QUORUM_ONLY: Mapping[int, Api] = {
+    api.key: api
+    for api in (
+        Api(55, 0, 2, forwarded=True),  # DescribeQuorum
+        Api(64, 0, 0, forwarded=True),  # UnregisterBroker
+        Api(80, 0, 1, forwarded=True),  # AddRaftVoter
+        Api(81, 0, 0, forwarded=True),  # RemoveRaftVoter
+    )
+}
+"""What a broker of a KRaft quorum forwards beside the others: no other broker has it."""

@@ -133,7 +133,7 @@ class ConnectionInfo:
         return f"{_join(self.peer_address)}->{_join(self.local_address)}#{self.connection_id}"
 
 
-class Shared:
+class ContextParts:
     """Services that all requests of a broker share; without `quotas` no client is throttled, whatever the quotas are."""
 
     __slots__ = ("asks_authorizer", "authorizer", "log_limit", "memory", "quotas")
@@ -173,7 +173,7 @@ class RequestContext:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: ContextParts,
         connection: ConnectionInfo,
         api_key: int,
         api_version: int,

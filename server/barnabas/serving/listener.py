@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ACCEPTS_AT_ONCE = 64
+ACCEPTS_PER_TURN = 64
 ACCEPT_BACKOFF_SECONDS = 0.1
 """Pause in accepting when the process has no file descriptor left for a connection."""
 
@@ -38,7 +38,7 @@ DRAIN_SECONDS = 1.0
 """Time that requests in hand have to finish at shutdown."""
 
 IDLE_CHECK_SECONDS = 5.0
-CLOSED_AT_ONCE = 50
+CLOSED_PER_TURN = 50
 """Most connections that are closed in one turn of the event loop, each by its own task."""
 
 THROTTLED_MAX = 1000
@@ -81,7 +81,7 @@ class Listener:
             await acceptor.wait_acceptable()
             try:
                 # Several at once: between two of them, every client that is already there would be served.
-                for _ in range(ACCEPTS_AT_ONCE):
+                for _ in range(ACCEPTS_PER_TURN):
                     transport = acceptor.accept_now()
                     if transport is None:
                         break
@@ -303,7 +303,7 @@ class Connections:
         for number, connection in enumerate(tuple(self._open), 1):
             if _is_idle(since_s, connection):
                 connection.expect_nothing_soon()
-            if number % CLOSED_AT_ONCE == 0:
+            if number % CLOSED_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
             await self.parts.budget.checkpoint()
 
@@ -315,7 +315,7 @@ class Connections:
                 log.debug("closing %s: %s", connection.info, reason)
                 connection.scope.cancel()
                 closed += 1
-                if closed % CLOSED_AT_ONCE == 0:
+                if closed % CLOSED_PER_TURN == 0:
                     await trio.lowlevel.checkpoint()
             await self.parts.budget.checkpoint()
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from barnabas.wire.structs import struct_of
 
-TOPICS_AT_ONCE = 500
+TOPICS_PER_TURN = 500
 
 
 class RequestCounts:
@@ -70,7 +70,7 @@ class RequestMeter:
             name = (topic.topic or self._topic_name(topic.topic_id)) if size else None
             if name:
                 self.fetched_bytes[name] = self.fetched_bytes.get(name, 0) + size
-            if number % TOPICS_AT_ONCE == 0:
+            if number % TOPICS_PER_TURN == 0:
                 yield
 
     def forget_topics(self, exists: Callable[[str], bool]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from barnabas.config import broker as settings
 from barnabas.config import releases
-from barnabas.config.cluster import is_clustered
+from barnabas.config.cluster import is_in_quorum, is_on_zookeeper
 from barnabas.config.features import Feature, RecordVersions
 from barnabas.errors import RequestError
 from barnabas.serving import apis
@@ -53,12 +53,16 @@ class ReleaseProfile(NamedTuple):
         with_telemetry = config.get(settings.TELEMETRY_ENABLE)
         if with_telemetry is None:
             with_telemetry = bool(config.get(settings.METRICS_LISTENER))
-        in_cluster = is_clustered(config)
+        in_cluster = is_on_zookeeper(config)
         with_members = in_cluster or self.advertises_member_apis
+        quorum_only = apis.QUORUM_ONLY if is_in_quorum(config) else {}
         return {
-            key: api if in_cluster or not api.member_only else _Refused(**apis.row_of(api))
-            for key, api in self.apis.items()
-            if (with_telemetry or key not in apis.TELEMETRY) and (with_members or not api.member_only)
+            **quorum_only,
+            **{
+                key: api if in_cluster or not api.member_only else _Refused(**apis.row_of(api))
+                for key, api in self.apis.items()
+                if (with_telemetry or key not in apis.TELEMETRY) and (with_members or not api.member_only)
+            },
         }
 
 
@@ -102,12 +106,30 @@ KAFKA_4 = ReleaseProfile(
 
 
 _TRANSACTIONS, _GROUPS, _SHARES, _STREAMS = KAFKA_4.features
+METADATA_VERSIONS = (7, 33)
+"""Levels of metadata.version whose records are known here: 3.3-IV3 to 4.4-IV2."""
+IN_QUORUM = KAFKA_4._replace(
+    features=(
+        Feature("metadata.version", *METADATA_VERSIONS, METADATA_VERSIONS[1]),
+        Feature("kraft.version", 0, 1, 0),
+        _TRANSACTIONS,
+        _GROUPS,
+        Feature("eligible.leader.replicas.version", 0, 1, 0),
+        _SHARES._replace(max_level=2),
+        _STREAMS,
+    ),
+    kept_for_all=(),
+)
+"""The profile of a broker in a KRaft quorum, which registers these levels: a finalized feature without its range is
+refused, and blocks later upgrades. Which are finalized, the metadata say."""
 _OFF = 0
 
 
 def profile_of(config: BrokerConfig) -> ReleaseProfile:
     """Return the profile that the settings ask for."""
     name = config.get(settings.KAFKA_VERSION)
+    if is_in_quorum(config):
+        return IN_QUORUM
     return release(name) if name else KAFKA_4
 
 

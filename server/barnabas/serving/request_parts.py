@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from barnabas.serving.context import RequestContext, Shared
+from barnabas.serving.context import ContextParts, RequestContext
 from barnabas.wire.regions import Chunk
 
 if TYPE_CHECKING:
@@ -49,9 +49,6 @@ class Handlers(Protocol):
     def check(self, api: Api, context: RequestContext, message: Any) -> None:
         """Raise the RequestError that refuses a whole request."""
 
-    async def answer(self, api: Api, context: RequestContext, message: Any) -> Any:
-        """Check and handle a request. Raises RequestError."""
-
 
 class Failures(Protocol):
     """Log directories that fail."""
@@ -67,7 +64,7 @@ class RequestParts:
         self,
         served: Mapping[int, Api],
         handlers: Handlers,
-        shared: Shared,
+        shared: ContextParts,
         codecs: CodecWorker,
         *,
         budget: LoopBudget,

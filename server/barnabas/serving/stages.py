@@ -4,8 +4,8 @@
 whether one of them waits or none does. A stage does its part and returns None, or a `Deferred` with the part of it that
 takes waiting. `Request` (`serving/request.py`) runs them.
 
-A stage before `intercept` refuses by setting `refusal`: the request is decoded, and `check` refuses it, or `answer`
-where there is an interceptor. A response that the stage made itself would be replaced by that of the interceptor.
+A stage before `intercept` refuses by setting `refusal`: the request is decoded, and `check` refuses it, or `answer` by the
+same rule where there is an interceptor. A response that the stage made itself would be replaced by the interceptor's.
 
 The table in `apis` decides what is served: a request for anything else closes the connection, as Kafka does, except
 ApiVersions: unsupported versions of it are answered with the supported ones (KIP-511).
@@ -21,7 +21,7 @@ from barnabas.errors import PeerError
 from barnabas.network.sockets import in_memory
 from barnabas.serving import apis
 from barnabas.serving.context import shown_client
-from barnabas.serving.deferred import Deferred, Future
+from barnabas.serving.deferred import Deferred, Future, resolved
 from barnabas.serving.encoding import INLINE_BYTES_MAX, INLINE_ENTRIES_MAX, encode_with_texts_cut
 from barnabas.serving.last_request import AFTER_CORRELATION_ID, BYTES_MAX, LastRequest
 from barnabas.serving.login import answer_token, out_of_turn, wait_after_failure
@@ -199,9 +199,9 @@ def intercept(request: Request) -> Deferred[Any] | None:
 
 async def answer(request: Request, context: RequestContext, message: Any) -> Any:
     """Check and handle a request for an interceptor, which may have changed it. Raises RequestError."""
-    if request.refusal is not None:
-        raise request.refusal
-    return await request.parts.handlers.answer(request.api, context, message)
+    assert request.handler is not None, "found"
+    raise_refusal(request, message)
+    return await resolved(request.handler(context, message))
 
 
 def check(request: Request) -> Deferred[None] | None:
@@ -213,12 +213,17 @@ def check(request: Request) -> Deferred[None] | None:
     if request.is_responded or not may_be_refused:
         return None
     try:
-        if request.refusal is not None:
-            raise request.refusal
-        request.parts.handlers.check(api, request, request.message)
+        raise_refusal(request, request.message)
     except Exception as error:
         return request.refuse(error)
     return None
+
+
+def raise_refusal(request: Request, message: Any) -> None:
+    """Raise the RequestError that refuses the whole request, with this message, if anything does."""
+    if request.refusal is not None:
+        raise request.refusal
+    request.parts.handlers.check(request.api, request, message)
 
 
 def have_handled(request: Request) -> Deferred[Any] | None:

@@ -16,7 +16,7 @@ _os: Any = os
 _fcntl: Any = fcntl
 
 NO_ATIME: Final[int] = getattr(os, "O_NOATIME", 0)
-"""A flag of `open`: nobody asks when a log was last read, and noting it was 5 % of a fetch over 2,000 partitions."""
+"""A flag of `open`: access times are not needed, and noting them was 5 % of a fetch over 2,000 partitions."""
 MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
 """A flag of `send`: small packets are not sent by themselves."""
 MEMORY: Final = "/dev/shm"
@@ -89,7 +89,7 @@ def lock(descriptor: int, *, is_shared: bool = False) -> None:
     """Lock a whole file against other processes and against this one, until it is closed. Raises OSError if it is held.
 
     Java and so Kafka takes POSIX record locks, which say nothing within a process; `flock` does. To Linux the two are
-    apart. To BSD they exclude each other, also in one process: there `flock` alone keeps everybody out.
+    apart. To BSD they exclude each other, also in one process: there `flock` alone excludes all others.
     """
     how = (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
     fcntl.flock(descriptor, how)
@@ -138,7 +138,7 @@ def _private_file(data: bytes) -> Iterator[str]:
 
 
 as_file = _memory_file if hasattr(os, "memfd_create") else _private_file
-"""Give data a path for a moment, for libraries that read files only: in memory, or in a file that nobody else may read."""
+"""Give data a path for a moment, for libraries that read files only: in memory, or in a file for this user alone."""
 
 
 def raise_open_files() -> int:
@@ -146,8 +146,8 @@ def raise_open_files() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return hard
-    for wanted in (hard, max(soft, OPEN_FILES_MACOS)):  # some systems have a limit above the limit
+    for limit in (hard, max(soft, OPEN_FILES_MACOS)):  # some systems have a limit above the limit
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            return wanted
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            return limit
     return soft

@@ -13,7 +13,7 @@ def set_up_heap(mapped_bytes: int, kept_bytes: int) -> None:
 
     By default each thread has a heap of its own, and what is free in one of them is of no use to the others. And blocks
     of up to 32 MB come from it once such a block has been freed; when these grow they are copied, for 5 to 10 ms in which
-    nobody else gets the interpreter.
+    no other thread gets the interpreter.
     """
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
@@ -25,7 +25,7 @@ def set_up_heap(mapped_bytes: int, kept_bytes: int) -> None:
 def give_back_memory() -> None:
     """Return what is free in the middle of the heap to the operating system; best in a thread.
 
-    128 MB take 3 ms, in which nobody else can allocate.
+    128 MB take 3 ms, in which no other thread can allocate.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

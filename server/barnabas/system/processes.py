@@ -1,4 +1,4 @@
-"""Processes: the end of another one, the end of the parent, and what may be seen of who listens."""
+"""Processes: the end of another one, the end of the parent, and what may be seen of listening processes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _ProcessDescriptor:
 
 watch_process = _ProcessDescriptor if hasattr(os, "pidfd_open") else _ProcessQueue
 """Return what can be read, by its `fileno`, once a process has ended; to be closed. Raises OSError, of it
-ProcessLookupError for a process that has ended, which BSD says also of one that nobody has waited for yet."""
+ProcessLookupError for a process that has ended, which BSD says also of one that was not waited for yet."""
 
 
 def _signal_by_kernel(number: int) -> None:

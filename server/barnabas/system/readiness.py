@@ -47,7 +47,7 @@ class KqueueSet:
         self._change(descriptor, _select.KQ_EV_DELETE)
 
     def poll(self, timeout: float, events_max: int, /) -> list[tuple[int, int]]:
-        """Return descriptors that can be read, also those whose peer has closed."""
+        """Return descriptors that can be read, also those closed by the peer."""
         return [(event.ident, READABLE) for event in self._kqueue.control(None, events_max, timeout)]
 
     def _change(self, descriptor: int, flags: int) -> None:

@@ -139,8 +139,8 @@ class MemoryDisk:
         self.now_ms = 0
         self.room: int | None = None
         self.fault: Fault | None = None
-        self._root = root or Inode(is_dir=True)
-        self._locks: dict[str, MemoryLock] = {}
+        self.root = root or Inode(is_dir=True)
+        self.locks: dict[str, MemoryLock] = {}
         self._ids = 0
         self.boots = 1  # how often the machine was started
 
@@ -179,7 +179,7 @@ class MemoryDisk:
         Without `random` that is exactly what was synced. With it, unsynced writes and names survive by
         chance: each write whole, torn or not at all; names in the order in which they were changed.
         """
-        survivor = MemoryDisk(_survivor(self._root, random, {}))
+        survivor = MemoryDisk(_survivor(self.root, random, {}))
         survivor.now_ms = self.now_ms
         survivor._ids = self._ids
         survivor.boots = self.boots + 1
@@ -190,7 +190,7 @@ class MemoryDisk:
 
         All that was written is there, synced or not. What still happens to this disk does not happen to that one.
         """
-        copy = MemoryDisk(_forked(self._root, {}))
+        copy = MemoryDisk(_forked(self.root, {}))
         copy.now_ms, copy.room, copy.fault = self.now_ms, self.room, self.fault
         copy._ids, copy.boots = self._ids, self.boots
         return copy
@@ -250,7 +250,7 @@ class MemoryDisk:
 
     def make_dirs(self, path: str) -> None:
         """Make a directory and those above it, if need be."""
-        inode = self._root
+        inode = self.root
         for name in path.strip("/").split("/"):
             child = inode.names.get(name)
             if child is None:
@@ -298,10 +298,10 @@ class MemoryDisk:
     def lock(self, path: str) -> MemoryLock:
         """Lock a file, made if need be."""
         file = self.open(path, create=True)
-        held = self._locks.get(path)
+        held = self.locks.get(path)
         if held is not None and held.is_in_place():
             raise BlockingIOError(errno.EAGAIN, "the lock is held", path)
-        lock = self._locks[path] = MemoryLock(self._locks, path, file)
+        lock = self.locks[path] = MemoryLock(self.locks, path, file)
         return lock
 
     def usage(self, path: str) -> Usage:
@@ -326,7 +326,7 @@ class MemoryDisk:
         return b"%d" % self.boots
 
     def _find(self, path: str) -> Inode:
-        inode = self._root
+        inode = self.root
         for name in filter(None, path.split("/")):
             child = inode.names.get(name)
             if child is None:

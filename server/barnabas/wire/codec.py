@@ -27,7 +27,7 @@ KEY_TYPE_SIZE = _NUMBER.size
 class Decoder(Protocol[M_co]):
     """Reads a message at `pos`, with at most `left` entries of arrays and tagged fields: (message, next position)."""
 
-    def __call__(self, buf: Buffer, pos: int, left: int = NO_LIMIT) -> tuple[M_co, int]:
+    def __call__(self, buf: Buffer, pos: int, entries_max: int = NO_LIMIT, /) -> tuple[M_co, int]:
         """Raises DecodeError."""
 
 
@@ -123,7 +123,7 @@ class MessageCodec(Generic[M]):
 class RecordType(Generic[K, V]):
     """One type of record of an internal topic: the key starts with its number, the value with a version.
 
-    Whoever replays a topic reads `record_type_id` of the key first, then asks `wire.registry.record_type`.
+    A replay of a topic reads `record_type_id` of the key first, then asks `wire.registry.record_type`.
     """
 
     __slots__ = ("key", "topic", "type_id", "value")

@@ -45,40 +45,35 @@ def _parts_of(kind: type[Any]) -> _Parts | None:
         return _known[kind]
 
 
-def has_arrays(kind: type[Any]) -> bool:
-    """Say whether a generated struct has arrays, nested ones included."""
-    return _parts_of(kind) is not None
-
-
 def has_more_entries(message: Any, most: int) -> bool:
     """Say whether the arrays of a generated struct, nested ones included, have more than `most` entries together."""
     parts = _parts_of(type(message))
-    return parts is not None and _left(message, parts, most) < 0
+    return parts is not None and _room_after(message, parts, most) < 0
 
 
 def entries_of(message: Any) -> int:
     """Return how many entries the arrays of a generated struct, nested ones included, have together."""
     parts = _parts_of(type(message))
-    return 0 if parts is None else NO_LIMIT - _left(message, parts, NO_LIMIT)
+    return 0 if parts is None else NO_LIMIT - _room_after(message, parts, NO_LIMIT)
 
 
-def _left(struct: Any, parts: _Parts, left: int) -> int:
+def _room_after(struct: Any, parts: _Parts, room: int) -> int:
     """Return how many of `left` entries more there may be beside those in a struct; negative if there are too many."""
     for name, inner in parts.arrays:
         items = getattr(struct, name)
         if items:
-            left -= len(items)
-            if left < 0:
-                return left
+            room -= len(items)
+            if room < 0:
+                return room
             if inner is not None:
                 for item in items:
-                    left = _left(item, inner, left)
-                    if left < 0:
-                        return left
+                    room = _room_after(item, inner, room)
+                    if room < 0:
+                        return room
     for name, within in parts.structs:
         value = getattr(struct, name)
         if value is not None:
-            left = _left(value, within, left)
-            if left < 0:
-                return left
-    return left
+            room = _room_after(value, within, room)
+            if room < 0:
+                return room
+    return room

@@ -27,7 +27,7 @@ _API_KEY = Struct(">h")
 
 
 def check_frame_size(buf: Buffer, pos: int = 0, bytes_max: int = FRAME_BYTES_MAX) -> int:
-    """Return the size of the frame whose size field is at `pos`, without that field.
+    """Return the size of the frame with its size field at `pos`, without that field.
 
     The caller has seen to it that the four bytes are there. Raises DecodeError if the size is negative or
     above `bytes_max`; the error says so if this looks like another protocol (TLS, HTTP).

@@ -35,7 +35,7 @@ _SIZE: Final = Struct(">i")
 
 
 class RequestHeader:
-    """Header of a request, whose body starts at `body_position` of the frame."""
+    """Header of a request; the body starts at `body_position` of the frame."""
 
     __slots__ = (
         "api_key",

@@ -18,7 +18,7 @@ class RandomBytes(Protocol):
 
 
 def new_uuid(entropy: RandomBytes) -> bytes:
-    """A random id of 16 bytes whose base64url text does not begin with a dash, as Kafka's."""
+    """A random id of 16 bytes; its base64url text does not begin with a dash, as Kafka's."""
     while True:
         value = entropy.token_bytes(16)
         if value[0] >> 2 != 62 and value[:15] != bytes(15):

@@ -154,12 +154,12 @@ class ArrayStructs(dict[int, Struct]):
         self.character = character
 
     def __missing__(self, count: int) -> Struct:
-        found = Struct(
+        struct = Struct(
             f">{count}{self.character}" if len(self.character) == 1 else ">" + self.character * count
         )
         if count <= self.KEPT_MAX:
-            self[count] = found
-        return found
+            self[count] = struct
+        return struct
 
 
 BOOLS = ArrayStructs("?")
@@ -177,7 +177,7 @@ UUIDS = ArrayStructs("16s")
 
 
 def read_tags(
-    buf: Buffer, pos: int, end: int, struct: str, left: int = NO_LIMIT
+    buf: Buffer, pos: int, end: int, struct: str, entries_max: int = NO_LIMIT
 ) -> tuple[list[tuple[int, int, int]], int]:
     """Find the tagged fields at `pos`, at most `left`: ([(tag, start, stop)], next position).
 
@@ -189,9 +189,9 @@ def read_tags(
         raise DecodeError(
             f"{count} tagged fields do not fit into the {end - at} bytes that are left", field, pos
         )
-    if count > left:
+    if count > entries_max:
         raise too_many_entries(field, pos)
-    found = []
+    fields = []
     last = -1
     for _ in range(count):
         tag, at = read_uvarint(buf, start := at, end, field)
@@ -203,28 +203,28 @@ def read_tags(
             raise DecodeError(
                 f"tag {tag} of {size} bytes goes beyond the {end - at} that are left", field, start
             )
-        found.append((tag, at, at + size))
+        fields.append((tag, at, at + size))
         at += size
-    return found, at
+    return fields, at
 
 
 def read_unknown_tags(
-    buf: Buffer, pos: int, end: int, struct: str, left: int = NO_LIMIT
+    buf: Buffer, pos: int, end: int, struct: str, entries_max: int = NO_LIMIT
 ) -> tuple[dict[int, bytes] | None, int]:
     """Read the tagged fields of a struct that knows none, at most `left`: ({tag: content} or None, next position)."""
-    found, at = read_tags(buf, pos, end, struct, left)
-    return {tag: bytes(buf[start:stop]) for tag, start, stop in found} or None, at
+    fields, at = read_tags(buf, pos, end, struct, entries_max)
+    return {tag: bytes(buf[start:stop]) for tag, start, stop in fields} or None, at
 
 
-def write_tags(out: list[Chunk], known: list[tuple[int, bytes]], unknown: dict[int, bytes] | None) -> None:
+def write_tags(out: list[Chunk], fields: list[tuple[int, bytes]], unknown: dict[int, bytes] | None) -> None:
     """Append the number of tagged fields and the fields, in ascending order of their tags."""
     if unknown:
-        repeated = unknown.keys() & {tag for tag, _ in known}
+        repeated = unknown.keys() & {tag for tag, _ in fields}
         if repeated:
             raise EncodeError(f"unknown tagged fields repeat the known tags {sorted(repeated)}")
-        known = sorted([*known, *unknown.items()], key=lambda entry: entry[0])
-    out.append(encode_uvarint(len(known)))
-    for tag, content in known:
+        fields = sorted([*fields, *unknown.items()], key=lambda entry: entry[0])
+    out.append(encode_uvarint(len(fields)))
+    for tag, content in fields:
         out.append(encode_uvarint(tag) + encode_uvarint(len(content)))
         out.append(content)
 

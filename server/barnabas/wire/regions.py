@@ -1,7 +1,7 @@
 """Parts of an encoded response: bytes, and regions of files that the kernel sends.
 
-The rule: a region is a promise of exactly `size` bytes; whoever owns the file keeps it open as long as
-`owner` lives.
+The rule: a region is a promise of exactly `size` bytes; the file stays open as long as `owner`
+lives.
 """
 
 from __future__ import annotations

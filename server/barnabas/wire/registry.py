@@ -80,11 +80,11 @@ def is_flexible(key: int, version: int) -> bool:
 
 def codec(key: int) -> tuple[MessageCodec[Any], MessageCodec[Any]]:
     """Return the codecs of requests and responses. Raises KeyError for an unknown key."""
-    found = _codecs.get(key)
-    if found is None:
+    codecs = _codecs.get(key)
+    if codecs is None:
         module = import_module(f"barnabas.wire.generated.{module_of(key)}")
-        found = _codecs[key] = (module.REQUEST, module.RESPONSE)
-    return found
+        codecs = _codecs[key] = (module.REQUEST, module.RESPONSE)
+    return codecs
 
 
 def request_codec(key: int) -> MessageCodec[Any]:
@@ -94,8 +94,8 @@ def request_codec(key: int) -> MessageCodec[Any]:
 
 def response_codec(key: int) -> MessageCodec[Any]:
     """Return the codec of the API's responses. Raises KeyError for an unknown key."""
-    found = _codecs.get(key)
-    return found[1] if found is not None else codec(key)[1]
+    codecs = _codecs.get(key)
+    return codecs[1] if codecs is not None else codec(key)[1]
 
 
 def record_type_ids(topic: str) -> tuple[int, ...]:
@@ -105,11 +105,11 @@ def record_type_ids(topic: str) -> tuple[int, ...]:
 
 def record_type(topic: str, type_id: int) -> RecordType[Any, Any]:
     """Return the codecs of one type of record. Raises DecodeError for a type that was never published."""
-    found = _record_types.get((topic, type_id))
-    if found is None:
+    record = _record_types.get((topic, type_id))
+    if record is None:
         module = RECORDS[topic].get(type_id)
         if module is None:
             raise DecodeError(f"there is no record type {type_id} in {topic}", "record key", 0)
-        found = import_module(f"barnabas.wire.generated.records.{module}").RECORD
-        _record_types[topic, type_id] = found
-    return found
+        record = import_module(f"barnabas.wire.generated.records.{module}").RECORD
+        _record_types[topic, type_id] = record
+    return record

@@ -16,5 +16,5 @@ def struct_of(holder: type[Any], field: Field[Any]) -> type[Any] | None:
     """Return the generated struct that a field of `holder` is, or each entry of its array; None for any other value."""
     kind = str(field.type).removeprefix("list[").split("]")[0].split(" ")[0]
     outer, _, inner = kind.rpartition(".")
-    found = getattr(getattr(sys.modules[holder.__module__], outer, None), inner, None) if outer else None
-    return found if isinstance(found, type) and is_dataclass(found) else None
+    struct = getattr(getattr(sys.modules[holder.__module__], outer, None), inner, None) if outer else None
+    return struct if isinstance(struct, type) and is_dataclass(struct) else None

@@ -62,7 +62,7 @@ def test_a_batch_that_says_another_base_offset_is_read_or_named(log):
 
 
 @pytest.mark.parametrize("start", range(12))
-def test_a_log_that_begins_within_a_batch_is_read_from_that_batch_on(log, start):
+def test_log_that_begins_within_a_batch_is_read_from_it(log, start):
     written = keys(log)
     log.delete_records_before(start)
     assert keys(log)[-(len(written) - start) :] == written[start:]

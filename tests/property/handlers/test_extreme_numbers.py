@@ -20,12 +20,12 @@ from barnabas.wire.generated.init_producer_id import InitProducerIdRequest
 from barnabas.wire.generated.initialize_share_group_state import InitializeShareGroupStateRequest
 from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.headers import decode_response, encode_request
-from tests.support.broker import broker_to_ask, new_connection
+from tests.support.broker import broker_to_ask
 from tests.support.effort import drawing, examples
 from tests.support.logs import batch
 from tests.support.messages import EDGES, Builder, all_messages, codec_of
 from tests.support.newest_release import NEWEST, only_newest
-from tests.support.request_parts import answered, request_parts_of
+from tests.support.request_parts import answered, new_connection, request_parts_of
 
 SETTINGS = {
     "telemetry.enable": "true",

@@ -20,11 +20,11 @@ from codegen.model import Field, Message, Struct
 from compat.hostile.messages import STRING_BYTES_MAX, filled, frame
 from compat.kit.wire import Values, message
 from tests.property.handlers.test_extreme_numbers import SETTINGS, Received, populate
-from tests.support.broker import broker_to_ask, new_connection
+from tests.support.broker import broker_to_ask
 from tests.support.effort import drawing
 from tests.support.newest_release import NEWEST, only_newest
 from tests.support.plain_requests import DenyNamed
-from tests.support.request_parts import answered, request_parts_of
+from tests.support.request_parts import answered, new_connection, request_parts_of
 
 PATIENCE_SECONDS = 5
 """Virtual ones: some requests wait for what does not come, as they should."""

@@ -311,7 +311,7 @@ TestDeferredTasks = DeferredTasks.TestCase
 
 
 @pytest.mark.parametrize("starts", [0, 1])
-def test_a_copy_stays_while_its_log_is_in_a_lost_dir_and_goes_with_the_next_start(starts: int) -> None:
+def test_copy_of_a_log_in_a_lost_dir_goes_with_the_next_start(starts: int) -> None:
     state = DeferredTasks()
     state.begin(compacted=False, preallocate=False, segments_open=1)
     state.plan_creation(topics=["s", "t"])
@@ -329,9 +329,7 @@ def test_a_copy_stays_while_its_log_is_in_a_lost_dir_and_goes_with_the_next_star
 @pytest.mark.parametrize("starts", [1, 2])
 @pytest.mark.parametrize("is_made_anew", [False, True])
 @pytest.mark.parametrize("ending", ["delete", "set_aside", "plan_deletion"])
-def test_a_copy_in_a_lost_dir_of_a_log_that_goes_meanwhile_is_left_alone(
-    ending: str, is_made_anew: bool, starts: int
-) -> None:
+def test_copy_in_a_lost_dir_of_a_deleted_log_is_skipped(ending: str, is_made_anew: bool, starts: int) -> None:
     state = DeferredTasks()
     state.begin(compacted=False, preallocate=False, segments_open=1)
     state.create(topic="s")

@@ -32,7 +32,7 @@ from tests.support.broker import NOW_MS, Asked, broker_to_ask
 from tests.support.effort import EFFORT, drawing
 from tests.support.logs import read_all
 
-from .test_flipped_bytes import NO_CHECKSUM, clone, files
+from .test_flipped_bytes import NO_CHECKSUM, files
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -97,14 +97,14 @@ async def written(*, clean: bool) -> MemoryDisk:
     async with broker_to_ask(DATA, SETTINGS, disk=disk) as ask:
         await write(ask)
         ask.services.logs.write_checkpoints()
-        killed = clone(disk)
-    return clone(disk) if clean else killed
+        killed = disk.fork()
+    return disk.fork() if clean else killed
 
 
 def places(disk: MemoryDisk, rng: random.Random, *, clean: bool) -> list[tuple[str, int]]:
     every = [
         (path, at)
-        for path, inode in sorted(files(disk._root).items())
+        for path, inode in sorted(files(disk.root).items())
         # A start after a clean stop does not read the logs of users: readers find what is damaged in them.
         if not (clean and f"/{TOPIC}-" in path and path.endswith(names.LOG))
         for at in range(len(inode.content))
@@ -162,7 +162,7 @@ async def judge_start(
         # After a clean stop nobody looks for the next sound batch. Who is asked for what is there says what to do.
         partition = str(Path(path).parent)
         assert f"barnabas log repair --salvage {partition}" in caplog.text, where
-        disk._locks.clear()
+        disk.locks.clear()
         apply_changes(disk, plan_repair(disk, open_partition(disk, partition), salvage=True).changes)
         async with broker_to_ask(DATA, SETTINGS, disk=disk) as ask:
             await judge(ask, f"{where}, repaired", path, may_forget=True)
@@ -179,8 +179,8 @@ async def test_one_damaged_byte_costs_a_broker_one_batch(clean, caplog):
         where = f"byte {at} of {path}, bits {bits:#x}"
         if path.endswith(NO_CHECKSUM):
             continue
-        disk = clone(sound)
-        files(disk._root)[path].content[at] ^= bits
+        disk = sound.fork()
+        files(disk.root)[path].content[at] ^= bits
         caplog.clear()
         try:
             may_be_torn = not clean and path.endswith(names.LOG) and at >= last_batch(sound, path)

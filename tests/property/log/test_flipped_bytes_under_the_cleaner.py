@@ -15,7 +15,7 @@ from tests.support.cleaning import COMPACTED, cleaner, write
 from tests.support.effort import EFFORT, drawing
 from tests.support.logs import NOW_MS, Broker, read_all
 
-from .test_flipped_bytes import clone, files
+from .test_flipped_bytes import files
 
 DATA = Path("/data")
 SETTINGS = {"segment_bytes": 500, "index_interval_bytes": 100, **COMPACTED}
@@ -35,7 +35,7 @@ def written() -> MemoryDisk:
             assert cleaner(broker).clean(1)
     log.roll()
     broker.manager.close()
-    return clone(disk)
+    return disk.fork()
 
 
 def cleaned(disk: MemoryDisk, flip: tuple[str, int, int] | None = None) -> PartitionLog:
@@ -46,14 +46,14 @@ def cleaned(disk: MemoryDisk, flip: tuple[str, int, int] | None = None) -> Parti
     work = cleaner(broker)
     if flip is not None:
         path, at, bit = flip
-        files(disk._root)[path].content[at] ^= bit
+        files(disk.root)[path].content[at] ^= bit
     assert work.clean(NOW_MS)
     return log
 
 
 def bytes_of(disk: MemoryDisk) -> dict[str, bytes]:
     return {
-        path: bytes(inode.content) for path, inode in files(disk._root).items() if path.endswith(names.LOG)
+        path: bytes(inode.content) for path, inode in files(disk.root).items() if path.endswith(names.LOG)
     }
 
 
@@ -66,18 +66,18 @@ def test_a_damaged_log_is_cleaned_rightly_or_not_at_all(caplog):
     rng = drawing()
     sound = written()
     before = bytes_of(sound)
-    expected = pairs(cleaned(clone(sound)))
+    expected = pairs(cleaned(sound.fork()))
     assert len(expected) < 25
     every = [(path, at) for path, content in before.items() for at in range(len(content))]
     refused, failures = 0, []
     for path, at in every if EFFORT > 1 else sorted(rng.sample(every, SAMPLE)):
         flip = (path, at, 1 << rng.randrange(8))
         caplog.clear()
-        disk = clone(sound)
+        disk = sound.fork()
         log = cleaned(disk, flip)
         if "t-0 is damaged and will not be cleaned" in caplog.text:
             refused += 1
-            files(disk._root)[path].content[at] ^= flip[2]
+            files(disk.root)[path].content[at] ^= flip[2]
             if bytes_of(disk) != before:
                 failures.append((flip, "changed though it was refused"))
         elif pairs(log) != expected:

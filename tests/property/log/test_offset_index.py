@@ -41,7 +41,7 @@ def test_a_lookup_finds_what_bisect_finds() -> None:
             assert index.slots_before(position) == bisect_right(positions, position - 1), position
 
 
-def test_a_lookup_in_damaged_entries_comes_to_an_end_within_the_index() -> None:
+def test_lookup_in_damaged_entries_ends_within_the_index() -> None:
     random = drawing()
     for _ in range(examples(300)):
         data = random.randbytes(ENTRY_SIZE * random.randint(1, 200))

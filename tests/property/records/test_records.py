@@ -13,8 +13,8 @@ from barnabas.records.errors import InvalidRecordsError, RecordsError
 from barnabas.records.record import Record, encode_body, iter_body
 from barnabas.records.rules import AppendRules
 from barnabas.records.scan import BodyScan, scan_body
-from barnabas.records.validate import validate_produce
 from tests.support.conversion import up_convert
+from tests.support.whole_steps import down_convert, validate_produce
 
 NOW = 1_700_000_000_000
 CODECS = st.sampled_from(list(Codec))
@@ -98,7 +98,7 @@ def test_message_sets_round_trip(records, magic, codec):
 @given(record_lists(), st.integers(0, 1), OLD_CODECS, st.sampled_from(list(TimestampType)[1:]))
 def test_down_and_up_again(records, magic, codec, timestamp_type):
     raw = building.encode_batch(records, codec=codec, timestamp_type=timestamp_type, max_timestamp=NOW)
-    down = convert.down_convert(raw, magic, bytes_max=1 << 30)
+    down = down_convert(raw, magic, bytes_max=1 << 30)
     assert read_all(down) == without_headers(batch.read_records(raw), magic)
     up = up_convert(down, convert.new_header(7, codec=codec))
     expected = without_headers(read_all(down), 1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.parsing import Parsing
-from barnabas.registry.registering import Registering, Wanted
+from barnabas.registry.registering import Registering, SchemaRequest
 from barnabas.registry.removing import Removing
 from barnabas.registry.schemas import Schema
 from barnabas.registry.setting import Setting
@@ -56,7 +56,7 @@ async def test_compaction_changes_nothing(given_steps: list[Any]) -> None:
     for what, subject, value in given_steps:
         try:
             if what == "register":
-                found = await registering.register(subject, Wanted(Schema("JSON", value)))
+                found = await registering.register(subject, SchemaRequest(Schema("JSON", value)))
                 text = found.schema.text
                 place = subject.startswith(":"), text
                 is_there = any(one.schema.text == text for one in _others(store.state, subject, found))

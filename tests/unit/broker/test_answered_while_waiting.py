@@ -23,7 +23,7 @@ from barnabas.network.wait_set import WaitSets
 from barnabas.security.authorizer import AllowEverything
 from barnabas.serving import apis
 from barnabas.serving.connection import Connection
-from barnabas.serving.context import ConnectionInfo, Shared
+from barnabas.serving.context import ConnectionInfo, ContextParts
 from barnabas.serving.deferred import Deferred
 from barnabas.serving.encoding import CodecWorker
 from barnabas.serving.log_limit import LogLimit
@@ -96,16 +96,10 @@ def request_parts_of(handler: Handler, clock_ms: Any) -> RequestParts:
     nothing: Any = SimpleNamespace()
     handlers: Any = SimpleNamespace(made={HEARTBEAT: handler.handle}, check=lambda *_: None)
     return RequestParts(
-        apis.BY_KEY,
-        handlers,
-        Shared(Memory(), LogLimit(), AllowEverything()),
-        CodecWorker(environment.threads, 1_000),
-        budget=LoopBudget(),
-        failures=nothing,
-        release=KAFKA_4,
-        clock_ms=clock_ms,
-        now_s=environment.monotonic,
-    )
+        apis.BY_KEY, handlers, ContextParts(Memory(), LogLimit(), AllowEverything()),
+        CodecWorker(environment.threads, 1_000), budget=LoopBudget(), failures=nothing, release=KAFKA_4,
+        clock_ms=clock_ms, now_s=environment.monotonic,
+    )  # fmt: skip
 
 
 class Client:

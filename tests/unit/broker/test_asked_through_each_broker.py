@@ -27,16 +27,12 @@ from tests.support.zookeeper_cluster import ZooKeeperCluster, clustered
 
 BROKERS = (1, 2, 3)
 SETTINGS = {
-    "offsets_topic_num_partitions": "3",
-    "transaction_state_log_num_partitions": "3",
-    "share_coordinator_state_topic_num_partitions": "3",
-    "offsets_topic_replication_factor": "1",
-    "transaction_state_log_replication_factor": "1",
-    "share_coordinator_state_topic_replication_factor": "1",
-    "transaction_state_log_min_isr": "1",
-    "share_coordinator_state_topic_min_isr": "1",
+    "offsets_topic_num_partitions": "3", "transaction_state_log_num_partitions": "3",
+    "share_coordinator_state_topic_num_partitions": "3", "offsets_topic_replication_factor": "1",
+    "transaction_state_log_replication_factor": "1", "share_coordinator_state_topic_replication_factor": "1",
+    "transaction_state_log_min_isr": "1", "share_coordinator_state_topic_min_isr": "1",
     "min_insync_replicas": "1",
-}
+}  # fmt: skip
 FEATURES = {"group.version": 1, "transaction.version": 2, "share.version": 1, "streams.version": 1}
 RECORDS, START = 5, 2
 INDEXES = ("index", "partition", "partition_index")
@@ -107,14 +103,9 @@ def at_partition(values: Any, partition: int) -> Any:
 
 
 BY_LEADER = {
-    "Produce",
-    "Fetch",
-    "ListOffsets",
-    "DeleteRecords",
-    "OffsetForLeaderEpoch",
-    "DescribeProducers",
+    "Produce", "Fetch", "ListOffsets", "DeleteRecords", "OffsetForLeaderEpoch", "DescribeProducers",
     "ShareFetch",
-}
+}  # fmt: skip
 REDIRECTS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: lambda api: api.name in BY_LEADER,
     ErrorCode.NOT_COORDINATOR: lambda api: api.key in OF_GROUPS | OF_TRANSACTIONS | OF_SHARES,
@@ -138,12 +129,10 @@ async def ready(cluster: ZooKeeperCluster, client: Client) -> list[Place]:
     for partition in range(3):
         broker_id = cluster.leader("t", partition)
         place = Place(
-            broker_id,
-            partition,
-            await name_at(cluster, client, "group", 0, broker_id),
+            broker_id, partition, await name_at(cluster, client, "group", 0, broker_id),
             await name_at(cluster, client, "share", 0, broker_id),
             await name_at(cluster, client, "id", 1, broker_id),
-        )
+        )  # fmt: skip
         await begin(client, place)
         places.append(place)
     return places
@@ -203,12 +192,8 @@ def asked_apis(cluster: ZooKeeperCluster) -> list[apis.Api]:
 
 
 OF_ONE_BROKER = {
-    "ApiVersions",
-    "DescribeLogDirs",
-    "ListGroups",
-    "ListTransactions",
-    "GetTelemetrySubscriptions",
-}
+    "ApiVersions", "DescribeLogDirs", "ListGroups", "ListTransactions", "GetTelemetrySubscriptions",
+}  # fmt: skip
 """APIs whose answer is about the broker that is asked, or made for the one who asks."""
 
 

@@ -37,16 +37,13 @@ def test_a_client_of_this_machine_is_told_a_name_only_where_all_addresses_are_it
     [
         ({"listeners": "PLAINTEXT://:9092"}, False),
         (
-            {
-                "listeners": "PLAINTEXT://:9092",
-                "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-            },
+            {"listeners": "PLAINTEXT://:9092", "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"},
             True,
         ),
         ({"listeners": "PLAINTEXT://:9092,SASL_PLAINTEXT://:9093"}, True),
         ({"listeners": "SSL://:9092"}, False),
     ],
-)
+)  # fmt: skip
 def test_users_of_the_registry_log_in_where_acls_or_a_listener_ask_for_it(
     settings: dict[str, str], has_logins: bool
 ) -> None:

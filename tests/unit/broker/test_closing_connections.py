@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from barnabas.config.loading import BrokerConfig
-from barnabas.serving.listener import CLOSED_AT_ONCE, Connections
+from barnabas.serving.listener import CLOSED_PER_TURN, Connections
 from tests.support.brokers import serving
 from tests.support.connection_parts import connection_parts
 
@@ -52,7 +52,7 @@ async def test_idle_connections_are_closed_some_at_a_time(autojump_clock):
             await connections.close_idle_forever()
         trio.lowlevel.remove_instrument(turns)
     assert sum(turns.counts) == COUNT
-    assert max(turns.counts) == CLOSED_AT_ONCE
+    assert max(turns.counts) == CLOSED_PER_TURN
 
 
 async def test_connections_are_counted_by_their_listener(tmp_path):

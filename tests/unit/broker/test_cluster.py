@@ -237,12 +237,9 @@ def test_a_second_broker_with_the_same_id_does_not_start() -> None:
     async def program(world: World) -> None:
         async with clustered(world, 1) as cluster:
             cluster.machines[2] = type(cluster.machines[1])(
-                world,
-                cluster.nursery,
-                "other",
-                {**cluster.settings, "broker.id": "1"},
+                world, cluster.nursery, "other", {**cluster.settings, "broker.id": "1"},
                 zookeeper=cluster.zookeeper,
-            )
+            )  # fmt: skip
             taken = pytest.RaisesExc(StartupError, match=r"broker\.id=1: a broker with this id is registered")
             with quiet_logs(), pytest.RaisesGroup(taken, flatten_subgroups=True):
                 await cluster.machines[2].start()

@@ -10,8 +10,7 @@ OVERRIDES = "max.connections.per.ip.overrides"
 
 
 @pytest.mark.parametrize(
-    ("host", "most"),
-    [("10.0.0.1", 3), ("::ffff:10.0.0.1", 3), ("10.0.0.2", 0), ("::1", 7), ("10.0.0.11", 5)],
+    ("host", "most"), [("10.0.0.1", 3), ("::ffff:10.0.0.1", 3), ("10.0.0.2", 0), ("::1", 7), ("10.0.0.11", 5)]
 )
 def test_an_address_has_its_own_limit_or_that_of_all(host, most):
     config = BrokerConfig({"max.connections.per.ip": "5", OVERRIDES: "10.0.0.1:3, 10.0.0.2:0,::1:7"})

@@ -102,10 +102,10 @@ async def test_what_is_left_is_said(
     caplog.set_level("INFO", "barnabas.broker.controlled_shutdown")
     await World(LEFT, REFUSED, UNREACHABLE).stop()
     assert [record.getMessage() for record in caplog.records] == [
-        "1 partitions are still led here: t-3",
-        "the controller, broker 5, refuses the stop of this broker: STALE_BROKER_EPOCH",
-        "ZooKeeper cannot be reached, so nobody can take over what this broker leads",
-        "stopping though not everything that this broker leads could be handed over",
+        "this broker still leads 1 partitions: t-3",
+        "controller 5 refused the controlled shutdown: STALE_BROKER_EPOCH",
+        "ZooKeeper cannot be reached, so no other broker can take over the partitions that this broker leads",
+        "stopping, although other brokers have not taken over all partitions that this broker leads",
     ]
 
 
@@ -116,4 +116,4 @@ async def test_some_of_many_that_are_left_are_named(
     left = [ControlledShutdownResponse.RemainingPartition("t", number) for number in range(12)]
     await World(ControlledShutdownResponse(remaining_partitions=left), DONE).stop()
     names = ", ".join(f"t-{number}" for number in range(10))
-    assert caplog.records[0].getMessage() == f"12 partitions are still led here: {names}"
+    assert caplog.records[0].getMessage() == f"this broker still leads 12 partitions: {names}"

@@ -161,12 +161,10 @@ async def both_late(peer: Peer, one: bytes, other: bytes) -> None:
 
 
 ARRIVALS = {
-    "together with the first": together,
-    "behind the first, before the end": queued,
-    "behind the first, after the end": late,
-    "in two halves, one before the end": half_late,
+    "together with the first": together, "behind the first, before the end": queued,
+    "behind the first, after the end": late, "in two halves, one before the end": half_late,
     "with the first, both after the end": both_late,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("muted_ms", [0, 20])

@@ -35,7 +35,7 @@ async def killed_disk():
             result = await client.produce("t", 0, b"%d" % n * 50)
             assert result.error_code == 0
         left = copy.deepcopy(disk)
-    left._locks.clear()
+    left.locks.clear()
     return left
 
 

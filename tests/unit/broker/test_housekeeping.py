@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from barnabas.broker.housekeeping import SEGMENTS_AT_ONCE, Housekeeping
+from barnabas.broker.housekeeping import SEGMENTS_PER_TURN, Housekeeping
 from barnabas.cluster.replicas.failures import LogDirFailures
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import real_environment
@@ -41,11 +41,9 @@ def housekeeping_of(logs, failures, budget, config, *, is_served=lambda _: True)
 async def test_a_log_that_no_replica_has_is_neither_shortened_nor_compacted(tmp_path):
     """As one whose topic no controller has named yet: with which settings it should be, nobody knows."""
     logs = Broker(
-        tmp_path,
-        cleanup_policy=frozenset({"compact", "delete"}),
-        min_cleanable_dirty_ratio=0.0,
+        tmp_path, cleanup_policy=frozenset({"compact", "delete"}), min_cleanable_dirty_ratio=0.0,
         retention_ms=1,
-    )
+    )  # fmt: skip
     log = logs.log()
     for value in (b"old", b"new"):
         append(log, batch(value, timestamp=NOW_MS - 1_000))
@@ -166,7 +164,7 @@ async def test_a_log_with_many_old_segments_is_shortened_step_by_step():
         append(logs.log(), batch(timestamp=NOW_MS - 10**12))
     await housekeeping.apply_retention()
     assert len(logs.log().segments) == 1
-    assert budget.count >= 100 // SEGMENTS_AT_ONCE
+    assert budget.count >= 100 // SEGMENTS_PER_TURN
 
 
 @pytest.mark.parametrize(

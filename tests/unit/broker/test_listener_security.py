@@ -40,15 +40,12 @@ def tokens(settings: dict[str, str]) -> Any:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (
-            {},
-            f"listener USERS offers OAUTHBEARER: set {URL} to where the keys that sign tokens are .*{HANDLER}=",
-        ),
+        ({}, f"listener USERS offers OAUTHBEARER: set {URL} to where the keys that sign tokens are .*{HANDLER}="),
         ({URL: "ftp://keys.example"}, f"{URL}=ftp://keys.example: a URL of https, http or file"),
         ({URL: "file:///no/such/keys"}, f"{URL}=file:///no/such/keys: .*No such file"),
         ({f"listener.name.users.oauthbearer.{URL}": "x:y"}, f"listener.name.users.oauthbearer.{URL}=x:y"),
     ],
-)
+)  # fmt: skip
 def test_tokens_need_keys_that_can_be_had(settings: dict[str, str], said: str) -> None:
     with pytest.raises(SettingError, match=said):
         tokens(settings)
@@ -73,12 +70,10 @@ def test_a_class_that_is_not_here_stops_the_start(mechanism: str, handler: str) 
 
 def test_each_limit_of_logins_is_that_of_its_setting() -> None:
     settings = {
-        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
-        "connections.max.reauth.ms": "70000",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512", "connections.max.reauth.ms": "70000",
         "listener.name.users.scram-sha-512.connections.max.reauth.ms": "80000",
-        "sasl.server.max.receive.size": "60000",
-        "connection.failed.authentication.delay.ms": "50",
-    }
+        "sasl.server.max.receive.size": "60000", "connection.failed.authentication.delay.ms": "50",
+    }  # fmt: skip
     offer = sasl_offer(listener("SASL_PLAINTEXT", **settings), PARTS)
     found = {name: one.max_reauth_ms for name, one in offer.mechanisms.items()}
     assert found == {"SCRAM-SHA-256": 70_000, "SCRAM-SHA-512": 80_000}
@@ -97,7 +92,7 @@ def test_keys_in_a_file_are_read_at_the_start_and_those_of_a_server_with_the_fir
 def test_tokens_without_a_signature_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert list(tokens({HANDLER: UNSECURED_TOKENS}).mechanisms) == [OAUTHBEARER]
-    assert "listener USERS takes tokens without a signature" in caplog.text
+    assert "listener USERS accepts tokens without a signature" in caplog.text
 
 
 def tls(name: str, host: str = "localhost", **more: str) -> ListenerSettings:
@@ -105,12 +100,10 @@ def tls(name: str, host: str = "localhost", **more: str) -> ListenerSettings:
     return listener(
         "SSL",
         **{
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.key": owner.key_pem,
-            "ssl.keystore.certificate.chain": owner.pem + authority().pem,
-            **more,
+            "ssl.keystore.type": "PEM", "ssl.keystore.key": owner.key_pem,
+            "ssl.keystore.certificate.chain": owner.pem + authority().pem, **more,
         },
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

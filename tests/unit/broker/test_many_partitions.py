@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from barnabas.cluster.metadata.single_node_store import EmbeddedStore
-from barnabas.cluster.replicas.manager import LOGS_AT_ONCE
+from barnabas.cluster.replicas.manager import LOGS_PER_BATCH
 from barnabas.testing.memory_disk import MemoryDisk
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
@@ -16,7 +16,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
 from tests.support.brokers import Client, running
 
-PARTITIONS = 4 * LOGS_AT_ONCE
+PARTITIONS = 4 * LOGS_PER_BATCH
 PATIENCE_S = 60
 
 
@@ -103,7 +103,7 @@ async def test_a_stop_waits_for_a_few_of_them_and_the_next_start_makes_the_rest(
             await client.ask(wide(timeout_ms=50), 5)
             await arrived(disk)
             client.broker.stop()
-        assert disk.made == LOGS_AT_ONCE
+        assert disk.made == LOGS_PER_BATCH
         async with running(["/data"], disk) as client:
             assert await partitions_of(client, "wide") == PARTITIONS
             for index in (0, PARTITIONS - 1):
@@ -134,12 +134,12 @@ async def test_others_are_served_while_many_logs_are_deleted():
 async def test_a_name_that_is_deleted_and_made_again_is_empty(is_fresh):
     disk = MemoryDisk()
     async with running(["/data"], disk) as client:
-        await client.create("t", LOGS_AT_ONCE + 1)
+        await client.create("t", LOGS_PER_BATCH + 1)
         if not is_fresh:
-            for index in (0, LOGS_AT_ONCE):
+            for index in (0, LOGS_PER_BATCH):
                 assert (await client.produce("t", index, b"old")).error_code == 0
         await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000), 3)
-        await client.create("t", LOGS_AT_ONCE + 1)
-        for index in (0, LOGS_AT_ONCE):
+        await client.create("t", LOGS_PER_BATCH + 1)
+        for index in (0, LOGS_PER_BATCH):
             assert await client.fetch("t", index) == (0, [])
             assert (await client.produce("t", index, b"new")).base_offset == 0

@@ -157,17 +157,6 @@ async def test_the_rest_of_a_request_is_waited_for(broker, patient):
         await trio.to_thread.run_sync(send_each, client, [in_pieces] * 20)
 
 
-async def test_connections_that_ask_at_the_same_time_are_all_served(broker):
-    async with trio.open_nursery() as nursery:
-
-        async def serve():
-            async with connected(broker) as (_, client):
-                assert await trio.to_thread.run_sync(ask, client, 300) == 300
-
-        for _ in range(8):
-            nursery.start_soon(serve)
-
-
 async def test_timers_and_tasks_run_beside_a_client_that_never_pauses(broker):
     """A turn ends half a millisecond after it began, however fast the requests come."""
     ticks = 0
@@ -207,14 +196,6 @@ async def test_a_client_that_never_pauses_does_not_keep_its_connection(broker, h
         else:
             connection.scope.cancel()
     assert answered[0] > 0
-
-
-async def test_a_client_that_asks_is_not_idle(broker, patient):
-    async with connected(broker) as (connection, client):
-        before = connection.last_active
-        await trio.to_thread.run_sync(ask_and_leave, client, 100)
-        assert connection.last_active > before
-        assert not connection.answering
 
 
 async def test_a_look_in_vain_is_made_more_and_more_rarely(broker, monkeypatch):

@@ -35,8 +35,7 @@ def test_a_limit_that_cannot_be_raised_is_lived_with(limits, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("limit", "segments"),
-    [(1024, 341), (20_000, 6_666), (1 << 20, 16_384), (resource.RLIM_INFINITY, 16_384)],
+    ("limit", "segments"), [(1024, 341), (20_000, 6_666), (1 << 20, 16_384), (resource.RLIM_INFINITY, 16_384)]
 )
 def test_segments_get_a_third_of_the_files_but_not_any_number(limit, segments):
     assert open_files.open_segments_max(limit) == segments
@@ -45,13 +44,9 @@ def test_segments_get_a_third_of_the_files_but_not_any_number(limit, segments):
 @pytest.mark.parametrize(
     ("limit", "connections"),
     [
-        (128, 32),
-        (256, 107),
-        (1024, 619),
-        (20_000, 13_270),
-        (1 << 20, (1 << 20) - 16_448),
+        (128, 32), (256, 107), (1024, 619), (20_000, 13_270), (1 << 20, (1 << 20) - 16_448),
         (resource.RLIM_INFINITY, None),
     ],
-)
+)  # fmt: skip
 def test_connections_get_what_segments_leave(limit, connections):
     assert open_files.connections_max(limit) == connections

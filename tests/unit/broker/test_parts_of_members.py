@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker import coordinator_parts
 from barnabas.broker.member_storage import _alter_partition
 from barnabas.broker.membership import UncleanElections
 from barnabas.cluster.metadata.image import BROKER, TOPIC
@@ -86,29 +85,3 @@ def test_the_log_dirs_of_a_member_name_its_cluster_and_its_number_as_kafka_does_
             assert not any(line.startswith("node.id") for line in lines)
 
     in_world(program)
-
-
-@pytest.mark.parametrize("has_peers", [True, False])
-def test_other_brokers_are_asked_for_as_long_as_a_request_may_take(has_peers: bool) -> None:
-    config = BrokerConfig({"request.timeout.ms": "7000"})
-    image = SimpleNamespace(internal_topics=NOBODY)
-    storage: Any = SimpleNamespace(
-        peers=NOBODY if has_peers else None,
-        metadata=SimpleNamespace(image=image),
-        broker_id=1,
-        replicas=NOBODY,
-    )
-    local: Any = NOBODY
-    ports: Any = SimpleNamespace(runs=[])
-    made: list[Any] = [
-        coordinator_parts._markers(config, storage, local, ports),
-        coordinator_parts._verifier(config, storage, local, ports),
-        coordinator_parts._high_watermarks(config, storage),
-    ]
-    share_state: Any = coordinator_parts._share_state(config, storage)
-    if not has_peers:
-        assert made[:2] == [local, local]
-        assert (share_state, ports.runs) == (None, [])
-        return
-    assert [one._timeout_s for one in (*made, share_state(local))] == [7.0] * 4
-    assert ports.runs == [made[0].run, made[1].run]

@@ -14,7 +14,7 @@ import trio.testing
 
 from barnabas.broker import interpreter, process
 from barnabas.broker.app import Stopping
-from barnabas.broker.process import Companions, Stopper, say_ready
+from barnabas.broker.process import Stopper, say_ready
 from barnabas.broker.startup import METRICS, StartupError, explained, parse_endpoint, parse_metrics_address
 from barnabas.config.loading import BrokerConfig
 from barnabas.errors import StorageError
@@ -65,40 +65,6 @@ async def test_a_stop_is_asked_for_or_comes_of_a_failure(fails: bool) -> None:
 
 
 # --- beside it --------------------------------------------------------------------------------------------------------
-
-
-class Companion:
-    """Notes what it is told, in turn with others."""
-
-    def __init__(self, name: str, notes: list[Any]) -> None:
-        self.name, self.notes = name, notes
-
-    def begin(self) -> str:
-        self.notes.append(("begin", self.name))
-        return f" {self.name}=url"
-
-    def attach(self, broker: Any) -> None:
-        self.notes.append(("attach", self.name, broker))
-
-    async def run(self, *, task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
-        self.notes.append(("run", self.name))
-        task_status.started()
-        await trio.sleep_forever()
-
-
-async def test_servers_beside_a_broker_begin_in_their_order() -> None:
-    notes: list[Any] = []
-    beside = Companions([Companion("a", notes), Companion("b", notes)])
-    assert beside.begin() == " a=url b=url"
-    broker: Any = object()
-    beside.attach(broker)
-    async with trio.open_nursery() as nursery:
-        await beside.start(nursery)
-        nursery.cancel_scope.cancel()
-    assert notes == [
-        ("begin", "a"), ("begin", "b"), ("attach", "a", broker), ("attach", "b", broker), ("run", "a"), ("run", "b"),
-    ]  # fmt: skip
-    assert Companions().begin() == ""
 
 
 # --- the ready line ---------------------------------------------------------------------------------------------------
@@ -199,19 +165,6 @@ def test_a_defect_is_no_line_but_a_traceback(monkeypatch: pytest.MonkeyPatch) ->
         process.run(BrokerConfig({}))
 
 
-def test_an_interpreter_is_set_up_for_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Any] = []
-    monkeypatch.setattr(interpreter.sys, "setswitchinterval", lambda *given: calls.append(given))
-    monkeypatch.setattr(interpreter, "set_up_heap", lambda *given: calls.append(given))
-    interpreter.prepare()
-    assert calls == [(0.0005,), (2 << 20, 16 << 20)]
-    calls.clear()
-    for name in ("freeze", "enable", "set_threshold"):
-        monkeypatch.setattr(interpreter.gc, name, lambda *given, name=name: calls.append((name, *given)))
-    interpreter.settle_garbage_collector()
-    assert calls == [("freeze",), ("enable",), ("set_threshold", 5_000, 2, 3_000)]
-
-
 # --- addresses --------------------------------------------------------------------------------------------------------
 
 
@@ -220,16 +173,12 @@ def test_an_interpreter_is_set_up_for_one_loop(monkeypatch: pytest.MonkeyPatch) 
     [
         (OSError(errno.EADDRINUSE, "in use"), "A://h:1", r"A://h:1: port 1 is in use.*--listen HOST:PORT"),
         (OSError(errno.EADDRINUSE, "in use"), f"{METRICS}=h:1", r"port 1 is in use.*--metrics HOST:PORT"),
-        (
-            OSError(errno.EACCES, "denied"),
-            "A://h:1",
-            r"A://h:1: no permission for port 1; choose one above 1023",
-        ),
+        (OSError(errno.EACCES, "denied"), "A://h:1", r"A://h:1: no permission for port 1; choose one above 1023"),
         (OSError(errno.EADDRNOTAVAIL, "not here"), "A://h:1", r"cannot listen on A://h:1: not here$"),
         (OSError("strange"), "A://h:1", r"cannot listen on A://h:1: strange$"),
         (UnknownHostError(-2, "unknown"), "A://h:1", r"A://h:1: host 'h' is not known \(unknown\)"),
     ],
-)
+)  # fmt: skip
 def test_what_keeps_an_address_from_being_bound_is_explained(
     error: OSError, endpoint: str, said: str
 ) -> None:

@@ -8,8 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import trio
-import trio.testing
 
 from barnabas.errors import PeerError
 from barnabas.serving import apis
@@ -31,14 +29,8 @@ from tests.support.request_parts import Transport, answered, frame_of, new_conne
 from tests.support.request_parts import request_parts_of as make_request_parts
 
 PRODUCE, FETCH, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT = (
-    0,
-    1,
-    8,
-    11,
-    12,
-    14,
-    68,
-)
+    0, 1, 8, 11, 12, 14, 68,
+)  # fmt: skip
 AT_ONCE = (PRODUCE, FETCH, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT)
 
 
@@ -72,35 +64,26 @@ def fetched(*offsets: tuple[int, int], **changed: Any) -> FetchRequest:
         for index, offset in offsets
     ]
     fields: dict[str, Any] = {
-        "max_wait_ms": 10,
-        "min_bytes": 1,
-        "max_bytes": 1 << 20,
-        "session_epoch": -1,
+        "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1,
         "topics": [FetchRequest.FetchTopic(topic="t", partitions=entries)] if entries else [],
-    }
+    }  # fmt: skip
     return FetchRequest(**(fields | changed))
 
 
 def joining(**changed: Any) -> JoinGroupRequest:
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")
     fields: dict[str, Any] = {
-        "group_id": "g",
-        "session_timeout_ms": 30_000,
-        "rebalance_timeout_ms": 30_000,
-        "protocol_type": "consumer",
-        "protocols": [protocol],
-    }
+        "group_id": "g", "session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000,
+        "protocol_type": "consumer", "protocols": [protocol],
+    }  # fmt: skip
     return JoinGroupRequest(**(fields | changed))
 
 
 def beat(**changed: Any) -> ConsumerGroupHeartbeatRequest:
     fields: dict[str, Any] = {
-        "group_id": "c",
-        "member_id": "m",
-        "rebalance_timeout_ms": 30_000,
-        "subscribed_topic_names": ["t"],
+        "group_id": "c", "member_id": "m", "rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"],
         "topic_partitions": [],
-    }
+    }  # fmt: skip
     return ConsumerGroupHeartbeatRequest(**(fields | changed))
 
 
@@ -125,14 +108,10 @@ async def ready(request_parts: RequestParts) -> RequestParts:
     for key in AT_ONCE:
         name = apis.BY_KEY[key].name
         request = {
-            "Produce": produced(),
-            "Fetch": fetched(),
-            "OffsetCommit": commit(),
-            "JoinGroup": joining(group_id=""),
-            "Heartbeat": HeartbeatRequest(),
-            "SyncGroup": SyncGroupRequest(),
+            "Produce": produced(), "Fetch": fetched(), "OffsetCommit": commit(),
+            "JoinGroup": joining(group_id=""), "Heartbeat": HeartbeatRequest(), "SyncGroup": SyncGroupRequest(),
             "ConsumerGroupHeartbeat": beat(group_id=""),
-        }[name]
+        }[name]  # fmt: skip
         assert await answered(
             request_parts, new_connection(), Transport(), frame_of(key, version_of(key), request)
         )
@@ -305,50 +284,6 @@ async def test_a_fetch_is_answered(asked: Any, what: str) -> None:
     assert (answer.session_id != 0) is (what == "that begins a session")
 
 
-async def test_a_session_goes_on_at_once_and_waits_for_what_comes(asked: Any) -> None:
-    request_parts = await ready(request_parts_of(asked))
-
-    async def ask(request: FetchRequest) -> tuple[bool, Any]:
-        transport = Transport()
-        rest = start(request_parts, new_connection(), transport, frame_of(FETCH, 12, request))
-        assert rest is True or await rest  # type: ignore[misc]
-        return rest is True, decode_response((transport.now or transport.later)[4:], FETCH, 12)[1]
-
-    async def append(index: int) -> None:
-        frame = frame_of(PRODUCE, 12, produced(index))
-        assert await answered(request_parts, new_connection(), Transport(), frame)
-
-    def told(answer: Any) -> list[int]:
-        return [one.partition_index for topic in answer.responses for one in topic.partitions]
-
-    at_once, answer = await ask(fetched((1, 0), (2, 0), session_epoch=0, max_wait_ms=0))
-    assert at_once
-    assert told(answer) == [1, 2]
-    session = answer.session_id
-    assert session
-    at_once, answer = await ask(fetched(session_id=session, session_epoch=1))
-    assert not at_once, "there is nothing yet"
-    assert told(answer) == []
-    await append(2)
-    at_once, answer = await ask(fetched(session_id=session, session_epoch=2))
-    assert at_once
-    assert told(answer) == [2]
-    at_once, answer = await ask(fetched(session_id=session, session_epoch=2))
-    assert at_once
-    assert answer.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    async with trio.open_nursery() as nursery:
-
-        async def wait() -> None:
-            wanted = fetched((2, 1), session_id=session, session_epoch=3, max_wait_ms=30_000)
-            at_once, answer = await ask(wanted)
-            assert not at_once
-            assert told(answer) == [1]
-
-        nursery.start_soon(wait)
-        await trio.testing.wait_all_tasks_blocked()
-        await append(1)
-
-
 async def test_a_produce_that_wants_no_answer_gets_none(asked: Any) -> None:
     counted: list[tuple[str, int]] = []
     meter = SimpleNamespace(
@@ -388,15 +323,6 @@ async def test_what_the_socket_does_not_take_is_awaited(asked: Any) -> None:
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
-async def test_many_offsets_are_awaited(asked: Any) -> None:
-    request_parts, transport = await ready(request_parts_of(asked)), Transport()
-    rest = start(request_parts, new_connection(), transport, frame_of(OFFSET_COMMIT, 8, commit(count=40)))
-    assert not isinstance(rest, bool)
-    assert await rest  # type: ignore[misc]
-    _, answer = decode_response(transport.sent[4:], OFFSET_COMMIT, 8)
-    assert [one.error_code for one in answer.topics[0].partitions] == [ErrorCode.NONE] * 40
-
-
 async def test_an_interceptor_is_awaited_and_has_the_request_handled(asked: Any) -> None:
     async def around(context: Any, request: Any, handler: Any) -> Any:
         return await handler(context, request)
@@ -406,18 +332,6 @@ async def test_an_interceptor_is_awaited_and_has_the_request_handled(asked: Any)
     assert not isinstance(done, bool)
     assert await done
     assert transport.sent
-
-
-async def test_quotas_are_charged_without_waiting(asked: Any) -> None:
-    ended = []
-    charged = SimpleNamespace(throttle_ms=lambda _request, _size: 700, end=lambda: ended.append(1))
-    quotas = SimpleNamespace(is_set=True, begin=lambda *_: charged)
-    request_parts = await ready(request_parts_of(asked, quotas=quotas))
-    ended.clear()
-    info, transport = new_connection(), Transport()
-    assert start(request_parts, info, transport, frame_of(OFFSET_COMMIT, 8, commit())) is True
-    assert (info.muted_ms, ended) == (700, [1])
-    assert decode_response(transport.now[4:], OFFSET_COMMIT, 8)[1].throttle_time_ms == 700
 
 
 async def test_requests_are_counted_where_somebody_reads_the_counts(asked: Any) -> None:

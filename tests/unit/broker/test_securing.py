@@ -47,16 +47,13 @@ class Case:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.listeners: list[Any] = [
             SimpleNamespace(
-                name=name,
-                security_protocol=protocol,
+                name=name, security_protocol=protocol,
                 channel=SimpleNamespace(is_open=is_open, tls=f"tls-{name}"),
             )
             for name, protocol, is_open in (
-                ("A", "PLAINTEXT", True),
-                ("B", "SSL", False),
-                ("C", "SSL", False),
+                ("A", "PLAINTEXT", True), ("B", "SSL", False), ("C", "SSL", False),
             )
-        ]
+        ]  # fmt: skip
         self.made: list[Any] = []
         self.refused: set[str] = set()
         parts: Any = SimpleNamespace(environment=SimpleNamespace(threads=AtOnce()))
@@ -107,7 +104,7 @@ async def test_what_cannot_be_used_does_not_replace_what_is_in_use(
     delta: Any = SimpleNamespace(configs=[(kind, "") for kind in kinds])
     await case.securing.clean_up(delta)
     assert case.tls() == ["tls-A", "tls-B", "new-C" if is_made else "tls-C"]
-    assert ("listener B goes on with the settings before" in caplog.text) is is_made
+    assert ("listener B keeps its previous settings" in caplog.text) is is_made
 
 
 # --- Kerberos ---------------------------------------------------------------------------------------------------------

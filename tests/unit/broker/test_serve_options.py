@@ -40,11 +40,7 @@ def usual(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         (["--as-version", "4.0"], "kafka.version", "4.0"),
         (["--control", ":9093"], "control.listener", ":9093"),
         (["--registry", ":8081"], "registry.listener", ":8081"),
-        (
-            ["--console-origin", "http://a", "--console-origin", "http://b"],
-            "console.origins",
-            "http://a,http://b",
-        ),
+        (["--console-origin", "http://a", "--console-origin", "http://b"], "console.origins", "http://a,http://b"),
         (["--console-registry", "http://r"], "console.registry.url", "http://r"),
         (["--faults", "/f"], "faults.file", "/f"),
         (["--fault-seed", "3"], "faults.seed", "3"),
@@ -52,7 +48,7 @@ def usual(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         (["--data", "/d"], "log.dirs", "/d"),
         (["--listen", "h:1"], "listeners", "PLAINTEXT://h:1"),
     ],
-)
+)  # fmt: skip
 def test_each_option_is_a_setting_of_its_own(
     usual: dict[str, str], arguments: list[str], name: str, value: str
 ) -> None:
@@ -181,12 +177,6 @@ def test_option_and_setting_that_differ_are_refused(option: str, value: str, set
 
 def test_option_and_setting_that_agree_are_accepted() -> None:
     assert given("--rack", "a", "--set", "broker.rack=a").settings["broker.rack"] == "a"
-
-
-def test_option_replaces_a_files_setting(tmp_path: Path) -> None:
-    file = tmp_path / "server.properties"
-    file.write_text("listeners=SSL://:9093\n")
-    assert given("--config", str(file), "--listen", ":9092").settings["listeners"] == "PLAINTEXT://:9092"
 
 
 def test_other_commands_have_a_file_a_data_directory_and_settings(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from barnabas.serving.context import ConnectionInfo
 from barnabas.serving.request import Request
 from barnabas.serving.request_parts import RequestParts
 from barnabas.serving.stages import STAGES
-from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.headers import decode_response
@@ -132,23 +131,12 @@ async def test_only_two_apis_are_answered_before_a_mechanism_is_chosen(asked, pr
     assert found == {17, 18}
 
 
-@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
-async def test_everything_is_answered_where_nobody_authenticates(asked, protocol):
-    sent = Sent()
-    assert await answered(
-        request_parts_of(asked), connection_info(protocol), sent, frame_of(METADATA, 1, MetadataRequest())
-    )
-    assert sent.data
-
-
 async def test_a_client_over_its_quota_is_answered_at_once_and_then_not_read_from(asked, autojump_clock):
     quotas, frame = FixedQuotas(), frame_of(METADATA, 9, MetadataRequest())
     sent, parts = Sent(frame, frame), asked.broker.connections.parts
     await Connection(
-        copied(parts, begin=partial(Request, STAGES, request_parts_of(asked, quotas))),
-        sent,
-        connection_info(),
-    ).serve()
+        copied(parts, begin=partial(Request, STAGES, request_parts_of(asked, quotas))), sent, connection_info(),
+    ).serve()  # fmt: skip
     # From the answers on: until there is one, the clock also jumps while a thread of the broker is at work.
     pauses = [read - answered for answered, read in zip(sent.sent_at, sent.read_at[1:], strict=True)]
     assert pauses == pytest.approx([THROTTLE_MS / 1000] * 2)
@@ -156,25 +144,6 @@ async def test_a_client_over_its_quota_is_answered_at_once_and_then_not_read_fro
     assert quotas.ended == 2
     answer = sent.data[4 : len(sent.data) // 2]
     assert decode_response(answer, METADATA, 9)[1].throttle_time_ms == THROTTLE_MS
-
-
-async def test_a_version_without_a_throttle_time_is_muted_all_the_same(asked):
-    info, sent = connection_info(), Sent()
-    await answered(
-        request_parts_of(asked, FixedQuotas()), info, sent, frame_of(METADATA, 0, MetadataRequest(topics=[]))
-    )
-    assert info.muted_ms == THROTTLE_MS
-    decode_response(sent.data[4:], METADATA, 0)
-
-
-async def test_a_request_that_a_quota_refuses_does_nothing(asked):
-    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    sent = Sent()
-    frame = frame_of(CREATE_TOPICS, 6, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
-    await answered(request_parts_of(asked, FixedQuotas()), connection_info(), sent, frame)
-    (answer,) = decode_response(sent.data[4:], CREATE_TOPICS, 6)[1].topics
-    assert answer.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert "t" not in asked.services.metadata.image.topics
 
 
 @pytest.mark.parametrize("request_of", ["an unknown API key", "a body that is cut short"])

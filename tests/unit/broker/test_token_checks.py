@@ -34,16 +34,16 @@ def outcome(claims: dict[str, Any], **expected: Any) -> str:
         ({"exp": NOW - 30}, {"skew_s": 30.0}, "a token has expired"),
         ({"exp": NOW - 29}, {"skew_s": 30.0}, "ann"),
         ({"nbf": NOW}, {}, "ann"),
-        ({"nbf": NOW + 1}, {}, "a token is not good yet"),
+        ({"nbf": NOW + 1}, {}, "a token is not valid yet"),
         ({"nbf": NOW + 30}, {"skew_s": 30.0}, "ann"),
-        ({"nbf": NOW + 31}, {"skew_s": 30.0}, "a token is not good yet"),
+        ({"nbf": NOW + 31}, {"skew_s": 30.0}, "a token is not valid yet"),
         ({"iat": NOW + 50}, {}, "ann"),
-        ({"iat": NOW + 50}, {"issued_in_past": True}, "a token is not good yet"),
+        ({"iat": NOW + 50}, {"issued_in_past": True}, "a token is not valid yet"),
         ({"iat": NOW}, {"issued_in_past": True}, "ann"),
-        ({"nbf": NOW + 50, "iat": NOW - 1}, {"issued_in_past": True}, "a token is not good yet"),
+        ({"nbf": NOW + 50, "iat": NOW - 1}, {"issued_in_past": True}, "a token is not valid yet"),
         ({"nbf": NOW + 5, "exp": NOW + 5}, {"skew_s": 30.0}, "ann"),
-        ({"nbf": NOW + 6, "exp": NOW + 5}, {"skew_s": 30.0}, "a token expires before it is good"),
-        ({"iat": NOW + 6, "exp": NOW + 5}, {"skew_s": 30.0}, "a token expires before it is good"),
+        ({"nbf": NOW + 6, "exp": NOW + 5}, {"skew_s": 30.0}, "a token expires before it is valid"),
+        ({"iat": NOW + 6, "exp": NOW + 5}, {"skew_s": 30.0}, "a token expires before it is valid"),
         ({"exp": None}, {}, "a token's claim exp is no time"),
         ({"exp": True}, {}, "a token's claim exp is no time"),
         ({"exp": "5"}, {}, "a token's claim exp is no time"),
@@ -142,10 +142,8 @@ class Keys:
         if self.fails:
             raise JwksError("gone")
         self.keys = {
-            "keys": [
-                {"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0", "kid": one} for one in self.found
-            ]
-        }
+            "keys": [{"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0", "kid": one} for one in self.found],
+        }  # fmt: skip
 
 
 class Threads:

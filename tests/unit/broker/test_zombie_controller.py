@@ -107,9 +107,7 @@ def asked_of_a_controller(cluster: ZooKeeperCluster, leader: int) -> list[tuple[
                         topic_id=image.topics["t"].id,
                         partitions=[
                             AlterPartitionRequest.PartitionData(
-                                partition_index=0,
-                                leader_epoch=info.leader_epoch,
-                                new_isr=[leader],
+                                partition_index=0, leader_epoch=info.leader_epoch, new_isr=[leader],
                                 partition_epoch=info.partition_epoch,
                             )
                         ],
@@ -119,7 +117,7 @@ def asked_of_a_controller(cluster: ZooKeeperCluster, leader: int) -> list[tuple[
             2,
         ),
         (AllocateProducerIdsRequest(broker_id=leader, broker_epoch=image.broker_epoch(leader)), 0),
-    ]
+    ]  # fmt: skip
 
 
 def sent_by_a_controller(
@@ -163,13 +161,11 @@ def sent_by_a_controller(
         (
             StopReplicaRequest(
                 **common,
-                topic_states=[
-                    StopReplicaRequest.StopReplicaTopicState(topic_name="t", partition_states=[stopped])
-                ],
+                topic_states=[StopReplicaRequest.StopReplicaTopicState(topic_name="t", partition_states=[stopped])],
             ),
             3,
         ),
-    ]
+    ]  # fmt: skip
 
 
 def test_a_controller_that_has_not_heard_of_the_end_of_its_session_is_harmless() -> None:

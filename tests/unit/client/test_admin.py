@@ -39,29 +39,29 @@ def code_of(outcome: Any) -> int:
 
 async def test_topics_are_made_as_they_are_described(tmp_path: Path) -> None:
     async with administered(tmp_path, num_partitions="3") as (admin, _, _address):
-        wanted = [
+        requested = [
             NewTopic("few", 2, 1, {"retention.ms": "5000"}),
             NewTopic("usual"),
             NewTopic("by-hand", replicas={0: (0,), 1: (0,)}),
         ]
-        assert await admin.create_topics(wanted, only_check=True) == {
+        assert await admin.create_topics(requested, only_check=True) == {
             "few": None,
             "usual": None,
             "by-hand": None,
         }
         assert await admin.topics() == {}
-        await admin.create_topics(wanted)
+        await admin.create_topics(requested)
         again = await admin.create_topics([NewTopic("few", 2), NewTopic("a b", 1)])
         assert {name: code_of(one) for name, one in again.items()} == {
             "few": ErrorCode.TOPIC_ALREADY_EXISTS, "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
         }  # fmt: skip
-        found: Any = await admin.topics()
-        assert {name: len(one.partitions) for name, one in found.items()} == {
+        result: Any = await admin.topics()
+        assert {name: len(one.partitions) for name, one in result.items()} == {
             "by-hand": 2,
             "few": 2,
             "usual": 3,
         }
-        (first, second) = found["few"].partitions
+        (first, second) = result["few"].partitions
         assert (first.number, first.leader, first.replicas, first.in_sync, first.offline) == (
             0,
             0,
@@ -70,13 +70,13 @@ async def test_topics_are_made_as_they_are_described(tmp_path: Path) -> None:
             (),
         )
         assert second.number == 1
-        assert len({one.id for one in found.values()}) == 3
+        assert len({one.id for one in result.values()}) == 3
         assert await admin.create_partitions({"few": 4}, only_check=True) == {"few": None}
         assert await admin.create_partitions({"few": 3}) == {"few": None}
         assert code_of((await admin.create_partitions({"few": 3}))["few"]) == ErrorCode.INVALID_PARTITIONS
-        found = await admin.topics(["few", "nothing"])
-        assert len(found["few"].partitions) == 3
-        assert code_of(found["nothing"]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result = await admin.topics(["few", "nothing"])
+        assert len(result["few"].partitions) == 3
+        assert code_of(result["nothing"]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         deleted = await admin.delete_topics(["few", "nothing"])
         assert deleted["few"] is None
         assert code_of(deleted["nothing"]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -98,8 +98,8 @@ async def test_offsets_are_looked_up_and_records_cut_off(tmp_path: Path) -> None
         assert await look(MAX_TIMESTAMP) == OffsetAt(0, NOW_MS, 0)
         assert await look(NOW_MS) == OffsetAt(0, NOW_MS, 0)
         assert (await look(NOW_MS + 1)).offset == -1
-        found: Any = await admin.offsets({place: LATEST, other: LATEST})
-        assert [found[one].offset for one in (place, other)] == [3, 0]
+        result: Any = await admin.offsets({place: LATEST, other: LATEST})
+        assert [result[one].offset for one in (place, other)] == [3, 0]
         assert await admin.delete_records({place: 2, other: -1}) == {place: 2, other: 0}
         assert (await look(EARLIEST)).offset == 2
         refused: Any = await admin.delete_records({place: 9})
@@ -114,8 +114,8 @@ async def test_offsets_are_looked_up_and_records_cut_off(tmp_path: Path) -> None
 async def test_offsets_are_committed_with_all_that_they_have(tmp_path: Path) -> None:
     async with administered(tmp_path) as (admin, broker, _):
         await broker.create("t", 3)
-        given = {("t", 0): 5, ("t", 1): CommittedOffset(7, 0, "note"), ("t", 2): CommittedOffset(0)}
-        assert await admin.commit_offsets("g", given) == dict.fromkeys(given)
+        arguments = {("t", 0): 5, ("t", 1): CommittedOffset(7, 0, "note"), ("t", 2): CommittedOffset(0)}
+        assert await admin.commit_offsets("g", arguments) == dict.fromkeys(arguments)
         assert await admin.committed(["g", "none"]) == {
             "g": {
                 ("t", 0): CommittedOffset(5),
@@ -142,15 +142,15 @@ async def test_share_groups_begin_where_they_are_told_to(tmp_path: Path) -> None
         await broker.create("t", 2)
         await broker.produce("t", 1, b"a", b"b", b"c")
         assert await admin.set_share_offsets("s", {("t", 1): 2}) == {("t", 1): None}
-        found: Any = (await admin.share_offsets(["s"]))["s"]
-        assert (found["t", 1].offset, found["t", 1].lag) == (2, 1)
+        result: Any = (await admin.share_offsets(["s"]))["s"]
+        assert (result["t", 1].offset, result["t", 1].lag) == (2, 1)
         refused = (await admin.set_share_offsets("s", {("nowhere", 0): 1}))["nowhere", 0]
         assert code_of(refused) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await admin.delete_share_offsets("s", ["t"]) == {"t": None}
         assert (await admin.share_offsets(["s"]))["s"] == {}
 
 
-async def test_groups_are_listed_by_kind_and_state_and_members_are_removed(tmp_path: Path) -> None:
+async def test_groups_are_listed_by_kind_and_state_and_emptied(tmp_path: Path) -> None:
     async with administered(tmp_path) as (admin, broker, address):
         await broker.create("t")
         await admin.commit_offsets("empty", {("t", 0): 0})
@@ -165,7 +165,7 @@ async def test_groups_are_listed_by_kind_and_state_and_members_are_removed(tmp_p
             await two.receive()
             listed, failures = await admin.list_groups()
             assert failures == {}
-            assert {name: (found.kind, found.state) for name, found in listed.items()} == {
+            assert {name: (result.kind, result.state) for name, result in listed.items()} == {
                 "classic": ("classic", "Stable"), "empty": ("classic", "Empty"), "modern": ("consumer", "Stable"),
             }  # fmt: skip
             assert [*(await admin.list_groups(kinds=["consumer"]))[0]] == ["modern"]
@@ -194,16 +194,16 @@ async def test_settings_are_changed_one_by_one(tmp_path: Path) -> None:
     async with administered(tmp_path) as (admin, broker, _):
         await broker.create("t", 1, cleanup_policy="delete")
         topic, node, everybody, logger = (
-            Resource(*one)
-            for one in (("topic", "t"), ("broker", "0"), ("broker", ""), ("broker-logger", "0"))
+            Resource(*entry)
+            for entry in (("topic", "t"), ("broker", "0"), ("broker", ""), ("broker-logger", "0"))
         )
 
         async def change(resource: Resource, *changes: ConfigChange, check: bool = False) -> Any:
             return (await admin.alter_configs({resource: changes}, only_check=check))[resource]
 
         async def value(resource: Resource, name: str) -> tuple[str | None, str]:
-            found: Any = (await admin.describe_configs([resource], names=[name]))[resource]
-            return next(((one.value, one.source) for one in found), (None, ""))
+            result: Any = (await admin.describe_configs([resource], names=[name]))[resource]
+            return next(((entry.value, entry.source) for entry in result), (None, ""))
 
         assert await change(topic, ConfigChange("retention.ms", SET, "1000"), check=True) is None
         assert (await value(topic, "retention.ms"))[1] == "default"
@@ -229,23 +229,23 @@ async def test_settings_are_changed_one_by_one(tmp_path: Path) -> None:
         assert await value(logger, "barnabas.log") == ("ERROR", "broker-logger")
         assert await change(logger, ConfigChange("barnabas.log", DELETE, None)) is None
         assert (await value(logger, "barnabas.log"))[0] != "ERROR"
-        found: Any = (await admin.describe_configs([topic], documentation=True))[topic]
-        policy = next(one for one in found if one.name == "cleanup.policy")
+        result: Any = (await admin.describe_configs([topic], documentation=True))[topic]
+        policy = next(entry for entry in result if entry.name == "cleanup.policy")
         assert policy.documentation
         assert policy.synonyms[0] == ("cleanup.policy", "compact", "topic")
         assert await admin.config_resources(["topic", "broker"]) == [node, topic]
-        assert {one.kind for one in await admin.config_resources(["topic"])} == {"topic"}
+        assert {entry.kind for entry in await admin.config_resources(["topic"])} == {"topic"}
 
 
 async def test_the_cluster_tells_brokers_log_dirs_features_and_moves(tmp_path: Path) -> None:
     async with administered(tmp_path, broker_rack="r") as (admin, broker, address):
         await broker.create("t", 2)
         await broker.produce("t", 0, b"x")
-        found = await admin.describe_cluster()
+        result = await admin.describe_cluster()
         await admin.client.refresh()
-        assert found.cluster_id == admin.client.cluster_id != ""
-        assert found.controller_id == 0
-        (node,) = found.brokers
+        assert result.cluster_id == admin.client.cluster_id != ""
+        assert result.controller_id == 0
+        (node,) = result.brokers
         assert (node.broker_id, f"{node.host}:{node.port}", node.rack, node.is_fenced) == (
             0,
             address,
@@ -259,21 +259,24 @@ async def test_the_cluster_tells_brokers_log_dirs_features_and_moves(tmp_path: P
         assert (log_dir.broker_id, log_dir.path, log_dir.error) == (0, str(tmp_path), None)
         assert log_dir.total_bytes >= log_dir.usable_bytes > 0
         sizes = [
-            (one.topic, one.partition, one.size_bytes > 0, one.offset_lag, one.is_future)
-            for one in log_dir.replicas
+            (entry.topic, entry.partition, entry.size_bytes > 0, entry.offset_lag, entry.is_future)
+            for entry in log_dir.replicas
         ]
         assert sizes == [("t", 0, True, 0, False), ("t", 1, False, 0, False)]
         features = await admin.features()
         raw = await broker.ask(ApiVersionsRequest("test", "1"), 4)
-        levels = {one.name: (one.min_version, one.max_version) for one in raw.supported_features}
-        assert {one.name: (one.min_level, one.max_level) for one in features} == levels
+        levels = {entry.name: (entry.min_version, entry.max_version) for entry in raw.supported_features}
+        assert {entry.name: (entry.min_level, entry.max_level) for entry in features} == levels
         assert any(least < most for least, most in levels.values())
         assert features == await admin.features(0)
         assert all(
-            one.min_level <= (one.finalized_level or one.min_level) <= one.max_level for one in features
+            entry.min_level <= (entry.finalized_level or entry.min_level) <= entry.max_level
+            for entry in features
         )
-        known = {one.name: one for one in features}
-        name, feature = next((name, one) for name, one in known.items() if one.name == "group.version")
+        expected = {entry.name: entry for entry in features}
+        name, feature = next(
+            (name, entry) for name, entry in expected.items() if entry.name == "group.version"
+        )
         assert await admin.update_features({name: feature.max_level}, only_check=True) == {name: None}
         assert isinstance(feature, Feature)
         assert await admin.reassignments() == {}
@@ -301,9 +304,9 @@ async def test_users_and_quotas_come_back_as_they_were_given(tmp_path: Path) -> 
             "bob": {"SCRAM-SHA-512": 8192},
         }
         await admin.delete_password("ann", "SCRAM-SHA-512")
-        found = await admin.users(["ann", "eve"])
-        assert found["ann"] == {"SCRAM-SHA-256": 8192}
-        assert code_of(found["eve"]) == ErrorCode.RESOURCE_NOT_FOUND
+        result = await admin.users(["ann", "eve"])
+        assert result["ann"] == {"SCRAM-SHA-256": 8192}
+        assert code_of(result["eve"]) == ErrorCode.RESOURCE_NOT_FOUND
         with pytest.raises(ResponseError, match="UNACCEPTABLE_CREDENTIAL"):
             await admin.set_password("ann", "secret", iterations=1)
         both: Any = {"user": "ann", "client-id": None}
@@ -332,15 +335,15 @@ async def test_acls_and_tokens_come_back_as_they_were_given(tmp_path: Path) -> N
         "allow_everyone_if_no_acl_found": "true", "super_users": "User:ANONYMOUS",
     }  # fmt: skip
     async with administered(tmp_path, **settings) as (admin, _, _address):
-        one = Acl("topic", "t", "literal", "User:ann", "*", "read", "allow")
+        entry = Acl("topic", "t", "literal", "User:ann", "*", "read", "allow")
         other = Acl("group", "g", "prefixed", "User:bob", "127.0.0.1", "describe", "deny")
-        assert await admin.create_acls([one, other]) == {one: None, other: None}
-        wrong = one._replace(resource_name="")
+        assert await admin.create_acls([entry, other]) == {entry: None, other: None}
+        wrong = entry._replace(resource_name="")
         assert code_of((await admin.create_acls([wrong]))[wrong]) == ErrorCode.INVALID_REQUEST
-        assert await admin.acls() == sorted([one, other])
+        assert await admin.acls() == sorted([entry, other])
         assert await admin.acls(Acl(principal="User:bob")) == [other]
-        assert await admin.acls(Acl(operation="read")) == [one]
-        assert await admin.delete_acls(Acl("topic")) == {one: None}
+        assert await admin.acls(Acl(operation="read")) == [entry]
+        assert await admin.delete_acls(Acl("topic")) == {entry: None}
         assert await admin.acls() == [other]
         with pytest.raises(ResponseError, match="DELEGATION_TOKEN"):
             await admin.create_token(renewers=[Principal("User", "ann")])

@@ -15,7 +15,6 @@ from barnabas.wire.codec import encode_versioned
 from barnabas.wire.generated.alter_share_group_offsets import AlterShareGroupOffsetsResponse
 from barnabas.wire.generated.consumer_group_describe import ConsumerGroupDescribeResponse
 from barnabas.wire.generated.data import consumer_protocol_assignment, consumer_protocol_subscription
-from barnabas.wire.generated.delete_groups import DeleteGroupsResponse
 from barnabas.wire.generated.describe_groups import DescribeGroupsResponse
 from barnabas.wire.generated.describe_producers import DescribeProducersResponse
 from barnabas.wire.generated.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
@@ -25,7 +24,6 @@ from barnabas.wire.generated.leave_group import LeaveGroupResponse
 from barnabas.wire.generated.list_groups import ListGroupsResponse
 from barnabas.wire.generated.list_transactions import ListTransactionsResponse
 from barnabas.wire.generated.offset_commit import OffsetCommitResponse
-from barnabas.wire.generated.offset_delete import OffsetDeleteResponse
 from barnabas.wire.generated.offset_fetch import OffsetFetchResponse
 from barnabas.wire.generated.share_group_describe import ShareGroupDescribeResponse
 from barnabas.wire.generated.streams_group_describe import StreamsGroupDescribeResponse
@@ -71,10 +69,10 @@ async def test_groups_are_filtered_also_where_brokers_do_not(version: int) -> No
         (["empty"], ["share"], ("", "", "")),
     ]
     async with scripted_admin(listed, {"ListGroups": version}) as admin:
-        for states, kinds, found in filters:
+        for states, kinds, result in filters:
             admin.asked.clear()
             groups, failures = await admin.list_groups(states=states, kinds=kinds)
-            assert list(groups.items()) == [(one, by_id[one]) for one in found[tells_state + tells_kind]]
+            assert list(groups.items()) == [(one, by_id[one]) for one in result[tells_state + tells_kind]]
             assert {broker: code_of(error) for broker, error in failures.items()} == {2: DENIED}
             assert admin.request.states_filter == states * tells_state
             assert admin.request.types_filter == kinds * tells_kind
@@ -86,20 +84,20 @@ def versioned(data: Any, value: Any) -> bytes:
 
 
 async def test_a_classic_group_is_described_with_what_its_members_say() -> None:
-    made = DescribeGroupsResponse
+    created = DescribeGroupsResponse
     assignment = consumer_protocol_assignment.ConsumerProtocolAssignment
     places = [assignment.TopicPartition("u", [3, 1]), assignment.TopicPartition("t", [0])]
     subscription = consumer_protocol_subscription.ConsumerProtocolSubscription(["u", "t"])
-    said = versioned(consumer_protocol_subscription, subscription)
-    given = versioned(consumer_protocol_assignment, assignment(places))
+    output = versioned(consumer_protocol_subscription, subscription)
+    arguments = versioned(consumer_protocol_assignment, assignment(places))
     members = [
-        made.DescribedGroupMember("m1", "i1", "c1", "/h1", said, given),
-        made.DescribedGroupMember("m2", None, "c2", "/h2", b"", b""),
-        made.DescribedGroupMember("m3", None, "c3", "/h3", b"\0", b"\0\1\2"),
+        created.DescribedGroupMember("m1", "i1", "c1", "/h1", output, arguments),
+        created.DescribedGroupMember("m2", None, "c2", "/h2", b"", b""),
+        created.DescribedGroupMember("m3", None, "c3", "/h3", b"\0", b"\0\1\2"),
     ]
-    group = made.DescribedGroup(0, None, "g", "Stable", "consumer", "range", members)
+    group = created.DescribedGroup(0, None, "g", "Stable", "consumer", "range", members)
 
-    async with scripted_admin(lambda *_: made(groups=[group]), {"DescribeGroups": 6}) as admin:
+    async with scripted_admin(lambda *_: created(groups=[group]), {"DescribeGroups": 6}) as admin:
         assert await admin.describe_groups({"g": "classic"}) == {
             "g": GroupInfo(
                 "g", "classic", "Stable", "range", None, 2,
@@ -113,8 +111,8 @@ async def test_a_classic_group_is_described_with_what_its_members_say() -> None:
         assert admin.hosts == ["two"], "the coordinator"
         assert admin.request.groups == ["g"]
         group.protocol_type = "connect"
-        found: Any = (await admin.describe_groups({"g": "classic"}))["g"]
-        assert [(one.subscription, one.assignment) for one in found.members] == [((), ())] * 3
+        actual: Any = (await admin.describe_groups({"g": "classic"}))["g"]
+        assert [(one.subscription, one.assignment) for one in actual.members] == [((), ())] * 3
         for code, state, result in (
             (0, "Dead", ErrorCode.GROUP_ID_NOT_FOUND),
             (DENIED, "Dead", DENIED),
@@ -124,7 +122,7 @@ async def test_a_classic_group_is_described_with_what_its_members_say() -> None:
             assert code_of((await admin.describe_groups({"g": "classic"}))["g"]) == result
 
 
-async def test_groups_of_other_kinds_are_described_by_their_own_requests() -> None:
+async def test_groups_of_each_kind_are_described_by_own_requests() -> None:
     consumer, share, streams = (
         ConsumerGroupDescribeResponse,
         ShareGroupDescribeResponse,
@@ -176,7 +174,7 @@ DYNAMIC = GroupMember("m2", None, "", "", None, (), ())
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_members_are_removed_one_by_one_before_version_3_and_static_ones_by_their_instance(
+async def test_members_are_removed_singly_before_version_3(
     version: int,
 ) -> None:
     entry = LeaveGroupResponse.MemberResponse
@@ -194,7 +192,9 @@ async def test_members_are_removed_one_by_one_before_version_3_and_static_ones_b
         outcomes = await admin.remove_members("g", [STATIC, DYNAMIC], reason="why")
         assert code_of(outcomes["m1"]) == ErrorCode.UNKNOWN_MEMBER_ID
         assert outcomes["m2"] is None
-        sent = [(one.member_id, one.group_instance_id, one.reason) for one in admin.request.members]
+        sent = [
+            (member.member_id, member.group_instance_id, member.reason) for member in admin.request.members
+        ]
         reason = "why" if version >= 5 else None
         assert sent == [("", "i1", reason), ("m2", None, reason)]
         assert admin.hosts == ["two"]
@@ -203,68 +203,54 @@ async def test_members_are_removed_one_by_one_before_version_3_and_static_ones_b
             await admin.remove_members("g", [STATIC, DYNAMIC])
 
 
-async def test_each_group_is_deleted_by_its_coordinator_and_has_its_own_outcome() -> None:
-    def answer(_: str, request: Any) -> DeleteGroupsResponse:
-        (name,) = request.groups_names
-        code = {"full": ErrorCode.NON_EMPTY_GROUP}.get(name, 0)
-        return DeleteGroupsResponse(results=[DeleteGroupsResponse.DeletableGroupResult(name, code)])
-
-    async with scripted_admin(answer, {"DeleteGroups": 3}) as admin:
-        outcomes = await admin.delete_groups(["full", "empty", "full"])
-        assert list(outcomes) == ["full", "empty"]
-        assert code_of(outcomes["full"]) == ErrorCode.NON_EMPTY_GROUP
-        assert outcomes["empty"] is None
-        assert admin.hosts == ["two", "two"]
-
-
 # --- offsets ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(10))
-async def test_all_offsets_of_a_group_are_asked_for_as_the_version_has_it(version: int) -> None:
-    made = OffsetFetchResponse
+async def test_all_offsets_of_a_group_are_requested_by_version(version: int) -> None:
+    created = OffsetFetchResponse
     values = [(1, -1, -1, None, 0), (0, 0, 5, None, 0), (2, 9, -1, "note", 0), (3, 9, 1, "", DENIED)]
 
     def answer(_: str, request: Any) -> OffsetFetchResponse:
         if version < 8:
-            parts = [made.OffsetFetchResponsePartition(*one) for one in values]
-            return made(topics=[made.OffsetFetchResponseTopic("t", parts)])
-        entries = [made.OffsetFetchResponsePartitions(*one) for one in values]
-        topics = [made.OffsetFetchResponseTopics("t", partitions=entries)]
-        return made(groups=[made.OffsetFetchResponseGroup(request.groups[0].group_id, topics)])
+            parts = [created.OffsetFetchResponsePartition(*entry) for entry in values]
+            return created(topics=[created.OffsetFetchResponseTopic("t", parts)])
+        entries = [created.OffsetFetchResponsePartitions(*entry) for entry in values]
+        topics = [created.OffsetFetchResponseTopics("t", partitions=entries)]
+        return created(groups=[created.OffsetFetchResponseGroup(request.groups[0].group_id, topics)])
 
     async with scripted_admin(answer, {"OffsetFetch": version}) as admin:
-        found: Any = (await admin.committed(["g"]))["g"]
+        result: Any = (await admin.committed(["g"]))["g"]
         if version < 2:
-            assert isinstance(found, UnsupportedVersionError)
+            assert isinstance(result, UnsupportedVersionError)
             return
-        assert code_of(found.pop(("t", 3))) == DENIED
+        assert code_of(result.pop(("t", 3))) == DENIED
         first_epoch = 5 if version >= 5 else -1
-        assert found == {
+        assert result == {
             ("t", 0): CommittedOffset(0, first_epoch, ""),
             ("t", 2): CommittedOffset(9, -1, "note"),
         }
         sent = admin.request
         if version >= 8:
-            assert [(one.group_id, one.topics) for one in sent.groups] == [("g", None)]
+            assert [(entry.group_id, entry.topics) for entry in sent.groups] == [("g", None)]
         else:
             assert (sent.group_id, sent.topics) == ("g", None)
 
 
 @pytest.mark.parametrize("version", [7, 8])
 async def test_a_group_whose_offsets_may_not_be_seen_is_an_error(version: int) -> None:
-    made = OffsetFetchResponse
-    answer = made(error_code=DENIED, groups=[made.OffsetFetchResponseGroup("g", [], DENIED)])
+    created = OffsetFetchResponse
+    answer = created(error_code=DENIED, groups=[created.OffsetFetchResponseGroup("g", [], DENIED)])
     if version < 8:
         answer.groups = []
     async with scripted_admin(lambda *_: answer, {"OffsetFetch": version}) as admin:
         assert code_of((await admin.committed(["g"]))["g"]) == DENIED
 
 
-async def test_offsets_are_committed_again_only_while_the_coordinator_asks_for_it(
+async def test_offset_commits_are_retried_on_coordinator_errors_only(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    made = OffsetCommitResponse
+    created = OffsetCommitResponse
     codes = [
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_COORDINATOR,
@@ -272,8 +258,8 @@ async def test_offsets_are_committed_again_only_while_the_coordinator_asks_for_i
     ]
 
     def answer(_: str, request: Any) -> OffsetCommitResponse:
-        return made(topics=[made.OffsetCommitResponseTopic("t", partitions=[
-            made.OffsetCommitResponsePartition(0, codes.pop(0)), made.OffsetCommitResponsePartition(1, 0)
+        return created(topics=[created.OffsetCommitResponseTopic("t", partitions=[
+            created.OffsetCommitResponsePartition(0, codes.pop(0)), created.OffsetCommitResponsePartition(1, 0)
         ])])  # fmt: skip
 
     async with scripted_admin(answer, {"OffsetCommit": 10}) as admin:
@@ -283,41 +269,29 @@ async def test_offsets_are_committed_again_only_while_the_coordinator_asks_for_i
         assert len(admin.asked) == 3
         (topic,) = admin.request.topics
         sent = [
-            (one.partition_index, one.committed_offset, one.committed_leader_epoch, one.committed_metadata)
-            for one in topic.partitions
+            (
+                partition.partition_index,
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.committed_metadata,
+            )
+            for partition in topic.partitions
         ]
         assert (admin.request.group_id, topic.name, sent) == ("g", "t", [(0, 5, -1, ""), (1, 7, 3, "note")])
         assert admin.request.generation_id_or_member_epoch == -1
 
 
-async def test_offsets_are_deleted_by_partition() -> None:
-    made = OffsetDeleteResponse
-    parts = [
-        made.OffsetDeleteResponsePartition(0, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),
-        made.OffsetDeleteResponsePartition(2),
-    ]
-    answer = made(topics=[made.OffsetDeleteResponseTopic("t", parts)])
-    async with scripted_admin(lambda *_: answer, {"OffsetDelete": 0}) as admin:
-        outcomes = await admin.delete_offsets("g", [("t", 2), PLACE])
-        assert code_of(outcomes[PLACE]) == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        assert outcomes["t", 2] is None
-        assert [one.partition_index for one in admin.request.topics[0].partitions] == [0, 2]
-        answer.error_code = DENIED
-        with pytest.raises(ResponseError, match="GROUP_AUTHORIZATION_FAILED"):
-            await admin.delete_offsets("g", [PLACE])
-
-
 async def test_offsets_of_share_groups_have_their_epochs_and_lags() -> None:
-    made = DescribeShareGroupOffsetsResponse
-    part = made.DescribeShareGroupOffsetsResponsePartition
+    created = DescribeShareGroupOffsetsResponse
+    part = created.DescribeShareGroupOffsetsResponsePartition
     parts = [part(2, 0, 5, 7), part(1, -1, 6, 8), part(0, 3, 1, -1), part(4, 1, 1, 1, DENIED, "why")]
-    group = made.DescribeShareGroupOffsetsResponseGroup(
-        "s", [made.DescribeShareGroupOffsetsResponseTopic("t", bytes(16), parts)]
+    group = created.DescribeShareGroupOffsetsResponseGroup(
+        "s", [created.DescribeShareGroupOffsetsResponseTopic("t", bytes(16), parts)]
     )
-    async with scripted_admin(lambda *_: made(groups=[group]), {"DescribeShareGroupOffsets": 9}) as admin:
-        found: Any = (await admin.share_offsets(["s"]))["s"]
-        assert code_of(found.pop(("t", 4))) == DENIED
-        assert list(found.items()) == [
+    async with scripted_admin(lambda *_: created(groups=[group]), {"DescribeShareGroupOffsets": 9}) as admin:
+        result: Any = (await admin.share_offsets(["s"]))["s"]
+        assert code_of(result.pop(("t", 4))) == DENIED
+        assert list(result.items()) == [
             (("t", 0), CommittedOffset(3, 1, lag=-1)), (("t", 2), CommittedOffset(0, 5, lag=7)),
         ]  # fmt: skip
         assert [(one.group_id, one.topics) for one in admin.request.groups] == [("s", None)]
@@ -326,12 +300,12 @@ async def test_offsets_of_share_groups_have_their_epochs_and_lags() -> None:
 
 
 async def test_offsets_of_share_groups_are_set_by_partition() -> None:
-    made = AlterShareGroupOffsetsResponse
+    created = AlterShareGroupOffsetsResponse
     parts = [
-        made.AlterShareGroupOffsetsResponsePartition(0, DENIED, "why"),
-        made.AlterShareGroupOffsetsResponsePartition(1),
+        created.AlterShareGroupOffsetsResponsePartition(0, DENIED, "why"),
+        created.AlterShareGroupOffsetsResponsePartition(1),
     ]
-    answer = made(responses=[made.AlterShareGroupOffsetsResponseTopic("t", bytes(16), parts)])
+    answer = created(responses=[created.AlterShareGroupOffsetsResponseTopic("t", bytes(16), parts)])
     async with scripted_admin(lambda *_: answer, {"AlterShareGroupOffsets": 9}) as admin:
         outcomes: Any = await admin.set_share_offsets("s", {("t", 1): 8, PLACE: 5})
         assert (code_of(outcomes[PLACE]), outcomes[PLACE].message, outcomes["t", 1]) == (DENIED, "why", None)
@@ -358,22 +332,22 @@ async def test_transactions_are_listed_by_filters_that_the_version_has(version: 
         ({"pattern": "x.*", "running_for_ms": 5}, 2),
     ]
     async with scripted_admin(answer, {"ListTransactions": version}) as admin:
-        for given, since in filters:
-            found, failures = await admin.list_transactions(**given)
+        for arguments, since in filters:
+            result, failures = await admin.list_transactions(**arguments)
             if version < since:
-                assert found == []
+                assert result == []
                 assert [type(one) for one in failures.values()] == [UnsupportedVersionError] * 2
                 continue
-            assert found == [ListedTransaction("a", 4, "Ongoing", 2), ListedTransaction("b", 5, "Empty", 1)]
+            assert result == [ListedTransaction("a", 4, "Ongoing", 2), ListedTransaction("b", 5, "Empty", 1)]
             assert failures == {}
             sent = admin.request
-            assert sent.state_filters == given.get("states", [])
-            assert sent.producer_id_filters == given.get("producer_ids", [])
-            assert sent.duration_filter == given.get("running_for_ms", -1)
-            assert sent.transactional_id_pattern == given.get("pattern")
+            assert sent.state_filters == arguments.get("states", [])
+            assert sent.producer_id_filters == arguments.get("producer_ids", [])
+            assert sent.duration_filter == arguments.get("running_for_ms", -1)
+            assert sent.transactional_id_pattern == arguments.get("pattern")
 
 
-async def test_a_broker_that_lists_no_transactions_does_not_hide_those_of_others() -> None:
+async def test_failing_broker_does_not_hide_other_transactions() -> None:
     def answer(host: str, _: Any) -> ListTransactionsResponse:
         state = ListTransactionsResponse.TransactionState("b", 5, "Empty")
         return ListTransactionsResponse(
@@ -381,34 +355,36 @@ async def test_a_broker_that_lists_no_transactions_does_not_hide_those_of_others
         )
 
     async with scripted_admin(answer, {"ListTransactions": 2}) as admin:
-        found, failures = await admin.list_transactions()
-        assert found == [ListedTransaction("b", 5, "Empty", 2)]
+        result, failures = await admin.list_transactions()
+        assert result == [ListedTransaction("b", 5, "Empty", 2)]
         assert {broker: code_of(error) for broker, error in failures.items()} == {1: DENIED}
 
 
 async def test_a_transaction_is_described_by_its_coordinator() -> None:
-    made = DescribeTransactionsResponse
+    created = DescribeTransactionsResponse
 
     def answer(_: str, request: Any) -> DescribeTransactionsResponse:
         (name,) = request.transactional_ids
         code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if name == "none" else 0
-        topics = [made.TopicData("u", [3, 1]), made.TopicData("t", [0])]
-        return made(transaction_states=[made.TransactionState(code, name, "Ongoing", 60, 70, 4, 9, topics)])
+        topics = [created.TopicData("u", [3, 1]), created.TopicData("t", [0])]
+        return created(
+            transaction_states=[created.TransactionState(code, name, "Ongoing", 60, 70, 4, 9, topics)]
+        )
 
     async with scripted_admin(answer, {"DescribeTransactions": 0}) as admin:
-        found = await admin.describe_transactions(["x", "none"])
-        assert found["x"] == TransactionInfo("x", 4, 9, "Ongoing", 60, 70, 2, (("u", 1), ("u", 3), ("t", 0)))
-        assert code_of(found["none"]) == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        result = await admin.describe_transactions(["x", "none"])
+        assert result["x"] == TransactionInfo("x", 4, 9, "Ongoing", 60, 70, 2, (("u", 1), ("u", 3), ("t", 0)))
+        assert code_of(result["none"]) == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert admin.hosts == ["two", "two"]
 
 
-async def test_producers_are_described_by_the_leader_in_the_order_of_their_ids() -> None:
-    made = DescribeProducersResponse
-    part = made.PartitionResponse(
-        0, active_producers=[made.ProducerState(7, 1, 2, 3, 4, 5), made.ProducerState(6)]
+async def test_producers_are_described_by_leader_in_id_order() -> None:
+    created = DescribeProducersResponse
+    part = created.PartitionResponse(
+        0, active_producers=[created.ProducerState(7, 1, 2, 3, 4, 5), created.ProducerState(6)]
     )
     async with scripted_admin(
-        lambda *_: made(topics=[made.TopicResponse("t", [part])]), {"DescribeProducers": 0}
+        lambda *_: created(topics=[created.TopicResponse("t", [part])]), {"DescribeProducers": 0}
     ) as admin:
         assert await admin.producers([PLACE]) == {
             PLACE: [ProducerState(6, 0, -1, -1, 0, -1), ProducerState(7, 1, 2, 3, 4, 5)]
@@ -416,16 +392,16 @@ async def test_producers_are_described_by_the_leader_in_the_order_of_their_ids()
         assert admin.hosts == ["one"]
         assert [(one.name, one.partition_indexes) for one in admin.request.topics] == [("t", [0])]
         part.error_code, part.error_message = DENIED, "why"
-        found: Any = (await admin.producers([PLACE]))[PLACE]
-        assert (found.code, found.message) == (DENIED, "why")
+        result: Any = (await admin.producers([PLACE]))[PLACE]
+        assert (result.code, result.message) == (DENIED, "why")
 
 
 @pytest.mark.parametrize(("epoch", "sent"), [(-1, 0), (0, 0), (5, 5)])
 async def test_a_transaction_that_hangs_is_aborted_at_the_leader(epoch: int, sent: int) -> None:
-    made = WriteTxnMarkersResponse
-    part = made.WritableTxnMarkerPartitionResult(0)
-    topics = [made.WritableTxnMarkerTopicResult("t", [part])]
-    answer = made(markers=[made.WritableTxnMarkerResult(7, topics)])
+    created = WriteTxnMarkersResponse
+    part = created.WritableTxnMarkerPartitionResult(0)
+    topics = [created.WritableTxnMarkerTopicResult("t", [part])]
+    answer = created(markers=[created.WritableTxnMarkerResult(7, topics)])
     async with scripted_admin(lambda *_: answer, {"WriteTxnMarkers": 1}) as admin:
         await admin.abort_transaction(PLACE, ProducerState(7, 1, 2, 3, epoch, 5))
         (marker,) = admin.request.markers

@@ -24,7 +24,6 @@ from barnabas.client.errors import AuthenticationError, ClientError, TimedOutErr
 from barnabas.client.topics import TopicWatch
 from barnabas.wire.generated.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from tests.support.scripted_broker import BOOTSTRAP, VERSIONS, ScriptedCluster
@@ -75,9 +74,7 @@ async def clients(cluster: ScriptedCluster, **settings: Any) -> AsyncIterator[Cl
 
 
 @pytest.mark.parametrize("retries", [0, 1, 4])
-async def test_what_may_pass_is_tried_so_often_with_longer_and_longer_pauses(
-    autojump_clock: Clock, retries: int
-) -> None:
+async def test_retriable_errors_are_retried_with_growing_pauses(autojump_clock: Clock, retries: int) -> None:
     cluster = Cluster()
     settings = {"retries": retries, "retry_backoff_ms": 100, "retry_backoff_max_ms": 300}
     async with clients(cluster, **settings) as client:
@@ -123,7 +120,7 @@ async def test_an_error_says_whether_it_may_pass() -> None:
     assert str(ResponseError(9_999, "asking", "why")) == "asking: error 9999 (why)"
 
 
-async def test_another_coordinator_is_looked_for_only_where_this_one_is_none(autojump_clock: Clock) -> None:
+async def test_coordinator_is_forgotten_on_coordinator_errors_only(autojump_clock: Clock) -> None:
     wrong = {
         ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }  # fmt: skip
@@ -148,7 +145,7 @@ async def test_another_coordinator_is_looked_for_only_where_this_one_is_none(aut
             assert cluster.count("DescribeCluster") == ["two"] * (1 + is_wrong), code
 
 
-async def test_another_controller_is_looked_for_only_where_this_one_is_none(autojump_clock: Clock) -> None:
+async def test_controller_is_forgotten_on_controller_errors_only(autojump_clock: Clock) -> None:
     cluster = Cluster()
     async with clients(cluster, retries=1) as client:
         for code in ErrorCode:
@@ -178,7 +175,7 @@ async def test_any_broker_is_asked_where_no_controller_is_named(controller: int,
         assert cluster.count("DescribeCluster") == [host]
 
 
-async def test_the_controller_is_looked_for_again_when_the_metadata_is_old(autojump_clock: Clock) -> None:
+async def test_controller_is_looked_up_again_when_metadata_is_old(autojump_clock: Clock) -> None:
     cluster = Cluster()
     cluster.answer = lambda *_: DescribeClusterResponse()
     async with clients(cluster, metadata_max_age_ms=1_000) as client:
@@ -186,89 +183,6 @@ async def test_the_controller_is_looked_for_again_when_the_metadata_is_old(autoj
             await trio.sleep(pause_s)
             await client.ask_controller(DescribeClusterRequest())
             assert len(cluster.wanted) == asked
-
-
-async def test_a_leader_is_asked_again_where_its_error_may_pass(autojump_clock: Clock) -> None:
-    cluster = Cluster()
-    async with clients(cluster, retries=1) as client:
-        for code in ErrorCode:
-            cluster.asked.clear()
-            codes = [code]
-            cluster.answer = lambda *_, codes=codes: FetchResponse(error_code=codes.pop() if codes else 0)
-            outcome = 0
-            try:
-                await client.ask_leader("t", 0, FetchRequest(), error_of=lambda one: one.error_code)
-            except ResponseError as error:
-                outcome = error.code
-            assert outcome == (0 if code.retriable else code), code
-            assert len(cluster.count("Fetch")) == 1 + (code.retriable and code != 0), code
-        cluster.answer = lambda *_: FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        response = await client.ask_leader("t", 0, FetchRequest())
-        assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR, "nobody looks at it"
-
-
-# --- whom -------------------------------------------------------------------------------------------------------------
-
-
-async def test_a_connection_that_is_open_is_used_but_not_one_of_a_lane() -> None:
-    cluster = Cluster()
-    async with clients(cluster) as client:
-        first = await client.any_connection()
-        assert await client.any_connection() is first
-        lane = await client.broker(1, lane="fetch")
-        other = await client.broker(1)
-        assert lane is not other
-        assert await client.broker(1, lane="fetch") is lane
-        first.close()
-        assert await client.any_connection() is other
-        other.close()
-        cluster.dialled.clear()
-        again = await client.any_connection()
-        assert again not in (first, lane, other)
-        assert cluster.dialled == ["one"], "a broker that is known, before those of the start"
-        del cluster.addresses[1], cluster.addresses[2]
-        again.close()
-        cluster.dialled.clear()
-        await client.any_connection()
-        assert cluster.dialled == ["one", "two", "bootstrap"]
-
-
-async def test_a_broker_that_is_not_in_the_cluster_is_looked_for_once() -> None:
-    cluster = Cluster()
-    async with clients(cluster) as client:
-        with pytest.raises(ConnectionLostError, match="broker 9 is not in the cluster"):
-            await client.broker(9)
-        assert len(cluster.wanted) == 1
-        await client.broker(2)
-        assert len(cluster.wanted) == 1
-        client.forget()
-        await client.broker(2)
-        assert len(cluster.wanted) == 2, "its address may have changed"
-
-
-async def test_a_coordinator_is_known_by_kind_and_key_until_it_is_forgotten() -> None:
-    cluster = Cluster()
-    cluster.answer = lambda _, request: cluster.found(request.coordinator_keys[0])
-    async with clients(cluster) as client:
-        for key, kind in (("a", 0), ("a", 1), ("b", 0), ("a", 0), ("a", 1)):
-            assert await client.coordinator(key, kind) == 2
-        assert len(cluster.count("FindCoordinator")) == 3
-        client.forget_coordinator("a", 1)
-        client.forget_coordinator("nobody")
-        cluster.coordinator = 1
-        assert await client.coordinator("a", 0) == 2
-        assert await client.coordinator("a", 1) == 1
-        client.forget()
-        assert await client.coordinator("a", 0) == 1
-        cluster.answer = lambda *_: FindCoordinatorResponse(
-            coordinators=[
-                FindCoordinatorResponse.Coordinator(
-                    "c", -1, "", 0, ErrorCode.GROUP_AUTHORIZATION_FAILED, "why"
-                )
-            ]
-        )
-        with pytest.raises(ResponseError, match=r"coordinator of 'c': GROUP_AUTHORIZATION_FAILED \(why\)"):
-            await client.coordinator("c")
 
 
 # --- metadata ---------------------------------------------------------------------------------------------------------
@@ -286,11 +200,11 @@ async def test_metadata_is_asked_for_as_the_version_has_it(
         await client.metadata(names, create=create)
         (sent,) = cluster.wanted
         assert sent.allow_auto_topic_creation is (create or version < 4)
-        found = None if sent.topics is None else [one.name for one in sent.topics]
+        result = None if sent.topics is None else [entry.name for entry in sent.topics]
         if names is None:
-            assert found == (None if version else [])
+            assert result == (None if version else [])
         else:
-            assert found == (names or ([] if version else [""]))
+            assert result == (names or ([] if version else [""]))
         assert (client.cluster_id, client.controller_id) == (
             "c" if version >= 2 else "",
             1 if version else -1,
@@ -300,48 +214,6 @@ async def test_metadata_is_asked_for_as_the_version_has_it(
 
 def topic(name: str, *parts: Any, topic_id: bytes = b"1" * 16, code: int = 0) -> Any:
     return MetadataResponse.MetadataResponseTopic(code, name, topic_id, False, list(parts))
-
-
-@pytest.mark.parametrize(
-    ("known_epoch", "told_epoch", "same_id", "leader"),
-    [
-        (5, 4, True, 1),
-        (5, 5, True, 2),
-        (5, 6, True, 2),
-        (5, -1, True, 2),
-        (5, 0, True, 1),
-        (5, 4, False, 2),
-        (-1, -1, True, 2),
-    ],
-)
-async def test_a_leader_of_an_older_epoch_is_not_believed(
-    known_epoch: int, told_epoch: int, same_id: bool, leader: int
-) -> None:
-    cluster = Cluster()
-    async with clients(cluster) as client:
-        cluster.topics = [topic("t", Part(0, 0, 1, known_epoch), Part(0, 1, 1, 5))]
-        await client.metadata(["t"])
-        told = [Part(0, 0, 2, told_epoch), Part(0, 1, 2, 6), Part(0, 2, 2, 0)]
-        cluster.topics = [topic("t", *told, topic_id=b"1" * 16 if same_id else b"2" * 16)]
-        await client.metadata(["t"])
-        assert [await client.leader("t", index) for index in range(3)] == [leader, 2, 2]
-
-
-async def test_a_topic_that_has_an_error_is_not_known_any_more_if_it_was_asked_for() -> None:
-    cluster = Cluster()
-    async with clients(cluster) as client:
-        cluster.topics = [topic("t", Part(0, 0, 1, 5))]
-        await client.metadata(["t"])
-        cluster.topics = [topic("t", code=ErrorCode.LEADER_NOT_AVAILABLE)]
-        await client.metadata(None)
-        assert client.known("t") is not None
-        with pytest.raises(ResponseError, match="asking for topic 't': LEADER_NOT_AVAILABLE"):
-            await client.refresh(["t"])
-        assert client.known("t") is None
-        await client.refresh()
-        cluster.topics = [topic("other")]
-        with pytest.raises(ConnectionLostError, match="lacks topic 't'"):
-            await client.topic("t")
 
 
 async def test_what_is_forgotten_is_asked_for_again_and_nothing_else() -> None:
@@ -377,12 +249,12 @@ async def test_a_topic_is_waited_for_only_where_its_error_may_pass() -> None:
             watch = TopicWatch(client)
             watch.watch(["t"])
             cluster.topics = [topic("t", Part(0, 0, 1, 5))]
-            assert await watch._try()
+            assert await watch.refresh()
             assert watch.infos["t"].partitions[0] == (1, 5, ())
-            watch._needed = trio.Event()
+            watch.refresh_due = trio.Event()
             cluster.topics = [topic("t", code=code)]
-            assert await watch._try() is (code not in PASSES), code
-            assert watch._needed.is_set() is (code in PASSES), code
+            assert await watch.refresh() is (code not in PASSES), code
+            assert watch.refresh_due.is_set() is (code in PASSES), code
             assert ("t" in watch.infos) is (code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), code
             assert (watch.errors, watch.version) == ({"t": code}, 2)
 
@@ -395,7 +267,7 @@ async def test_a_topic_is_waited_for_only_where_its_error_may_pass() -> None:
         (ClosedError("closed"), False),
     ],
 )
-async def test_metadata_that_fails_is_asked_for_again_where_that_may_help(
+async def test_failed_metadata_is_requested_again_if_retriable(
     failure: ClientError, asks_again: bool
 ) -> None:
     cluster = Cluster()
@@ -406,10 +278,10 @@ async def test_metadata_that_fails_is_asked_for_again_where_that_may_help(
             raise failure
 
         usual, client.metadata = client.metadata, fails  # type: ignore[method-assign]
-        assert not await watch._try()
-        assert (watch.failure, watch._needed.is_set(), watch.version) == (failure, asks_again, 0)
+        assert not await watch.refresh()
+        assert (watch.failure, watch.refresh_due.is_set(), watch.version) == (failure, asks_again, 0)
         client.metadata = usual  # type: ignore[method-assign]
-        assert await watch._try()
+        assert await watch.refresh()
         assert (watch.failure, watch.version) == (None, 1)
 
 
@@ -420,13 +292,13 @@ async def test_metadata_is_kept_fresh_and_asked_for_in_turn(autojump_clock: Cloc
     async with clients(cluster, **settings) as client, trio.open_nursery() as nursery:
         watch = TopicWatch(client, creates_topics=True)
         begun = trio.current_time()
-        usual = watch._try
+        usual = watch.refresh
 
         async def attempt() -> bool:
             times.append(round(trio.current_time() - begun, 2))
             return await usual()
 
-        watch._try = attempt  # type: ignore[method-assign]
+        watch.refresh = attempt  # type: ignore[method-assign]
         nursery.start_soon(watch.run)
         await trio.sleep(1)
         assert times == [], "nobody has needed any"
@@ -440,22 +312,3 @@ async def test_metadata_is_kept_fresh_and_asked_for_in_turn(autojump_clock: Cloc
         await trio.sleep(1.1)
         assert times == [13.0, 13.1, 13.3, 13.6, 13.9], "after longer and longer pauses"
         nursery.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize(
-    ("leader", "index", "found", "asks"),
-    [(1, 0, 1, False), (0, 0, 0, False), (-1, 0, -1, True), (1, 5, -1, True)],
-)
-async def test_a_leader_that_is_not_known_is_asked_for(
-    leader: int, index: int, found: int, asks: bool
-) -> None:
-    cluster = Cluster()
-    cluster.topics = [topic("t", Part(0, 0, leader, 5))]
-    async with clients(cluster) as client:
-        watch = TopicWatch(client)
-        watch.watch(["t"])
-        await watch._try()
-        watch._needed = trio.Event()
-        assert watch.leader("t", index) == found
-        assert watch._needed.is_set() is asks
-        assert watch.leader("other", 0) == -1

@@ -30,8 +30,10 @@ def members_of(drawn: list[tuple[frozenset[str], bool]]) -> list[Member]:
 def had(members: list[Member], assignment: Assignment, generation: int) -> list[Member]:
     """The members as they come to the next round."""
     return [
-        Member(one.id, one.topics, one.instance_id, frozenset(assignment.get(one.id, ())), generation)
-        for one in members
+        Member(
+            member.id, member.topics, member.instance_id, frozenset(assignment.get(member.id, ())), generation
+        )
+        for member in members
     ]
 
 
@@ -45,12 +47,12 @@ def wanted(members: list[Member], counts: dict[str, int]) -> set[TopicPartition]
 
 
 def check(members: list[Member], counts: dict[str, int], assignment: Assignment) -> None:
-    assert assignment.keys() == {one.id for one in members}
+    assert assignment.keys() == {member.id for member in members}
     everything = [place for places in assignment.values() for place in places]
     assert len(everything) == len(set(everything))
     assert set(everything) == wanted(members, counts)
-    for one in members:
-        assert {place.topic for place in assignment[one.id]} <= one.topics
+    for member in members:
+        assert {place.topic for place in assignment[member.id]} <= member.topics
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin", "sticky"])
@@ -80,14 +82,14 @@ def test_sticky_shares_are_as_even_as_subscriptions_allow(drawn, counts) -> None
 @settings(max_examples=80, deadline=None)
 def test_who_stays_keeps_what_it_has_up_to_its_share(drawn, counts, leaves: int) -> None:
     topics = frozenset(counts)
-    members = [Member(one.id, topics, one.instance_id) for one in members_of(drawn)]
+    members = [Member(entry.id, topics, entry.instance_id) for entry in members_of(drawn)]
     first = ASSIGNORS["sticky"].assign(members, counts)
     assert ASSIGNORS["sticky"].assign(had(members, first, 1), counts) == first
-    left = [one for one in had(members, first, 1) if one.id != f"m{leaves}"]
-    if left:
-        second = ASSIGNORS["sticky"].assign(left, counts)
-        check(left, counts, second)
-        assert all(set(first[one.id]) <= set(second[one.id]) for one in left)
+    remaining = [entry for entry in had(members, first, 1) if entry.id != f"m{leaves}"]
+    if remaining:
+        second = ASSIGNORS["sticky"].assign(remaining, counts)
+        check(remaining, counts, second)
+        assert all(set(first[entry.id]) <= set(second[entry.id]) for entry in remaining)
 
 
 @given(MEMBERS, COUNTS, MEMBERS)
@@ -98,21 +100,21 @@ def test_cooperative_members_never_have_the_same_partition(drawn, counts, later)
     assignment = assign(members, counts)
     check(members, counts, assignment)
     newcomers = members_of(later)
-    held = {one.id: set(assignment.get(one.id, ())) for one in newcomers}
-    gone = [one for one in members if one.id not in held]
+    held = {entry.id: set(assignment.get(entry.id, ())) for entry in newcomers}
+    gone = [entry for entry in members if entry.id not in held]
     assert gone == [] or len(newcomers) < len(members)
     for generation in range(2, 5):
         joining = [
-            Member(one.id, one.topics, one.instance_id, frozenset(held[one.id]), generation - 1)
-            for one in newcomers
+            Member(entry.id, entry.topics, entry.instance_id, frozenset(held[entry.id]), generation - 1)
+            for entry in newcomers
         ]
         assignment = assign(joining, counts)
         # Each takes up its own at its own time: what is new to one must be nobody else's before.
-        for one in newcomers:
+        for entry in newcomers:
             for other in newcomers:
-                if one is not other:
+                if entry is not other:
                     subscribed = {place for place in held[other.id] if place.topic in other.topics}
-                    assert not set(assignment[one.id]) & subscribed
+                    assert not set(assignment[entry.id]) & subscribed
         held = {member_id: set(places) for member_id, places in assignment.items()}
     check(newcomers, counts, assignment)
 

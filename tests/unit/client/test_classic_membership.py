@@ -83,15 +83,20 @@ async def test_a_member_joins_as_the_version_has_it(version: int) -> None:
         rack="r",
     )
     case.member.member_id = "before"
-    await case.member._join()
+    await case.member.join()
     sent = case.of(JoinGroupRequest)
     assert (sent.group_id, sent.member_id, sent.protocol_type) == ("g", "before", "consumer")
     assert sent.session_timeout_ms == 11_000
     assert sent.rebalance_timeout_ms == (22_000 if version else -1)
     assert sent.group_instance_id == ("i" if version >= 5 else None)
     assert [one.name for one in sent.protocols] == ["roundrobin", "range"], "the preferred one first"
-    said, _ = subscription_data.CODEC.decode(sent.protocols[0].metadata, 2, 3)
-    assert (said.topics, said.owned_partitions, said.generation_id, said.rack_id) == (["t", "u"], [], -1, "r")
+    output, _ = subscription_data.CODEC.decode(sent.protocols[0].metadata, 2, 3)
+    assert (output.topics, output.owned_partitions, output.generation_id, output.rack_id) == (
+        ["t", "u"],
+        [],
+        -1,
+        "r",
+    )
     assert (case.member.member_id, case.member.generation) == ("m", 5)
 
 
@@ -104,52 +109,10 @@ async def test_joining_may_take_as_long_as_the_others_may_and_a_bit(
 ) -> None:
     case = Case(max_poll_interval_ms=poll_ms)
     case.client.settings = ClientSettings(request_timeout_ms=request_ms)
-    await case.member._join()
+    await case.member.join()
     assert case.client.timeouts_ms == [patience_ms, None]
     assert set(case.client.lanes) == {"group"}
     assert set(case.client.keys) == {("g", 0)}
-
-
-@pytest.mark.parametrize("version", range(6))
-async def test_a_member_waits_for_its_assignment_as_the_version_has_it(version: int) -> None:
-    case = Case(Group(T0), versions={"SyncGroup": version}, instance_id="i" if version >= 3 else None)
-    await case.member._join()
-    sent = case.of(SyncGroupRequest)
-    assert (sent.group_id, sent.generation_id, sent.member_id) == ("g", 5, "m")
-    assert sent.group_instance_id == ("i" if version >= 3 else None)
-    assert (sent.protocol_type, sent.protocol_name) == (
-        ("consumer", "range") if version >= 5 else (None, None)
-    )
-    assert sent.assignments == [], "who does not lead assigns nothing"
-    assert case.host.calls == [("add", {T0})]
-
-
-@pytest.mark.parametrize("version", range(6))
-@pytest.mark.parametrize("instance_id", [None, "i"])
-async def test_a_member_leaves_as_the_version_has_it_and_a_static_one_stays(
-    version: int, instance_id: str | None
-) -> None:
-    case = Case(versions={"LeaveGroup": version}, instance_id=instance_id)
-    await case.member.leave()
-    assert case.client.asked == [], "it has not joined yet"
-    case.member.member_id, case.member.generation = "m", 5
-    await case.member.leave()
-    assert case.member.generation == -1
-    if instance_id is not None:
-        assert case.client.asked == []
-        return
-    (sent,) = case.client.asked
-    assert sent.group_id == "g"
-    members = [(one.member_id, one.group_instance_id) for one in sent.members]
-    assert (sent.member_id, members) == (("", [("m", None)]) if version >= 3 else ("m", []))
-
-
-def test_a_members_place_in_the_group_is_told_without_an_id_while_it_has_none() -> None:
-    case = Case(instance_id="i")
-    case.member.member_id = "m"
-    assert tuple(case.member.metadata()) == ("g", -1, "", "i")
-    case.member.generation = 0
-    assert tuple(case.member.metadata()) == ("g", 0, "m", "i")
 
 
 # --- joining ----------------------------------------------------------------------------------------------------------
@@ -158,7 +121,7 @@ def test_a_members_place_in_the_group_is_told_without_an_id_while_it_has_none() 
 async def outcome_of(case: Case) -> str:
     """Join, and return what comes of it."""
     try:
-        await case.member._join()
+        await case.member.join()
     except _AgainError:
         return "again"
     except FencedInstanceError:
@@ -185,38 +148,7 @@ async def test_an_error_while_it_joins_lets_it_join_again_or_ends_it(request_kin
         assert case.member.generation == (-1 if is_lost else 4), code
         is_wrong = code in LOST_COORDINATOR
         assert case.client.forgotten == ["g"] * is_wrong, code
-        assert not case.member._is_joining
-
-
-async def test_the_leader_assigns_to_everybody_and_the_same_topics_are_not_joined_for_again() -> None:
-    case = Case(Group(T0, leader="m"))
-    said = protocol.encode_subscription("range", ["t", "u"], [], [], -1, "")
-    case.group.joined.members = [
-        JoinGroupResponse.JoinGroupResponseMember(name, None, said) for name in ("m", "n")
-    ]
-    await case.member._join()
-    shares = {
-        one.member_id: protocol.decode_assignment(one.assignment)
-        for one in case.of(SyncGroupRequest).assignments
-    }
-    assert shares == {"m": {T0, U0}, "n": {T1}}
-    case.member.wake()
-    assert not case.member._needs_join.is_set()
-    case.topics.infos["t"].partitions[2] = None
-    case.member.wake()
-    assert case.member._needs_join.is_set(), "there are more partitions to assign"
-
-
-async def test_a_leader_that_is_told_to_skip_the_assignment_still_watches_the_topics() -> None:
-    case = Case(Group(T0, leader="m"))
-    said = protocol.encode_subscription("range", ["t", "u"], [], [], -1, "")
-    case.group.joined.members = [JoinGroupResponse.JoinGroupResponseMember("m", None, said)]
-    case.group.joined.skip_assignment = True
-    await case.member._join()
-    assert case.of(SyncGroupRequest).assignments == []
-    del case.topics.infos["u"]
-    case.member.wake()
-    assert case.member._needs_join.is_set()
+        assert not case.member.is_joining
 
 
 async def test_a_leader_waits_for_topics_of_others_only_for_so_long(
@@ -224,17 +156,17 @@ async def test_a_leader_waits_for_topics_of_others_only_for_so_long(
 ) -> None:
     case = Case(Group(leader="m"))
     case.client.settings = ClientSettings(request_timeout_ms=2_000)
-    said = protocol.encode_subscription("range", ["t", "other"], [], [], -1, "")
-    case.group.joined.members = [JoinGroupResponse.JoinGroupResponseMember("m", None, said)]
+    output = protocol.encode_subscription("range", ["t", "other"], [], [], -1, "")
+    case.group.joined.members = [JoinGroupResponse.JoinGroupResponseMember("m", None, output)]
     begun = trio.current_time()
-    await case.member._join()
+    await case.member.join()
     assert trio.current_time() - begun == pytest.approx(2)
-    assert case.topics._names == {"t", "u", "other"}
+    assert case.topics.names == {"t", "u", "other"}
     (share,) = case.of(SyncGroupRequest).assignments
     assert protocol.decode_assignment(share.assignment) == {T0, T1}
     case.topics.errors["other"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     begun = trio.current_time()
-    await case.member._join()
+    await case.member.join()
     assert trio.current_time() == begun, "it is known that there is none"
 
 
@@ -250,7 +182,7 @@ async def test_a_leader_that_does_not_understand_the_others_says_so(
     case.group.joined.protocol_name = protocol_name
     case.group.joined.members = [JoinGroupResponse.JoinGroupResponseMember("m", None, metadata)]
     with pytest.raises(ResponseError, match="INCONSISTENT_GROUP_PROTOCOL"):
-        await case.member._join()
+        await case.member.join()
     assert case.member.generation == -1
 
 
@@ -260,58 +192,22 @@ async def test_an_assignment_that_cannot_be_read_ends_the_membership() -> None:
         SyncGroupResponse(assignment=b"\0") if isinstance(request, SyncGroupRequest) else case.group(request)
     )
     with pytest.raises(ResponseError, match="INCONSISTENT_GROUP_PROTOCOL"):
-        await case.member._join()
+        await case.member.join()
 
 
-async def test_an_eager_member_gives_everything_up_before_it_joins_and_remembers_it() -> None:
-    case = Case(Group(T1), assignors=("sticky",))
-    await case.member._join()
-    case.group.assigned = {T0}
-    case.host.calls.clear()
-    await case.member._join()
-    assert case.host.calls == [("revoke", {T1}), ("add", {T0})]
-    (entry,) = case.of(JoinGroupRequest).protocols
-    remembered = protocol.decode_member("sticky", "m", None, entry.metadata)
-    assert (set(remembered.owned), remembered.generation) == ({T1}, 5)
-    assert not case.member._needs_join.is_set()
-
-
-async def test_a_cooperative_member_keeps_what_it_may_and_joins_again_for_what_others_may_have() -> None:
+async def test_cooperative_member_keeps_its_own_and_rejoins() -> None:
     case = Case(Group(T0, T1), assignors=("cooperative-sticky",))
-    await case.member._join()
+    await case.member.join()
     case.group.assigned = {T1, U0}
     case.host.calls.clear()
-    await case.member._join()
+    await case.member.join()
     assert case.host.calls == [("revoke", {T0}), ("add", {U0})]
-    assert case.member._needs_join.is_set()
-    case.member._needs_join = trio.Event()
+    assert case.member.join_due.is_set()
+    case.member.join_due = trio.Event()
     case.host.calls.clear()
-    await case.member._join()
+    await case.member.join()
     assert case.host.calls == [("add", set())]
-    assert not case.member._needs_join.is_set(), "nothing was given up"
-
-
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-async def test_a_member_that_the_group_has_lost_has_lost_its_partitions(assignor: str) -> None:
-    case = Case(Group(T0), assignors=(assignor,))
-    await case.member._join()
-    case.member.rejoin()
-    assert case.member._needs_join.is_set()
-    case.host.calls.clear()
-    await case.member._join()
-    assert case.host.calls == [("lose", {T0}), ("add", {T0})]
-
-
-async def test_a_change_of_the_subscription_lets_it_join_again() -> None:
-    case = Case()
-    case.member.subscribe(Subscription(["t"]))
-    assert case.member._needs_join.is_set()
-    await case.member._join()
-    case.member._needs_join = trio.Event()
-    case.member.subscribe(Subscription(["t"]))
-    assert not case.member._needs_join.is_set()
-    case.member.subscribe(Subscription(["t", "u"]))
-    assert case.member._needs_join.is_set()
+    assert not case.member.join_due.is_set(), "nothing was given up"
 
 
 @pytest.mark.parametrize(
@@ -343,41 +239,13 @@ async def test_only_what_may_pass_is_tried_again(
 # --- heartbeats -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(5))
-async def test_a_heartbeat_is_of_the_generation_and_comes_at_its_interval(
-    autojump_clock: trio.testing.MockClock, version: int
-) -> None:
-    case = Case(
-        versions={"Heartbeat": version}, instance_id="i" if version >= 3 else None, heartbeat_interval_ms=500
-    )
-    with trio.move_on_after(1.7):
-        await case.member._beat()
-    assert case.client.asked == [], "it is in no generation"
-    case.member.generation, case.member.member_id, case.member._is_joining = 0, "m", True
-    with trio.move_on_after(1.7):
-        await case.member._beat()
-    assert case.client.asked == [], "JoinGroup is a heartbeat too"
-    case.member._is_joining = False
-    with trio.move_on_after(1.7):
-        await case.member._beat()
-    assert len(case.client.asked) == 3
-    sent = case.client.asked[-1]
-    instance = "i" if version >= 3 else None
-    assert (sent.group_id, sent.generation_id, sent.member_id, sent.group_instance_id) == (
-        "g",
-        0,
-        "m",
-        instance,
-    )
-
-
 def test_each_error_of_a_heartbeat_has_its_consequence() -> None:
     for code in ErrorCode:
         case = Case()
         case.member.generation, case.member.member_id = 5, "m"
-        case.member._take_beat(code)
+        case.member.take_beat(code)
         is_lost = code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
-        assert case.member._needs_join.is_set() is (is_lost or code is ErrorCode.REBALANCE_IN_PROGRESS), code
+        assert case.member.join_due.is_set() is (is_lost or code is ErrorCode.REBALANCE_IN_PROGRESS), code
         assert case.member.generation == (-1 if is_lost else 5), code
         assert case.member.member_id == ("" if code is ErrorCode.UNKNOWN_MEMBER_ID else "m"), code
         is_harmless = not code or code in LOST_COORDINATOR or code in JOINS_AGAIN
@@ -396,13 +264,13 @@ async def test_an_answer_of_an_older_generation_means_nothing(autojump_clock: tr
         def answer(_: Any, case: Case = case, change: str | None = change) -> HeartbeatResponse:
             if change == "generation":
                 case.member.generation = 6
-            case.member._is_joining = change == "joining"
+            case.member.is_joining = change == "joining"
             return HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
 
         case.client.answer = answer
         with trio.move_on_after(0.7):
-            await case.member._beat()
-        assert case.member._needs_join.is_set() is (change is None)
+            await case.member.beat()
+        assert case.member.join_due.is_set() is (change is None)
 
 
 @pytest.mark.parametrize(("is_retriable", "beats"), [(True, 3), (False, 1)])
@@ -416,28 +284,6 @@ async def test_heartbeats_go_on_after_what_may_pass(
     case.client.answer = lambda _: failure
     case.member.generation = 5
     with trio.move_on_after(1.7):
-        await case.member._beat()
+        await case.member.beat()
     assert len(case.client.asked) == beats
     assert case.host.failures == [failure] * (not is_retriable)
-
-
-@pytest.mark.parametrize(("busy_s", "steps_back"), [(0.0, False), (10.0, False), (10.001, True)])
-async def test_a_member_whose_program_takes_too_long_leaves_until_it_asks_for_more(
-    autojump_clock: trio.testing.MockClock, busy_s: float, steps_back: bool
-) -> None:
-    case = Case(max_poll_interval_ms=10_000, heartbeat_interval_ms=500)
-    case.member.generation, case.member.member_id = 5, "m"
-    case.host.assigned, case.host.busy = {T0}, busy_s
-    with trio.move_on_after(0.7):
-        await case.member._beat()
-    (sent,) = case.client.asked
-    assert isinstance(sent, LeaveGroupRequest if steps_back else HeartbeatRequest)
-    assert (case.member.generation, case.member.member_id) == ((-1, "") if steps_back else (5, "m"))
-    assert case.host.calls == [("lose", {T0})] * steps_back
-    assert not case.member._needs_join.is_set()
-    if steps_back:
-        case.host.is_idle.set()
-        case.member.generation = 5
-        with trio.move_on_after(0.7):
-            await case.member._beat()
-        assert case.member._needs_join.is_set()

@@ -15,7 +15,6 @@ from barnabas.client import (
     Client,
     ClientSettings,
     ClosedError,
-    ConnectionLostError,
     Endpoint,
     ResponseError,
     open_client,
@@ -62,7 +61,7 @@ async def test_a_leader_that_has_changed_is_found(autojump_clock: trio.testing.M
         assert [host for host, api in cluster.asked if api == "Fetch"] == ["one", "two"]
 
 
-async def test_a_partition_without_a_leader_and_one_that_is_not_there_are_errors(
+async def test_leaderless_and_missing_partitions_are_errors(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     cluster = Cluster()
@@ -78,7 +77,7 @@ async def test_a_partition_without_a_leader_and_one_that_is_not_there_are_errors
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 5, 6])
-async def test_a_coordinator_is_asked_for_as_the_brokers_version_has_it(version: int) -> None:
+async def test_coordinator_is_requested_by_version(version: int) -> None:
     cluster = Cluster()
     cluster.versions = {**VERSIONS, 10: (0, version)}
     requests: list[Any] = []
@@ -87,8 +86,8 @@ async def test_a_coordinator_is_asked_for_as_the_brokers_version_has_it(version:
         requests.append(request)
         if version < 4:
             return FindCoordinatorResponse(node_id=2, host="two", port=2)
-        found = FindCoordinatorResponse.Coordinator("g", 2, "two", 2)
-        return FindCoordinatorResponse(coordinators=[found] if len(requests) > 1 else [])
+        result = FindCoordinatorResponse.Coordinator("g", 2, "two", 2)
+        return FindCoordinatorResponse(coordinators=[result] if len(requests) > 1 else [])
 
     cluster.answer = answer
     async with cluster.client() as client:
@@ -112,17 +111,6 @@ async def test_metadata_of_an_older_leader_epoch_is_not_believed(
         cluster.epoch = 6
         client.forget()
         assert await client.leader("t", 0) == 2
-
-
-async def test_metadata_is_asked_for_again_when_it_is_old(autojump_clock: trio.testing.MockClock) -> None:
-    cluster = Cluster()
-    async with cluster.client(metadata_max_age_ms=1_000) as client:
-        for _ in range(3):
-            await client.topic("t")
-        assert cluster.asked == [("bootstrap", "Metadata")]
-        await trio.sleep(1.5)
-        await client.topic("t")
-        assert cluster.asked == [("bootstrap", "Metadata")] * 2
 
 
 async def test_a_broker_that_came_back_at_another_address_is_found(
@@ -152,45 +140,6 @@ async def test_a_controller_that_has_changed_is_found(autojump_clock: trio.testi
         assert ("two", "DescribeCluster") in cluster.asked
 
 
-async def test_those_who_ask_one_broker_wait_for_one_connection(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    cluster = Cluster()
-    failures = []
-    async with cluster.client(retries=0) as client:
-        await client.refresh()
-        del cluster.addresses[2]
-        cluster.dialled.clear()
-
-        async def ask(broker_id: int) -> None:
-            try:
-                await client.ask_broker(broker_id, FetchRequest())
-            except ConnectionLostError as error:
-                failures.append(str(error))
-
-        async with trio.open_nursery() as nursery:
-            for broker_id in (1, 2) * 5:
-                nursery.start_soon(ask, broker_id)
-    assert sorted(cluster.dialled) == ["one", "two"]
-    assert failures == ["two:2: nobody at two:2"] * 5
-
-
-async def test_one_who_gives_up_takes_the_connection_from_nobody() -> None:
-    cluster = Cluster()
-    async with cluster.client() as client, trio.open_nursery() as nursery:
-        impatient = trio.CancelScope()
-
-        async def give_up() -> None:
-            with impatient:
-                await client.broker(1)
-
-        nursery.start_soon(give_up)
-        nursery.start_soon(client.broker, 1)
-        await trio.lowlevel.checkpoint()
-        impatient.cancel()
-    assert cluster.dialled.count("one") == 1
-
-
 async def test_closing_while_somebody_asks(autojump_clock: trio.testing.MockClock) -> None:
     cluster = Cluster()
     silent = trio.Event()
@@ -218,18 +167,12 @@ async def test_closing_while_somebody_asks(autojump_clock: trio.testing.MockCloc
             await client.ask(FetchRequest())
 
 
-async def test_what_the_block_raises_comes_out_as_it_is() -> None:
-    with pytest.raises(KeyError, match="mine"):
-        async with open_client([BOOTSTRAP], dial=Cluster().dial):
-            raise KeyError("mine")
-
-
 async def test_delegation_tokens_are_told_with_each_of_their_times() -> None:
-    made = DescribeDelegationTokenResponse.DescribedDelegationToken
+    created = DescribeDelegationTokenResponse.DescribedDelegationToken
     renewer = DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer("User", "ren")
     cluster = Cluster()
     cluster.versions = {**VERSIONS, 41: (1, 3)}
-    token = made(
+    token = created(
         principal_type="User", principal_name="ann", token_requester_principal_type="User",
         token_requester_principal_name="admin", issue_timestamp=1, expiry_timestamp=2, max_timestamp=3, token_id="id",
         hmac=b"secret", renewers=[renewer],
@@ -240,7 +183,7 @@ async def test_delegation_tokens_are_told_with_each_of_their_times() -> None:
         assert await Admin(client).tokens() == [Token("id", ann, admin, (ren,), 1, 2, 3, b"secret")]
 
 
-async def test_leaders_that_err_are_asked_again_after_longer_and_longer_pauses(
+async def test_failing_leaders_are_retried_with_growing_pauses(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barnabas.client.administration.base.random.uniform", lambda low, high: 1.0)
@@ -257,7 +200,7 @@ async def test_leaders_that_err_are_asked_again_after_longer_and_longer_pauses(
 
     cluster.answer = answer
     async with cluster.client(retries=9, retry_backoff_ms=100, retry_backoff_max_ms=500) as client:
-        found: Any = await Admin(client).offsets({("t", 0): -1})
-    assert found["t", 0].offset == 9
+        result: Any = await Admin(client).offsets({("t", 0): -1})
+    assert result["t", 0].offset == 9
     pauses = [after - before for before, after in itertools.pairwise(asked)]
     assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.5, 0.5], abs=0.01)

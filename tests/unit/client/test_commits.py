@@ -16,7 +16,6 @@ from barnabas.client import (
     ResponseError,
     TopicPartition,
 )
-from barnabas.client.consuming import offsets
 from barnabas.client.consuming.commits import Commits
 from barnabas.client.consuming.partition import Partition
 from barnabas.client.errors import CommitFailedError
@@ -29,13 +28,11 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 class Committing:
     """Commits of T0 and T1, at 5 and 6, whose program is done with what is before 4 and 6."""
 
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, *outcomes: Any, member: str = "m", retries: int = 2
-    ) -> None:
+    def __init__(self, *outcomes: Any, member: str = "m", retries: int = 2) -> None:
         self.partitions = {place: Partition(place) for place in (T0, T1)}
-        for one, (offset, done) in zip(self.partitions.values(), ((5, 4), (6, 6)), strict=True):
-            one.seek(offset, 3)
-            one.done_offset = done
+        for entry, (offset, done) in zip(self.partitions.values(), ((5, 4), (6, 6)), strict=True):
+            entry.seek(offset, 3)
+            entry.done_offset = done
         self.outcomes = list(outcomes)
         self.sent: list[Any] = []
         self.group = GroupMetadata("g", 4, member)
@@ -46,9 +43,14 @@ class Committing:
         )
         settings = ConsumerSettings(auto_commit_interval_ms=1_000)
         self.commits = Commits(
-            client, settings, self.partitions, lambda: self.group, lambda: self.is_member, self._rejoin
+            client,
+            settings,
+            self.partitions,
+            lambda: self.group,
+            lambda: self.is_member,
+            self._rejoin,
+            self._commit,
         )
-        monkeypatch.setattr(offsets, "commit", self._commit)
 
     def _rejoin(self) -> None:
         self.rejoins += 1
@@ -65,24 +67,8 @@ class Committing:
             raise outcome
 
 
-async def test_what_is_committed_is_what_the_program_is_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Committing(monkeypatch)
-    await case.commits.commit_done([T0, T1, U0])
-    expected = {T0: OffsetAndMetadata(4, -1), T1: OffsetAndMetadata(6, 3)}
-    assert case.sent == [(case.group, expected)], "an epoch belongs to the position alone"
-    assert [one.committed_offset for one in case.partitions.values()] == [4, 6]
-    await case.commits.commit_done([T0, T1])
-    assert len(case.sent) == 1, "there is nothing new"
-    case.partitions[T0].done_offset = -1
-    await case.commits.commit_done([T0])
-    assert len(case.sent) == 1
-    case.partitions[T1].done_offset = 0
-    await case.commits.commit_done([T0, T1])
-    assert case.sent[1][1] == {T1: OffsetAndMetadata(0, -1)}
-
-
-async def test_positions_are_committed_with_all_that_was_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Committing(monkeypatch)
+async def test_positions_are_committed_with_all_that_was_handed_out() -> None:
+    case = Committing()
     await case.commits.commit_positions()
     assert case.sent[0][1] == {T0: OffsetAndMetadata(5, 3), T1: OffsetAndMetadata(6, 3)}
     assert [one.done_offset for one in case.partitions.values()] == [5, 6]
@@ -90,7 +76,7 @@ async def test_positions_are_committed_with_all_that_was_handed_out(monkeypatch:
     case.partitions[T1].seek_to("latest")
     await case.commits.commit_positions()
     assert case.sent[1][1] == {T0: OffsetAndMetadata(0, -1)}
-    case = Committing(monkeypatch, lambda: case.partitions[T0].seek(2))  # moved back meanwhile
+    case = Committing(lambda: case.partitions[T0].seek(2))  # moved back meanwhile
     await case.commits.commit_positions()
     assert case.partitions[T0].done_offset == 2
     case.partitions.clear()
@@ -98,30 +84,16 @@ async def test_positions_are_committed_with_all_that_was_handed_out(monkeypatch:
     assert len(case.sent) == 1, "nothing is nothing to commit"
 
 
-@pytest.mark.parametrize("is_member", [True, False])
-async def test_only_a_member_has_to_be_in_the_group(monkeypatch: pytest.MonkeyPatch, is_member: bool) -> None:
-    case = Committing(monkeypatch)
-    case.is_member, case.group = is_member, GroupMetadata("g")
-    if is_member:
-        with pytest.raises(CommitFailedError, match="not in group 'g'"):
-            await case.commits.commit_positions()
-    else:
-        await case.commits.commit_positions()
-    assert len(case.sent) == (not is_member)
-    case.is_member, case.group = True, GroupMetadata("g", 0, "m")
-    await case.commits.commit_positions()
-
-
 @pytest.mark.parametrize(("member", "changes", "rejoins"), [("m", False, 1), ("", False, 0), ("m", True, 0)])
 async def test_a_member_that_is_not_known_any_more_joins_again(
-    monkeypatch: pytest.MonkeyPatch, member: str, changes: bool, rejoins: int
+    member: str, changes: bool, rejoins: int
 ) -> None:
     def fails() -> Exception:
         if changes:
             case.group = GroupMetadata("g", 5, member)
         return CommitFailedError("unknown")
 
-    case = Committing(monkeypatch, fails, member=member)
+    case = Committing(fails, member=member)
     with pytest.raises(CommitFailedError):
         await case.commits.commit_positions()
     assert case.rejoins == rejoins
@@ -129,21 +101,21 @@ async def test_a_member_that_is_not_known_any_more_joins_again(
 
 
 async def test_a_commit_waits_for_the_newer_epoch_and_for_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     stale = ResponseError(ErrorCode.STALE_MEMBER_EPOCH, "committing")
-    case = Committing(monkeypatch, stale, stale)
+    case = Committing(stale, stale)
     begun = trio.current_time()
     await case.commits.commit_positions()
     assert trio.current_time() - begun == pytest.approx(0.2)
-    case = Committing(monkeypatch, stale, stale, stale)
+    case = Committing(stale, stale, stale)
     with pytest.raises(CommitFailedError, match="STALE_MEMBER_EPOCH"):
         await case.commits.commit_positions()
     assert len(case.sent) == 3
     for code in ErrorCode:
         if not code or code is ErrorCode.STALE_MEMBER_EPOCH:
             continue
-        case = Committing(monkeypatch, ResponseError(code, "committing"))
+        case = Committing(ResponseError(code, "committing"))
         kind = CommitFailedError if code is ErrorCode.REBALANCE_IN_PROGRESS else ResponseError
         with pytest.raises(kind, match=code.name):
             await case.commits.commit_positions()
@@ -158,10 +130,10 @@ async def test_a_commit_waits_for_the_newer_epoch_and_for_nothing_else(
         (ResponseError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "committing"), True),
     ],
 )
-async def test_offsets_are_committed_from_time_to_time_until_that_cannot_be(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, failure: Exception, is_told: bool
+async def test_offsets_are_committed_periodically_until_a_fatal_error(
+    autojump_clock: trio.testing.MockClock, failure: Exception, is_told: bool
 ) -> None:
-    case = Committing(monkeypatch, failure)
+    case = Committing(failure)
     told: list[Exception] = []
     with trio.move_on_after(2.5):
         await case.commits.run(told.append)

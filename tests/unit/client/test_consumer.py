@@ -78,16 +78,14 @@ async def until_shared(*consumers: Consumer) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_what_the_program_has_committed_is_not_taken_back_by_what_is_committed_by_itself(
-    bootstrap: str, protocol: str
-) -> None:
+async def test_auto_commit_does_not_undo_a_commit_of_the_program(bootstrap: str, protocol: str) -> None:
     """A record that was handed out last counts as not done, until the program asks for more or commits it."""
     await fill(bootstrap, 3)
     settings = settings_of(group_id="g", group_protocol=protocol, auto_commit_interval_ms=50)
 
     async def committed() -> int:
-        found = (await consumer.committed([PLACE]))[PLACE]
-        return -1 if found is None else found.offset
+        result = (await consumer.committed([PLACE]))[PLACE]
+        return -1 if result is None else result.offset
 
     async with open_consumer(bootstrap, "t", settings=settings) as consumer:
         assert await numbers(consumer, 2) == [0, 1]
@@ -116,10 +114,10 @@ async def test_positions_move_as_they_are_told(bootstrap: str) -> None:
         assert await consumer.position(PLACE) == 20
         consumer.seek_to_beginning()
         assert await numbers(consumer, 1) == [0]
-        found = await consumer.offsets_for_times({PLACE: 7_500, ("t", 1): 0})
-        assert found[PLACE] is not None
-        assert found[PLACE][:2] == (8, 8_000)
-        assert found[TopicPartition("t", 1)] is None
+        result = await consumer.offsets_for_times({PLACE: 7_500, ("t", 1): 0})
+        assert result[PLACE] is not None
+        assert result[PLACE][:2] == (8, 8_000)
+        assert result[TopicPartition("t", 1)] is None
         ends = await consumer.end_offsets([PLACE])
         assert (ends, await consumer.beginning_offsets([PLACE])) == ({PLACE: 20}, {PLACE: 0})
         assert [record.offset for record in await consumer.receive_until({PLACE: 5})] == [1, 2, 3, 4]
@@ -130,7 +128,7 @@ async def test_positions_move_as_they_are_told(bootstrap: str) -> None:
         assert consumer.assignment == {("t", 1)}
 
 
-async def test_a_position_that_moves_while_a_fetch_begins_stays_where_it_was_moved_to(bootstrap: str) -> None:
+async def test_seek_during_a_fetch_keeps_its_position(bootstrap: str) -> None:
     await fill(bootstrap, 20)
     async with open_consumer(bootstrap, settings=settings_of(fetch_wait_ms_max=1)) as consumer:
         consumer.assign([PLACE])
@@ -212,16 +210,14 @@ async def test_members_share_partitions_and_offsets(bootstrap: str, protocol: st
             assert sorted(ours + theirs) == list(range(40))
         await fill(bootstrap, 4, partitions=4, first=40)
         assert sorted(await numbers(first, 4)) == [40, 41, 42, 43]  # what the other has read is committed
-        found = await first.committed([("t", one) for one in range(4)])
-        assert sum(one.offset for one in found.values() if one) >= 20
+        result = await first.committed([("t", entry) for entry in range(4)])
+        assert sum(entry.offset for entry in result.values() if entry) >= 20
     assert calls[0] == ("assigned", 4)
     assert ("revoked", 2) in calls or ("revoked", 4) in calls
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_partitions_are_given_up_only_when_the_program_is_done_with_its_record(
-    bootstrap: str, protocol: str
-) -> None:
+async def test_partitions_are_revoked_after_the_record_is_processed(bootstrap: str, protocol: str) -> None:
     await fill(bootstrap, 8, partitions=4)
     settings = settings_of(group_id="g", group_protocol=protocol)
     async with open_consumer(bootstrap, "t", settings=settings) as first:
@@ -235,7 +231,7 @@ async def test_partitions_are_given_up_only_when_the_program_is_done_with_its_re
                     await first.receive()
             await until_shared(first, second)
             committed = await second.committed([record.topic_partition])
-            assert (one := committed[record.topic_partition]) is None or one.offset >= 1
+            assert (entry := committed[record.topic_partition]) is None or entry.offset >= 1
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -258,9 +254,7 @@ async def test_a_block_that_fails_is_handed_the_record_again(bootstrap: str, pro
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_program_that_takes_too_long_loses_its_partitions_and_comes_back(
-    bootstrap: str, protocol: str
-) -> None:
+async def test_slow_program_loses_its_partitions_and_rejoins(bootstrap: str, protocol: str) -> None:
     await fill(bootstrap, 4)
     lost = trio.Event()
 
@@ -289,8 +283,8 @@ async def test_a_pattern_finds_topics_that_come_later(bootstrap: str, protocol: 
         async with open_producer(bootstrap) as producer:
             for topic in ("later-1", "other", "later-2"):
                 await producer.send(topic, topic.encode())
-        found = {(await consumer.receive()).topic for _ in range(2)}
-        assert found == {"later-1", "later-2"}
+        result = {(await consumer.receive()).topic for _ in range(2)}
+        assert result == {"later-1", "later-2"}
 
 
 async def test_a_text_is_a_pattern_of_re2_a_compiled_one_is_taken(bootstrap: str) -> None:
@@ -304,7 +298,7 @@ async def test_a_text_is_a_pattern_of_re2_a_compiled_one_is_taken(bootstrap: str
         assert (await consumer.receive()).topic == "later-1"
 
 
-async def test_errors_of_callbacks_are_raised_where_records_are_received(bootstrap: str) -> None:
+async def test_callback_errors_are_raised_by_receive(bootstrap: str) -> None:
     async def broken(places: set[TopicPartition]) -> None:
         raise KeyError("mine")
 
@@ -327,12 +321,12 @@ async def test_commits_have_metadata_and_epochs(bootstrap: str) -> None:
             ("t", 3): None,
         }
         await consumer.commit({("t", 3): OffsetAndMetadata(7, -1, "note"), PLACE: 1})
-        found = await consumer.committed([("t", 3), PLACE])
-        assert [one.offset for one in found.values() if one] == [7, 1]
-        assert found[TopicPartition("t", 3)].metadata == "note"  # type: ignore[union-attr]
+        result = await consumer.committed([("t", 3), PLACE])
+        assert [one.offset for one in result.values() if one] == [7, 1]
+        assert result[TopicPartition("t", 3)].metadata == "note"  # type: ignore[union-attr]
 
 
-async def test_aborted_transactions_are_left_out_and_open_ones_waited_for(bootstrap: str) -> None:
+async def test_aborted_transactions_are_skipped_and_open_ones_awaited(bootstrap: str) -> None:
     chosen = ProducerSettings(transactional_id="x")
     async with open_producer(bootstrap, chosen) as producer:
         async with producer.transaction():
@@ -361,7 +355,7 @@ async def _fail_in_transaction(producer: Any) -> None:
         raise KeyError
 
 
-async def test_offsets_go_with_the_transaction_and_a_newer_producer_fences_the_older(bootstrap: str) -> None:
+async def test_offsets_join_transaction_and_newer_producer_fences(bootstrap: str) -> None:
     await fill(bootstrap, 3)
     chosen = ProducerSettings(transactional_id="x")
     reading = settings_of(group_id="g", is_auto_committing=False)
@@ -394,7 +388,7 @@ async def _send_in_transaction(producer: Any) -> None:
         await producer.send("t", b"late", partition=0)
 
 
-async def test_a_transaction_that_has_lost_a_record_cannot_be_committed(bootstrap: str) -> None:
+async def test_transaction_with_a_lost_record_cannot_commit(bootstrap: str) -> None:
     async with open_producer(bootstrap, ProducerSettings(transactional_id="x")) as producer:
         producer.begin_transaction()
         await producer.send("t", bytes(100), partition=0, timestamp_ms=2**60)  # too far in the future
@@ -423,7 +417,7 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
         ConsumerSettings(**wrong)
 
 
-def test_settings_have_the_names_that_kafka_and_librdkafka_give_them() -> None:
+def test_settings_have_names_of_kafka_and_librdkafka() -> None:
     read = ConsumerSettings.of(
         {
             "group.id": "g",

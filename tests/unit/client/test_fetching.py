@@ -16,7 +16,7 @@ from barnabas.client import (
     ResponseError,
     TopicPartition,
 )
-from barnabas.client.consuming.fetching import BUFFERED_CHUNKS, Fetcher, _Broker, _forgotten
+from barnabas.client.consuming.fetching import BUFFERED_CHUNKS, Fetcher, _Broker
 from barnabas.client.consuming.partition import Chunk, Partition
 from barnabas.client.errors import DamagedRecordsError, OffsetOutOfRangeError
 from barnabas.records.building import encode_batch
@@ -73,9 +73,9 @@ class Case:
         )
         self.topics = Topics()
         self.partitions = {place: Partition(place) for place in places or (T0,)}
-        for one in self.partitions.values():
-            one.seek(5, 3)
-            one.leader_epoch = 4
+        for partition in self.partitions.values():
+            partition.seek(5, 3)
+            partition.leader_epoch = 4
         self.located = 0
         self.fetcher = Fetcher(
             self.client, self.topics, ConsumerSettings(**settings), self.partitions, self._locate
@@ -128,12 +128,12 @@ async def test_a_request_has_what_the_version_has(version: int, isolation: str) 
     assert sent.rack_id == ("r" if version >= 11 else "")
     assert (sent.session_id, sent.session_epoch) == (0, 0 if version >= 7 else -1)
     names = [("", IDS["t"]), ("", IDS["u"])] if version >= 13 else [("t", bytes(16)), ("u", bytes(16))]
-    assert [(one.topic, one.topic_id) for one in sent.topics] == names
+    assert [(entry.topic, entry.topic_id) for entry in sent.topics] == names
     epoch = 4 if version >= 9 else -1
     assert [
-        (one.partition, one.current_leader_epoch, one.fetch_offset, one.partition_max_bytes)
+        (entry.partition, entry.current_leader_epoch, entry.fetch_offset, entry.partition_max_bytes)
         for topic in sent.topics
-        for one in topic.partitions
+        for entry in topic.partitions
     ] == [(0, epoch, 5, 400), (0, epoch, 5, 1000)]
 
 
@@ -160,15 +160,7 @@ async def test_a_session_names_only_what_is_new_and_what_is_gone(version: int) -
     assert gone.partitions == [1]
 
 
-def test_partitions_of_a_topic_that_was_made_again_are_forgotten_with_its_old_id() -> None:
-    removed = {T0: b"a", T1: b"b", TopicPartition("t", 2): b"a"}
-    assert [(one.topic_id, one.partitions) for one in _forgotten(removed, 13)] == [
-        (b"a", [0, 2]),
-        (b"b", [1]),
-    ]
-
-
-async def test_an_error_of_the_session_begins_it_anew_and_others_are_errors() -> None:
+async def test_session_errors_start_a_new_session() -> None:
     of_session = {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH,
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
@@ -209,7 +201,7 @@ def test_a_partition_is_fetched_when_it_may_be(change: dict[str, Any], is_asked:
     case = Case()
     for name, value in change.items():
         setattr(case.one, name, value)
-    next_look = case.fetcher._look(100.0)
+    next_look = case.fetcher.look(100.0)
     assert len(case.started) == is_asked
     assert next_look == (change["retry_at"] if change.get("retry_at", 0) > 100 else float("inf"))
 
@@ -219,31 +211,24 @@ def test_no_more_is_fetched_of_a_partition_that_has_enough() -> None:
         case = Case()
         for _ in range(count):
             case.one.chunks.append(SimpleNamespace(size=1))  # type: ignore[arg-type]
-        case.fetcher._look(0.0)
+        case.fetcher.look(0.0)
         assert len(case.started) == (count < BUFFERED_CHUNKS)
 
 
-def test_a_broker_that_failed_is_left_alone_for_a_while_and_others_are_asked() -> None:
+def test_failed_broker_is_paused_and_others_are_fetched_from() -> None:
     case = Case(T0, T1)
     for source, retry_at in ((1, 100.5), (2, 100.0)):
         case.fetcher._brokers[source] = _Broker()
         case.fetcher._brokers[source].retry_at = retry_at
-    assert case.fetcher._look(100.0) == 100.5
+    assert case.fetcher.look(100.0) == 100.5
     assert [(source, list(asked)) for source, _, asked, _ in case.started] == [(2, [T1])]
-
-
-def test_a_partition_without_a_leader_is_looked_at_again_after_a_pause() -> None:
-    case = Case()
-    case.topics.leaders[T0] = -1
-    assert case.fetcher._look(100.0) == 100.1
-    assert case.started == []
 
 
 @pytest.mark.parametrize(
     ("fetch_epoch", "known", "source", "located", "epoch"),
     [(3, 4, 1, 0, 4), (3, 5, 1, 0, 5), (3, 3, -1, 1, 3), (0, 3, -1, 1, 3), (-1, 3, 1, 0, 4)],
 )
-def test_a_new_leader_is_asked_only_once_the_position_is_known_to_be_in_its_log(
+def test_new_leader_is_fetched_from_after_validation(
     fetch_epoch: int, known: int, source: int, located: int, epoch: int
 ) -> None:
     case = Case()
@@ -252,18 +237,7 @@ def test_a_new_leader_is_asked_only_once_the_position_is_known_to_be_in_its_log(
     assert (case.located, case.one.leader_epoch) == (located, epoch)
 
 
-@pytest.mark.parametrize(
-    ("nearby", "until", "source"), [(3, 10.1, 3), (3, 10.0, 1), (4, 20.0, 1), (-1, 20.0, 1), (2, 20.0, 2)]
-)
-def test_a_replica_nearby_is_read_from_while_it_is_one_and_for_so_long(
-    nearby: int, until: float, source: int
-) -> None:
-    case = Case()
-    case.one.nearby, case.one.nearby_until = nearby, until
-    assert case.fetcher._source(case.one, 10.0) == source
-
-
-async def test_brokers_that_fail_are_asked_again_after_longer_and_longer_pauses(
+async def test_failing_brokers_are_retried_with_growing_pauses(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     case, broker = Case(T0, U0), _Broker()
@@ -314,7 +288,7 @@ async def test_each_error_of_a_partition_has_its_consequence() -> None:
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
 @pytest.mark.parametrize("where", ["leader", "follower", "records wait"])
-async def test_an_offset_that_is_out_of_range_is_what_the_leader_says_it_is(reset: str, where: str) -> None:
+async def test_out_of_range_offset_is_reset_only_if_leader_says_so(reset: str, where: str) -> None:
     case = Case(offset_reset=reset)
     case.one.nearby = 3
     if where == "records wait":
@@ -334,16 +308,16 @@ async def test_an_answer_moves_what_is_fetched_next() -> None:
         high_watermark=10, last_stable_offset=9, log_start_offset=2, preferred_read_replica=3,
         records=batch(5, leader_epoch=6),
     )  # fmt: skip
-    one = case.one
-    assert (one.high_watermark, one.last_stable_offset, one.log_start_offset) == (10, 9, 2)
-    assert (one.nearby, one.nearby_until) == (3, pytest.approx(trio.current_time() + 60, abs=1))
-    assert (one.fetch_offset, one.fetch_epoch, one.offset, one.bytes_max_factor) == (7, 6, 5, 1)
-    assert list(case.fetcher.ready) == [one]
+    entry = case.one
+    assert (entry.high_watermark, entry.last_stable_offset, entry.log_start_offset) == (10, 9, 2)
+    assert (entry.nearby, entry.nearby_until) == (3, pytest.approx(trio.current_time() + 60, abs=1))
+    assert (entry.fetch_offset, entry.fetch_epoch, entry.offset, entry.bytes_max_factor) == (7, 6, 5, 1)
+    assert list(case.fetcher.ready) == [entry]
     assert list(case.partitions) == [T1, T0], "who has sent something is asked for last"
     case.take(records=batch(7))
-    assert list(case.fetcher.ready) == [one], "only once"
-    assert one.fetch_offset == 9
-    assert one.nearby == 3, "an answer that prefers nobody changes nothing"
+    assert list(case.fetcher.ready) == [entry], "only once"
+    assert entry.fetch_offset == 9
+    assert entry.nearby == 3, "an answer that prefers nobody changes nothing"
 
 
 async def test_an_answer_without_records_hands_nothing_out() -> None:
@@ -391,41 +365,10 @@ async def test_an_answer_for_a_position_that_has_moved_means_nothing(change: str
     assert asked[T0][0].high_watermark == -1
 
 
-async def test_topics_of_an_answer_are_found_by_their_ids() -> None:
-    case = Case()
-    topics = [FetchResponse.FetchableTopicResponse("", IDS["t"], [Answer(0, records=batch(5))])]
-    case.fetcher._take(FetchResponse(responses=topics), {IDS["t"]: "t"}, case.asked(), 1)
-    assert case.one.fetch_offset == 7
-
-
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def read(data: bytes, offset: int, **options: Any) -> list[tuple[int, int]]:
-    chunk = Chunk(T0, data, offset, None, checks_crcs=options.get("checks_crcs", True))
-    return [(one.offset, one.leader_epoch) for one in chunk.records]
-
-
-def test_records_before_the_position_are_left_out() -> None:
-    data = batch(5, 3, leader_epoch=2) + batch(8, 2, leader_epoch=4)
-    assert read(data, 7) == [(7, 2), (8, 4), (9, 4)]
-    assert read(data, 5)[0] == (5, 2)
-    chunk = Chunk(T0, data, 7, None, checks_crcs=True)
-    assert (chunk.end_offset, chunk.end_epoch, chunk.size) == (10, 4, len(data))
-    assert Chunk(T0, data, 12, None, checks_crcs=True).end_offset == 12, "never back"
-
-
-def test_a_batch_that_does_not_fit_its_checksum_is_an_error_unless_nobody_checks() -> None:
-    damaged = bytearray(batch(5, 1) + batch(6, 1))
-    damaged[-2] ^= 1
-    assert [offset for offset, _ in read(bytes(damaged), 5, checks_crcs=False)] == [5, 6]
-    chunk = Chunk(T0, bytes(damaged), 5, None, checks_crcs=True)
-    assert next(chunk.records).offset == 5
-    with pytest.raises(DamagedRecordsError, match="t-0 at 6"):
-        next(chunk.records)
-
-
-def test_a_partition_hands_out_up_to_what_is_damaged_and_fetches_from_there_again() -> None:
+def test_records_before_damage_are_handed_out_then_refetched() -> None:
     damaged = bytearray(batch(5, 1) + batch(6, 1))
     damaged[-2] ^= 1
     partition = Partition(T0)

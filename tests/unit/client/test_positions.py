@@ -19,13 +19,11 @@ from barnabas.client import (
 from barnabas.client.consuming import offsets
 from barnabas.client.consuming.locating import Locator
 from barnabas.client.consuming.partition import Partition
-from barnabas.client.errors import ClientError, CommitFailedError, LogTruncatedError, NoOffsetError
-from barnabas.client.topics import TopicWatch
+from barnabas.client.errors import ClientError, CommitFailedError, LogTruncatedError
 from barnabas.client.values import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsResponse
 from barnabas.wire.generated.offset_commit import OffsetCommitResponse
-from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from tests.support.members import StandinCoordinator, topics_with
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -44,11 +42,11 @@ def watch(**counts: int) -> Any:
 
 def listed(*found: tuple[TopicPartition, int, int]) -> ListOffsetsResponse:
     """Answer with partition, code and offset."""
-    made = ListOffsetsResponse
-    return made(
+    created = ListOffsetsResponse
+    return created(
         topics=[
-            made.ListOffsetsTopicResponse(
-                place.topic, [made.ListOffsetsPartitionResponse(place.partition, code, 77, offset, 3)]
+            created.ListOffsetsTopicResponse(
+                place.topic, [created.ListOffsetsPartitionResponse(place.partition, code, 77, offset, 3)]
             )
             for place, code, offset in found
         ]
@@ -69,21 +67,22 @@ async def test_offsets_are_listed_as_the_version_has_it(version: int, committed_
     client: Any = StandinCoordinator(lambda _: answer, ListOffsets=version)
     topics = watch()
     times = {T0: 99, T1: -1, U0: -2}
-    found = await offsets.list_offsets(client, topics, times, committed_only=committed_only)
-    assert found.values == {T0: OffsetAndTimestamp(5, 77, 3), T1: None}
-    assert {place: error.code for place, error in found.errors.items()} == {U0: DENIED}
-    assert topics._needed.is_set(), "the metadata may be old"
+    result = await offsets.list_offsets(client, topics, times, committed_only=committed_only)
+    assert result.values == {T0: OffsetAndTimestamp(5, 77, 3), T1: None}
+    assert {place: error.code for place, error in result.errors.items()} == {U0: DENIED}
+    assert topics.refresh_due.is_set(), "the metadata may be old"
     with pytest.raises(ResponseError, match="asking for an offset of u-0: TOPIC_AUTHORIZATION_FAILED"):
-        found.all()
+        result.all()
     (sent,) = client.asked
     assert (sent.replica_id, sent.isolation_level) == (-1, int(committed_only and version >= 2))
     asked = [
-        (one.name, [(part.partition_index, part.timestamp) for part in one.partitions]) for one in sent.topics
+        (entry.name, [(part.partition_index, part.timestamp) for part in entry.partitions])
+        for entry in sent.topics
     ]
     assert asked == [("t", [(0, 99), (1, -1)]), ("u", [(0, -2)])]
 
 
-async def test_each_leader_is_asked_for_its_own_and_who_has_none_is_an_error() -> None:
+async def test_each_leader_is_asked_for_its_own_partitions() -> None:
     client: Any = StandinCoordinator(lambda _: ListOffsetsResponse())
     asked: list[int] = []
     usual = client.broker
@@ -105,42 +104,19 @@ async def test_each_leader_is_asked_for_its_own_and_who_has_none_is_an_error() -
         TopicPartition("gone", 0),
         TopicPartition("new", 0),
     ]
-    found = await offsets.list_offsets(client, topics, dict.fromkeys(places, -1), committed_only=False)
+    result = await offsets.list_offsets(client, topics, dict.fromkeys(places, -1), committed_only=False)
     assert asked == [1, 2]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert {str(place): error.code for place, error in found.errors.items()} == {
+    assert {str(place): error.code for place, error in result.errors.items()} == {
         "t-2": ErrorCode.LEADER_NOT_AVAILABLE, "t-9": unknown, "gone-0": DENIED, "new-0": unknown,
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("newest", [2, 3, 4])
-async def test_ends_of_epochs_are_asked_for_where_consumers_may(newest: int) -> None:
-    made = OffsetForLeaderEpochResponse
-    parts = [made.EpochEndOffset(0, 0, 3, 50), made.EpochEndOffset(DENIED, 1, -1, -1)]
-    answer = made(topics=[made.OffsetForLeaderTopicResult("t", parts)])
-    client: Any = StandinCoordinator(lambda _: answer)
-    client.versions = {23: (0, newest)}
-    client.version_of = lambda key, version_max: min(newest, version_max)
-    usual = client.ask
-    client.ask = lambda request, version_max: usual(request, version=min(newest, version_max))
-    found = await offsets.epoch_ends(client, watch(), {T0: 2, T1: 1})
-    if newest < 3:
-        assert (found.values, found.errors, client.asked) == ({}, {}, [])
-        return
-    assert found.values == {T0: (3, 50)}
-    assert {place: error.code for place, error in found.errors.items()} == {T1: DENIED}
-    (sent,) = client.asked
-    assert sent.replica_id == -1
-    (topic,) = sent.topics
-    asked = [(one.partition, one.current_leader_epoch, one.leader_epoch) for one in topic.partitions]
-    assert (topic.topic, asked) == ("t", [(0, 4, 2), (1, 4, 1)])
-
-
 @pytest.mark.parametrize("version", range(11))
 async def test_offsets_are_committed_as_the_version_has_it(version: int) -> None:
-    made = OffsetCommitResponse
-    parts = [made.OffsetCommitResponsePartition(0, 0), made.OffsetCommitResponsePartition(1, 0)]
-    answer = made(topics=[made.OffsetCommitResponseTopic("t", partitions=parts)])
+    created = OffsetCommitResponse
+    parts = [created.OffsetCommitResponsePartition(0, 0), created.OffsetCommitResponsePartition(1, 0)]
+    answer = created(topics=[created.OffsetCommitResponseTopic("t", partitions=parts)])
     client: Any = StandinCoordinator(lambda _: answer, OffsetCommit=version)
     group = GroupMetadata("g", 4 if version else -1, "m" if version else "", "i" if version >= 7 else None)
     await offsets.commit(client, group, {T0: OffsetAndMetadata(5, 3, "note"), T1: OffsetAndMetadata(6)})
@@ -149,8 +125,13 @@ async def test_offsets_are_committed_as_the_version_has_it(version: int) -> None
     assert member == tuple(group)
     (topic,) = sent.topics
     asked = [
-        (one.partition_index, one.committed_offset, one.committed_leader_epoch, one.committed_metadata)
-        for one in topic.partitions
+        (
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
+        )
+        for partition in topic.partitions
     ]
     assert (topic.name, asked) == ("t", [(0, 5, 3 if version >= 6 else -1, "note"), (1, 6, -1, "")])
     assert client.lanes == ["group"]
@@ -165,7 +146,7 @@ async def test_offsets_are_committed_as_the_version_has_it(version: int) -> None
 class Case:
     """A locator of T0 and T1, with what a group has committed, where logs begin and end, and where epochs do."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, group: str | None = "g", **settings: Any) -> None:
+    def __init__(self, *, group: str | None = "g", **settings: Any) -> None:
         self.partitions = {place: Partition(place) for place in (T0, T1)}
         self.committed: Any = {}
         self.bounds: Any = offsets.Found({T0: OffsetAndTimestamp(10, -1), T1: OffsetAndTimestamp(20, -1)})
@@ -176,21 +157,23 @@ class Case:
         client: Any = SimpleNamespace(settings=ClientSettings(retry_backoff_ms=100, retry_backoff_max_ms=300))
         chosen = ConsumerSettings(**settings)
         place = GroupMetadata(group) if group else None
-        self.locator = Locator(client, self.topics, chosen, self.partitions, lambda: place)
-        for name, kind in (("committed", "committed"), ("list_offsets", "bounds"), ("epoch_ends", "ends")):
-            monkeypatch.setattr(offsets, name, self._answering(kind))
+        requests: Any = SimpleNamespace(
+            committed=self._answering("committed"), list_offsets=self._answering("bounds"),
+            epoch_ends=self._answering("ends"),
+        )  # fmt: skip
+        self.locator = Locator(client, self.topics, chosen, self.partitions, lambda: place, requests)
 
     def _answering(self, kind: str) -> Any:
         async def answer(*given: Any, **options: Any) -> Any:
-            wanted = given[2]
+            requested = given[2]
             self.asked.append(
-                (kind, list(wanted) if kind == "committed" else dict(wanted), *options.values())
+                (kind, list(requested) if kind == "committed" else dict(requested), *options.values())
             )
             self.meanwhile()
-            found = getattr(self, kind)
-            if isinstance(found, Exception):
-                raise found
-            return found
+            result = getattr(self, kind)
+            if isinstance(result, Exception):
+                raise result
+            return result
 
         return answer
 
@@ -199,14 +182,14 @@ class Case:
 
 
 @pytest.mark.parametrize(("reset", "time", "committed_only"), [("earliest", -2, False), ("latest", -1, True)])
-async def test_a_consumer_begins_where_its_group_was_or_where_it_is_told_to(
-    monkeypatch: pytest.MonkeyPatch, reset: str, time: int, committed_only: bool
+async def test_consumer_starts_at_committed_offset_or_reset(
+    reset: str, time: int, committed_only: bool
 ) -> None:
     isolation = "read_committed" if committed_only else "read_uncommitted"
-    case = Case(monkeypatch, offset_reset=reset, isolation=isolation)
+    case = Case(offset_reset=reset, isolation=isolation)
     case.committed = {T0: OffsetAndMetadata(5, 3, "")}
     del case.bounds.values[T0]
-    assert await case.locator._locate_all()
+    assert await case.locator.locate_all()
     assert case.asked == [
         ("committed", [T0, T1], committed_only),
         ("bounds", {T1: time}, committed_only),
@@ -216,29 +199,8 @@ async def test_a_consumer_begins_where_its_group_was_or_where_it_is_told_to(
     assert (first.offset, first.epoch, first.committed_offset, first.done_offset) == (5, 3, 5, 5)
     assert (second.offset, second.epoch, second.committed_offset) == (20, -1, -1)
     case.asked.clear()
-    assert await case.locator._locate_all()
+    assert await case.locator.locate_all()
     assert case.asked == [], "all is known"
-
-
-async def test_without_a_group_or_a_place_to_begin_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(monkeypatch, group=None, offset_reset="none")
-    assert await case.locator._locate_all()
-    assert case.asked == []
-    assert [type(one.failure) for one in case.partitions.values()] == [NoOffsetError] * 2
-
-
-async def test_a_position_that_was_moved_meanwhile_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(monkeypatch)
-    case.committed = {T0: OffsetAndMetadata(5, 3, ""), T1: OffsetAndMetadata(6)}
-    case.meanwhile = lambda: case.partitions[T0].seek(99)
-    await case.locator._locate_all()
-    assert case.states() == [(99, ""), (6, "")]
-    case = Case(monkeypatch)
-    for one in case.partitions.values():
-        one.seek_to("latest")
-    case.meanwhile = lambda: case.partitions[T1].seek(99)
-    await case.locator._locate_all()
-    assert case.states() == [(10, ""), (99, "")]
 
 
 @pytest.mark.parametrize(
@@ -250,32 +212,18 @@ async def test_a_position_that_was_moved_meanwhile_stays_there(monkeypatch: pyte
         (ResponseError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "asking"), False, True),
     ],
 )
-async def test_what_may_pass_is_looked_up_again_and_what_does_not_is_told(
-    monkeypatch: pytest.MonkeyPatch, failure: ClientError, is_left: bool, is_told: bool
+async def test_retriable_lookups_are_retried_and_others_raised(
+    failure: ClientError, is_left: bool, is_told: bool
 ) -> None:
-    case = Case(monkeypatch)
+    case = Case()
     case.partitions[T1].seek(7)
     case.committed = failure
-    assert await case.locator._locate_all() is not is_left
+    assert await case.locator.locate_all() is not is_left
     assert [one.failure for one in case.partitions.values()] == [failure if is_told else None, None]
 
 
-async def test_errors_of_single_partitions_are_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(monkeypatch)
-    denied = ResponseError(DENIED, "asking")
-    case.bounds = offsets.Found(
-        {}, {T0: denied, T1: ResponseError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "asking"), U0: denied}
-    )
-    assert not await case.locator._locate_all()
-    assert [one.failure for one in case.partitions.values()] == [denied, None]
-    case.bounds = offsets.Found({T1: None}, {T0: denied})
-    assert await case.locator._locate_all(), "nothing that may pass is left"
-
-
-async def test_it_looks_again_after_longer_and_longer_pauses(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
-) -> None:
-    case = Case(monkeypatch)
+async def test_it_looks_again_after_longer_and_longer_pauses(autojump_clock: trio.testing.MockClock) -> None:
+    case = Case()
     times: list[float] = []
     begun = trio.current_time()
 
@@ -313,57 +261,21 @@ async def test_it_looks_again_after_longer_and_longer_pauses(
     ],
 )
 async def test_a_new_leader_may_have_less_than_was_read(
-    monkeypatch: pytest.MonkeyPatch, reset: str, end: int | None, position: int, fetched: int, outcome: Any
+    reset: str, end: int | None, position: int, fetched: int, outcome: Any
 ) -> None:
-    case = Case(monkeypatch, offset_reset=reset)
-    one, other = case.partitions.values()
-    one.seek(position, 2)
-    one.fetch_offset, one.fetch_epoch, one.leader_epoch = fetched, 3, 3
+    case = Case(offset_reset=reset)
+    entry, other = case.partitions.values()
+    entry.seek(position, 2)
+    entry.fetch_offset, entry.fetch_epoch, entry.leader_epoch = fetched, 3, 3
     other.seek(1)
     case.ends = offsets.Found({} if end is None else {T0: (3, end)})
-    assert await case.locator._locate_all()
+    assert await case.locator.locate_all()
     assert case.asked == [("ends", {T0: 3})], "what has no epoch cannot be checked"
-    assert (one.leader_epoch, other.leader_epoch) == (4, 4)
+    assert (entry.leader_epoch, other.leader_epoch) == (4, 4)
     if outcome is LogTruncatedError:
-        assert isinstance(one.failure, LogTruncatedError)
+        assert isinstance(entry.failure, LogTruncatedError)
     elif outcome == "earliest":
-        assert (one.offset, one.reset, case.locator._wakes.is_set()) == (-1, "earliest", True)
+        assert (entry.offset, entry.reset, case.locator._wakes.is_set()) == (-1, "earliest", True)
     else:
-        assert (one.offset, one.fetch_offset) == outcome
-    assert one.failure is None or reset == "none"
-
-
-async def test_a_position_is_checked_again_where_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(monkeypatch)
-    one, other = case.partitions.values()
-    for each in (one, other):
-        each.seek(5, 3)
-    case.ends = offsets.Found({T1: (3, 5)}, {T0: ResponseError(ErrorCode.FENCED_LEADER_EPOCH, "asking")})
-    assert not await case.locator._locate_all()
-    assert (one.leader_epoch, other.leader_epoch) == (-1, 4)
-    case.meanwhile = lambda: one.seek(9)
-    case.ends = offsets.Found({T0: (3, 0)})
-    await case.locator._locate_all()
-    assert (one.offset, one.leader_epoch) == (9, -1), "it was moved meanwhile"
-
-
-# --- metadata of topics -----------------------------------------------------------------------------------------------
-
-
-def test_a_topic_watch_asks_only_for_what_it_does_not_know() -> None:
-    watch = TopicWatch(SimpleNamespace(settings=ClientSettings()))  # type: ignore[arg-type]
-    watch.infos = {"t": SimpleNamespace(partitions={})}  # type: ignore[dict-item]
-    steps: list[tuple[Any, bool]] = [
-        (lambda: watch.watch(["t"]), False),
-        (lambda: watch.add("t"), False),
-        (lambda: watch.watch([], everything=True), True),
-        (lambda: watch.watch([], everything=True), False),
-        (lambda: watch.watch(["t", "u"], everything=True), True),
-        (lambda: watch.add("u"), False),
-        (lambda: watch.add("v"), True),
-    ]
-    for number, (step, asks) in enumerate(steps):
-        watch._needed = trio.Event()
-        step()
-        assert watch._needed.is_set() is asks, number
-    assert (watch._names, watch._is_all) == ({"t", "u", "v"}, True)
+        assert (entry.offset, entry.fetch_offset) == outcome
+    assert entry.failure is None or reset == "none"

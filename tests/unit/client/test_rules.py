@@ -13,13 +13,11 @@ import trio.testing
 from barnabas.client import (
     BufferFullError,
     CommitFailedError,
-    ConsumerSettings,
     ResponseError,
     TopicPartition,
 )
 from barnabas.client.administration import groups
 from barnabas.client.consuming import offsets
-from barnabas.client.consuming.fetching import Fetcher
 from barnabas.client.consuming.handing import Handing
 from barnabas.client.consuming.partition import Partition
 from barnabas.client.errors import FencedInstanceError
@@ -31,35 +29,6 @@ from barnabas.wire.generated.streams_group_describe import StreamsGroupDescribeR
 from barnabas.wire.registry import request_codec
 
 # --- room for records of a producer -----------------------------------------------------------------------------------
-
-
-async def test_room_is_given_to_the_last_byte_and_in_turn(autojump_clock: trio.testing.MockClock) -> None:
-    memory, given = Memory(10), []
-
-    async def want(size: int) -> None:
-        await memory.reserve(size, 100)
-        given.append(size)
-
-    memory.reserve_nowait(6)
-    memory.reserve_nowait(4)
-    assert not memory.is_scarce
-    with pytest.raises(trio.WouldBlock):
-        memory.reserve_nowait(1)
-    async with trio.open_nursery() as nursery:
-        for size in (5, 4, 1):
-            nursery.start_soon(want, size)
-            await trio.testing.wait_all_tasks_blocked()
-        memory.release(4)
-        await trio.testing.wait_all_tasks_blocked()
-        assert (given, memory.is_scarce) == ([], True), "nobody goes ahead of who wants more"
-        with pytest.raises(trio.WouldBlock):
-            memory.reserve_nowait(1)
-        memory.release(1)
-        await trio.testing.wait_all_tasks_blocked()
-        assert given == [5]
-        memory.release(5)
-    assert sorted(given) == [1, 4, 5]
-    assert (memory.used_bytes, memory.is_scarce) == (10, False)
 
 
 async def test_who_waits_for_room_in_vain_makes_way_for_others(
@@ -87,19 +56,19 @@ def fetched(number: int, *chunks: list[int]) -> Partition:
     """A partition that has fetched records with these offsets, in chunks."""
     partition = Partition(TopicPartition("t", number))
     partition.offset = 0
-    for one in chunks:
-        records = [SimpleNamespace(offset=offset, leader_epoch=1) for offset in one]
+    for chunk in chunks:
+        records = [SimpleNamespace(offset=offset, leader_epoch=1) for offset in chunk]
         partition.chunks.append(
-            SimpleNamespace(records=iter(records), size=10, end_offset=one[-1] + 1, end_epoch=1)
+            SimpleNamespace(records=iter(records), size=10, end_offset=chunk[-1] + 1, end_epoch=1)
         )  # type: ignore[arg-type]
     return partition
 
 
-def test_partitions_hand_out_what_was_fetched_together_before_the_next_has_its_turn() -> None:
+def test_fetched_partitions_take_turns() -> None:
     wakes: list[None] = []
     partitions = [fetched(0, [1, 2], [3]), fetched(1, [10, 11])]
     fetcher: Any = SimpleNamespace(ready=deque(partitions), wake=lambda: wakes.append(None))
-    handing = Handing(fetcher, {one.place: one for one in partitions})
+    handing = Handing(fetcher, {partition.place: partition for partition in partitions})
     seen = []
     while (record := handing.next()) is not None:
         seen.append((record.offset, len(wakes)))
@@ -109,10 +78,10 @@ def test_partitions_hand_out_what_was_fetched_together_before_the_next_has_its_t
     assert not fetcher.ready
 
 
-def test_what_is_paused_keeps_its_records_and_what_was_revoked_loses_them() -> None:
+def test_paused_partition_keeps_records_and_revoked_loses_them() -> None:
     partitions = [fetched(0, [1]), fetched(1, [10]), fetched(2, [20])]
     fetcher: Any = SimpleNamespace(ready=deque(partitions), wake=lambda: None)
-    handing = Handing(fetcher, {one.place: one for one in partitions[:2]})
+    handing = Handing(fetcher, {partition.place: partition for partition in partitions[:2]})
     partitions[0].is_paused = True
     record = handing.next()
     assert record is not None
@@ -123,40 +92,6 @@ def test_what_is_paused_keeps_its_records_and_what_was_revoked_loses_them() -> N
     record = handing.next()
     assert record is not None
     assert record.offset == 1
-
-
-@pytest.mark.parametrize(
-    ("prefetch", "buffered", "sizes"),
-    [
-        (1000, 0, [500, 500]),
-        (1000, 400, [300, 300]),
-        (1000, 1000, []),
-        (3000, 0, [700, 700]),
-        (1001, 0, [500, 501]),
-    ],
-)
-def test_brokers_share_the_room_that_is_left_for_what_is_fetched_ahead(
-    prefetch: int, buffered: int, sizes: list[int]
-) -> None:
-    partitions = [fetched(number) for number in range(3)]
-    if buffered:
-        partitions[2].chunks.append(SimpleNamespace(size=buffered))  # type: ignore[arg-type]
-        partitions[2].is_paused = True
-    info = SimpleNamespace(epoch=-1, replicas=())
-    topics: Any = SimpleNamespace(
-        leader=lambda _, index: 1 + min(index, 1),
-        infos={"t": SimpleNamespace(partitions=[info] * 3)},
-    )
-    settings = ConsumerSettings(prefetch_bytes=prefetch, fetch_bytes_max=700)
-    client: Any = SimpleNamespace(settings=SimpleNamespace(retry_backoff_ms=100))
-    partitions_by_place = {one.place: one for one in partitions}
-    fetcher = Fetcher(client, topics, settings, partitions_by_place, lambda: None)
-    asked: list[int] = []
-    fetcher._nursery = SimpleNamespace(start_soon=lambda _, *given: asked.append(given[-1]))  # type: ignore[assignment]
-    fetcher._look(0.0)
-    assert asked == sizes
-    fetcher._look(0.0)
-    assert asked == sizes, "each has a request on its way"
 
 
 # --- offsets of a group -----------------------------------------------------------------------------------------------
@@ -191,13 +126,13 @@ class Coordinator:
         self.request = request
         assert request_codec(9).encode(request, version), "the request can be written"
         code, part_code = self._codes
-        made = OffsetFetchResponse
+        created = OffsetFetchResponse
         if version >= 8:
-            parts = [made.OffsetFetchResponsePartitions(0, 7, 3, "note", part_code)]
-            topics = [made.OffsetFetchResponseTopics("t", partitions=parts)]
-            return made(groups=[made.OffsetFetchResponseGroup("g", topics, code)])
-        part = made.OffsetFetchResponsePartition(0, 7, 3, "note", part_code)
-        return made(topics=[made.OffsetFetchResponseTopic("t", [part])], error_code=code)
+            parts = [created.OffsetFetchResponsePartitions(0, 7, 3, "note", part_code)]
+            topics = [created.OffsetFetchResponseTopics("t", partitions=parts)]
+            return created(groups=[created.OffsetFetchResponseGroup("g", topics, code)])
+        part = created.OffsetFetchResponsePartition(0, 7, 3, "note", part_code)
+        return created(topics=[created.OffsetFetchResponseTopic("t", [part])], error_code=code)
 
 
 async def found(client: Any, *, stable: bool = True) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -205,7 +140,7 @@ async def found(client: Any, *, stable: bool = True) -> dict[TopicPartition, Off
 
 
 @pytest.mark.parametrize("version", [5, 6, 7, 8, 9, 10])
-async def test_committed_offsets_are_asked_for_as_the_brokers_version_has_them(version: int) -> None:
+async def test_committed_offsets_are_requested_by_version(version: int) -> None:
     client = Coordinator(version)
     assert await found(client) == {PLACE: OffsetAndMetadata(7, 3, "note")}
     request = client.request
@@ -231,7 +166,7 @@ async def test_committed_offsets_are_asked_for_as_the_brokers_version_has_them(v
         (ErrorCode.FENCED_INSTANCE_ID, FencedInstanceError, False),
     ],
 )
-async def test_another_coordinator_is_looked_for_where_this_one_is_none(
+async def test_coordinator_errors_forget_the_coordinator(
     version: int, code: int, raised: type[Exception], is_forgotten: bool
 ) -> None:
     for client in (Coordinator(version, code), Coordinator(version, part_code=code)):
@@ -243,7 +178,7 @@ async def test_another_coordinator_is_looked_for_where_this_one_is_none(
 # --- members of a streams group ---------------------------------------------------------------------------------------
 
 
-def test_a_member_of_a_streams_group_has_the_partitions_of_its_tasks_sources() -> None:
+def test_streams_member_has_partitions_of_its_tasks_sources() -> None:
     subtopology = StreamsGroupDescribeResponse.Subtopology
     subtopologies = [
         subtopology("a", ["in"], repartition_source_topics=[SimpleNamespace(name="again")]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,13 +10,11 @@ import trio
 import trio.testing
 
 from barnabas.client import ClientSettings, ConnectionLostError, ProducerSettings, ResponseError
-from barnabas.client.errors import DeliveryTimeoutError, TransactionAbortedError, UnsupportedVersionError
+from barnabas.client.errors import TransactionAbortedError
 from barnabas.client.producing.identity import EPOCH_MAX, Identity
 from barnabas.client.producing.outbox import Batch, Outbox
-from barnabas.client.producing.sender import REQUEST_OVERHEAD, Sender
-from barnabas.records.batch import read_header
+from barnabas.client.producing.sender import Sender
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.init_producer_id import InitProducerIdResponse
 from barnabas.wire.generated.produce import ProduceResponse
 from tests.support.members import StandinCoordinator
 
@@ -82,113 +79,29 @@ class Case:
 # --- when a batch is sent ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("linger_ms", "change", "due"),
-    [
-        (20, {}, 100.02),
-        (0, {}, 100.0),
-        (20, {"flushers": 1}, -math.inf),
-        (20, {"full": True}, -math.inf),
-        (20, {"second": True}, -math.inf),
-        (20, {"scarce": True}, -math.inf),
-        (20, {"retry_at": 107.0, "flushers": 1}, 107.0),
-    ],
-    ids=str,
-)
-def test_a_batch_is_due_when_it_is_full_or_old_or_wanted(
-    linger_ms: int, change: dict[str, Any], due: float
-) -> None:
-    case = Case(linger_ms=linger_ms, batch_bytes=300)
-    batch = case.add(now=100.0)
-    case.sender.flushers = change.get("flushers", 0)
-    batch.retry_at = change.get("retry_at", 0.0)
-    if "full" in change:
-        batch.body += bytes(300 - len(batch.body))
-    if "second" in change:
-        batch.outbox.queue.append(Batch(batch.outbox, (9,), 100.0))
-    if "scarce" in change:
-        case.sender.memory._waiting.append((1, trio.Event()))
-    assert case.sender._due_at(batch.outbox, batch) == due
-
-
 def test_a_batch_that_is_not_due_is_looked_at_when_it_will_be() -> None:
     case = Case(linger_ms=20, delivery_timeout_ms=5_000)
     case.add(0, now=100.0)
     case.add(2, now=100.01)
-    assert case.sender._look(100.015) == pytest.approx(100.02)
+    assert case.sender.look(100.015) == pytest.approx(100.02)
     assert case.started == []
-    assert case.sender._look(100.02) == pytest.approx(100.03)
+    assert case.sender.look(100.02) == pytest.approx(100.03)
     assert [(leader, [one.outbox.index for one in batches]) for leader, _, batches in case.started] == [
         (1, [0])
     ]
-    assert case.sender._look(100.03) == pytest.approx(105.0), "when the first expires"
+    assert case.sender.look(100.03) == pytest.approx(105.0), "when the first expires"
     assert len(case.started) == 2
-
-
-def test_a_partition_without_a_leader_is_looked_at_again_after_a_pause() -> None:
-    case = Case(linger_ms=0)
-    case.leaders[0] = -1
-    case.add(0, now=100.0)
-    case.add(2, now=100.0)
-    assert case.sender._look(100.0) == pytest.approx(100.1)
-    assert [leader for leader, _, _ in case.started] == [2], "others do not wait for it"
-
-
-@pytest.mark.parametrize(("is_busy", "in_flight", "starts"), [(False, 4, 1), (False, 5, 0), (True, 0, 0)])
-def test_a_broker_has_so_many_requests_and_one_that_is_written(
-    is_busy: bool, in_flight: int, starts: int
-) -> None:
-    case = Case(linger_ms=0)
-    case.add(0)
-    case.sender._look(1.0)
-    case.started.clear()
-    broker = case.sender._brokers[1]
-    assert (broker.is_busy, broker.in_flight) == (True, 1)
-    broker.is_busy, broker.in_flight = is_busy, in_flight
-    case.add(1)
-    case.sender._look(2.0)
-    assert len(case.started) == starts
-
-
-def test_a_request_takes_the_oldest_first_and_as_many_as_it_holds() -> None:
-    case = Case(linger_ms=0, request_bytes_max=2 * (REQUEST_OVERHEAD + 112))
-    case.leaders = dict.fromkeys(range(3), 1)
-    for index, now in ((0, 3.0), (1, 1.0), (2, 2.0)):
-        case.add(index, now=now)
-    sizes = {len(one.body) for one in case.sender.incomplete}
-    assert len(sizes) == 1
-    fits = case.settings.request_bytes_max // (REQUEST_OVERHEAD + sizes.pop())
-    assert fits == 2
-    case.sender._look(5.0)
-    ((leader, _, batches),) = case.started
-    assert (leader, [one.outbox.index for one in batches]) == (1, [1, 2])
-    assert case.sender._wakes.is_set(), "the other one is next"
-    assert [one.is_sending for one in case.sender.incomplete] == [False, True, True]
-    assert [(one.producer, one.sequence) for one in batches] == [((7, 0), 0)] * 2
-    assert [len(one.queue) for one in case.sender.outboxes.values()] == [1, 0, 0]
 
 
 def test_a_batch_that_is_larger_than_a_request_is_sent_alone() -> None:
     case = Case(linger_ms=0, request_bytes_max=10)
     case.add(0)
     case.add(1)
-    case.sender._look(1.0)
+    case.sender.look(1.0)
     assert len(case.started[0][2]) == 1
 
 
-@pytest.mark.parametrize(
-    ("now", "expired", "next_at"), [(104.9, 0, 105.0), (105.0, 1, 106.0), (106.0, 2, math.inf)]
-)
-def test_batches_expire_each_at_its_time(now: float, expired: int, next_at: float) -> None:
-    case = Case(delivery_timeout_ms=5_000)
-    batches = [case.add(0, now=100.0), case.add(2, now=101.0)]
-    assert case.sender._expire(now) == next_at
-    failures = [one.failure for one in batches if one.is_done]
-    assert len(failures) == expired
-    assert all(isinstance(one, DeliveryTimeoutError) and "in 5 s" in str(one) for one in failures)
-
-
-def test_what_was_never_sent_is_dropped_with_its_transaction_and_nobody_has_to_ask_for_it() -> None:
+def test_unsent_batches_are_dropped_with_their_transaction() -> None:
     case = Case()
     under_way, waiting = case.sent(0), case.add(1)
     case.identity.is_aborting = True
@@ -199,7 +112,7 @@ def test_what_was_never_sent_is_dropped_with_its_transaction_and_nobody_has_to_a
     assert not waiting.outbox.queue
 
 
-def test_a_producer_that_has_failed_gives_up_all_that_is_not_under_way() -> None:
+def test_failed_producer_drops_batches_not_in_flight() -> None:
     case = Case()
     under_way, waiting = case.sent(0), case.add(1)
     case.identity.failure = ResponseError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "asking")
@@ -216,49 +129,9 @@ def test_a_producer_that_has_failed_gives_up_all_that_is_not_under_way() -> None
     ("transactional", "v2", "version"),
     [(False, False, 12), (False, True, 12), (True, False, 11), (True, True, 12)],
 )
-def test_only_transactions_of_the_second_version_are_sent_in_the_newest(
-    transactional: bool, v2: bool, version: int
-) -> None:
+def test_newest_produce_version_needs_transactions_v2(transactional: bool, v2: bool, version: int) -> None:
     case = Case(v2=v2, transactional_id="x" if transactional else None)
     assert case.sender._version(case.client) == version
-
-
-@pytest.mark.parametrize(
-    ("compression", "newest", "is_good"),
-    [("none", 2, False), ("none", 3, True), ("gzip", 3, True), ("zstd", 6, False), ("zstd", 7, True)],
-)
-def test_a_broker_that_is_too_old_for_the_batches_is_refused(
-    compression: str, newest: int, is_good: bool
-) -> None:
-    case = Case(compression=compression)
-    case.client.versions[0] = newest
-    if is_good:
-        assert case.sender._version(case.client) == newest
-    else:
-        with pytest.raises(UnsupportedVersionError, match=f"Produce v{newest}"):
-            case.sender._version(case.client)
-
-
-@pytest.mark.parametrize("transactional_id", [None, "x"])
-async def test_a_request_has_the_batches_by_topic(transactional_id: str | None) -> None:
-    case = Case(transactional_id=transactional_id, ack_timeout_ms=4_000)
-    batches = [case.sent(0, 2), case.sent(1), case.sent(2)]
-    case.sender.fail(batches[1], DeliveryTimeoutError("late"))
-    assert await case.sender._begin(1, batches) == "begun"  # type: ignore[comparison-overlap]
-    ((request, options),) = case.begun
-    assert options == {"version": 11 if transactional_id else 12, "timeout_ms": 20_000}
-    assert (request.transactional_id, request.acks, request.timeout_ms) == (transactional_id, -1, 4_000)
-    (topic,) = request.topic_data
-    assert (topic.name, [one.index for one in topic.partition_data]) == ("t", [0, 2])
-    header = read_header(bytes(topic.partition_data[0].records))
-    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.records_count) == (
-        7,
-        0,
-        0,
-        2,
-    )
-    assert header.is_transactional is (transactional_id is not None)
-    assert case.client.lanes == ["records"]
 
 
 # --- what becomes of it -----------------------------------------------------------------------------------------------
@@ -301,7 +174,7 @@ async def test_each_error_lets_a_batch_be_sent_again_or_fails_it(is_idempotent: 
         (0, False, True, -1, False, True, True),
     ],
 )
-def test_a_producer_that_the_broker_has_forgotten_begins_anew_where_nothing_can_be_lost(
+def test_forgotten_producer_restarts_if_nothing_can_be_lost(
     log_start: int,
     restarted: bool,
     transactional: bool,
@@ -359,25 +232,7 @@ async def test_a_batch_is_sent_again_after_longer_and_longer_pauses(
     assert pauses == [0.1, 0.2, 0.4, 0.5, 0.5]
 
 
-@pytest.mark.parametrize(
-    ("error", "again"), [(ConnectionLostError("gone"), True), (UnsupportedVersionError("old"), False)]
-)
-async def test_what_nobody_has_answered_is_sent_again_if_that_may_help(error: Any, again: bool) -> None:
-    case = Case()
-    batches = [case.sent(0), case.sent(1)]
-    case.sender._brokers[1] = broker = SimpleNamespace(in_flight=1, is_busy=True)  # type: ignore[assignment]
-
-    async def fails(*_: Any, **__: Any) -> Any:
-        raise error
-
-    case.client.begin = fails
-    await case.sender._send(1, broker, batches)  # type: ignore[arg-type]
-    assert [one.is_done for one in batches] == [not again] * 2
-    assert [len(one.outbox.queue) for one in batches] == [again] * 2
-    assert (broker.in_flight, broker.is_busy, case.needs) == (0, False, 1)
-
-
-async def test_an_answer_belongs_to_its_own_partition_and_one_that_lacks_is_an_error() -> None:
+async def test_missing_partition_in_response_is_an_error() -> None:
     case = Case()
     batches = [case.sent(index) for index in (0, 1, 2)]
     answers = [Answer(2, 0, 20), Answer(0, 0, 10)]
@@ -387,38 +242,6 @@ async def test_an_answer_belongs_to_its_own_partition_and_one_that_lacks_is_an_e
     case.sender._settle_all(batches, response)
     assert [one.base_offset for one in batches] == [10, -1, 20]
     assert getattr(batches[1].failure, "code", None) == ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-async def test_an_answer_to_what_has_expired_changes_nothing() -> None:
-    for code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE):
-        case = Case()
-        batch = case.sent(count=2)
-        case.sender.fail(batch, DeliveryTimeoutError("late"))
-        case.settle(batch, code)
-        assert isinstance(batch.failure, DeliveryTimeoutError)
-        assert not batch.outbox.queue
-        case = Case()
-        batch = case.sent()
-        case.sender.fail(batch, DeliveryTimeoutError("late"))
-        case.sender._settle_error(batch, ConnectionLostError("gone"))
-        assert not batch.outbox.queue
-
-
-async def test_failures_of_single_records_are_told_by_their_places() -> None:
-    case = Case()
-    batch = case.sent(count=3)
-    single = [
-        ProduceResponse.BatchIndexAndErrorMessage(1, "bad"),
-        ProduceResponse.BatchIndexAndErrorMessage(2, None),
-    ]
-    case.settle(batch, ErrorCode.INVALID_RECORD, record_errors=single, error_message="all")
-    messages = []
-    for delivery in batch.deliveries:
-        with pytest.raises(ResponseError) as raised:
-            delivery.result()
-        messages.append((raised.value.code, raised.value.message, "a record" in raised.value.doing))
-    invalid = ErrorCode.INVALID_RECORD
-    assert messages == [(invalid, "all", False), (invalid, "bad", True), (invalid, "all", True)]
 
 
 # --- identity ---------------------------------------------------------------------------------------------------------
@@ -468,23 +291,3 @@ async def test_a_producer_id_is_asked_for_until_there_is_one(autojump_clock: tri
         await case.identity.run()
     assert case.identity.failure is failure
     assert not case.identity.may_send(refused)
-
-
-async def test_the_answer_to_a_request_for_a_producer_id_is_its_id_and_epoch() -> None:
-    case = Case()
-    case.client.answer = lambda _: InitProducerIdResponse(producer_id=8, producer_epoch=2)
-
-    async def any_connection() -> Any:
-        return case.client
-
-    async def retrying(attempt: Any) -> Any:
-        return await attempt()
-
-    case.client.any_connection, case.client.retrying = any_connection, retrying
-    usual = case.client.ask
-    case.client.ask = lambda request, version_max: usual(request, version=version_max)
-    assert await case.identity._new_producer() == (8, 2)
-    assert (case.client.asked[-1].transactional_id, case.client.asked[-1].producer_id) == (None, -1)
-    case.client.answer = lambda _: InitProducerIdResponse(error_code=ErrorCode.NOT_COORDINATOR)
-    with pytest.raises(ResponseError, match="NOT_COORDINATOR"):
-        await case.identity._new_producer()

@@ -151,7 +151,7 @@ def test_an_address_with_a_user_is_refused_without_its_password() -> None:
     assert "hush" not in str(error.value)
 
 
-def test_a_token_is_renewed_before_it_expires_and_kept_while_that_fails() -> None:
+def test_token_is_renewed_before_expiry_and_kept_on_failure() -> None:
     now, fetched = [float(NOW)], [0]
     is_there = [True]
 
@@ -177,8 +177,8 @@ def test_a_token_is_renewed_before_it_expires_and_kept_while_that_fails() -> Non
 
 
 def test_what_is_no_jwt_is_asked_for_each_time() -> None:
-    given = iter(("one", "two", "three.e30.x"))
-    tokens = RenewedTokens(lambda: next(given))
+    arguments = iter(("one", "two", "three.e30.x"))
+    tokens = RenewedTokens(lambda: next(arguments))
     assert [tokens(), tokens(), tokens()] == ["one", "two", "three.e30.x"]
 
 
@@ -194,15 +194,15 @@ def test_settings_of_a_client() -> None:
         ("client.id", "client.secret"),
         ("client.credentials.client.id", "client.credentials.client.secret"),
     ):
-        found = ClientSettings.of(
+        result = ClientSettings.of(
             {**base, url: "https://host/token", **{f"sasl.oauthbearer.{name}": "x" for name in names}}
         )
-        assert found.sasl is not None
-        assert found.sasl.tokens is not None
+        assert result.sasl is not None
+        assert result.sasl.tokens is not None
     unsecured = {"sasl.oauthbearer.config": "principal=alice", "enable.sasl.oauthbearer.unsecure.jwt": "true"}
-    found = ClientSettings.of({**base, **unsecured, "sasl.oauthbearer.extensions": "a=1,b=x y"})
-    assert found.sasl is not None
-    assert found.sasl.extensions == (("a", "1"), ("b", "x y"))
+    result = ClientSettings.of({**base, **unsecured, "sasl.oauthbearer.extensions": "a=1,b=x y"})
+    assert result.sasl is not None
+    assert result.sasl.extensions == (("a", "1"), ("b", "x y"))
     for wrong in ({}, {url: "https://host"}, {"sasl.oauthbearer.config": "principal=alice"}):
         with pytest.raises(ValueError, match=r"OAUTHBEARER needs|client secret"):
             ClientSettings.of({**base, **wrong})

@@ -19,7 +19,6 @@ from barnabas.client.errors import (
     CommitFailedError,
     FencedInstanceError,
     ProducerFencedError,
-    TransactionFailedError,
     UnsupportedVersionError,
 )
 from barnabas.client.producing.outbox import Batch, Outbox
@@ -50,16 +49,16 @@ OFFSETS = {T0: OffsetAndMetadata(5, 3, "note"), T1: OffsetAndMetadata(6)}
 
 
 def added(*codes: int) -> AddPartitionsToTxnResponse:
-    made = AddPartitionsToTxnResponse
-    parts = [made.AddPartitionsToTxnPartitionResult(index, code) for index, code in enumerate(codes)]
-    topics = [made.AddPartitionsToTxnTopicResult("t", parts)]
+    created = AddPartitionsToTxnResponse
+    parts = [created.AddPartitionsToTxnPartitionResult(index, code) for index, code in enumerate(codes)]
+    topics = [created.AddPartitionsToTxnTopicResult("t", parts)]
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 
 def committed(*codes: int) -> TxnOffsetCommitResponse:
-    made = TxnOffsetCommitResponse
-    parts = [made.TxnOffsetCommitResponsePartition(index, code) for index, code in enumerate(codes)]
-    return made(topics=[made.TxnOffsetCommitResponseTopic("t", partitions=parts)])
+    created = TxnOffsetCommitResponse
+    parts = [created.TxnOffsetCommitResponsePartition(index, code) for index, code in enumerate(codes)]
+    return created(topics=[created.TxnOffsetCommitResponseTopic("t", partitions=parts)])
 
 
 class Case:
@@ -138,20 +137,6 @@ def test_each_state_allows_what_it_does_and_nothing_else(what: str) -> None:
         assert outcome(calls[what]) == "ProducerFencedError", "nothing more can be done"
 
 
-def test_a_transaction_that_has_failed_says_why_and_the_next_one_forgets_it() -> None:
-    case = Case()
-    reason = ResponseError(ErrorCode.INVALID_RECORD, "appending")
-    case.it.has_failed(reason)
-    with pytest.raises(TransactionFailedError, match="INVALID_RECORD") as raised:
-        case.it.check_open()
-    assert raised.value.__cause__ is reason
-    case.it.has_failed(ResponseError(ErrorCode.INVALID_TIMESTAMP, "appending"))
-    assert case.it.reason is reason, "the first one counts"
-    case.it.state = State.READY
-    case.it.begin()
-    assert case.it.reason is None
-
-
 @pytest.mark.parametrize(
     ("state", "numbered", "v2", "known", "sends", "adds"),
     [
@@ -176,9 +161,9 @@ def test_records_are_sent_to_partitions_of_the_transaction(
     batch = outbox.open_batch(1, 1, 0.0)
     batch.sequence = 0 if numbered else -1
     if known:
-        case.it._added.add(outbox)
+        case.it.added_outboxes.add(outbox)
     assert case.it.may_send(outbox) is sends
-    assert (case.it._to_add == {outbox}, case.it._needed.is_set()) == (adds, adds)
+    assert (case.it.outboxes_to_add == {outbox}, case.it._needed.is_set()) == (adds, adds)
     case.it.failure = ProducerFencedError("gone")
     assert not case.it.may_send(outbox)
 
@@ -197,7 +182,7 @@ def test_each_failure_ends_the_transaction_or_the_producer() -> None:
                 assert case.it.state is (
                     State.FAILED if state in (State.OPEN, State.COMMITTING) else state
                 ), code
-            assert (case.it._needs_epoch, case.woken) == (True, 1)
+            assert (case.it.needs_epoch, case.woken) == (True, 1)
     for error in (UnsupportedVersionError("old"), ProducerFencedError("gone")):
         case = Case()
         case.it.has_failed(error)
@@ -205,43 +190,7 @@ def test_each_failure_ends_the_transaction_or_the_producer() -> None:
         assert case.it.failure is error, "the first one counts"
 
 
-def test_sequences_that_lead_nowhere_need_an_abort_and_a_new_epoch() -> None:
-    case = Case()
-    outbox = Outbox("t", 4)
-    outbox.is_unresolved = True
-    case.it.refuse_sequences(outbox)
-    assert (case.it.state, case.it._needs_epoch, outbox.is_unresolved) == (State.FAILED, True, False)
-    assert "t-4" in str(case.it.reason)
-
-
 # --- ends -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("v2", [False, True])
-@pytest.mark.parametrize("commit", [False, True])
-@pytest.mark.parametrize("has_begun", [False, True])
-@pytest.mark.parametrize("needs_epoch", [False, True])
-async def test_an_end_asks_for_what_is_needed(
-    v2: bool, commit: bool, has_begun: bool, needs_epoch: bool
-) -> None:
-    case = Case(State.COMMITTING if commit else State.ABORTING, v2=v2)
-    case.client.features["transaction.version"] = 2 if v2 else 1
-    if v2:
-        case.answers[EndTxnRequest] = EndTxnResponse(producer_id=10, producer_epoch=0)
-    case.it._has_begun, case.it._needs_epoch = has_begun, needs_epoch
-    case.it._groups.add("g")
-    case.it._added.add(Outbox("t", 0))
-    await case.it.end()
-    begins_anew = needs_epoch and not (v2 and has_begun)
-    assert case.kinds == ["EndTxn"] * has_begun + ["InitProducerId"] * begins_anew
-    if has_begun:
-        ended = case.client.asked[0]
-        assert (ended.transactional_id, ended.producer_id, ended.producer_epoch) == ("x", 7, 2)
-        assert ended.committed is commit
-    expected = (8, 9) if begins_anew else (10, 0) if v2 and has_begun else (7, 2)
-    assert case.it.producer == expected
-    assert (case.it.state, case.it._has_begun, case.it._needs_epoch) == (State.READY, False, False)
-    assert (case.it._groups, case.it._added, case.it._to_add) == (set(), set(), set())
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -257,27 +206,6 @@ async def test_a_producer_is_initialised_as_the_version_has_it(version: int, lev
     assert (case.it.state, case.it.producer, case.it.is_v2) == (State.READY, (8, 9), (level or 0) >= 2)
 
 
-async def test_each_error_of_the_coordinator_has_its_consequence() -> None:
-    """Those that may pass are looked at in another test: there the coordinator is asked again."""
-    for code in ErrorCode:
-        if not code or code.retriable or code is ErrorCode.CONCURRENT_TRANSACTIONS:
-            continue
-        case = Case(State.COMMITTING)
-        case.it._has_begun = True
-        case.answers[EndTxnRequest] = EndTxnResponse(error_code=code)
-        failure: Any = None
-        try:
-            await case.it.end()
-        except (ResponseError, ProducerFencedError) as error:
-            failure = error
-        assert type(failure) is (ProducerFencedError if code in FENCED else ResponseError), code
-        is_fatal = code in FENCED or code in FATAL
-        assert (case.it.failure is failure) is is_fatal, code
-        assert case.woken == is_fatal, code
-        assert case.it.state is State.COMMITTING, code
-        assert case.it._has_begun, code
-
-
 async def test_the_coordinator_is_asked_again_while_that_may_help(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -286,24 +214,24 @@ async def test_the_coordinator_is_asked_again_while_that_may_help(
         if not (code.retriable or code is ErrorCode.CONCURRENT_TRANSACTIONS):
             continue
         case = Case(State.COMMITTING)
-        case.it._has_begun = True
+        case.it.has_begun = True
         case.answers[EndTxnRequest] = [EndTxnResponse(error_code=code)] * 3 + [EndTxnResponse()]
         begun = trio.current_time()
         await case.it.end()
         is_short = code is ErrorCode.CONCURRENT_TRANSACTIONS
         assert trio.current_time() - begun == pytest.approx(0.06 if is_short else 0.7), code
         assert case.client.forgotten == ["x"] * (3 * (code in lost)), code
-    case.it.state, case.it._has_begun = State.COMMITTING, True
+    case.it.state, case.it.has_begun = State.COMMITTING, True
     case.answers[EndTxnRequest] = [ConnectionLostError("gone"), EndTxnResponse()]
     await case.it.end()
     assert case.client.forgotten[-1] == "everything"
 
 
-async def test_a_coordinator_that_does_not_come_is_waited_for_only_so_long(
+async def test_missing_coordinator_is_awaited_for_max_block(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     case = Case(State.ABORTING)
-    case.it._has_begun = True
+    case.it.has_begun = True
     case.answers[EndTxnRequest] = EndTxnResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     begun = trio.current_time()
     with pytest.raises(TimedOutError, match="aborting: not done in 3 s"):
@@ -329,7 +257,7 @@ async def test_partitions_are_added_once_and_then_sent_to(version: int) -> None:
     assert sent.v3_and_below_producer_epoch == 2
     assert [(one.name, sorted(one.partitions)) for one in sent.v3_and_below_topics] == [("t", [0, 1])]
     assert [case.it.may_send(box) for box in boxes] == [True, True]
-    assert (case.it._to_add, case.it._has_begun, case.woken) == (set(), True, 1)
+    assert (case.it.outboxes_to_add, case.it.has_begun, case.woken) == (set(), True, 1)
 
 
 async def test_partitions_that_are_refused_fail_the_transaction() -> None:
@@ -346,7 +274,7 @@ async def test_partitions_that_are_refused_fail_the_transaction() -> None:
     assert getattr(case.it.reason, "code", None) == ErrorCode.TOPIC_AUTHORIZATION_FAILED, (
         "the one that says why"
     )
-    assert case.it._added == set()
+    assert case.it.added_outboxes == set()
 
 
 # --- offsets ----------------------------------------------------------------------------------------------------------
@@ -374,10 +302,10 @@ async def test_offsets_are_committed_as_the_version_has_it(version: int, v2: boo
     assert member == ((4, "m", "i") if version >= 3 else (-1, "", None))
     (topic,) = sent.topics
     assert (topic.name, [
-        (one.partition_index, one.committed_offset, one.committed_leader_epoch, one.committed_metadata)
-        for one in topic.partitions
+        (part.partition_index, part.committed_offset, part.committed_leader_epoch, part.committed_metadata)
+        for part in topic.partitions
     ]) == ("t", [(0, 5, 3 if version >= 2 else -1, "note"), (1, 6, -1, "")])  # fmt: skip
-    assert case.it._has_begun
+    assert case.it.has_begun
 
 
 async def test_each_error_of_a_commit_of_offsets_has_its_consequence() -> None:
@@ -405,7 +333,7 @@ async def test_each_error_of_a_commit_of_offsets_has_its_consequence() -> None:
             assert case.it.state is (State.FAILED if code else State.OPEN), code
 
 
-async def test_offsets_that_take_too_long_leave_the_transaction_as_it_is(
+async def test_late_offsets_leave_the_transaction_unchanged(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     case = Case(v2=True)
@@ -415,7 +343,7 @@ async def test_offsets_that_take_too_long_leave_the_transaction_as_it_is(
     assert case.it.state is State.OPEN
 
 
-async def test_coordinators_are_those_of_the_transactional_id_and_of_the_group() -> None:
+async def test_coordinators_belong_to_transactional_id_and_group() -> None:
     case = Case()
     asked: list[tuple[str, int]] = []
 
@@ -427,6 +355,6 @@ async def test_coordinators_are_those_of_the_transactional_id_and_of_the_group()
     await case.it.send_offsets(OFFSETS, GroupMetadata("g"))
     await case.it._add_partitions({Outbox("t", 0)})
     case.it.state = State.COMMITTING
-    case.it._needs_epoch = True
+    case.it.needs_epoch = True
     await case.it.end()
     assert asked == [("x", 1), ("g", 0), ("x", 1), ("x", 1), ("x", 1)]

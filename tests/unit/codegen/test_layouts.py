@@ -31,7 +31,7 @@ def test_what_was_recorded_is_accepted(lock):
     assert set(read_lock(lock)) == {("PingRequest", version) for version in range(4)}
 
 
-def test_names_defaults_and_descriptions_are_not_part_of_a_layout(lock):
+def test_names_defaults_and_descriptions_change_no_layout(lock):
     check_layouts([definition(fields=changed(name="Number", default="7", ignorable=True, about="x"))], lock)
 
 
@@ -48,7 +48,7 @@ def test_names_defaults_and_descriptions_are_not_part_of_a_layout(lock):
         [*PING[:2], {**PING[2], "fields": [{"name": "Key", "type": "string", "versions": "0+"}]}],
     ],
 )
-def test_another_layout_of_a_recorded_version_is_refused_even_when_extending(lock, fields):
+def test_changed_layout_of_a_recorded_version_is_refused(lock, fields):
     before = lock.read_text()
     for check in (check_layouts, extend_layouts):
         with pytest.raises(
@@ -82,7 +82,7 @@ def test_a_version_that_may_still_change_is_not_recorded(lock):
     check_layouts([definition(fields=PING, validVersions="0-4", latestVersionUnstable=True)], lock)
 
 
-def test_a_published_version_may_get_tagged_fields_and_never_lose_them(lock):
+def test_published_version_may_gain_but_not_lose_tagged_fields(lock):
     more = definition(fields=[*PING, TAG])
     with pytest.raises(SchemaError, match="PingRequest v2 has new tagged fields"):
         check_layouts([more], lock)
@@ -97,6 +97,6 @@ def test_a_published_version_may_get_tagged_fields_and_never_lose_them(lock):
             extend_layouts([definition(fields=fields)], lock)
 
 
-def test_tagged_fields_inside_structs_are_told_apart_by_their_path():
+def test_tagged_fields_inside_structs_have_their_path():
     inner = {**PING[2], "fields": [*PING[2]["fields"], TAG]}
     assert layout_of(definition(fields=[*PING[:2], inner]), 3).tags == {"Items.0=int8"}

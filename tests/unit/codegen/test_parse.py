@@ -65,7 +65,7 @@ def test_a_message_without_valid_versions_is_left_out():
     assert parse_message(text, Path("x.json")) is None
 
 
-def test_comments_end_with_their_line_and_never_start_in_a_string():
+def test_comments_end_with_the_line_and_not_within_strings():
     assert strip_comments('{"a": "//b", // c "d"\n"e": "\\"//"}') == '{"a": "//b", \n"e": "\\"//"}'
 
 

@@ -41,10 +41,10 @@ class Commands:
     def __call__(self, *arguments: str, code: int = 0) -> tuple[str, str]:
         """Run one; returns what it says on standard output and on standard error."""
         ended_with = main([*arguments, "--bootstrap", self.address, *self._options])
-        said = self._capsys.readouterr()
-        assert ended_with == code, said
-        assert "Traceback" not in said.err
-        return said.out, said.err
+        output = self._capsys.readouterr()
+        assert ended_with == code, output
+        assert "Traceback" not in output.err
+        return output.out, output.err
 
     def rows(self, key: str, *arguments: str, code: int = 0) -> Any:
         """Run one with --json; returns what its object has under a key."""
@@ -69,11 +69,11 @@ class StandIn(Commands):
 
     def __getattr__(self, name: str) -> Any:
         async def answered(*arguments: Any, **named: Any) -> Any:
-            given = [list(one) if hasattr(one, "__next__") else one for one in arguments]
-            self.asked.append((name, *given, named) if named else (name, *given))
+            values = [list(argument) if hasattr(argument, "__next__") else argument for argument in arguments]
+            self.asked.append((name, *values, named) if named else (name, *values))
             answer = self.answers[name]
             if callable(answer):
-                answer = answer(*given, **named)
+                answer = answer(*values, **named)
             if isinstance(answer, Exception):
                 raise answer
             return answer
@@ -90,10 +90,10 @@ def cluster(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 
         yield SimpleNamespace(any_connection=any_connection)
 
-    made = StandIn(capsys)
+    created = StandIn(capsys)
     monkeypatch.setattr(session, "open_client", opened)
-    monkeypatch.setattr(session, "Admin", lambda _: made)
-    return made
+    monkeypatch.setattr(session, "Admin", lambda _: created)
+    return created
 
 
 @pytest.fixture(autouse=True)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from barnabas.client import ClientError, ResponseError
+from barnabas.client import ResponseError
 from barnabas.client.admin import Acl, Principal, Quota, Token
-from barnabas.commands.quotas import applying
 
 from .conftest import StandIn
 
@@ -26,58 +24,6 @@ def values(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 # --- ACLs ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "filters"),
-    [
-        ("", [Acl()]),
-        (
-            "--topic a --topic b --group c --transactional-id d --token e --cluster",
-            [
-                Acl("topic", "a"), Acl("topic", "b"), Acl("group", "c"), Acl("transactional-id", "d"),
-                Acl("delegation-token", "e"), Acl("cluster", "kafka-cluster"),
-            ],
-        ),
-        (
-            "--pattern match --permission deny --operation read --host h --principal User:ann",
-            [Acl("any", None, "match", "User:ann", "h", "read", "deny")],
-        ),
-        ("--topic a --operation any --permission any --pattern any", [Acl("topic", "a")]),
-    ],
-)  # fmt: skip
-def test_acls_are_looked_for_by_all_that_is_said_of_them(
-    cluster: StandIn, options: str, filters: list[Acl]
-) -> None:
-    found = Acl("topic", "a", "literal", "User:ann", "h", "read", "allow")
-    cluster.answers |= {"acls": [found], "delete_acls": {found: REFUSED}}
-    (row,) = cluster.rows("acls", "acls", "list", *options.split())
-    assert row == {
-        "principal": "User:ann", "host": "h", "permission": "allow", "operation": "read", "resource_type": "topic",
-        "resource_name": "a", "pattern_type": "literal", "error": None,
-    }  # fmt: skip
-    assert [one for [one] in cluster.asked_for("acls")] == filters
-    (deleted,) = cluster.rows("acls", "acls", "delete", *options.split(), "--yes", code=1)
-    assert deleted == {**row, "error": REFUSED_TEXT}
-    assert [one for [one] in cluster.asked_for("delete_acls")] == filters
-
-
-def test_acls_are_made_for_each_combination(cluster: StandIn) -> None:
-    cluster.answers["create_acls"] = lambda made: {one: REFUSED if one.host == "i" else None for one in made}
-    options = (
-        "--topic a --cluster --pattern prefixed --operation read --operation alter --allow User:ann --deny User:bob "
-        "--host h --host i"
-    )
-    rows = cluster.rows("acls", "acls", "create", *options.split(), code=1)
-    ((made,),) = cluster.asked_for("create_acls")
-    assert made == [
-        Acl(kind, name, pattern, who, host, operation, permission)
-        for kind, name, pattern in (("topic", "a", "prefixed"), ("cluster", "kafka-cluster", "literal"))
-        for operation in ("read", "alter")
-        for who, permission in (("User:ann", "allow"), ("User:bob", "deny"))
-        for host in ("h", "i")
-    ]
-    assert [(one["host"], one["error"]) for one in rows] == [("h", None), ("i", REFUSED_TEXT)] * 8
-
-
 def test_a_new_acl_is_for_any_host_and_for_a_literal_name(cluster: StandIn) -> None:
     cluster.answers["create_acls"] = lambda made: dict.fromkeys(made)
     cluster("acls", "create", "--group", "a", "--operation", "all", "--deny", "User:bob")
@@ -86,41 +32,16 @@ def test_a_new_acl_is_for_any_host_and_for_a_literal_name(cluster: StandIn) -> N
     ]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            "--operation read --allow User:ann",
-            "give --topic, --group, --transactional-id, --token or --cluster",
-        ),
-        ("--operation read --topic a", "give --allow or --deny"),
-        (
-            "--operation read --topic a --allow User:ann --deny bob",
-            "'bob' is no principal: User:bob is expected",
-        ),
-        ("--topic a --allow User:ann", "Missing option '--operation'"),
-        ("--operation any --topic a --allow User:ann", "'any' is not one of 'all', 'read'"),
-        (
-            "--operation read --pattern any --topic a --allow User:ann",
-            "'any' is not one of 'literal', 'prefixed'",
-        ),
-    ],
-)
-def test_what_a_new_acl_lacks_is_told(cluster: StandIn, options: str, said: str) -> None:
-    assert said in cluster("acls", "create", *options.split(), code=2)[1]
-    assert cluster.asked == []
-
-
 def test_acls_are_shown_once_before_they_are_deleted(
     cluster: StandIn, at_terminal: Callable[[str], None]
 ) -> None:
-    one, two = (Acl("topic", name, "literal", "User:ann", "*", "read", "allow") for name in "ab")
-    cluster.answers["acls"] = lambda wanted: [one, two] if wanted.resource_name == "a" else [two]
+    entry, two = (Acl("topic", name, "literal", "User:ann", "*", "read", "allow") for name in "ab")
+    cluster.answers["acls"] = lambda wanted: [entry, two] if wanted.resource_name == "a" else [two]
     at_terminal("n\n")
     _, err = cluster("acls", "delete", "--topic", "a", "--topic", "b", code=1)
     shown = "topic a literal User:ann * read allow\ntopic b literal User:ann * read allow\n"
     assert err.startswith(f"{shown}delete 2 ACLs? [y/N]: ")
-    cluster.answers["delete_acls"] = {one: None}
+    cluster.answers["delete_acls"] = {entry: None}
     assert cluster("acls", "delete", "--topic", "a", "--yes")[1] == ""
     cluster.answers["acls"] = []
     assert "no ACL matches" in cluster("acls", "delete", "--yes", code=1)[1]
@@ -138,76 +59,13 @@ def test_users_are_listed_by_mechanism(cluster: StandIn) -> None:
     assert cluster.asked_for("users") == [[("ann", "bob")], [None]]
 
 
-def test_passwords_are_deleted_of_all_mechanisms_or_of_one(
-    cluster: StandIn, at_terminal: Callable[[str], None]
-) -> None:
-    def delete(_user: str, mechanism: str) -> Exception | None:
-        return REFUSED if mechanism == "SCRAM-SHA-512" else None
-
-    known = {"ann": {"SCRAM-SHA-512": 8192, "SCRAM-SHA-256": 4096}, "bob": ClientError("no bob")}
-    cluster.answers |= {"users": known, "delete_password": delete}
-    assert values(cluster.rows("users", "users", "delete", "ann", "bob", "--yes", code=1)) == [
-        ("ann", "SCRAM-SHA-256", "deleted", None), ("ann", "SCRAM-SHA-512", "failed", REFUSED_TEXT),
-        ("bob", None, "failed", "no bob"),
-    ]  # fmt: skip
-    del known["bob"]
-    only = ("users", "delete", "ann", "--scram", "SCRAM-SHA-256", "--yes")
-    assert values(cluster.rows("users", *only)) == [("ann", "SCRAM-SHA-256", "deleted", None)]
-    assert cluster.asked_for("delete_password") == [
-        ["ann", "SCRAM-SHA-256"], ["ann", "SCRAM-SHA-512"], ["ann", "SCRAM-SHA-256"],
-    ]  # fmt: skip
-    at_terminal("n\n")
-    assert cluster("users", "delete", "ann", "bob", code=1)[1].startswith("delete ann, bob?")
-
-
-def test_a_password_is_set_as_the_options_say(cluster: StandIn, tmp_path: Path) -> None:
-    cluster.answers["set_password"] = None
-    file = tmp_path / "password"
-    file.touch(0o600)
-    file.write_text("open sesame\nnot this\n")
-    start = ("users", "set", "ann", "--new-password-file", str(file))
-    (row,) = cluster.rows("users", *start)
-    assert row == {"user": "ann", "mechanism": "SCRAM-SHA-512", "outcome": "set", "error": None}
-    (row,) = cluster.rows("users", *start, "--scram", "SCRAM-SHA-256", "--iterations", "4096")
-    assert row["mechanism"] == "SCRAM-SHA-256"
-    assert cluster.asked_for("set_password") == [
-        ["ann", "open sesame", {"mechanism": "SCRAM-SHA-512", "iterations": 8192}],
-        ["ann", "open sesame", {"mechanism": "SCRAM-SHA-256", "iterations": 4096}],
-    ]
-    for number in ("4095", "16385"):
-        assert "is not in the range" in cluster(*start, "--iterations", number, code=2)[1]
-    file.write_text("\nopen sesame\n")
-    assert cluster(*start, code=1)[1] == "barnabas users set: the password is empty\n"
-    assert len(cluster.asked) == 2
-
-
-def test_a_password_is_asked_for_twice_and_not_shown(
-    cluster: StandIn, at_terminal: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster.answers["set_password"] = None
-    prompts: list[str] = []
-    answers = iter(["one", "other", "same", "same"])
-
-    def hidden(prompt: str) -> str:
-        prompts.append(prompt)
-        return next(answers)
-
-    monkeypatch.setattr("click.termui.hidden_prompt_func", hidden)
-    at_terminal("")
-    out, err = cluster("users", "set", "ann")
-    assert len(prompts) == 4, "two that differ are asked for again"
-    assert cluster.asked_for("set_password")[0][1] == "same"
-    assert "do not match" in err
-    assert "do not match" not in out
-
-
 # --- tokens --------------------------------------------------------------------------------------------------------
 
 ANN, BOB, NOBODY = Principal("User", "ann"), Principal("User", "bob"), Principal("", "")
 TOKENS = [Token("t1", ANN, BOB, (ANN, BOB), 1, 2, 3, b"one"), Token("t2", BOB, NOBODY, (), 4, 5, 6, b"two")]
 
 
-def test_a_token_is_shown_with_its_password_only_to_who_makes_it_or_asks_for_it(cluster: StandIn) -> None:
+def test_token_secret_is_shown_on_creation_and_on_request(cluster: StandIn) -> None:
     cluster.answers |= {"create_token": TOKENS[0], "tokens": TOKENS}
     first = ("t1", "User:ann", "User:bob", ["User:ann", "User:bob"], 1, 2, 3)
     second = ("t2", "User:bob", None, [], 4, 5, 6)
@@ -226,57 +84,7 @@ def test_a_token_is_shown_with_its_password_only_to_who_makes_it_or_asks_for_it(
     ]
 
 
-def test_a_token_is_renewed_and_expired_by_its_id_or_its_password(cluster: StandIn, tmp_path: Path) -> None:
-    cluster.answers |= {"tokens": TOKENS, "renew_token": 77, "expire_token": 88}
-    file = tmp_path / "hmac"
-    file.touch(0o600)
-    file.write_text(b64encode(b"other").decode() + "\n")
-    by_file = ("--hmac-file", str(file))
-    assert cluster.rows("tokens", "tokens", "renew", "t2") == [{"token_id": "t2", "expires_at_ms": 77}]
-    cluster("tokens", "renew", "t3", "--period", "0s", *by_file)
-    assert cluster.rows("tokens", "tokens", "expire", "t1", "--yes") == [
-        {"token_id": "t1", "expires_at_ms": 88}
-    ]
-    cluster("tokens", "expire", "t3", "--in", "2s", "--yes", *by_file)
-    assert [call for call in cluster.asked if call[0] != "tokens"] == [
-        ("renew_token", b"two", -1), ("renew_token", b"other", 0), ("expire_token", b"one", -1),
-        ("expire_token", b"other", 2000),
-    ]  # fmt: skip
-    assert "there is no token 't3' that you may see" in cluster("tokens", "renew", "t3", code=1)[1]
-    file.write_text("no base64!\n")
-    assert cluster("tokens", "renew", "t3", *by_file, code=1)[1].startswith(
-        f"barnabas tokens renew: {file}: "
-    )
-
-
-def test_a_token_expires_only_with_consent(cluster: StandIn, at_terminal: Callable[[str], None]) -> None:
-    cluster.answers["tokens"] = TOKENS
-    at_terminal("n\n")
-    assert cluster("tokens", "expire", "t1", code=1)[1].startswith("expire token t1?")
-    assert cluster.asked == [("tokens",)]
-
-
 # --- quotas --------------------------------------------------------------------------------------------------------
-
-BOTH = Quota((("client-id", None), ("user", "ann")), {"producer_byte_rate": 2.0, "consumer_byte_rate": 1.0})
-OF_IP = Quota((("ip", "10.0.0.1"),), {"connection_creation_rate": 3.0})
-
-
-def test_quotas_are_looked_for_by_names_defaults_and_kinds(cluster: StandIn) -> None:
-    cluster.answers["quotas"] = [BOTH, OF_IP]
-    assert values(cluster.rows("quotas", "quotas", "describe")) == [
-        ("ann", "<default>", None, "consumer_byte_rate", 1.0), ("ann", "<default>", None, "producer_byte_rate", 2.0),
-        (None, None, "10.0.0.1", "connection_creation_rate", 3.0),
-    ]  # fmt: skip
-    cluster(
-        "quotas",
-        "describe",
-        *["--name", "user=ann", "--default", "client-id", "--any", "ip", "--any", "user", "--strict"],
-    )
-    assert cluster.asked_for("quotas") == [
-        [{"exact": {}, "kinds": (), "strict": False}],
-        [{"exact": {"user": "ann", "client-id": None}, "kinds": ("ip", "user"), "strict": True}],
-    ]
 
 
 def test_quotas_are_set_and_removed_of_one_entity(cluster: StandIn) -> None:
@@ -314,37 +122,6 @@ def test_quotas_are_set_and_removed_of_one_entity(cluster: StandIn) -> None:
 def test_what_quotas_are_not_of_is_told(cluster: StandIn, arguments: str, said: str) -> None:
     assert said in cluster("quotas", *arguments.split(), code=2)[1]
     assert cluster.asked == []
-
-
-def quota(key: str, value: float, **entity: str | None) -> Quota:
-    return Quota(tuple(sorted((kind.replace("_", "-"), name) for kind, name in entity.items())), {key: value})
-
-
-EVERY = [
-    quota("p", 1, user="ann", client_id="app"), quota("p", 2, user="ann", client_id=None), quota("p", 3, user="ann"),
-    quota("p", 4, user=None, client_id="app"), quota("p", 5, user=None, client_id=None), quota("p", 6, user=None),
-    quota("p", 7, client_id="app"), quota("p", 8, client_id=None), quota("p", 9, ip="1"), quota("p", 10, ip=None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("entity", "order"),
-    [
-        ({"user": "ann", "client-id": "app"}, [1, 2, 3, 4, 5, 6, 7, 8]),
-        ({"user": "ann"}, [2, 3, 5, 6]),
-        ({"client-id": "app"}, [7, 8]),
-        ({"ip": "1"}, [9, 10]),
-        ({"ip": "2"}, [10]),
-        ({"user": "bob", "client-id": "other"}, [5, 6, 8]),
-    ],
-)
-def test_each_quota_comes_from_the_nearest_entity_that_has_it(
-    entity: dict[str, str | None], order: list[int]
-) -> None:
-    for at, number in enumerate(order):
-        known = [one for one in EVERY if one.values["p"] not in order[:at]]
-        assert [one.values for one in applying(known, entity)] == [{"p": number}]
-    assert applying([one for one in EVERY if one.values["p"] not in order], entity) == []
 
 
 def test_quotas_of_several_entities_apply_together(cluster: StandIn) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -64,27 +63,6 @@ def test_the_time_is_that_of_this_machine(findings: Findings) -> None:
     judge_certificate(certificate(now - YEAR, now + YEAR, OURS), HERE, findings)
     judge_certificate(certificate(now - YEAR, now - SECOND, OURS), HERE, findings)
     assert [one.status for one in findings.all] == [OK, PROBLEM]
-
-
-@pytest.mark.parametrize(
-    ("host", "names", "told"),
-    [
-        ("broker.test", (OURS,), None),
-        ("127.0.0.1", (OURS, x509.IPAddress(ipaddress.ip_address("127.0.0.1"))), None),
-        ("::1", (x509.IPAddress(ipaddress.ip_address("::1")),), None),
-        (
-            "127.0.0.2",
-            (OURS, x509.IPAddress(ipaddress.ip_address("127.0.0.1"))),
-            "it is for broker.test, 127.0.0.1, not for 127.0.0.2",
-        ),
-        ("broker.test", (), "it is for no name, not for broker.test"),
-    ],
-)
-def test_a_certificate_is_for_its_names_and_addresses(
-    findings: Findings, host: str, names: tuple[x509.GeneralName, ...], told: str | None
-) -> None:
-    judge_certificate(certificate(NOW - YEAR, NOW + YEAR, *names), Endpoint(host, 1), findings, NOW)
-    assert [one.text for one in findings.all if one.status == PROBLEM] == ([] if told is None else [told])
 
 
 @pytest.mark.parametrize(

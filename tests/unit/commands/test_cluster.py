@@ -33,8 +33,8 @@ def test_log_dirs_and_their_replicas_are_shown(run: Commands, broker: KafkaBroke
     broker.produce("sized", "x" * 1000)
     (replica,) = run.rows("replicas", "brokers", "log-dirs", "--topic", "sized")
     assert replica["size_bytes"] > 1000
-    (one,) = run.rows("log_dirs", "brokers", "log-dirs", "--topic", "sized")
-    assert (one["broker"], one["replicas"], one["size_bytes"]) == (1, 1, replica["size_bytes"])
+    (entry,) = run.rows("log_dirs", "brokers", "log-dirs", "--topic", "sized")
+    assert (entry["broker"], entry["replicas"], entry["size_bytes"]) == (1, 1, replica["size_bytes"])
     assert "OFFSET-LAG" in run("brokers", "log-dirs", "--replicas")[0]
     assert "broker 7 is not in the cluster" in run("brokers", "log-dirs", "--broker", "7", code=1)[1]
 
@@ -46,7 +46,7 @@ def test_replicas_move_between_log_dirs(tmp_path: Path, capsys: pytest.CaptureFi
         run = Commands(started.bootstrap, capsys)
         run("topics", "create", "moves")
         (replica,) = run.rows("replicas", "brokers", "log-dirs", "--topic", "moves")
-        other = next(str(one) for one in dirs if str(one) != replica["path"])
+        other = next(str(entry) for entry in dirs if str(entry) != replica["path"])
         move = ("brokers", "move", "moves:0", "--broker", "1", "--to")
         assert run.rows("partitions", *move, other)[0]["outcome"] == "begun"
         assert "LOG_DIR_NOT_FOUND" in run(*move, str(tmp_path / "three"), code=1)[0]
@@ -56,8 +56,8 @@ def test_replicas_move_between_log_dirs(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_features_are_shown_and_checked(run: Commands) -> None:
-    found = {one["feature"]: one for one in run.rows("features", "brokers", "features", "list")}
-    assert found["transaction.version"]["max_level"] >= 2
+    result = {row["feature"]: row for row in run.rows("features", "brokers", "features", "list")}
+    assert result["transaction.version"]["max_level"] >= 2
     update = ("brokers", "features", "update")
     assert "would be set" in run(*update, "transaction.version=2", "--dry-run")[0]
     assert "no terminal" in run(*update, "transaction.version=2", code=1)[1]
@@ -109,22 +109,22 @@ def open_transaction(broker: KafkaBroker) -> Iterator[Producer]:
 
 
 def test_transactions_are_listed_and_described(run: Commands, open_transaction: Producer) -> None:
-    found = {
-        one["transactional_id"]: one["state"] for one in run.rows("transactions", "transactions", "list")
+    result = {
+        row["transactional_id"]: row["state"] for row in run.rows("transactions", "transactions", "list")
     }
-    assert found == {"mover": "Ongoing", "idle": "Empty"}
-    (one,) = run.rows("transactions", "transactions", "list", "--state", "Ongoing")
-    assert one["transactional_id"] == "mover"
+    assert result == {"mover": "Ongoing", "idle": "Empty"}
+    (row,) = run.rows("transactions", "transactions", "list", "--state", "Ongoing")
+    assert row["transactional_id"] == "mover"
     assert run.rows("transactions", "transactions", "list", "--running-for", "1h", "--state", "Ongoing") == []
     assert [
-        one["transactional_id"]
-        for one in run.rows("transactions", "transactions", "list", "--pattern", "i.*")
+        row["transactional_id"]
+        for row in run.rows("transactions", "transactions", "list", "--pattern", "i.*")
     ] == ["idle"]
-    (one,) = run.rows("transactions", "transactions", "describe", "mover")
-    assert (one["state"], one["partitions"], one["coordinator"]) == ("Ongoing", ["moved:0"], 1)
+    (row,) = run.rows("transactions", "transactions", "describe", "mover")
+    assert (row["state"], row["partitions"], row["coordinator"]) == ("Ongoing", ["moved:0"], 1)
     assert "T" in run("transactions", "describe", "mover")[0].splitlines()[1]
-    (one,) = run.rows("transactions", "transactions", "describe", "missing", code=1)
-    assert one["error"] == "TRANSACTIONAL_ID_NOT_FOUND"
+    (row,) = run.rows("transactions", "transactions", "describe", "missing", code=1)
+    assert row["error"] == "TRANSACTIONAL_ID_NOT_FOUND"
 
 
 def test_a_transaction_that_hangs_is_found_and_aborted(
@@ -137,8 +137,8 @@ def test_a_transaction_that_hangs_is_found_and_aborted(
     monkeypatch.setattr("barnabas.commands.transactions.GRACE_MS", -7_200_000)
     assert run.rows("hanging", "transactions", "find-hanging", "moved", "--max-timeout", "1ms") == []
     monkeypatch.setattr("barnabas.commands.transactions._hangs", lambda *_: True)
-    (found,) = run.rows("hanging", "transactions", "find-hanging", "moved:0", "--max-timeout", "1ms", code=1)
-    assert (found["transactional_id"], found["transaction_offset"]) == ("mover", 0)
+    (result,) = run.rows("hanging", "transactions", "find-hanging", "moved:0", "--max-timeout", "1ms", code=1)
+    assert (result["transactional_id"], result["transaction_offset"]) == ("mover", 0)
     abort = ("transactions", "abort", "moved:0")
     assert "no such transaction is open" in run(*abort, "--start-offset", "7", "--yes", code=1)[1]
     assert "no terminal" in run(*abort, "--start-offset", "0", code=1)[1]

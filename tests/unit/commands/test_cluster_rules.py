@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +11,9 @@ import pytest
 from barnabas.client import ClientError, ResponseError
 from barnabas.client.administration.cluster import (
     PREFERRED,
-    SAFE_DOWNGRADE,
     UNCLEAN,
-    UNSAFE_DOWNGRADE,
-    UPGRADE,
     BrokerInfo,
     ClusterInfo,
-    Feature,
     LogDir,
     QuorumNode,
     Reassignment,
@@ -42,25 +37,6 @@ def test_the_controller_is_none_or_any_number_from_0_on(
     }  # fmt: skip
 
 
-def test_fenced_brokers_are_asked_for_and_marked_only_on_request(cluster: StandIn) -> None:
-    cluster.answers["describe_cluster"] = ClusterInfo("id", 1, BROKERS)
-    rows = cluster.rows("brokers", "brokers", "list", "--fenced")
-    assert rows == [
-        {"broker": 1, "host": "one", "port": 9092, "rack": "a", "is_fenced": False},
-        {"broker": 2, "host": "two", "port": 9093, "rack": None, "is_fenced": True},
-    ]
-    assert [one["is_fenced"] for one in cluster.rows("brokers", "brokers", "list")] == [None, None]
-    assert cluster.asked_for("describe_cluster") == [[{"fenced": True}], [{"fenced": False}]]
-    assert "FENCED" not in cluster("brokers", "list")[0]
-    assert cluster("brokers", "list", "--fenced")[0].splitlines()[-1].split() == [
-        "2",
-        "two",
-        "9093",
-        "-",
-        "yes",
-    ]
-
-
 def test_nodes_of_a_quorum_lag_behind_the_furthest_of_them(cluster: StandIn) -> None:
     nodes = [
         QuorumNode(3, "voter", 90, 0, 5),
@@ -77,7 +53,7 @@ def test_nodes_of_a_quorum_lag_behind_the_furthest_of_them(cluster: StandIn) -> 
     assert cluster("brokers", "quorum")[0].splitlines()[-1] == "no nodes"
 
 
-def test_log_dirs_count_only_replicas_of_the_topics_that_are_named(cluster: StandIn) -> None:
+def test_log_dirs_count_replicas_of_named_topics(cluster: StandIn) -> None:
     replicas = (
         ReplicaSize("a", 0, 10, 3, False), ReplicaSize("a", 2, 20, 0, True), ReplicaSize("b", 1, 400, 0, False),
     )  # fmt: skip
@@ -108,55 +84,6 @@ def test_log_dirs_count_only_replicas_of_the_topics_that_are_named(cluster: Stan
     assert cluster.asked_for("log_dirs") == [[None], [(1, 2)]]
 
 
-def test_replicas_are_listed_for_people_only_on_request(cluster: StandIn) -> None:
-    cluster.answers["log_dirs"] = {1: [LogDir(1, "/x", 1, 1, None, (ReplicaSize("a", 0, 10, 3, False),))]}
-    assert "OFFSET-LAG" not in cluster("brokers", "log-dirs")[0]
-    assert "OFFSET-LAG" in cluster("brokers", "log-dirs", "--replicas")[0]
-
-
-def test_replicas_are_moved_to_the_dir_that_is_named(cluster: StandIn) -> None:
-    cluster.answers["move_replicas"] = {("a", 0): None, ("a", 3): REFUSED}
-    arguments = ("brokers", "move", "a:0", "a:3", "--broker", "2", "--to", "/y")
-    rows = cluster.rows("partitions", *arguments, code=1)
-    assert [tuple(one.values()) for one in rows] == [
-        ("a", 0, "begun", None),
-        ("a", 3, "failed", REFUSED_TEXT),
-    ]
-    assert cluster.asked == [("move_replicas", 2, {("a", 0): "/y", ("a", 3): "/y"})]
-    wrong = ("brokers", "move", "a:0", "a", "--broker", "2", "--to", "/y")
-    assert "each partition is written TOPIC:PARTITION" in cluster(*wrong, code=2)[1]
-    assert len(cluster.asked) == 1
-
-
-def test_features_are_those_of_the_broker_that_is_named(cluster: StandIn) -> None:
-    cluster.answers["features"] = [Feature("f", 1, 3, 2), Feature("g", 0, 1, None)]
-    rows = cluster.rows("features", "brokers", "features", "list", "--broker", "4")
-    assert [tuple(one.values()) for one in rows] == [("f", 1, 3, 2), ("g", 0, 1, None)]
-    cluster("brokers", "features", "list")
-    assert cluster.asked_for("features") == [[4], [None]]
-
-
-@pytest.mark.parametrize(
-    ("options", "kind"),
-    [
-        ([], UPGRADE),
-        (["--downgrade"], SAFE_DOWNGRADE),
-        (["--unsafe"], UNSAFE_DOWNGRADE),
-        (["--downgrade", "--unsafe"], UNSAFE_DOWNGRADE),
-    ],
-)
-def test_levels_are_lowered_only_as_far_as_was_said(cluster: StandIn, options: list[str], kind: int) -> None:
-    cluster.answers["update_features"] = {"f": None, "g": REFUSED}
-    update = ("brokers", "features", "update", "f=3", "g=0", *options)
-    rows = cluster.rows("features", *update, "--yes", code=1)
-    assert [tuple(one.values()) for one in rows] == [("f", 3, "set", None), ("g", 0, "failed", REFUSED_TEXT)]
-    dry = cluster.rows("features", *update, "--dry-run", code=1)
-    assert [one["outcome"] for one in dry] == ["would be set", "failed"], "nobody has to agree to a check"
-    assert cluster.asked_for("update_features") == [
-        [{"f": 3, "g": 0}, {"kind": kind, "only_check": only_check}] for only_check in (False, True)
-    ]
-
-
 def test_what_is_set_is_told_to_who_has_to_agree(
     cluster: StandIn, at_terminal: Callable[[str], None]
 ) -> None:
@@ -168,57 +95,11 @@ def test_what_is_set_is_told_to_who_has_to_agree(
     assert "'high' is no level" in err
 
 
-def test_partitions_are_moved_to_the_brokers_of_the_command_line_and_of_a_file(
-    cluster: StandIn, tmp_path: Path, at_terminal: Callable[[str], None]
-) -> None:
-    cluster.answers["reassign"] = lambda wanted: dict.fromkeys(wanted)
-    file = tmp_path / "plan.json"
-    plan = [
-        {"topic": "c", "partition": 5, "replicas": [9, 8]},
-        {"topic": "a", "partition": 1, "replicas": [7]},
-    ]
-    file.write_text(json.dumps({"partitions": plan}))
-    start = ("brokers", "reassign", "start", "a:0=3,1,2", "b:4=1", "--file", str(file))
-    rows = cluster.rows("partitions", *start, "--yes")
-    assert [(one["topic"], one["partition"], one["outcome"]) for one in rows] == [
-        ("a", 0, "begun"), ("b", 4, "begun"), ("c", 5, "begun"), ("a", 1, "begun"),
-    ]  # fmt: skip
-    assert cluster.asked == [
-        ("reassign", {("a", 0): (3, 1, 2), ("b", 4): (1,), ("c", 5): (9, 8), ("a", 1): (7,)})
-    ]
-    at_terminal("n\n")
-    assert cluster(*start, code=1)[1].startswith("move 4 partitions?")
-    nothing = cluster("brokers", "reassign", "start", "--yes", code=2)[1]
-    assert "give TOPIC:PARTITION=BROKER,... or --file" in nothing
-    assert len(cluster.asked) == 1
-
-
 @pytest.mark.parametrize("text", ["a:0", "a=1", "a:0=", "a:0=1,", "a:0=1,x", "a:x=1", ":0=1"])
 def test_a_placement_names_a_partition_and_brokers(cluster: StandIn, text: str) -> None:
     _, err = cluster("brokers", "reassign", "start", text, "--yes", code=2)
     assert "is not TOPIC" in err
     assert cluster.asked == []
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("{", "is expected"),
-        ("[]", "is expected"),
-        ('{"partitions": [{"topic": "a", "partition": 0}]}', "is expected: KeyError('replicas')"),
-        ('{"partitions": [{"topic": "a", "partition": "x", "replicas": []}]}', "is expected"),
-        (None, "No such file or directory"),
-    ],
-)
-def test_a_file_that_is_no_plan_is_named(
-    cluster: StandIn, tmp_path: Path, content: str | None, said: str
-) -> None:
-    file = tmp_path / "plan.json"
-    if content is not None:
-        file.write_text(content)
-    _, err = cluster("brokers", "reassign", "start", "--file", str(file), "--yes", code=1)
-    assert err.startswith(f"barnabas brokers reassign start: {file}: ")
-    assert said in err
 
 
 MOVING = {
@@ -253,8 +134,8 @@ def test_moves_are_cancelled_all_or_of_topics_or_of_partitions(
 ) -> None:
     cluster.answers |= {"reassignments": MOVING, "reassign": lambda wanted: dict.fromkeys(wanted)}
     rows = cluster.rows("partitions", "brokers", "reassign", "cancel", *named, "--yes")
-    assert [(one["topic"], one["partition"], one["outcome"]) for one in rows] == [
-        (*one, "cancelled") for one in cancelled
+    assert [(row["topic"], row["partition"], row["outcome"]) for row in rows] == [
+        (*row, "cancelled") for row in cancelled
     ]
     assert cluster.asked_for("reassign") == [[dict.fromkeys(cancelled)]]
 
@@ -288,19 +169,10 @@ def test_leaders_are_elected_unclean_only_if_that_was_said(
     assert cluster.asked_for("elect_leaders") == [asked]
 
 
-def test_an_unclean_election_needs_somebody_who_agrees_and_partitions_have_numbers(cluster: StandIn) -> None:
+def test_unclean_election_needs_consent_and_partition_numbers(cluster: StandIn) -> None:
     assert (
         "which are lost then: standard input is no terminal"
         in cluster("brokers", "elect", "--unclean", code=1)[1]
     )
     assert "each partition is written TOPIC:PARTITION" in cluster("brokers", "elect", "a", code=2)[1]
     assert cluster.asked == []
-
-
-def test_a_broker_is_unregistered_by_its_id(cluster: StandIn, at_terminal: Callable[[str], None]) -> None:
-    cluster.answers["unregister_broker"] = None
-    rows = cluster.rows("brokers", "brokers", "unregister", "7", "--yes")
-    assert rows == [{"broker": 7, "outcome": "unregistered"}]
-    at_terminal("n\n")
-    assert cluster("brokers", "unregister", "8", code=1)[1].startswith("unregister broker 8?")
-    assert cluster.asked == [("unregister_broker", 7)]

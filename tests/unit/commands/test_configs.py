@@ -41,7 +41,7 @@ def test_settings_of_every_kind_are_set_and_taken_back(
 ) -> None:
     if kind == "broker-logger":
         every = run.rows("configs", "configs", "describe", kind, name, "--all")
-        key = next(one["key"] for one in every if one["key"] != "root")
+        key = next(entry["key"] for entry in every if entry["key"] != "root")
     run("configs", "alter", kind, name, "--set", f"{key}={new}")
     assert value(run, kind, name, key=key)[0] == new
     run("configs", "alter", kind, name, "--delete", key)
@@ -49,10 +49,10 @@ def test_settings_of_every_kind_are_set_and_taken_back(
 
 def test_only_what_was_set_is_shown_without_all(run: Commands) -> None:
     run("topics", "create", "few", "-c", "retention.ms=1000")
-    shown = {one["key"] for one in run.rows("configs", "configs", "describe", "topic", "few")}
+    shown = {row["key"] for row in run.rows("configs", "configs", "describe", "topic", "few")}
     every = {
-        one["key"]: one
-        for one in run.rows("configs", "configs", "describe", "topic", "few", "--all", "--docs")
+        row["key"]: row
+        for row in run.rows("configs", "configs", "describe", "topic", "few", "--all", "--docs")
     }
     assert "retention.ms" in shown
     assert "max.message.bytes" not in shown
@@ -68,7 +68,7 @@ def test_patterns_and_lists_name_resources(run: Commands) -> None:
         len(run.rows("resources", "configs", "alter", "topic", "-r", "pat-.", "--set", "retention.ms=5")) == 2
     )
     assert "no topic matches nothing" in run("configs", "describe", "topic", "-r", "nothing", code=1)[1]
-    names = {one["name"] for one in run.rows("resources", "configs", "list", "topic")}
+    names = {row["name"] for row in run.rows("resources", "configs", "list", "topic")}
     assert {"pat-a", "pat-b"} <= names
     run("configs", "alter", "client-metrics", "listed", "--set", "interval.ms=60000")
     assert {"kind": "client-metrics", "name": "listed"} in run.rows("resources", "configs", "list")

@@ -56,31 +56,17 @@ def member(broker: KafkaBroker, group: str, **settings: str) -> Iterator[None]:
         thread.join()
 
 
-def test_groups_are_listed_by_kind_and_state(run: Commands, filled: KafkaBroker) -> None:
-    found = run.rows("groups", "groups", "list", "--kind", "classic", "--state", "Empty")
-    assert {
-        "group": "readers",
-        "kind": "classic",
-        "protocol_type": "",
-        "state": "Empty",
-        "coordinator": 1,
-        "error": None,
-    } in found
-    assert run.rows("groups", "groups", "list", "--kind", "share") == []
-    assert run.rows("groups", "groups", "list", "missing", code=1)[0]["error"] == "GROUP_ID_NOT_FOUND"
-
-
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_members_and_lag_of_a_group_are_described(run: Commands, filled: KafkaBroker, protocol: str) -> None:
     group = f"live-{protocol}"
     filled.set_offsets(group, {"read": {0: 4}})
     with member(filled, group, group_protocol=protocol, enable_auto_commit="false"):
-        (one,) = run.rows("groups", "groups", "describe", group)
-        assert (one["kind"], one["state"], one["members"], one["lag"]) == (protocol, "Stable", 1, 6)
+        (lag,) = run.rows("groups", "groups", "describe", group)
+        assert (lag["kind"], lag["state"], lag["members"], lag["lag"]) == (protocol, "Stable", 1, 6)
         (reader,) = run.rows("members", "groups", "describe", group)
         assert (reader["client_id"], reader["partitions"], reader["subscription"]) == ("reader", 2, ["read"])
         lags = run.rows("offsets", "groups", "describe", group)
-        assert [(one["partition"], one["committed"], one["latest"], one["lag"]) for one in lags] == [
+        assert [(lag["partition"], lag["committed"], lag["latest"], lag["lag"]) for lag in lags] == [
             (0, 4, 10, 6),
             (1, None, 10, None),
         ]
@@ -99,17 +85,17 @@ def test_members_are_removed(run: Commands, filled: KafkaBroker) -> None:
         assert "crowd has no member nobody" in err
         _, err = run("groups", "remove-members", "crowd", "--member", "reader", "--yes", code=1)
         assert "crowd has no member reader" in err, "that is how its client is called"
-        (one,) = run.rows("members", "groups", "describe", "crowd")
+        (entry,) = run.rows("members", "groups", "describe", "crowd")
         removed = run.rows(
-            "members", "groups", "remove-members", "crowd", "--member", one["member_id"], "--yes"
+            "members", "groups", "remove-members", "crowd", "--member", entry["member_id"], "--yes"
         )
-        assert [(each["member_id"], each["outcome"]) for each in removed] == [(one["member_id"], "removed")]
+        assert [(each["member_id"], each["outcome"]) for each in removed] == [(entry["member_id"], "removed")]
     with member(filled, "crowd", group_instance_id="first"):
-        (one,) = run.rows("members", "groups", "remove-members", "crowd", "--instance", "first", "--yes")
-        assert one["outcome"] == "removed"
+        (entry,) = run.rows("members", "groups", "remove-members", "crowd", "--instance", "first", "--yes")
+        assert entry["outcome"] == "removed"
     with member(filled, "crowd"):
-        (one,) = run.rows("members", "groups", "remove-members", "crowd", "--all", "--yes")
-        assert one["outcome"] == "removed"
+        (entry,) = run.rows("members", "groups", "remove-members", "crowd", "--all", "--yes")
+        assert entry["outcome"] == "removed"
 
 
 @pytest.mark.parametrize(
@@ -155,19 +141,6 @@ def test_offsets_are_shifted_and_read_from_files(run: Commands, filled: KafkaBro
     )
 
 
-def test_a_reset_says_which_options_it_needs(run: Commands, filled: KafkaBroker) -> None:
-    assert "give one of --to-earliest" in run("groups", "reset-offsets", "readers", "-t", "read", code=2)[1]
-    two = ("--to-earliest", "--to-latest")
-    assert (
-        "give one of --to-earliest"
-        in run("groups", "reset-offsets", "readers", "-t", "read", *two, code=2)[1]
-    )
-    assert "give --topic" in run("groups", "reset-offsets", "readers", "--to-earliest", code=2)[1]
-    assert (
-        "UNKNOWN_TOPIC" in run("groups", "reset-offsets", "readers", "-t", "none", "--to-latest", code=1)[1]
-    )
-
-
 def test_offsets_and_groups_are_deleted(run: Commands, filled: KafkaBroker) -> None:
     filled.set_offsets("gone", {"read": {0: 1, 1: 2}})
     (row,) = run.rows("offsets", "groups", "delete-offsets", "gone", "read:0", "--yes")
@@ -199,18 +172,18 @@ def test_lag_is_served_until_a_signal_comes(
     import os
     import signal
 
-    found: list[str] = []
+    result: list[str] = []
 
     def scrape(line: str, **_: object) -> None:
         """Read the metrics once the address is told, and end the command."""
 
         def ask() -> None:
             url = line.split()[-1]
-            found.append(urllib.request.urlopen(url, timeout=WAIT_S).read().decode())
+            result.append(urllib.request.urlopen(url, timeout=WAIT_S).read().decode())
             os.kill(os.getpid(), signal.SIGTERM)
 
         threading.Thread(target=ask).start()
 
     monkeypatch.setattr("builtins.print", scrape)
     run("lag", "readers", "--metrics", "--listen", "127.0.0.1:0")
-    assert 'kafka_consumergroup_lag{consumergroup="readers",partition="0",topic="read"} 5.0' in found[0]
+    assert 'kafka_consumergroup_lag{consumergroup="readers",partition="0",topic="read"} 5.0' in result[0]

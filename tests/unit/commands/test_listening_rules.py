@@ -5,11 +5,9 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
-import struct
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,14 +21,12 @@ from barnabas.commands import listening
 from barnabas.commands.findings import NOTE, OK, PROBLEM, SKIPPED, Findings
 from barnabas.commands.listening import (
     OTHER,
-    PLAINTEXT,
     TLS,
     Seen,
     _offered,
     connect,
     look_at,
     peer_certificate,
-    resolve,
     spoken,
     try_login,
 )
@@ -38,8 +34,6 @@ from tests.support.certificates import Files
 from tests.support.certificates import written as certificates_in
 
 HERE = Endpoint("broker.test", 9093)
-NOW = datetime(2026, 6, 1, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -52,37 +46,6 @@ def brief(findings: Findings) -> list[tuple[str, str, str]]:
 
 
 # --- names and ports -----------------------------------------------------------------------------------------------
-
-
-async def test_a_name_has_each_address_once(findings: Findings, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    async def getaddrinfo(host: str, port: int, **more: Any) -> list[Any]:
-        asked.append((host, port, more))
-        return [
-            (socket.AF_INET6, 1, 6, "", ("::1", 9, 0, 0)), (socket.AF_INET, 1, 6, "", ("127.0.0.1", 9)),
-            (socket.AF_INET6, 1, 6, "", ("::1", 9, 0, 0)),
-        ]  # fmt: skip
-
-    monkeypatch.setattr(trio.socket, "getaddrinfo", getaddrinfo)
-    assert await resolve(HERE, findings) == ["::1", "127.0.0.1"]
-    assert asked == [("broker.test", 9093, {"type": socket.SOCK_STREAM})]
-    assert findings.all == []
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [(socket.gaierror(-2, "unknown"), "unknown"), (UnicodeError("label too long"), "label too long")],
-)
-async def test_a_name_that_does_not_resolve_is_told_with_the_reason(
-    findings: Findings, monkeypatch: pytest.MonkeyPatch, error: Exception, text: str
-) -> None:
-    async def getaddrinfo(*_: Any, **__: Any) -> Any:
-        raise error
-
-    monkeypatch.setattr(trio.socket, "getaddrinfo", getaddrinfo)
-    assert await resolve(HERE, findings) == []
-    assert brief(findings) == [("name", PROBLEM, f"broker.test does not resolve: {text}")]
 
 
 @pytest.fixture
@@ -113,7 +76,7 @@ def refused() -> OSError:
     return error
 
 
-async def test_a_port_is_a_problem_only_where_no_address_of_the_name_has_it(
+async def test_port_is_a_problem_only_if_closed_on_all_addresses(
     findings: Findings, ports: dict[str, Any]
 ) -> None:
     ports |= {"a": refused(), "b": None, "c": None}
@@ -131,61 +94,7 @@ async def test_a_port_is_a_problem_only_where_no_address_of_the_name_has_it(
     assert "barnabas serve" in findings.all[2].advice
 
 
-async def test_an_address_that_does_not_answer_is_given_up(
-    findings: Findings, ports: dict[str, Any], autojump_clock: object
-) -> None:
-    ports["a"] = trio.TooSlowError
-    assert await connect(HERE, ["a"], findings) == []
-    assert brief(findings) == [("port", PROBLEM, "nothing listens on a port 9093: no answer in 5 s")]
-    assert findings.all[0].advice == "a firewall may drop packets"
-
-
 # --- protocols -----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def serving(*parts: bytes) -> Iterator[int]:
-    """A server that answers each first message with these parts, and closes; its port."""
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return
-            with connection:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connection.recv(64)
-                for part in parts:
-                    connection.sendall(part)
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=serve, daemon=True).start()
-        yield server.getsockname()[1]
-
-
-def answer(correlation_id: int) -> bytes:
-    return struct.pack(">iih", 6, correlation_id, 35)
-
-
-@pytest.mark.parametrize(
-    ("parts", "protocol"),
-    [
-        ((answer(7),), PLAINTEXT),
-        ((answer(7)[:3], answer(7)[3:7], answer(7)[7:]), PLAINTEXT),
-        ((answer(7)[:8],), PLAINTEXT),
-        ((answer(7)[:7],), OTHER),
-        ((answer(6),), OTHER),
-        ((answer(8),), OTHER),
-        ((answer(7 << 8),), OTHER),
-        ((b"\0" + answer(7),), OTHER),
-        ((b"HTTP/1.1 400 Bad Request\r\n\r\n",), OTHER),
-        ((), OTHER),
-    ],
-)
-async def test_a_port_speaks_kafka_that_answers_our_request(parts: tuple[bytes, ...], protocol: str) -> None:
-    with serving(*parts) as port:
-        assert await spoken("127.0.0.1", port) == protocol
 
 
 async def test_nothing_is_spoken_where_nothing_listens() -> None:
@@ -274,42 +183,6 @@ async def test_an_address_that_works_is_asked_what_it_speaks(
     assert brief(findings) == [("protocol", OK, "Kafka over TLS, as the settings ask")]
 
 
-@pytest.mark.parametrize(
-    ("speaks", "settings", "certificate", "steps", "is_seen"),
-    [
-        (TLS, ClientSettings(), b"x", ["peer_certificate", "judge"], False),
-        (TLS, TLS_SETTINGS, b"", ["peer_certificate", "_offered"], True),
-        (TLS, TLS_SETTINGS, None, ["peer_certificate", "_offered"], True),
-        (PLAINTEXT, ClientSettings(), b"x", ["_offered"], True),
-        (PLAINTEXT, TLS_SETTINGS, b"x", [], False),
-        (OTHER, ClientSettings(), b"x", [], False),
-    ],
-)
-async def test_only_a_certificate_that_is_shown_is_judged(
-    findings: Findings,
-    seen: dict[str, Any],
-    speaks: str,
-    settings: ClientSettings,
-    certificate: bytes | None,
-    steps: list[str],
-    is_seen: bool,
-) -> None:
-    seen |= {"spoken": speaks, "peer_certificate": certificate}
-    found = await look_at(HERE, settings, findings)
-    assert (found is not None) == is_seen
-    assert [call[0] for call in seen["asked"]][3:] == steps
-    assert findings.has_problems != is_seen
-
-
-@pytest.mark.parametrize(("step", "steps"), [("resolve", ["resolve"]), ("connect", ["resolve", "connect"])])
-async def test_what_has_no_address_or_no_port_is_looked_at_no_further(
-    findings: Findings, seen: dict[str, Any], step: str, steps: list[str]
-) -> None:
-    seen[step] = []
-    assert await look_at(HERE, TLS_SETTINGS, findings) is None
-    assert [call[0] for call in seen["asked"]] == steps
-
-
 # --- logins --------------------------------------------------------------------------------------------------------
 
 ANN = SaslCredentials("SCRAM-SHA-512", "ann", "secret")
@@ -320,21 +193,23 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A connection that answers so; an error is raised when it is opened."""
 
     async def ask(request: Any, *, version_max: int) -> Any:
-        made.asked.append((type(request).__name__, version_max))
-        return made.answer
+        created.asked.append((type(request).__name__, version_max))
+        return created.answer
 
-    made = SimpleNamespace(versions={17: (0, 1)}, ask=ask, asked=[], answer=None, error=None, settings=None)
+    created = SimpleNamespace(
+        versions={17: (0, 1)}, ask=ask, asked=[], answer=None, error=None, settings=None
+    )
 
     @asynccontextmanager
     async def opened(endpoint: Endpoint, settings: ClientSettings) -> AsyncIterator[Any]:
-        made.settings = settings
+        created.settings = settings
         assert endpoint == HERE
-        if made.error is not None:
-            raise made.error
-        yield made
+        if created.error is not None:
+            raise created.error
+        yield created
 
     monkeypatch.setattr(listening, "open_connection", opened)
-    return made
+    return created
 
 
 @pytest.mark.parametrize(
@@ -366,19 +241,6 @@ async def test_a_listener_offers_the_mechanism_of_the_settings_or_not(
     assert connection.asked == [("SaslHandshakeRequest", 1)]
 
 
-@pytest.mark.parametrize("sasl", [None, ANN])
-async def test_a_listener_may_want_no_login(
-    findings: Findings, connection: SimpleNamespace, sasl: SaslCredentials | None
-) -> None:
-    connection.answer = SimpleNamespace(error_code=34, mechanisms=["PLAIN"])
-    assert await _offered(HERE, ClientSettings(sasl=sasl), findings) is None
-    text = "the listener wants no login, and the settings have one"
-    assert brief(findings) == ([] if sasl is None else [("login", PROBLEM, text)])
-    connection.versions = {18: (0, 1)}
-    assert await _offered(HERE, ClientSettings(sasl=sasl), findings) is None
-    assert len(connection.asked) == 1, "a broker without SaslHandshake is not asked"
-
-
 @pytest.mark.parametrize(("settings", "check"), [(ClientSettings(), "protocol"), (TLS_SETTINGS, "TLS")])
 async def test_a_listener_that_does_not_speak_with_us_is_a_problem(
     findings: Findings, connection: SimpleNamespace, settings: ClientSettings, check: str
@@ -402,8 +264,8 @@ async def test_a_login_is_tried_with_the_settings(
     finding: tuple[str, str, str],
 ) -> None:
     settings = ClientSettings(sasl=sasl)
-    found: Any = await try_login(HERE, settings, findings)
-    assert found is connection
+    result: Any = await try_login(HERE, settings, findings)
+    assert result is connection
     assert connection.settings is settings
     assert connection.asked == [("MetadataRequest", 12)]
     assert brief(findings) == [finding]

@@ -27,26 +27,26 @@ from barnabas.commands.wellness import check_log_dirs
 async def test_a_disk_is_nearly_full_where_less_than_a_tenth_is_free(
     total: int, usable: int, status: str, words: str
 ) -> None:
-    found = Findings(lambda _: None)
+    result = Findings(lambda _: None)
     replicas: Any = ("a", "b")
     dirs = {7: [LogDir(7, "/full", total, usable, None, replicas), LogDir(7, "/free", 10, 9, None, ())]}
-    await check_log_dirs(admin_of(dirs), found)
-    assert [(one.check, one.subject, one.status, one.text) for one in found.all] == [
+    await check_log_dirs(admin_of(dirs), result)
+    assert [(one.check, one.subject, one.status, one.text) for one in result.all] == [
         ("log dirs", "broker 7 /full", status, words),
         ("log dirs", "broker 7 /free", OK, "0 replicas"),
     ]
-    assert [bool(one.advice) for one in found.all] == [status == PROBLEM, False]
+    assert [bool(one.advice) for one in result.all] == [status == PROBLEM, False]
 
 
 async def test_a_dir_that_has_failed_and_a_broker_that_does_not_tell() -> None:
-    found = Findings(lambda _: None)
+    result = Findings(lambda _: None)
     failed = LogDir(1, "/a", 1000, 1, ClientError("no"), ())
-    await check_log_dirs(admin_of({1: [failed], 2: ClientError("refused")}), found)
-    assert [(one.subject, one.status) for one in found.all] == [
+    await check_log_dirs(admin_of({1: [failed], 2: ClientError("refused")}), result)
+    assert [(one.subject, one.status) for one in result.all] == [
         ("broker 1 /a", PROBLEM),
         ("broker 2", SKIPPED),
     ]
-    assert found.all[0].advice == "look at the disk and at the broker's log"
+    assert result.all[0].advice == "look at the disk and at the broker's log"
 
 
 def admin_of(dirs: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -152,52 +151,6 @@ def test_no_password_or_credential_is_shown(runs: Runs, arguments: tuple[str, ..
     for secret in (PASSWORD, credential, credential[:20]):
         assert secret not in text + errors
     assert "my.plugin.api.token" in text
-
-
-def test_log_dump_shows_records_by_name_and_field(runs: Runs) -> None:
-    rows = [
-        json.loads(line) for line in runs.text("log", "dump", "--deep", "--json", str(LOG))[0].splitlines()
-    ]
-    assert not [row for row in rows if row["kind"] == "problem" or "problem" in row]
-    by_offset = {
-        row["offset"]: row for row in rows if row["kind"] == "record" and row["timestamp"] < 1795964371000
-    }
-    records = [row for row in rows if row["kind"] == "record"]
-    assert records[0]["control"] == "leader_change"
-    assert records[0]["value"]["leader_id"] == 1
-    assert by_offset[66]["type"] == "BrokerRegistrationChange"
-    (registered,) = [
-        row["value"] for row in records if row.get("type") == "RegisterBroker" and row["offset"] == 57
-    ]
-    assert registered["log_dirs"] == ["ZGVmZ2hpamtsbW5vcHFycw"]
-    assert [row["leader_epoch"] for row in rows if row["kind"] == "quorum_state"] == [2]
-
-
-def test_unknown_record_is_dumped_without_its_bytes(runs: Runs, tmp_path: Path) -> None:
-    directory = tmp_path / "__cluster_metadata-0"
-    shutil.copytree(LOG, directory)
-    path = directory / "00000000000000000000.log"
-    path.write_bytes(_with_version_9_of_configs(path.read_bytes()))
-    text, _ = runs.text("log", "dump", "--deep", str(path))
-    assert "there is no version 9" in text
-    assert PASSWORD not in text
-    _, errors = runs.text("metadata", "show", "--dir", str(directory), "--at", "45", code=1)
-    assert errors.startswith(f"barnabas metadata show: {path}: record at offset 40:")
-    assert PASSWORD not in errors
-
-
-def _with_version_9_of_configs(data: bytes) -> bytes:
-    from barnabas.records.batch import compute_crc, iter_batches
-
-    changed = bytearray(data)
-    for position, header in iter_batches(data):
-        end = position + header.size
-        at = data.find(b"\1\4\0\4", position, end)
-        if at >= 0 and PASSWORD.encode() in data[position:end]:
-            changed[at + 2] = 9
-            crc = compute_crc(bytes(changed), position, header)
-            changed[position + 17 : position + 21] = crc.to_bytes(4, "big")
-    return bytes(changed)
 
 
 @pytest.mark.parametrize(

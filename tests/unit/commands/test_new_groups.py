@@ -32,9 +32,9 @@ def broker() -> Iterator[KafkaBroker]:
 @pytest.fixture
 def client(broker: KafkaBroker, run: Commands) -> Iterator[BlockingClient]:
     run("brokers", "features", "update", "share.version=1", "streams.version=1", "--yes")
-    found = BlockingClient(broker.bootstrap)
-    yield found
-    found.close()
+    result = BlockingClient(broker.bootstrap)
+    yield result
+    result.close()
 
 
 def ask(client: BlockingClient, group: str, request: Any) -> Any:

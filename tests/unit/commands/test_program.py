@@ -10,10 +10,10 @@ import click
 import pytest
 
 from barnabas.client import ClientError
-from barnabas.commands import completion, program
+from barnabas.commands import program
 from barnabas.commands.completion import Everything, answer
 from barnabas.commands.errors import CommandError
-from barnabas.commands.program import Root, run
+from barnabas.commands.program import run
 from barnabas.commands.reference import page
 
 from .conftest import StandIn
@@ -69,17 +69,11 @@ def test_a_command_ends_with_the_code_of_what_came_of_it(
     assert capsys.readouterr() == ("", said)
 
 
-def test_a_defect_is_nobodys_fault_but_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    ending(monkeypatch, KeyError("x"))
-    with pytest.raises(KeyError):
-        run(["topics", "list"])
-
-
 def test_a_wrong_command_is_told_where_it_was_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["brokers", "features", "lst"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("barnabas brokers features: No such command 'lst'")
-    assert said.endswith("Try 'barnabas brokers features --help'.\n")
+    output = capsys.readouterr().err
+    assert output.startswith("barnabas brokers features: No such command 'lst'")
+    assert output.endswith("Try 'barnabas brokers features --help'.\n")
     assert run(["nothing"]) == 2
     assert capsys.readouterr().err.startswith("barnabas: No such command 'nothing'")
     assert run(["topics", "-h"]) == run(["topics", "list", "--help"]) == 0
@@ -112,60 +106,63 @@ def test_rows_decide_about_the_code_where_the_work_does_not(
 
 def parser() -> argparse.ArgumentParser:
     """A parser with a parameter of each kind."""
-    made = argparse.ArgumentParser()
-    made.add_argument("file", metavar="FILE")
-    made.add_argument("count", type=int)
-    made.add_argument("words", nargs="*")
-    made.add_argument("--dir", "-d", metavar="DIR", help="a directory")
-    made.add_argument("--path", metavar="PATH")
-    made.add_argument("--level", choices=(1, 2))
-    made.add_argument("--both", nargs=2, metavar=("FILE", "DIR"))
-    made.add_argument("--flag", action="store_true", help="a flag")
-    made.add_argument("--again", action="append", metavar="TEXT")
-    made.add_argument("--secret", help=argparse.SUPPRESS)
-    made.add_argument("--version", action="version", version="1")
-    return made
+    created = argparse.ArgumentParser()
+    created.add_argument("file", metavar="FILE")
+    created.add_argument("count", type=int)
+    created.add_argument("words", nargs="*")
+    created.add_argument("--dir", "-d", metavar="DIR", help="a directory")
+    created.add_argument("--path", metavar="PATH")
+    created.add_argument("--level", choices=(1, 2))
+    created.add_argument("--both", nargs=2, metavar=("FILE", "DIR"))
+    created.add_argument("--flag", action="store_true", help="a flag")
+    created.add_argument("--again", action="append", metavar="TEXT")
+    created.add_argument("--secret", help=argparse.SUPPRESS)
+    created.add_argument("--version", action="version", version="1")
+    return created
 
 
 def nested() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser()
-    below = made.add_subparsers()
+    created = argparse.ArgumentParser()
+    below = created.add_subparsers()
     below.add_parser("first", help="the first").add_argument("--one", action="store_true")
     below.add_parser("second")
-    return made
+    return created
 
 
 EVERYTHING = Everything({"flat": ("a summary", parser), "nested": ("another", nested)})
 
 
 def converted(name: str) -> click.Command:
-    found = EVERYTHING.get_command(click.Context(EVERYTHING), name)
-    assert found is not None
-    return found
+    result = EVERYTHING.get_command(click.Context(EVERYTHING), name)
+    assert result is not None
+    return result
 
 
 def test_parameters_of_a_parser_are_completed_as_what_they_are() -> None:
     command = converted("flat")
     assert (command.name, command.help) == ("flat", "a summary")
-    arguments = [one for one in command.params if isinstance(one, click.Argument)]
-    assert [(one.name, one.nargs, type(one.type).__name__) for one in arguments] == [
+    arguments = [entry for entry in command.params if isinstance(entry, click.Argument)]
+    assert [(entry.name, entry.nargs, type(entry.type).__name__) for entry in arguments] == [
         ("file", 1, "Path"), ("count", 1, "StringParamType"), ("words", -1, "StringParamType"),
     ]  # fmt: skip
-    options = {one.name: one for one in command.params if isinstance(one, click.Option)}
+    options = {entry.name: entry for entry in command.params if isinstance(entry, click.Option)}
     assert list(options) == ["dir", "path", "level", "both", "flag", "again", "secret", "version"], (
         "no --help twice"
     )
     assert options["dir"].opts == ["--dir", "-d"]
-    kinds = {name: type(one.type).__name__ for name, one in options.items()}
+    kinds = {name: type(entry.type).__name__ for name, entry in options.items()}
     assert kinds == {
         "dir": "Path", "path": "Path", "level": "Choice", "both": "StringParamType", "flag": "BoolParamType",
         "again": "StringParamType", "secret": "StringParamType", "version": "BoolParamType",
     }  # fmt: skip
-    assert [one.type.file_okay for name, one in options.items() if name in ("dir", "path")] == [False, True]  # type: ignore[attr-defined]
+    assert [entry.type.file_okay for name, entry in options.items() if name in ("dir", "path")] == [
+        False,
+        True,
+    ]  # type: ignore[attr-defined]
     assert options["level"].type.choices == ("1", "2")  # type: ignore[attr-defined]
-    assert [name for name, one in options.items() if one.is_flag] == ["flag", "version"]
-    assert [name for name, one in options.items() if one.multiple] == ["again"]
-    assert [name for name, one in options.items() if one.hidden] == ["secret"]
+    assert [name for name, entry in options.items() if entry.is_flag] == ["flag", "version"]
+    assert [name for name, entry in options.items() if entry.multiple] == ["again"]
+    assert [name for name, entry in options.items() if entry.hidden] == ["secret"]
     assert (options["dir"].help, options["flag"].help, options["secret"].help) == (
         "a directory",
         "a flag",
@@ -173,23 +170,12 @@ def test_parameters_of_a_parser_are_completed_as_what_they_are() -> None:
     )
 
 
-def test_parsers_below_a_parser_are_completed_with_their_summaries() -> None:
+def test_subcommands_are_completed_with_their_summaries() -> None:
     command = converted("nested")
     assert isinstance(command, click.Group)
     assert command.help == "another"
     assert {name: one.help for name, one in command.commands.items()} == {"first": "the first", "second": ""}
     assert [one.name for one in command.commands["first"].params] == ["one"]
-
-
-def test_commands_of_both_kinds_are_found_by_their_names() -> None:
-    context = click.Context(EVERYTHING)
-    names = EVERYTHING.list_commands(context)
-    assert names[:2] == ["flat", "nested"]
-    assert names[2:] == Root().list_commands(context)
-    assert EVERYTHING.get_command(context, "nothing") is None
-    topics = EVERYTHING.get_command(context, "topics")
-    assert topics is not None
-    assert topics.name == "topics"
 
 
 @pytest.mark.parametrize(
@@ -198,15 +184,6 @@ def test_commands_of_both_kinds_are_found_by_their_names() -> None:
 def test_what_no_shell_asks_is_not_answered(instruction: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert answer(instruction, {}) == 1
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("shell", completion.SHELLS)
-def test_a_shell_is_told_its_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert answer(f"{shell}_source", {}) == 0
-    script = capsys.readouterr().out
-    assert f"_BARNABAS_COMPLETE={shell}_complete" in script
-    assert run(["completion", shell]) == 0
-    assert capsys.readouterr().out == script
 
 
 def test_a_shell_is_told_what_completes_a_word(

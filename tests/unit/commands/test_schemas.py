@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from barnabas.testing.running import import_path
 from tests.support.certificates import signed
 
 ORDER = '{"type":"record","name":"Order","fields":[{"name":"id","type":"string"},{"name":"n","type":"int","default":1}]}'
-PLACE = 'syntax = "proto3"; message Place { string name = 1; }'
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -65,39 +63,10 @@ def run(broker: KafkaBroker, registry: str, capfd: pytest.CaptureFixture[str], m
     def run(*arguments: str) -> tuple[int, str, str]:
         capfd.readouterr()
         code = main(arguments)
-        said = capfd.readouterr()
-        return code, said.out, said.err
+        output = capfd.readouterr()
+        return code, output.out, output.err
 
     return run
-
-
-def test_records_go_through_schemas_as_json(broker: KafkaBroker, run: Run, tmp_path: Path) -> None:
-    broker.create_topic("orders")
-    (tmp_path / "order.avsc").write_text(ORDER)
-    (tmp_path / "place.proto").write_text(PLACE)
-    schemas = "--value-schema", str(tmp_path / "order.avsc"), "--key-schema", str(tmp_path / "place.proto")
-    assert run("produce", "orders", '{"id":"a"}', "-k", '{"name":"Rome"}', *schemas)[0] == 0
-    assert run("produce", "orders", '{"id":"b","n":2}', "--value-schema", "latest", "-q")[0] == 0
-    assert run("produce", "orders", "", "-Z", "--value-schema", "latest", "-q")[0] == 0
-    assert run("produce", "orders", "plain", "-q")[0] == 0
-    code, said, _ = run("consume", "orders", "-q", "-f", "%k=%s\\n", "-Z", "null")
-    assert code == 0
-    assert said.splitlines() == [
-        '{"name": "Rome"}={"id": "a", "n": 1}', 'null={"id": "b", "n": 2}', "null=null", "null=plain",
-    ]  # fmt: skip
-    assert run("consume", "orders", "-q", "--value", '"n": 2')[1] == '{"id": "b", "n": 2}\n'
-
-    broker.create_topic("copies")
-    code, lines, _ = run("consume", "orders", "-q", "--json", "-n", "2")
-    assert [json.loads(line)["value"] for line in lines.splitlines()] == [
-        {"id": "a", "n": 1},
-        {"id": "b", "n": 2},
-    ]
-    (tmp_path / "lines").write_text(lines)
-    order = "--value-schema", str(tmp_path / "order.avsc")
-    code, _, error = run("produce", "copies", "--input-json", "-f", str(tmp_path / "lines"), *order)
-    assert code == 0, error
-    assert run("consume", "copies", "-q", "-f", "%s\\n")[1] == '{"id": "a", "n": 1}\n{"id": "b", "n": 2}\n'
 
 
 def test_texts_need_no_quotes_also_those_that_look_like_numbers(
@@ -139,9 +108,9 @@ def test_what_does_not_fit_is_told_with_its_place(broker: KafkaBroker, run: Run,
         (["--value-schema", "no.avsc"], "no.avsc: No such file or directory"),
         (
             ["--value-schema", "1", "--registry", "nowhere"],
-            "--registry: 'nowhere' is no address of a registry",
+            "--registry: 'nowhere' is not the address of a registry",
         ),
-        (["--value-schema", "1", "--registry", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be asked"),
+        (["--value-schema", "1", "--registry", "http://127.0.0.1:1"], "http://127.0.0.1:1 cannot be reached"),
     ],
 )
 def test_a_schema_that_cannot_be_had_is_one_line(
@@ -201,7 +170,7 @@ schema.registry.ssl.ca.location = "{{ca}}"
         (["--client-config", "{file}", "--registry", "https://a:8081"], "https://a:8081", ""),
     ],
 )  # fmt: skip
-def test_a_login_of_a_profile_goes_to_the_registry_of_the_profile_alone(
+def test_profile_login_goes_only_to_the_profiles_registry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], url: str, user: str
 ) -> None:
     (tmp_path / "ca.pem").write_text(signed({"CN": "ours"}).pem)
@@ -211,22 +180,26 @@ def test_a_login_of_a_profile_goes_to_the_registry_of_the_profile_alone(
     profile.touch(0o600)
     profile.write_text(PROFILE.format(ca=tmp_path / "ca.pem"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    found: list[RegistryAt | None] = []
+    result: list[RegistryAt | None] = []
 
     @click.command()
     @registry_option
     @connection_options
     def command(registry: str | None, **options: Any) -> None:
-        found.append(registry_of(registry, connecting_of(options)))
+        result.append(registry_of(registry, connecting_of(options)))
 
-    given = [one.format(file=tmp_path / "other") for one in arguments]
-    command.main(["--profile", "a", *given], standalone_mode=False)
-    (one,) = found
-    assert one is not None
-    assert (one.url, one.user, one.password) == (url, user, {"ann": "x", "bob": "y"}.get(user, ""))
-    assert (one.tls is not None) == (url.startswith("https://a:8081") and not (arguments and user == "")), (
-        "whom to trust"
+    values = [argument.format(file=tmp_path / "other") for argument in arguments]
+    command.main(["--profile", "a", *values], standalone_mode=False)
+    (argument,) = result
+    assert argument is not None
+    assert (argument.url, argument.user, argument.password) == (
+        url,
+        user,
+        {"ann": "x", "bob": "y"}.get(user, ""),
     )
+    assert (argument.tls is not None) == (
+        url.startswith("https://a:8081") and not (arguments and user == "")
+    ), "whom to trust"
 
 
 def test_an_address_with_a_password_makes_a_profile_a_secret(

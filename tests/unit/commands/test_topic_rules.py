@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,6 @@ from barnabas.client import ClientError, ResponseError
 from barnabas.client.admin import (
     BrokerInfo,
     ClusterInfo,
-    ConfigChange,
     ConfigEntry,
     ListedGroup,
     NewTopic,
@@ -77,28 +75,6 @@ def test_internal_topics_are_listed_only_by_name_or_on_request(
     assert [one["name"] for one in rows] == shown
 
 
-def test_topics_are_listed_with_their_largest_number_of_replicas(topics: StandIn) -> None:
-    assert values(topics.rows("topics", "topics", "list", "--internal", code=1)) == [
-        ("_own", 1, 1, True, "id-_own", None), ("a", 3, 3, False, "id-a", None), ("b", 0, 0, False, "id-b", None),
-        ("c", *[None] * 4, REFUSED_TEXT),
-    ]  # fmt: skip
-    topics("topics", "list", "a", "b")
-    assert topics.asked_for("topics") == [[None], [("a", "b")]], "only these are asked for"
-
-
-def test_partitions_are_described_beside_topics_that_are_not_told(topics: StandIn) -> None:
-    out = json.loads(topics("topics", "describe", "a", "c", "--json", code=1)[0])
-    assert [one["name"] for one in out["topics"]] == ["a", "c"]
-    assert values(out["partitions"]) == [
-        ("a", 0, -1, 5, [0], [0], [8], None), ("a", 1, 0, 6, [0, 1], [1], [8], None),
-        ("a", 2, 1, 7, [0, 1, 2], [2], [8], None),
-    ]  # fmt: skip
-    out = json.loads(topics("topics", "describe", "-r", "_.*", "b", "--json")[0])
-    assert [one["name"] for one in out["topics"]] == ["_own", "b"]
-    _, err = topics("topics", "describe", "-r", "x", "y.*", code=1)
-    assert "no topic matches x, y.*;" in err
-
-
 @pytest.mark.parametrize(
     ("options", "new"),
     [
@@ -114,8 +90,8 @@ def test_what_is_not_said_of_a_new_topic_is_the_brokers_to_say(
     cluster.answers["create_topics"] = {"a": None, "b": None}
     rows = cluster.rows("topics", "topics", "create", "a", "b", *options)
     assert values(rows) == [("a", "created", None), ("b", "created", None)]
-    made = [NewTopic("a", *new), NewTopic("b", *new)]
-    assert cluster.asked == [("create_topics", made, {"only_check": False})]
+    created = [NewTopic("a", *new), NewTopic("b", *new)]
+    assert cluster.asked == [("create_topics", created, {"only_check": False})]
 
 
 def test_a_topic_that_exists_is_forgiven_alone(cluster: StandIn) -> None:
@@ -142,28 +118,19 @@ def test_a_pattern_changes_and_deletes_no_internal_topics(
     topics: StandIn, arguments: list[str], meant: list[str]
 ) -> None:
     topics.answers["create_partitions"] = lambda counts, **_: {
-        one: REFUSED if one == "a" else None for one in counts
+        entry: REFUSED if entry == "a" else None for entry in counts
     }
-    topics.answers["delete_topics"] = lambda names: {one: REFUSED if one == "a" else None for one in names}
+    topics.answers["delete_topics"] = lambda names: {
+        entry: REFUSED if entry == "a" else None for entry in names
+    }
     code = int("a" in meant)
     topics("topics", "alter", *arguments, "-p", "4", code=code)
     assert topics.asked_for("create_partitions") == [[dict.fromkeys(meant, 4), {"only_check": False}]]
     rows = topics.rows("topics", "topics", "delete", *arguments, "--yes", code=code)
     assert topics.asked_for("delete_topics") == [[meant]]
-    assert [one["name"] for one in rows if one["outcome"] == "deleted"] == [
+    assert [entry["name"] for entry in rows if entry["outcome"] == "deleted"] == [
         name for name in meant if name != "a"
     ]
-
-
-def test_partitions_are_added_or_only_checked(cluster: StandIn) -> None:
-    cluster.answers["create_partitions"] = {"a": None, "b": REFUSED}
-    alter = ("topics", "alter", "a", "b", "-p", "4")
-    assert values(cluster.rows("topics", *alter, code=1)) == [
-        ("a", "has 4 partitions", None), ("b", "failed", REFUSED_TEXT),
-    ]  # fmt: skip
-    assert cluster.rows("topics", *alter, "--dry-run", code=1)[0]["outcome"] == "would have 4 partitions"
-    assert [call[1] for call in cluster.asked] == [{"a": 4, "b": 4}] * 2
-    assert [call[2] for call in cluster.asked] == [{"only_check": False}, {"only_check": True}]
 
 
 def test_what_is_deleted_is_told_to_who_has_to_agree(
@@ -186,58 +153,28 @@ def ends(topics: StandIn) -> StandIn:
 
     def offsets(times: dict[tuple[str, int], int], **_: object) -> dict[tuple[str, int], Any]:
         return {
-            one: OffsetAt(
-                {EARLIEST: 10 + one[1], LATEST: 20 + 2 * one[1], MAX_TIMESTAMP: 19}.get(
-                    time, -1 if time > 5000 else one[1]
+            entry: OffsetAt(
+                {EARLIEST: 10 + entry[1], LATEST: 20 + 2 * entry[1], MAX_TIMESTAMP: 19}.get(
+                    time, -1 if time > 5000 else entry[1]
                 ),
                 time,
                 0,
             )
-            for one, time in times.items()
+            for entry, time in times.items()
         }  # fmt: skip
 
     topics.answers["offsets"] = offsets
     return topics
 
 
-@pytest.mark.parametrize(
-    ("options", "at"),
-    [
-        ([], [None] * 3),
-        (["--at", "max"], [19] * 3),
-        (["--at", "5000"], [0, 1, 2]),
-        (["--at", "5001"], [None] * 3),
-    ],
-)
-def test_offsets_are_those_of_the_ends_and_of_a_time(
-    ends: StandIn, options: list[str], at: list[int | None]
-) -> None:
-    rows = ends.rows("offsets", "topics", "offsets", "a", "b", "c", *options, code=1)
-    assert values(rows) == [
-        ("c", *[None] * 5, REFUSED_TEXT), ("a", 0, 10, 20, 10, at[0], None), ("a", 1, 11, 22, 11, at[1], None),
-        ("a", 2, 12, 24, 12, at[2], None),
-    ]  # fmt: skip
-    asked = ends.asked_for("offsets")
-    assert [set(call[0].values()) for call in asked][:2] == [{EARLIEST}, {LATEST}]
-    assert len(asked) == 2 + bool(options)
-
-
-def test_only_the_last_offset_depends_on_what_transactions_have_decided(ends: StandIn) -> None:
-    ends("topics", "offsets", "a", "--committed", "--at", "0")
-    ends("topics", "offsets", "a")
-    assert [call[1:] for call in ends.asked_for("offsets")] == [
-        [], [{"is_committed": True}], [], [], [{"is_committed": False}],
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("which", [EARLIEST, LATEST, 5000])
-def test_a_partition_that_does_not_tell_one_of_its_offsets_is_an_error(ends: StandIn, which: int) -> None:
+def test_partition_without_one_of_its_offsets_is_an_error(ends: StandIn, which: int) -> None:
     told = ends.answers["offsets"]
     ends.answers["offsets"] = lambda times, **_: {
-        one: REFUSED if (one, times[one]) == (("a", 1), which) else at for one, at in told(times).items()
+        row: REFUSED if (row, times[row]) == (("a", 1), which) else at for row, at in told(times).items()
     }
     rows = ends.rows("offsets", "topics", "offsets", "a", "--at", "5000", code=1)
-    assert [one["error"] for one in rows] == [None, REFUSED_TEXT, None]
+    assert [row["error"] for row in rows] == [None, REFUSED_TEXT, None]
     assert values(rows)[1] == ("a", 1, None, None, None, None, REFUSED_TEXT)
 
 
@@ -255,7 +192,7 @@ def test_records_are_cut_off_before_an_offset_of_each_partition(
     ends: StandIn, arguments: list[str], cuts: dict[int, int]
 ) -> None:
     ends.answers["delete_records"] = lambda before: {
-        one: REFUSED if one[1] == 2 else cut for one, cut in before.items()
+        entry: REFUSED if entry[1] == 2 else cut for entry, cut in before.items()
     }
     rows = ends.rows("partitions", "topics", "trim", *arguments, "--yes", code=int(2 in cuts))
     assert values(rows) == [
@@ -283,7 +220,7 @@ def test_what_is_cut_off_is_told_and_named(
     told = ends.answers["offsets"]
     for which in (LATEST, 5000):
         ends.answers["offsets"] = lambda times, which=which: {
-            one: REFUSED if times[one] == which else at for one, at in told(times).items()
+            entry: REFUSED if times[entry] == which else at for entry, at in told(times).items()
         }
         assert REFUSED_TEXT in ends("topics", "trim", "a:0", "--before", "@5000", "--yes", code=1)[1]
     assert ends.asked_for("delete_records") == []
@@ -306,30 +243,6 @@ def resources(topics: StandIn) -> StandIn:
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"),
-    [
-        ("topic", ["a", "b", "c"]), ("broker", ["1", "2"]), ("broker-logger", ["1", "2"]), ("group", ["g"]),
-        ("client-metrics", ["m"]),
-    ],
-)  # fmt: skip
-def test_without_names_all_resources_of_a_kind_are_meant(
-    resources: StandIn, kind: str, names: list[str]
-) -> None:
-    assert values(resources.rows("resources", "configs", "list", kind)) == [(kind, name) for name in names]
-    resources("configs", "describe", kind)
-    ((wanted, _),) = resources.asked_for("describe_configs")
-    assert wanted == [Resource(kind, name) for name in names]
-    assert [call for call in resources.asked if call[0] == "config_resources"] == (
-        [("config_resources", ["client-metrics"])] * 2 if kind == "client-metrics" else []
-    )
-
-
-def test_without_a_kind_the_cluster_says_what_has_settings(resources: StandIn) -> None:
-    assert values(resources.rows("resources", "configs", "list")) == [("topic", "m")]
-    assert resources.asked == [("config_resources",)]
-
-
-@pytest.mark.parametrize(
     ("arguments", "names"),
     [
         (["broker", "default", "2", "default"], ["", "2"]),
@@ -339,7 +252,7 @@ def test_without_a_kind_the_cluster_says_what_has_settings(resources: StandIn) -
         (["broker", "-r", "."], ["1", "2"]),
     ],
 )
-def test_resources_are_named_once_and_default_stands_for_all_brokers(
+def test_resources_appear_once_and_default_means_all_brokers(
     resources: StandIn, arguments: list[str], names: list[str]
 ) -> None:
     kind = arguments[0]
@@ -347,15 +260,6 @@ def test_resources_are_named_once_and_default_stands_for_all_brokers(
     assert [one["name"] for one in rows] == [name or "default" for name in names]
     ((changes, _),) = resources.asked_for("alter_configs")
     assert list(changes) == [Resource(kind, name) for name in names]
-
-
-def test_a_pattern_without_a_match_is_an_error_and_a_kind_without_resources_is_not(
-    resources: StandIn,
-) -> None:
-    _, err = resources("configs", "describe", "group", "-r", "x", "y", code=1)
-    assert err == "barnabas configs describe: no group matches x, y\n"
-    resources.answers["list_groups"] = {}, {}
-    assert resources("configs", "describe", "group")[0] == "no configs\n"
 
 
 ENTRIES = [
@@ -366,25 +270,6 @@ ENTRIES = [
     ConfigEntry("r", "0", "default", False, True, "", ()),
     ConfigEntry("s", None, "broker", True, False, "", (("s", None, "broker"),)),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("options", "shown"),
-    [([], ["p", "s"]), (["--all"], ["p", "r", "s"]), (["-k", "r", "-k", "p"], ["p", "r", "s"])],
-)
-def test_defaults_are_shown_with_all_or_by_name(
-    resources: StandIn, options: list[str], shown: list[str]
-) -> None:
-    resources.answers["describe_configs"] = {
-        Resource("broker", ""): ENTRIES,
-        Resource("broker", "2"): REFUSED,
-    }
-    rows = resources.rows("configs", "configs", "describe", "broker", "default", "2", *options, code=1)
-    assert [one["key"] for one in rows] == [*shown, None]
-    assert {one["name"] for one in rows[:-1]} == {"default"}
-    assert (rows[-1]["name"], rows[-1]["error"]) == ("2", REFUSED_TEXT)
-    ((_, named),) = resources.asked_for("describe_configs")
-    assert named == {"names": ("r", "p") if "-k" in options else None, "documentation": False}
 
 
 def test_a_setting_is_shown_with_what_would_count_without_it(resources: StandIn) -> None:
@@ -404,40 +289,6 @@ def test_a_setting_is_shown_with_what_would_count_without_it(resources: StandIn)
     assert "DOCUMENTATION" in resources("configs", "describe", "topic", "a", "--docs")[0]
     assert "DOCUMENTATION" not in resources("configs", "describe", "topic", "a")[0]
     assert "SYNONYMS" not in resources("configs", "describe", "topic", "a", "--all")[0]
-
-
-def test_changes_are_each_of_their_kind(resources: StandIn) -> None:
-    resources.answers["alter_configs"] = {Resource("topic", "a"): None, Resource("topic", "b"): REFUSED}
-    options = [
-        "--set",
-        "p=1",
-        "--set",
-        "q=2",
-        "--delete",
-        "r",
-        "--append",
-        "s=3",
-        "--subtract",
-        "t=4",
-        "--subtract",
-        "u=5",
-    ]
-    rows = resources.rows("resources", "configs", "alter", "topic", "a", "b", *options, code=1)
-    assert values(rows) == [("topic", "a", "changed", None), ("topic", "b", "failed", REFUSED_TEXT)]
-    dry = resources.rows("resources", "configs", "alter", "topic", "a", "b", *options, "--dry-run", code=1)
-    assert [one["outcome"] for one in dry] == ["would be changed", "failed"]
-    changes = [
-        ConfigChange("p", 0, "1"), ConfigChange("q", 0, "2"), ConfigChange("r", 1, None), ConfigChange("s", 2, "3"),
-        ConfigChange("t", 3, "4"), ConfigChange("u", 3, "5"),
-    ]  # fmt: skip
-    every = {Resource("topic", "a"): changes, Resource("topic", "b"): changes}
-    assert resources.asked_for("alter_configs") == [
-        [every, {"only_check": only_check}] for only_check in (False, True)
-    ]
-    assert (
-        "give --set, --delete, --append or --subtract"
-        in resources("configs", "alter", "topic", "a", code=2)[1]
-    )
 
 
 def test_topics_that_do_not_tell_are_resources_as_well(resources: StandIn) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from barnabas.testing import KafkaBroker
 
 from .conftest import Commands
@@ -12,8 +10,8 @@ from .conftest import Commands
 def test_topics_are_created_and_listed(run: Commands) -> None:
     out, _ = run("topics", "create", "a", "b", "-p", "3", "-c", "retention.ms=1000")
     assert out.splitlines() == ["NAME    OUTCOME", "a       created", "b       created"]
-    found = run.rows("topics", "topics", "list", "a")
-    assert [{**one, "id": len(one["id"])} for one in found] == [
+    result = run.rows("topics", "topics", "list", "a")
+    assert [{**one, "id": len(one["id"])} for one in result] == [
         {"name": "a", "partitions": 3, "replicas": 1, "is_internal": False, "id": 22, "error": None}
     ]
     out, _ = run("topics", "list")
@@ -23,13 +21,6 @@ def test_topics_are_created_and_listed(run: Commands) -> None:
     assert (
         run.rows("configs", "configs", "describe", "topic", "a", "-k", "retention.ms")[0]["value"] == "1000"
     )
-
-
-def test_a_topic_that_is_there_is_an_error_unless_that_was_said(run: Commands) -> None:
-    run("topics", "create", "twice")
-    out, _ = run("topics", "create", "twice", code=1)
-    assert "failed     TOPIC_ALREADY_EXISTS" in out
-    assert "exists" in run("topics", "create", "twice", "--if-not-exists")[0]
 
 
 def test_nothing_is_created_by_a_dry_run(run: Commands) -> None:
@@ -62,8 +53,8 @@ def test_partitions_are_described_and_added(run: Commands) -> None:
 def test_offsets_of_ends_and_of_times_are_shown(run: Commands, broker: KafkaBroker) -> None:
     broker.create_topic("timed", 1)
     broker.produce("timed", {"value": "a", "timestamp": 1000}, {"value": "b", "timestamp": 2000})
-    found = run.rows("offsets", "topics", "offsets", "timed", "--at", "1500")
-    assert found == [
+    result = run.rows("offsets", "topics", "offsets", "timed", "--at", "1500")
+    assert result == [
         {"topic": "timed", "partition": 0, "earliest": 0, "latest": 2, "records": 2, "at": 1, "error": None}
     ]
     assert run.rows("offsets", "topics", "offsets", "timed", "--at", "-1h")[0]["at"] is None
@@ -84,17 +75,6 @@ def test_records_are_cut_off_before_an_offset_a_time_or_the_end(run: Commands, b
         "there is no partition cut:7" in run("topics", "trim", "cut:7", "--before", "1", "--yes", code=1)[1]
     )
     assert "is expected" in run(*trim, "soon", code=2)[1]
-
-
-def test_nothing_is_deleted_unless_somebody_agrees(run: Commands, at_terminal: Callable[[str], None]) -> None:
-    run("topics", "create", "kept")
-    _, err = run("topics", "delete", "kept", code=1)
-    assert "standard input is no terminal" in err
-    at_terminal("n\n")
-    assert "nothing was changed" in run("topics", "delete", "kept", code=1)[1]
-    at_terminal("y\n")
-    assert "deleted" in run("topics", "delete", "kept")[0]
-    assert "UNKNOWN_TOPIC_OR_PARTITION" in run("topics", "delete", "kept", "--yes", code=1)[0]
 
 
 def test_what_a_terminal_would_obey_is_escaped(run: Commands, broker: KafkaBroker) -> None:

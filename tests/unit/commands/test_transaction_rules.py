@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,14 +44,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_transactions_are_filtered_by_the_brokers_that_tell_them(cluster: StandIn) -> None:
-    found = [ListedTransaction("t", 8, "Ongoing", 2), ListedTransaction("u", 9, "Empty", 1)]
-    cluster.answers["list_transactions"] = found, {3: REFUSED}
+    result = [ListedTransaction("t", 8, "Ongoing", 2), ListedTransaction("u", 9, "Empty", 1)]
+    cluster.answers["list_transactions"] = result, {3: REFUSED}
     rows = cluster.rows("transactions", "transactions", "list", code=1)
     assert [tuple(one.values()) for one in rows] == [
         ("t", 2, 8, "Ongoing", None), ("u", 1, 9, "Empty", None), (None, 3, None, None, REFUSED_TEXT),
     ]  # fmt: skip
-    given = "--state Ongoing --state Empty --producer-id 8 --producer-id 0 --running-for 0s --pattern a.*"
-    cluster("transactions", "list", *given.split(), code=1)
+    arguments = "--state Ongoing --state Empty --producer-id 8 --producer-id 0 --running-for 0s --pattern a.*"
+    cluster("transactions", "list", *arguments.split(), code=1)
     assert cluster.asked_for("list_transactions") == [
         [{"states": (), "producer_ids": (), "running_for_ms": -1, "pattern": None}],
         [{"states": ("Ongoing", "Empty"), "producer_ids": (8, 0), "running_for_ms": 0, "pattern": "a.*"}],
@@ -60,7 +59,7 @@ def test_transactions_are_filtered_by_the_brokers_that_tell_them(cluster: StandI
 
 
 @pytest.mark.parametrize(("started", "shown"), [(0, 0), (5, 5), (-1, None)])
-def test_a_transaction_is_described_with_its_beginning_if_it_has_one(
+def test_transaction_is_described_with_its_start_if_open(
     cluster: StandIn, started: int, shown: int | None
 ) -> None:
     info = TransactionInfo("t", 8, 3, "Ongoing", 60_000, started, 2, (("a", 0), ("b", 1)))
@@ -88,7 +87,7 @@ def test_producers_are_those_of_the_partitions_that_are_named(
     assert cluster.asked == [("topics", {one.partition(":")[0] for one in named}), ("producers", meant)]
 
 
-def test_producers_are_shown_with_the_first_offset_of_what_is_open(cluster: StandIn) -> None:
+def test_producers_have_first_offset_of_open_transaction(cluster: StandIn) -> None:
     states = [ProducerState(8, 1, 41, 1000, 6, 0), ProducerState(9, 2, 42, 2000, -1, -1)]
     cluster.answers |= {"topics": {"a": topic("a", 0, 1)}, "producers": {("a", 0): states, ("a", 1): REFUSED}}
     rows = cluster.rows("producers", "transactions", "producers", "a", code=1)
@@ -114,48 +113,11 @@ OPEN, OTHER, SETTLED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("options", "state"),
-    [
-        (["--producer-id", "8"], OPEN),
-        (["--producer-id", "9"], OTHER),
-        (["--start-offset", "30"], OPEN),
-        (["--start-offset", "50"], OTHER),
-        (["--producer-id", "50"], None),
-        (["--start-offset", "8"], None),
-        (["--producer-id", "7"], None),
-        (["--start-offset", "-1"], None),
-    ],
-)
-def test_the_open_transaction_that_was_named_is_aborted(
-    cluster: StandIn, options: list[str], state: ProducerState | None
-) -> None:
-    cluster.answers |= {"producers": {("a", 3): [SETTLED, OPEN, OTHER]}, "abort_transaction": None}
-    abort = ("transactions", "abort", "a:3", *options, "--yes")
-    if state is None:
-        assert "no such transaction is open in a:3" in cluster(*abort, code=1)[1]
-    else:
-        (row,) = cluster.rows("transactions", *abort)
-        assert row == {"topic": "a", "partition": 3, "producer_id": state.producer_id, "outcome": "aborted"}
-    aborted = [] if state is None else [[("a", 3), state]]
-    assert cluster.asked_for("abort_transaction") == aborted
-
-
 def test_an_abort_that_starts_at_offset_0_is_one(cluster: StandIn) -> None:
     first = replace(OPEN, transaction_offset=0)
     cluster.answers |= {"producers": {("a", 0): [first]}, "abort_transaction": None}
     cluster("transactions", "abort", "a:0", "--start-offset", "0", "--yes")
     assert cluster.asked_for("abort_transaction") == [[("a", 0), first]]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["a", "--producer-id", "8"], ["a:0"], ["a:0", "--producer-id", "8", "--start-offset", "0"]],
-)
-def test_an_abort_names_a_partition_and_one_of_two(cluster: StandIn, arguments: list[str]) -> None:
-    _, err = cluster("transactions", "abort", *arguments, "--yes", code=2)
-    assert "give TOPIC:PARTITION, and --producer-id or --start-offset" in err
-    assert cluster.asked == []
 
 
 def test_what_is_aborted_is_told_to_who_has_to_agree(
@@ -174,10 +136,10 @@ def test_what_is_aborted_is_told_to_who_has_to_agree(
 
 
 def hanging(cluster: StandIn, *arguments: str, code: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = cluster.rows(
+    result: list[dict[str, Any]] = cluster.rows(
         "hanging", "transactions", "find-hanging", *arguments, code=code
     )
-    return found
+    return result
 
 
 @pytest.mark.parametrize(
@@ -192,7 +154,7 @@ def hanging(cluster: StandIn, *arguments: str, code: int) -> list[dict[str, Any]
     ],
 )
 @pytest.mark.usefixtures("clock")
-def test_an_open_transaction_hangs_once_it_is_older_than_the_longest_and_a_grace(
+def test_open_transaction_hangs_after_max_timeout_and_grace(
     cluster: StandIn, state: ProducerState, options: list[str], hangs: bool
 ) -> None:
     cluster.answers |= {
@@ -220,7 +182,7 @@ OLD = ProducerState(8, 1, 0, LIMIT_MS - 1, 0, 10)
     ],
 )
 @pytest.mark.usefixtures("clock")
-def test_a_transaction_that_its_coordinator_will_end_does_not_hang(
+def test_transaction_known_to_its_coordinator_does_not_hang(
     cluster: StandIn, info: TransactionInfo, hangs: bool
 ) -> None:
     young = ProducerState(9, 1, 0, NOW_MS, 0, 10)
@@ -237,7 +199,7 @@ def test_a_transaction_that_its_coordinator_will_end_does_not_hang(
 
 
 @pytest.mark.usefixtures("clock")
-def test_partitions_that_do_not_tell_and_coordinators_that_do_not_answer(cluster: StandIn) -> None:
+def test_failing_partitions_and_coordinators_are_reported(cluster: StandIn) -> None:
     cluster.answers |= {
         "topics": {"a": topic("a", 4, 5)},
         "producers": {("a", 4): REFUSED, ("a", 5): [OLD]},
@@ -259,8 +221,3 @@ def test_partitions_that_do_not_tell_and_coordinators_that_do_not_answer(cluster
     cluster.answers["list_transactions"] = [ListedTransaction("t", 8, "Ongoing", 2)], {}
     cluster.answers["describe_transactions"] = {"t": ClientError("nobody knows")}
     assert "nobody knows" in cluster("transactions", "find-hanging", code=1)[1]
-
-
-def test_json_of_nothing_that_hangs_is_an_empty_list(cluster: StandIn) -> None:
-    cluster.answers |= {"topics": {}, "producers": {}}
-    assert json.loads(cluster("transactions", "find-hanging", "--json")[0]) == {"hanging": []}

@@ -72,9 +72,9 @@ def _description(**members: set[int]) -> dict[str, Any]:
 
 
 def _accepted(theirs: Any, ours: Any) -> bool:
-    found = differences_of("described", theirs, ours)
-    assert found
-    return all(map(other_members, found))
+    result = differences_of("described", theirs, ours)
+    assert result
+    return all(map(other_members, result))
 
 
 def test_a_description_is_judged_as_a_whole() -> None:
@@ -89,11 +89,11 @@ def _beats(*steps: tuple[str, set[int] | None]) -> dict[str, Any]:
     """Heartbeats of members one after the other, and what they are given."""
     answers: dict[str, Any] = {}
     for number, (name, numbers) in enumerate(steps):
-        given = (
+        arguments = (
             None if numbers is None else {"TopicPartitions": [{"TopicId": T, "Partitions": sorted(numbers)}]}
         )
         answers[f"step {number}"] = {
-            "ErrorCode": 0, "MemberId": f"id-of-{name}", "MemberEpoch": number + 1, "Assignment": given,
+            "ErrorCode": 0, "MemberId": f"id-of-{name}", "MemberEpoch": number + 1, "Assignment": arguments,
         }  # fmt: skip
     return answers
 
@@ -102,12 +102,14 @@ def _last_accepted(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
     last = list(theirs)[-1]
     pair = theirs[last], ours[last]
     (path, *values), *_ = [
-        (one.path, one.theirs, one.ours) for one in differences_of("beat", *pair) if "Assignment" in one.path
+        (entry.path, entry.theirs, entry.ours)
+        for entry in differences_of("beat", *pair)
+        if "Assignment" in entry.path
     ]
     return other_members(Difference("beat", path, *values, whole=pair, answers=(theirs, ours), step=last))
 
 
-def test_heartbeats_are_judged_by_what_all_members_have_been_given() -> None:
+def test_heartbeats_are_judged_by_assignments_of_all_members() -> None:
     theirs = _beats(("anna", {0, 1, 2}), ("anna", {0, 1}), ("bert", {2}))
     assert held(theirs, "step 2") == {"anna": {(T, 0), (T, 1)}, "bert": {(T, 2)}}
     assert _last_accepted(theirs, _beats(("anna", {0, 1, 2}), ("anna", {1, 2}), ("bert", {0})))
@@ -115,7 +117,7 @@ def test_heartbeats_are_judged_by_what_all_members_have_been_given() -> None:
     assert not _last_accepted(theirs, _beats(("anna", {0, 1, 2}), ("anna", {0, 1}), ("bert", set())))
 
 
-def test_what_a_share_group_is_told_at_once_is_what_is_there_at_last() -> None:
+def test_early_share_assignment_equals_the_final_one() -> None:
     def is_accepted(first: set[int], last: set[int]) -> bool:
         theirs, ours = _beats(("anna", set()), ("anna", {0, 1, 2})), _beats(("anna", first), ("anna", last))
         pair = theirs["step 0"], ours["step 0"]
@@ -134,8 +136,8 @@ def test_what_a_share_group_is_told_at_once_is_what_is_there_at_last() -> None:
 def test_members_of_a_share_group_share_the_same_partitions() -> None:
     def is_accepted(**members: set[int]) -> bool:
         theirs, ours = _description(anna={0, 2}, bert={1}), _description(**members)
-        found = differences_of("described", theirs, ours)
-        return all(map(shared_by_others, found))
+        result = differences_of("described", theirs, ours)
+        return all(map(shared_by_others, result))
 
     assert is_accepted(anna={2}, bert={0, 1})
     assert not is_accepted(anna={2}, bert={1})
@@ -170,7 +172,7 @@ def test_assignments_of_each_protocol_are_read() -> None:
     assert slots_of(tasks) == {("ActiveTasks 0", 1)}
 
 
-def test_what_somebody_has_left_is_taken_up_by_one_who_has_not_too_much() -> None:
+def test_freed_partitions_go_to_members_below_their_share() -> None:
     theirs = _beats(("anna", {0}), ("bert", {1}), ("carl", {2}), ("anna", None), ("bert", None))
     theirs["step 3"] = {"ErrorCode": 25, "MemberId": None, "MemberEpoch": 0, "Assignment": None}
     gone = {"anna after that": theirs.pop("step 3")}
@@ -184,7 +186,7 @@ def test_what_somebody_has_left_is_taken_up_by_one_who_has_not_too_much() -> Non
     assert not _last_accepted(scenario(None), scenario({0}))  # nobody has 1
 
 
-def test_a_description_that_tells_what_members_shall_have_is_judged_by_that() -> None:
+def test_description_with_targets_is_judged_by_targets() -> None:
     def described(**shall: set[int]) -> dict[str, Any]:
         answer = _description(**shall)
         for member in answer["Groups"][0]["Members"]:

@@ -17,8 +17,8 @@ THEIRS, OURS = Side("Kafka", 9092, 9093), Side("Barnabas", 9192, 9193)
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    found = compared("step", (theirs, ours), (Forms(THEIRS.ports), Forms(OURS.ports)))
-    return [(one.path, one.theirs, one.ours) for one in found]
+    result = compared("step", (theirs, ours), (Forms(THEIRS.ports), Forms(OURS.ports)))
+    return [(one.path, one.theirs, one.ours) for one in result]
 
 
 def test_brokers_and_topics_are_compared_by_whose_they_are() -> None:
@@ -50,12 +50,12 @@ def test_what_settles_is_asked_until_both_answer_alike(
     monkeypatch: pytest.MonkeyPatch, settles: bool, asked: int
 ) -> None:
     answers = [{"ErrorCode": code} for code in (14, 0, 14, 0, 0, 0)]
-    given = iter(answers)
-    monkeypatch.setattr(compare, "_ask", lambda *_: next(given))
+    arguments = iter(answers)
+    monkeypatch.setattr(compare, "_ask", lambda *_: next(arguments))
     monkeypatch.setattr(compare, "SETTLE_S", 0.3)
-    found = compare.run([Step("begun", "InitProducerId", 4, {}, settles=settles)], THEIRS, OURS, ())
-    assert len(list(given)) == len(answers) - 2 * asked
-    assert len(found) == (0 if settles else 1)
+    result = compare.run([Step("begun", "InitProducerId", 4, {}, settles=settles)], THEIRS, OURS, ())
+    assert len(list(arguments)) == len(answers) - 2 * asked
+    assert len(result) == (0 if settles else 1)
 
 
 def _run(side: Side, **answers: Any) -> ScenarioRun:
@@ -66,11 +66,11 @@ def _run(side: Side, **answers: Any) -> ScenarioRun:
 
 
 def _seen(theirs: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, str, Any, Any]]:
-    found = _compare("scenario", _run(THEIRS, **theirs), _run(OURS, **ours))
-    return [(one.label, one.path, one.theirs, one.ours) for one in found]
+    result = _compare("scenario", _run(THEIRS, **theirs), _run(OURS, **ours))
+    return [(one.label, one.path, one.theirs, one.ours) for one in result]
 
 
-def test_random_ids_of_a_scenario_are_compared_by_when_they_were_first_seen() -> None:
+def test_random_ids_are_compared_by_first_appearance() -> None:
     first, second = "A" * 22, "B" * 22
     theirs = {"asked": {"MemberId": first}, "again": {"MemberId": second}}
     assert _seen(theirs, {"asked": {"MemberId": second}, "again": {"MemberId": first}}) == []
@@ -93,12 +93,12 @@ def test_an_answer_of_a_scenario_is_compared_in_all_its_fields() -> None:
 
 def test_a_difference_of_a_scenario_knows_its_answers() -> None:
     theirs, ours = _run(THEIRS, first={"a": 1}, asked={"a": 1}), _run(OURS, first={"a": 1}, asked={"a": 2})
-    (found,) = _compare("scenario", theirs, ours)
-    assert (found.step, found.whole) == ("asked", ({"a": 1}, {"a": 2}))
-    assert list(found.answers[1]) == ["first", "asked"]
+    (result,) = _compare("scenario", theirs, ours)
+    assert (result.step, result.whole) == ("asked", ({"a": 1}, {"a": 2}))
+    assert list(result.answers[1]) == ["first", "asked"]
 
 
-def test_a_scenario_that_is_not_answered_in_time_breaks_off_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenario_without_timely_response_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def look(*_: Any, **__: Any) -> dict[str, Any]:
         raise WireError("no answer in 15 s")
 

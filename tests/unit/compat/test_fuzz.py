@@ -78,13 +78,13 @@ def test_a_broker_says_and_keeps_nothing_before_a_login():
     assert result.inputs >= 1_000
 
 
-@pytest.mark.parametrize("name", [one.name for one in pure.PURE])
+@pytest.mark.parametrize("name", [entry.name for entry in pure.PURE])
 def test_functions_that_take_the_bytes_of_strangers(name):
-    (target,) = (one for one in pure.TARGETS if one.name == name)
+    (target,) = (entry for entry in pure.TARGETS if entry.name == name)
     run_round, close = target.open()
     count = examples(20 if name == "recovery" else 300)
     assert [*run_round(drawing(), count).findings, *close()] == []
-    (chosen,) = (one for one in pure.PURE if one.name == name)
+    (chosen,) = (entry for entry in pure.PURE if entry.name == name)
     for data in pure.corpus_of(name):
         chosen.check(data)
 
@@ -92,7 +92,7 @@ def test_functions_that_take_the_bytes_of_strangers(name):
 @pytest.mark.parametrize(
     ("rotation", "is_the_same"), [(0, True), (16, True), (4096, True), (1, False), (15, False)]
 )
-def test_a_wrap_token_that_is_rotated_by_its_whole_length_is_the_same(rotation, is_the_same):
+def test_wrap_token_rotated_by_its_length_is_unchanged(rotation, is_the_same):
     """16 bytes follow the header; the count (RRC) is signed by nobody (RFC 4121, 4.2.5)."""
     wrapped = bytes.fromhex("050404ff000c0000") + bytes(8) + b"what is wrapped."
     damaged = wrapped[:6] + rotation.to_bytes(2, "big") + wrapped[8:]

@@ -25,8 +25,8 @@ def _member(name: str, target: dict[str, Any], **changes: Any) -> dict[str, Any]
 def _is_accepted(*ours: dict[str, Any]) -> bool:
     theirs = [_member("anna", _tasks(0, 1, 2), MemberEpoch=2)]
     whole = [{"Groups": [{"GroupId": "g", "Members": list(members)}]} for members in (theirs, ours)]
-    (found,) = differences_of("then: StreamsGroupDescribe", *whole)
-    return KnownDifference(".*", ".*/Members", "he is served", carl_is_there).covers(found)
+    (result,) = differences_of("then: StreamsGroupDescribe", *whole)
+    return KnownDifference(".*", ".*/Members", "he is served", carl_is_there).covers(result)
 
 
 def test_carl_has_a_part_of_what_anna_had() -> None:

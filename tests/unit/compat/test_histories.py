@@ -56,12 +56,12 @@ def with_notes(*of_sides):
     ],
 )
 def test_the_first_unknown_difference_is_told_after_the_known(theirs, ours, covered, unknown):
-    known, first = compared("kind", 7, with_notes(theirs, ours), KNOWN)
-    assert len(known) == covered
+    expected, first = compared("kind", 7, with_notes(theirs, ours), KNOWN)
+    assert len(expected) == covered
     assert (None if first is None else str(first)) == unknown
 
 
-def test_a_history_that_breaks_off_differs_from_one_that_does_not():
+def test_interrupted_history_differs_from_a_complete_one():
     def breaks(run):
         run.note("step", 1)
         if run.side.name == "Barnabas":

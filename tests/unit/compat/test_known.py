@@ -131,12 +131,12 @@ def test_stumbling_is_one_code_for_another() -> None:
 
 
 def test_words_are_known_beside_an_error_alone() -> None:
-    known = _known("step", ".*", predicates.words_of_an_error)
-    assert all(map(known.covers, _answers((3, None), (3, "words"))))
-    assert all(map(known.covers, _answers((3, ""), (3, "words"))))
-    assert not any(map(known.covers, _answers((0, None), (0, "words"))))
-    assert not any(map(known.covers, _answers((3, "words"), (3, None))))
-    assert not known.covers(_at("/ErrorMessage", None, "words"))  # the answers were not kept
+    expected = _known("step", ".*", predicates.words_of_an_error)
+    assert all(map(expected.covers, _answers((3, None), (3, "words"))))
+    assert all(map(expected.covers, _answers((3, ""), (3, "words"))))
+    assert not any(map(expected.covers, _answers((0, None), (0, "words"))))
+    assert not any(map(expected.covers, _answers((3, "words"), (3, None))))
+    assert not expected.covers(_at("/ErrorMessage", None, "words"))  # the answers were not kept
 
 
 def test_a_field_is_held_by_the_struct_around_it() -> None:

@@ -42,7 +42,7 @@ ROWS = [(name, one, reason, example) for name in LISTS for reason, example in ke
 @pytest.mark.parametrize("name", LISTS)
 def test_each_known_difference_has_an_example_that_it_accepts(name: str) -> None:
     examples = [example for _, example in kept(name)]
-    without = [one.reason for one in LISTS[name] if not any(map(one.covers, examples))]
+    without = [entry.reason for entry in LISTS[name] if not any(map(entry.covers, examples))]
     assert not without
 
 
@@ -50,8 +50,8 @@ def test_each_known_difference_has_an_example_that_it_accepts(name: str) -> None
 def test_each_alternative_of_a_pattern_is_looked_for_by_itself(name: str) -> None:
     patterns = [
         pattern
-        for one in LISTS[name]
-        for several in (one.label, one.path)
+        for entry in LISTS[name]
+        for several in (entry.label, entry.path)
         for pattern in alternatives(several)
     ]
     assert not [pattern for pattern in patterns if "|" in pattern]
@@ -83,7 +83,7 @@ def _around(example: Difference, side: int, value: Any) -> dict[str, Any]:
     """Return the whole answers, and those of a scenario, with a value where they differ."""
     whole = list(example.whole)
     whole[side] = _put(whole[side], example.path, value)
-    answers = [dict(one) for one in example.answers]
+    answers = [dict(answer) for answer in example.answers]
     if example.step:
         answers[side][example.step] = whole[side]
     return {"whole": tuple(whole), "answers": tuple(answers)}

@@ -31,10 +31,10 @@ def test_verdicts_are_read_with_detail_and_seconds() -> None:
 
 
 def test_a_case_without_a_verdict_has_failed() -> None:
-    found = verdicts("PASS acks (0.1 s)\n", -9, "acks", "admin")
-    assert found["acks"] == Verdict("PASS", "", 0.1)
-    assert found["admin"].status == "FAIL"
-    assert "-9" in found["admin"].detail
+    result = verdicts("PASS acks (0.1 s)\n", -9, "acks", "admin")
+    assert result["acks"] == Verdict("PASS", "", 0.1)
+    assert result["admin"].status == "FAIL"
+    assert "-9" in result["admin"].detail
 
 
 def test_an_exit_code_that_belies_the_verdicts_is_a_failure() -> None:
@@ -62,8 +62,8 @@ def test_what_a_client_leaves_behind_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("status", "code"), [("SKIP", 0), ("FAIL", 1)])
 def test_a_setup_that_does_not_work_holds_for_every_case(status: str, code: int) -> None:
-    found = verdicts(f"{status} setup go is missing\n", code, "acks", "admin")
-    assert found == dict.fromkeys(("acks", "admin"), Verdict(status, "go is missing"))
+    result = verdicts(f"{status} setup go is missing\n", code, "acks", "admin")
+    assert result == dict.fromkeys(("acks", "admin"), Verdict(status, "go is missing"))
 
 
 def test_only_failures_that_are_not_known_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,14 +70,8 @@ def test_acls_need_somebody_whose_they_are():
 
 @pytest.mark.parametrize(
     ("name", "named", "type_"),
-    [
-        ("k.jks", "PEM", "PEM"),
-        ("k.pem", "", "PEM"),
-        ("k.p12", "", "PKCS12"),
-        ("k.jks", "", "JKS"),
-        ("k", "", "JKS"),
-    ],
-)
+    [("k.jks", "PEM", "PEM"), ("k.pem", "", "PEM"), ("k.p12", "", "PKCS12"), ("k.jks", "", "JKS"), ("k", "", "JKS")],
+)  # fmt: skip
 def test_a_store_has_the_type_that_is_named_or_that_of_its_file(name, named, type_):
     tls = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.keystore.location": f"/{name}"}
     if named:
@@ -96,16 +90,13 @@ def test_a_store_has_the_type_that_is_named_or_that_of_its_file(name, named, typ
         ({"replica.selector.class": "com.example.Mine"}, "no such selector"),
         ({"replica.fetch.wait.max.ms": "40000"}, r"replica\.socket\.timeout\.ms=30000"),
         ({"inter.broker.listener.name": "INSIDE"}, "there are PLAINTEXT"),
-        (
-            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
-            "only one of",
-        ),
+        ({"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"}, "only one of"),
         ({"inter.broker.protocol.version": "4.0"}, r"a version from 0\.8 to 3\.9"),
         ({"inter.broker.protocol.version": "x"}, r"a version from 0\.8 to 3\.9"),
         ({"inter.broker.protocol.version": "3.x"}, r"a version from 0\.8 to 3\.9"),
         ({"inter.broker.protocol.version": "3.²"}, r"a version from 0\.8 to 3\.9"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_go_together_is_refused(settings, words):
     with pytest.raises(SettingError, match=words):
         check_cluster(BrokerConfig({**ZOOKEEPER, **settings}))

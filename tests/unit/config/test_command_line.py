@@ -105,17 +105,6 @@ def given(*arguments):
     return collect(parser.parse_args(["serve", *arguments])).settings
 
 
-def test_a_name_in_listen_needs_no_protocol_of_its_own():
-    settings = given("--listen", "127.0.0.1:9092", "--listen", "INSIDE://127.0.0.1:19092")
-    assert settings["listeners"] == "PLAINTEXT://127.0.0.1:9092,INSIDE://127.0.0.1:19092"
-    assert BrokerConfig(settings).listener_security_protocols()["INSIDE"] == "PLAINTEXT"
-
-
-def test_a_name_in_listen_keeps_the_protocol_that_is_set_for_it():
-    settings = given("--listen", "INSIDE://127.0.0.1:0", "--set", "listener.security.protocol.map=INSIDE:SSL")
-    assert BrokerConfig(settings).listener_security_protocols() == {"INSIDE": "SSL"}
-
-
 def test_a_security_protocol_as_a_name_is_not_made_plaintext():
     settings = given("--listen", "SSL://127.0.0.1:0")
     assert BrokerConfig(settings).listener_security_protocols()["SSL"] == "SSL"

@@ -70,10 +70,10 @@ def test_each_setting_has_kafkas_type_default_and_importance(one):
         assert row.format(row.default) == one.default
 
 
-def test_those_that_no_kafka_has_are_named_as_our_own():
-    """Nothing else may be shown where nobody has set it: a tool that takes what is shown to a Kafka would be refused."""
+def test_settings_that_kafka_lacks_stand_in_the_own_table():
+    """Nothing else may be shown where it is not set: a tool that takes what is shown to a Kafka would be refused."""
     shown = {*tables.listed(), *tables.listed(in_cluster=True)}
-    assert shown - EVERY.keys() == set(), "name them in OWN of config/tables/__init__.py"
-    assert {*tables.names()} - EVERY.keys() >= tables.OWN, "no rows, or settings of Kafka's"
-    of_own = {row.name for row in topic.SETTINGS.values() if tables.OWN & {*row.broker_names}}
+    assert shown - EVERY.keys() == set(), "they belong into config/tables/own.py"
+    assert {*tables.names()} - EVERY.keys() >= tables.own_names(), "no rows, or settings of Kafka's"
+    of_own = {row.name for row in topic.SETTINGS.values() if tables.own_names() & {*row.broker_names}}
     assert of_own == topic.OWN

@@ -9,10 +9,8 @@ from barnabas.config.loading import BrokerConfig
 MODULE = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_{}="x";'
 JAAS = settings.SASL_JAAS_CONFIG
 FOR_ALL, OF_LISTENER, OF_MECHANISM = (
-    "sasl.jaas.config",
-    "listener.name.users.sasl.jaas.config",
-    "listener.name.users.plain.sasl.jaas.config",
-)
+    "sasl.jaas.config", "listener.name.users.sasl.jaas.config", "listener.name.users.plain.sasl.jaas.config",
+)  # fmt: skip
 
 
 def users(**given: str):

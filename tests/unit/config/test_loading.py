@@ -12,8 +12,9 @@ from barnabas.config.loading import (
     explain_unknown,
     parse_pairs,
 )
-from barnabas.config.properties import parse_lines, parse_properties
+from barnabas.config.properties import parse_lines
 from barnabas.config.setting import SettingError
+from tests.support.whole_steps import parse_properties
 
 
 def test_a_bad_value_is_named_with_its_place():

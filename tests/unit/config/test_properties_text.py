@@ -4,24 +4,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from barnabas.config.properties import format_properties, parse_properties
+from barnabas.config.properties import format_properties
+from tests.support.whole_steps import parse_properties
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        "",
-        "plain",
-        " begins and ends ",
-        "a=b:c",
-        "#no comment",
-        "!no comment",
-        "back\\slash\\",
-        "two\nlines\r\n",
-        "\ttab\f",
-        "ä 🦉 \u2028",
+        "", "plain", " begins and ends ", "a=b:c", "#no comment", "!no comment", "back\\slash\\",
+        "two\nlines\r\n", "\ttab\f", "ä 🦉 \u2028",
     ],
-)
+)  # fmt: skip
 def test_what_is_written_is_read(value):
     properties = {"name": value, "listener.name.x:y z=1": value, "#key": "1", "last": "2"}
     assert parse_properties(format_properties(properties)) == properties

@@ -33,11 +33,7 @@ def test_a_good_value_is_typed(name, text, value):
         ("num.partitions", "1_0", "num.partitions=1_0: a whole number from 1 on expected"),
         ("num.partitions", "", "num.partitions=: a whole number from 1 on expected"),
         ("num.partitions", "٣", "num.partitions=٣: a whole number from 1 on expected"),
-        (
-            "num.partitions",
-            "2147483648",
-            "a whole number from -2147483648 to 2147483647 expected",
-        ),
+        ("num.partitions", "2147483648", "a whole number from -2147483648 to 2147483647 expected"),
         ("offsets.topic.replication.factor", "32768", "from -32768 to 32767"),
         ("auto.create.topics.enable", "yes", "auto.create.topics.enable=yes: true or false expected"),
         ("compression.gzip.level", "0", "a whole number from 1 to 9, or -1 expected"),
@@ -143,21 +139,13 @@ def test_a_setting_of_a_listener_is_the_same_but_for_its_default_and_name():
     row = row_of("int", "1..9", "5")
     own = row.for_listener("listener.name.x.name")
     assert (own.name, own.default, own.base, own.allowed, own.kind) == (
-        "listener.name.x.name",
-        None,
-        "name",
-        "1..9",
-        row.kind,
-    )
+        "listener.name.x.name", None, "name", "1..9", row.kind,
+    )  # fmt: skip
     assert (own.effect, own.stops) == ("limits", True), "it is not acted upon"
     narrow = row.with_limits("1..3")
     assert (narrow.name, narrow.default, narrow.allowed, narrow.effect, narrow.stops) == (
-        "name",
-        5,
-        "1..3",
-        "",
-        False,
-    )
+        "name", 5, "1..3", "", False,
+    )  # fmt: skip
     for name in ("ssl.x", "sasl.x", "max.connections"):
         listed = Setting.of_row((name, "int", "5", "", "low", "cluster", "", "words")).for_listener(
             f"l.{name}"

@@ -18,14 +18,10 @@ DIFFERENT = {
     "log.segment.bytes": "docs/decisions/0030-defaults.md: small segments are allowed here",
     "max.connections.per.ip.overrides": "refused here when it is set, by Kafka when it is used",
     "max.connection.creation.rate": "0 would let nobody in",
-    "num.replica.fetchers": "with 0 or fewer nothing would be replicated",
-    "node.id": REFUSED_LATER,
-    "security.inter.broker.protocol": REFUSED_LATER,
-    "compression.type": REFUSED_LATER,
-    "log.cleaner.delete.retention.ms": REFUSED_LATER,
-    "log.cleaner.min.cleanable.ratio": REFUSED_LATER,
-    "log.cleaner.min.compaction.lag.ms": REFUSED_LATER,
-    "log.cleaner.max.compaction.lag.ms": REFUSED_LATER,
+    "num.replica.fetchers": "with 0 or fewer nothing would be replicated", "node.id": REFUSED_LATER,
+    "security.inter.broker.protocol": REFUSED_LATER, "compression.type": REFUSED_LATER,
+    "log.cleaner.delete.retention.ms": REFUSED_LATER, "log.cleaner.min.cleanable.ratio": REFUSED_LATER,
+    "log.cleaner.min.compaction.lag.ms": REFUSED_LATER, "log.cleaner.max.compaction.lag.ms": REFUSED_LATER,
     "log.message.timestamp.difference.max.ms": REFUSED_LATER,
     "leader.imbalance.check.interval.seconds": "with 0 or less it would never be looked at",
     "authorizer.class.name": "only these authorizers can be here",
@@ -34,7 +30,7 @@ DIFFERENT = {
     "process.roles": "not looked at: there is no KRaft",
     "inter.broker.protocol.version": "looked at when a cluster is joined",
     "log.message.format.version": "not looked at: there is one format on disk",
-}
+}  # fmt: skip
 
 
 def marks_of(release):

@@ -7,8 +7,8 @@ import pytest
 from barnabas.cli import USAGE_ERROR, main
 from barnabas.config import tables, topic
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.properties import parse_properties
 from barnabas.config.without_effect import Verdict, judge
+from tests.support.whole_steps import parse_properties
 
 MORE = {
     "controller.quorum.bootstrap.servers": "one:9093,two:9093",
@@ -43,6 +43,8 @@ def test_what_is_not_acted_upon_either_stops_the_start_or_is_warned_of(row):
     verdict = judged({row.name: other_value(row)})
     if row.name == "zookeeper.connect":  # which makes the broker one of a cluster
         assert (verdict.refusals, verdict.ignored) == ([], [])
+    elif row.name == "process.roles":  # which makes it one of a quorum, whose controllers are not named
+        assert "needs the controllers of its cluster" in verdict.refusals[0]
     elif row.stops:
         (line,) = verdict.refusals
         assert line.startswith(f"file:1: {row.name}=")
@@ -92,19 +94,16 @@ def test_more_than_one_copy_stops_the_start_even_where_it_is_the_default(name):
 @pytest.mark.parametrize(
     ("settings", "refused"),
     [
-        (
-            {"process.roles": "broker,controller", "node.id": "1", "controller.quorum.voters": "1@h:9093"},
-            False,
-        ),
+        ({"process.roles": "broker,controller", "node.id": "1", "controller.quorum.voters": "1@h:9093"}, False),
         ({"process.roles": "controller,broker", "controller.quorum.bootstrap.servers": "h:9093"}, False),
         ({"node.id": "3", "controller.quorum.voters": "3@h:9093"}, False),
-        ({"process.roles": "broker"}, True),
+        ({"process.roles": "broker"}, True),  # without controllers to ask
         ({"process.roles": "controller"}, True),
         ({"node.id": "2", "controller.quorum.voters": "1@h:9093"}, True),
         ({"node.id": "1", "controller.quorum.voters": "1@h:9093,2@h2:9093"}, True),
         ({"controller.quorum.bootstrap.servers": "h:9093,h2:9093"}, True),
     ],
-)
+)  # fmt: skip
 def test_one_node_in_both_roles_starts_and_a_cluster_does_not(settings, refused):
     assert bool(judged(settings).refusals) is refused
 
@@ -161,7 +160,12 @@ log.retention.check.interval.ms=300000
 STATIC_VOTERS = KRAFT_COMBINED.replace(
     "controller.quorum.bootstrap.servers=localhost:9093", "controller.quorum.voters=1@localhost:9093"
 )
-BROKER_ALONE = KRAFT_COMBINED.replace("broker,controller", "broker").replace("node.id=1", "node.id=2")
+BROKER_ALONE = (
+    KRAFT_COMBINED.replace("broker,controller", "broker")
+    .replace("node.id=1", "node.id=2")
+    .replace(",CONTROLLER://:9093", "")
+    .replace(",CONTROLLER://localhost:9093", "")
+)
 WITH_ZOOKEEPER = """
 broker.id=0
 num.network.threads=3
@@ -182,9 +186,9 @@ def test_kafkas_file_for_a_single_node_starts_with_one_warning(text):
     assert len(verdict.ignored) == 3
 
 
-def test_kafkas_file_for_a_broker_with_controllers_elsewhere_does_not_start():
-    (line,) = judged(parse_properties(BROKER_ALONE)).refusals
-    assert "process.roles=broker: controllers and brokers cannot be apart here" in line
+def test_kafkas_file_for_a_broker_with_controllers_elsewhere_starts():
+    verdict = judged(parse_properties(BROKER_ALONE))
+    assert (verdict.refusals, verdict.ignored) == ([], [])
 
 
 def test_kafkas_file_for_zookeeper_joins_a_cluster():
@@ -192,9 +196,18 @@ def test_kafkas_file_for_zookeeper_joins_a_cluster():
     assert (verdict.refusals, verdict.ignored) == ([], [])
 
 
+IN_QUORUM = {
+    "process.roles": "broker",
+    "node.id": "3",
+    "controller.quorum.bootstrap.servers": "h:1",
+    "controller.listener.names": "CONTROLLER",
+}
+
+
 @pytest.mark.parametrize("row", [row for row in EVERY if row.acts_in_cluster], ids=lambda row: row.name)
 def test_what_acts_in_a_cluster_is_neither_refused_nor_warned_of_there(row):
-    settings = {"zookeeper.connect": "localhost:2181", row.name: other_value(row)}
+    keeper = IN_QUORUM if row.effect == "quorum" else {"zookeeper.connect": "localhost:2181"}
+    settings = {**keeper, row.name: other_value(row)}
     verdict = judged(settings)
     assert verdict.ignored == []
     # `some.thing` is no address, no class and no listener; the error says so, and not that nothing acts on it.
@@ -204,13 +217,10 @@ def test_what_acts_in_a_cluster_is_neither_refused_nor_warned_of_there(row):
 @pytest.mark.parametrize(
     ("socket", "tls", "ignored"),
     [
-        ("Netty", "true", False),
-        ("Netty", "false", False),
-        ("NIO", "false", False),
-        ("NIO", "true", True),
+        ("Netty", "true", False), ("Netty", "false", False), ("NIO", "false", False), ("NIO", "true", True),
         ("X", "true", True),
     ],
-)
+)  # fmt: skip
 def test_the_class_of_zookeepers_socket_is_warned_of_where_it_is_not_what_is_done(socket, tls, ignored):
     name = "zookeeper.clientCnxnSocket"
     settings = {name: f"org.apache.zookeeper.ClientCnxnSocket{socket}", "zookeeper.ssl.client.enable": tls}

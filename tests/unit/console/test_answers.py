@@ -12,17 +12,15 @@ import pytest
 import trio
 
 from barnabas.client import ClientSettings
-from barnabas.console import bodies, http
+from barnabas.console import bodies
 from barnabas.console.base import ConsoleError, Download, Events
 from barnabas.console.guard import HEADERS, Guard
 from barnabas.console.http import (
     ANSWER_SECONDS_MAX,
-    CSRF_HEADER,
-    Answering,
-    Asked,
-    _asked,
+    ConsoleRequest,
+    ConsoleService,
     _MalformedError,
-    _using,
+    _request_of,
 )
 from barnabas.console.sessions import Session
 from barnabas.console.static_files import files
@@ -111,46 +109,27 @@ class Sessions:
         return SimpleNamespace(operations=None, live=None)
 
 
-def answering(sessions: Any, **more: Any) -> Answering:
-    return Answering(Guard([], is_local=True), sessions, None, "cookie", **more)
+def answering(sessions: Any, **more: Any) -> ConsoleService:
+    return ConsoleService(Guard([], is_local=True), sessions, None, "cookie", **more)
 
 
-async def ask(served: Answering, method: str, path: str, body: bytes = b"", **headers: str) -> Reader:
+async def ask(served: ConsoleService, method: str, path: str, body: bytes = b"", **headers: str) -> Reader:
     reader: Any = Reader()
     given = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
-    assert await served._answer(reader, Asked(method, path, {}, given, body))
+    assert await served._answer(reader, ConsoleRequest(method, path, {}, given, body))
     assert HEADERS[0] in reader.headers.items()
     return reader
-
-
-# --- targets -------------------------------------------------------------------------------------------------------
 
 
 def request(target: str) -> h11.Request:
     return h11.Request(method="GET", target=target, headers=[("Host", "a"), ("X-Y", "ä".encode("latin-1"))])
 
 
-def test_a_request_is_looked_at_by_path_query_and_headers_in_lower_case() -> None:
-    found = _asked(request("/a%20b?x=1&y=&x=2"), b"body", "1.2.3.4")
-    assert found == Asked("GET", "/a%20b", {"x": "2", "y": ""}, {"host": "a", "x-y": "ä"}, b"body", "1.2.3.4")
-
-
 @pytest.mark.parametrize("target", ["*", "http://h/x", "//h/x", "/?" + "&".join(["a=1"] * 51), "//[::1"])
 def test_a_target_that_is_no_path_is_malformed(target: str) -> None:
     with pytest.raises(_MalformedError):
-        _asked(request(target), b"")
-    _asked(request("/?" + "&".join(["a=1"] * 50)), b"")
-
-
-async def test_a_session_stays_while_a_request_of_it_is_answered(autojump_clock: object) -> None:
-    session = Session(NOBODY, "", ClientSettings())
-    with _using(session), _using(session):
-        assert session.uses == 2
-        await trio.sleep(5)
-    assert (session.uses, session.used_at) == (0, trio.current_time())
-
-
-# --- sessions ------------------------------------------------------------------------------------------------------
+        _request_of(request(target), b"")
+    _request_of(request("/?" + "&".join(["a=1"] * 50)), b"")
 
 
 @pytest.mark.parametrize(
@@ -215,62 +194,6 @@ async def test_who_looks_is_told_who_they_are_and_let_in_where_nobody_logs_in() 
             [],
         )
     assert (await ask(answering(free), "PUT", "/api/session")).status == 405
-
-
-async def test_a_visitor_logs_out_with_the_token_of_the_session() -> None:
-    sessions = Sessions()
-    served, cookie = answering(sessions), f"cookie={sessions.session.identity}"
-    assert (await ask(served, "DELETE", "/api/session", cookie=cookie)).status == 403
-    assert sessions.ended == []
-    found = await ask(served, "DELETE", "/api/session", cookie=cookie, **{CSRF_HEADER: sessions.session.csrf})
-    assert found.headers["Set-Cookie"].startswith("cookie=; Max-Age=0; ")
-    assert (found.status, found.json["logged_in"], sessions.ended) == (200, False, [sessions.session])
-    assert (await ask(served, "DELETE", "/api/session")).status == 200, "who is not in is out"
-
-
-@pytest.mark.parametrize(
-    ("method", "mechanisms", "needs_token", "status"),
-    [
-        ("GET", (), False, 200),
-        ("POST", (), False, 401),
-        ("GET", ("PLAIN",), False, 401),
-        ("GET", (), True, 401),
-    ],
-)
-async def test_to_look_needs_no_session_where_nobody_logs_in(
-    monkeypatch: pytest.MonkeyPatch, method: str, mechanisms: tuple[str, ...], needs_token: bool, status: int
-) -> None:
-    async def dispatch(*given: Any) -> tuple[int, Any]:
-        assert given[1:] == (method, "/api/x", {}, None)
-        return 200, {"done": True}
-
-    monkeypatch.setattr(http, "dispatch", dispatch)
-    served = answering(Sessions(*mechanisms, needs_token=needs_token))
-    assert (await ask(served, method, "/api/x")).status == status
-
-
-async def test_a_change_has_a_body_of_json_and_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    received: list[Any] = []
-
-    async def dispatch(*given: Any) -> tuple[int, Any]:
-        received.append(given[-1])
-        return 204, None
-
-    monkeypatch.setattr(http, "dispatch", dispatch)
-    sessions = Sessions("PLAIN")
-    served, cookie = answering(sessions), f"cookie={sessions.session.identity}"
-    csrf = {CSRF_HEADER: sessions.session.csrf}
-    assert (await ask(served, "POST", "/api/x", b"{}", cookie=cookie)).status == 403
-    found = await ask(served, "POST", "/api/x", b'{"a": 1}', cookie=cookie, **csrf)
-    assert (found.status, found.content) == (204, b"")
-    assert "Content-Length" not in found.headers
-    assert (await ask(served, "POST", "/api/x", b"{", cookie=cookie, **csrf)).status == 400
-    assert (await ask(served, "GET", "/api/x", cookie=cookie)).status == 204
-    assert received == [{"a": 1}, None]
-    assert (await ask(served, "GET", "/api/x", cookie=cookie, origin="http://evil.example")).status == 403
-
-
-# --- files and downloads -------------------------------------------------------------------------------------------
 
 
 async def test_the_page_is_sent_compressed_to_who_takes_that_and_once() -> None:
@@ -350,7 +273,7 @@ async def test_only_who_has_logged_in_sends_large_bodies() -> None:
 
     def most(path: str, cookie: str) -> int:
         headers = [("Host", "a"), ("Cookie", cookie)]
-        return served._body_bytes_max(h11.Request(method="POST", target=path, headers=headers))
+        return served.body_bytes_max(h11.Request(method="POST", target=path, headers=headers))
 
     assert most("/api/topics", cookie) == bodies.BYTES_MAX
     assert most("/api/topics", "cookie=other") == most("/api/topics", "") == bodies.BYTES_BEFORE_LOGIN_MAX

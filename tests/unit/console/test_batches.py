@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import time
 from dataclasses import replace
@@ -12,13 +10,12 @@ from typing import Any
 import pytest
 
 from barnabas.console import batches
-from barnabas.console.batches import Limits, Opened, Part, Row, View, first_batch, open_parts, show
+from barnabas.console.batches import Limits, Opened, Part, Row, View, open_parts, show
 from barnabas.console.decoding import FRAMED_BYTES_MAX, HEADERS_MAX, Payload, RawRecord
-from barnabas.console.matching import Pattern, SameKey
+from barnabas.console.matching import Pattern
 from barnabas.records.building import encode_batch
-from barnabas.records.control import encode_end_marker
 from barnabas.records.record import Record
-from compat.hostile.batches import GZIP, ZSTD, bomb, many_small
+from compat.hostile.batches import ZSTD, many_small
 
 ALL = Limits(1 << 31, 1 << 31, 1 << 31)
 VIEW = View("auto", 100)
@@ -45,9 +42,6 @@ def texts(rows: list[Row]) -> list[str]:
     return [json.loads(row.content)["value"]["text"] for row in rows]
 
 
-# --- what is looked at -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("codec", range(5))
 def test_batches_are_rows_whatever_compresses_them(codec: int) -> None:
     data = batch(b"a", b'{"b": 1}', codec=codec) + batch(None, b"\xff", offset=2, codec=codec)
@@ -59,13 +53,6 @@ def test_batches_are_rows_whatever_compresses_them(codec: int) -> None:
         "key": {"form": "text", "text": "k", "size": 1},
         "value": {"form": "json", "text": '{"b": 1}', "size": 8}, "headers": [],
     }  # fmt: skip
-
-
-def test_only_offsets_within_the_span_are_looked_at() -> None:
-    data = batch(*[b"x"] * 10) + batch(*[b"y"] * 10, offset=10)
-    result = opened(data, start=3, end=12)
-    assert offsets(result.rows) == [*range(3, 12)]
-    assert result.at == 12
 
 
 @pytest.mark.parametrize(
@@ -86,17 +73,6 @@ def test_a_call_ends_at_its_limits_and_the_next_goes_on(limits: Limits, seen: in
     assert offsets(rows) == [*range(20)]
 
 
-def test_markers_and_aborted_transactions_are_left_out() -> None:
-    producer = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
-    abort = encode_end_marker(
-        commit=False, producer_id=5, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0, base_offset=2
-    )
-    data = batch(b"gone", b"gone", **producer) + abort + batch(b"stays", offset=3, **producer)
-    assert texts(opened(data, aborted=((5, 0),)).rows) == ["stays"]
-    assert texts(opened(data, aborted=((5, 0),), start=3).rows) == ["stays"], "also from within"
-    assert texts(opened(data).rows) == ["gone", "gone", "stays"]
-
-
 def test_a_damaged_batch_is_a_row_that_says_so() -> None:
     good = batch(b"a")
     bad = bytearray(batch(b"b", offset=1))
@@ -114,13 +90,6 @@ def test_what_is_cut_off_or_no_batch_ends_a_part() -> None:
     assert texts(opened(data + b"\xff" * 100).rows) == ["a"]
 
 
-@pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_batch_that_unpacks_to_too_much_is_a_row(magic: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "UNPACKED_BYTES_MAX", 1 << 20)
-    (row,) = opened(bomb(magic, GZIP, 2 << 20)).rows
-    assert "1048576" in row.problem
-
-
 def test_a_batch_of_very_many_records_takes_several_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "CALL_SECONDS", 0.02)
     data = many_small(2, ZSTD, 60_000)
@@ -136,17 +105,6 @@ def test_a_batch_of_very_many_records_takes_several_calls(monkeypatch: pytest.Mo
     assert calls > 1
 
 
-def test_a_call_ends_after_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "ROWS_BYTES_MAX", 1_000)
-    data = batch(*[b"x" * 90] * 100)
-    assert 3 < len(opened(data).rows) < 20
-    unread = opened(batch(*[FRAMED + b"x" * 90] * 100), View("auto", 10, has_registry=True)).unread
-    assert 3 < len(unread) < 20
-
-
-# --- what is shown ---------------------------------------------------------------------------------------------------
-
-
 def test_headers_are_cut_in_number_and_in_length() -> None:
     many = [("h", b"x")] * (HEADERS_MAX + 1)
     shown = json.loads(opened(batch(b"v", headers=many), View("auto", 1_000)).rows[0].content)
@@ -155,32 +113,6 @@ def test_headers_are_cut_in_number_and_in_length() -> None:
     (row,) = opened(batch(b"v", headers=long)).rows
     assert len(row.content) < 20_000
     assert all(header["value"]["cut"] for header in json.loads(row.content)["headers"])
-
-
-def test_large_payloads_are_shown_by_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.console.decoding.PARSED_BYTES_MAX", 1_000)
-    long = "ä" * 600
-    shown = [
-        json.loads(opened(batch(data), View(form, 5)).rows[0].content)["value"]
-        for data in (long.encode(), b"\xff" * 1_001, b"[" + b"1," * 600)
-        for form in ("auto", "hex")
-    ]
-    assert [(one["form"], one["text"], one["cut"]) for one in shown] == [
-        ("text", "ä" * 5, True), ("hex", "c3 a4", True), ("hex", "ff ff", True), ("hex", "ff ff", True),
-        ("text", "[1,1,", True), ("hex", "5b 31", True),
-    ]  # fmt: skip
-    assert shown[0]["size"] == 1_200
-
-
-def test_a_row_of_a_file_has_no_formula_and_tells_a_problem() -> None:
-    data = bytearray(batch(b"=2", offset=1))
-    data[-1] ^= 1
-    rows = opened(batch(b"=1", headers=[("h", b"+1")]) + bytes(data), replace(VIEW, is_csv=True)).rows
-    cells = list(csv.reader(io.StringIO(b"".join(row.content for row in rows).decode(), newline="")))
-    assert cells == [
-        ["7", "0", "1000", "k", "'=1", '{"h": "+1"}'],
-        ["7", "1", "", "", "the batch does not fit its checksum", ""],
-    ]
 
 
 def test_payloads_with_a_schema_wait_for_it_unless_they_are_shown_otherwise() -> None:
@@ -209,25 +141,6 @@ def test_a_payload_is_shown_as_its_schema_reads_it() -> None:
     }  # fmt: skip
 
 
-# --- what matches ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "place", "is_found"),
-    [
-        ("key", "key", True), ("key", "value", False), ("key", "headers", False), ("key", "anywhere", True),
-        ("alu", "value", True), ("alu", "key", False), ("alu", "anywhere", True),
-        ("name", "headers", True), ("text", "headers", True), ("none", "headers", True), ("name", "anywhere", True),
-        ("name", "value", False), ("other", "anywhere", False),
-    ],
-)  # fmt: skip
-def test_a_text_is_looked_for_where_that_was_said(text: str, place: str, is_found: bool) -> None:
-    record = RawRecord(0, 1, 0, False, b"Key", b"Value", [("Name", b"Text"), ("none", None)])
-    view = replace(VIEW, match=Pattern(text, place))
-    assert bool(show([record], {}, view)) is is_found
-    assert not show([record._replace(key=None, value=None, headers=[])], {}, view)
-
-
 @pytest.mark.parametrize(
     ("text", "is_regex", "is_exact_case", "is_found"),
     [
@@ -242,32 +155,3 @@ def test_a_text_may_be_a_pattern_and_of_exact_case(
     record = RawRecord(0, 1, 0, False, None, b"Value", [])
     match = Pattern(text, "value", is_regex=is_regex, is_exact_case=is_exact_case)
     assert bool(show([record], {}, replace(VIEW, match=match))) is is_found
-
-
-@pytest.mark.parametrize(
-    ("text", "is_found"), [("63.33", True), ("ä", True), ("raw", False), ("undecoded", True)]
-)
-def test_a_search_looks_at_what_is_shown_of_a_payload(text: str, is_found: bool) -> None:
-    decoded, failed = FRAMED + b"raw", FRAMED + b"undecoded"
-    payloads = {
-        decoded: Payload("AVRO", '{"total": 63.33, "by": "ä"}', schema_id=1),
-        failed: Payload("hex", "", problem="no such schema"),
-    }
-    record = RawRecord(0, 1, 0, False, failed, decoded, [])
-    assert bool(show([record], payloads, replace(VIEW, match=Pattern(text)))) is is_found
-
-
-def test_the_same_key_is_the_whole_of_it() -> None:
-    records = [
-        RawRecord(0, n, 0, False, key, b"", []) for n, key in enumerate((b"a", b"ab", None, b"a", b""))
-    ]
-    rows = show(records, {}, replace(VIEW, match=SameKey(b"a"), with_keys=True))
-    assert [(row.offset, row.key) for row in rows] == [(0, b"a"), (3, b"a")]
-    assert offsets(show(records, {}, replace(VIEW, match=SameKey(b"")))) == [4]
-
-
-def test_the_first_batch_beyond_an_offset_is_found() -> None:
-    data = batch(b"a", b"b") + batch(b"c", b"d", offset=5)
-    assert [first_batch(data, offset) for offset in (0, 1, 2, 6, 7)] == [
-        (0, 2), (1, 2), (5, 7), (6, 7), (7, 7),
-    ]  # fmt: skip

@@ -9,13 +9,11 @@ import pytest
 
 from barnabas.console.differing import (
     ADDED,
-    CONTEXT_LINES,
     EDITS_MAX,
     LINES_MAX,
     REMOVED,
     ROWS_MAX,
     SAME,
-    SKIPPED,
     TEXT_CHARS_MAX,
     _compared,
     by_line,
@@ -96,21 +94,6 @@ def test_what_is_no_structure_differs_by_line(
     assert [signs[one["change"]] + one["text"] for one in found["rows"]] == rows
 
 
-def test_lines_are_numbered_and_those_far_from_a_change_are_counted() -> None:
-    before = [f"line {number}" for number in range(1, 31)]
-    after = [*before[:9], "new", *before[10:]]
-    rows = by_line(before, after)["rows"]
-    assert rows[0] == {"change": SKIPPED, "count": 9 - CONTEXT_LINES}
-    assert rows[-1] == {"change": SKIPPED, "count": 20 - CONTEXT_LINES}
-    changed = [one for one in rows if one["change"] in (ADDED, REMOVED)]
-    assert changed == [
-        {"change": REMOVED, "before": 10, "after": None, "text": "line 10"},
-        {"change": ADDED, "before": None, "after": 10, "text": "new"},
-    ]
-    assert [one["before"] for one in rows[1:-1] if one["change"] == SAME] == [7, 8, 9, 11, 12, 13]
-    assert by_line(before, before) == {"by": "line", "rows": [], "cut": False}
-
-
 def longest_common(old: list[str], new: list[str]) -> int:
     """The length of the longest subsequence of both, by its recurrence."""
     before = [0] * (len(new) + 1)
@@ -133,12 +116,6 @@ def test_edits_lead_from_one_to_the_other_and_are_the_fewest() -> None:
         assert [y for change, _, y in edits if change != REMOVED] == [*range(len(new))]
         assert all(old[x] == new[y] for change, x, y in edits if change == SAME)
         assert sum(change == SAME for change, _, _ in edits) == longest_common(old, new), (old, new)
-
-
-def test_what_differs_in_too_much_is_all_removed_and_all_added() -> None:
-    old, new = ([f"{name} {number}" for number in range(EDITS_MAX)] for name in "ab")
-    changes = [change for change, _, _ in _compared(["first", *old], ["first", *new])]
-    assert changes == [SAME] + [REMOVED] * EDITS_MAX + [ADDED] * EDITS_MAX
 
 
 @pytest.mark.parametrize(("more", "is_kept"), [(0, True), (1, False)])

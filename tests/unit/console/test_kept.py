@@ -1,22 +1,17 @@
 """Answers that take long to read are kept, and read again beside who looks at them."""
 
-from types import SimpleNamespace
-
-import pytest
 import trio
 import trio.testing
 
 from barnabas.client import ClientError
-from barnabas.console import kept
 from barnabas.console.kept import FRESH_SECONDS, REST_FACTOR, STALE_SECONDS, Kept
 
 
-async def test_an_older_value_is_shown_while_it_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, took_s, reads = [1000.0], [0.0], [0]
-    monkeypatch.setattr(kept, "time", SimpleNamespace(monotonic=lambda: now[0]))
+async def test_an_older_value_is_shown_while_it_is_read_again(autojump_clock: object) -> None:
+    took_s, reads = [0.0], [0]
 
     async def read() -> int:
-        now[0] += took_s[0]
+        await trio.sleep(took_s[0])
         reads[0] += 1
         if reads[0] == 3:
             raise ClientError("the broker is away")
@@ -25,18 +20,18 @@ async def test_an_older_value_is_shown_while_it_is_read_again(monkeypatch: pytes
     async with trio.open_nursery() as nursery:
         value = Kept(read, nursery)
         assert [await value.get(), await value.get()] == [1, 1]
-        now[0] += FRESH_SECONDS + 0.1
+        await trio.sleep(FRESH_SECONDS + 0.1)
         assert await value.get() == 1, "shown while it is read again"
         await trio.testing.wait_all_tasks_blocked()
         assert (reads[0], await value.get()) == (2, 2)
-        now[0] += FRESH_SECONDS + 0.1
+        await trio.sleep(FRESH_SECONDS + 0.1)
         assert await value.get() == 2
         await trio.testing.wait_all_tasks_blocked()
         assert (reads[0], await value.get()) == (3, 4), "after a failure it is read again before it is shown"
         took_s[0] = 1.0
-        now[0] += STALE_SECONDS + 2 * FRESH_SECONDS + 0.1
+        await trio.sleep(STALE_SECONDS + 2 * FRESH_SECONDS + 0.1)
         assert await value.get() == 5, "too old to be shown"
-        now[0] += REST_FACTOR - 1.5
+        await trio.sleep(REST_FACTOR - 1.5)
         assert await value.get() == 5
         await trio.testing.wait_all_tasks_blocked()
         assert reads[0] == 5, "what takes a second to read is kept for longer"
@@ -44,9 +39,8 @@ async def test_an_older_value_is_shown_while_it_is_read_again(monkeypatch: pytes
         assert await value.get() == 6
 
 
-async def test_it_is_read_again_once_however_many_look_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, reads, may_end = [1000.0], [0], trio.Event()
-    monkeypatch.setattr(kept, "time", SimpleNamespace(monotonic=lambda: now[0]))
+async def test_it_is_read_again_once_however_many_look_at_it(autojump_clock: object) -> None:
+    reads, may_end = [0], trio.Event()
 
     async def read() -> int:
         reads[0] += 1
@@ -57,13 +51,13 @@ async def test_it_is_read_again_once_however_many_look_at_it(monkeypatch: pytest
     async with trio.open_nursery() as nursery:
         value = Kept(read, nursery)
         await value.get()
-        now[0] += FRESH_SECONDS + 0.1
+        await trio.sleep(FRESH_SECONDS + 0.1)
         assert [await value.get() for _ in range(3)] == [1, 1, 1]
         await trio.testing.wait_all_tasks_blocked()
         may_end.set()
         await trio.testing.wait_all_tasks_blocked()
         assert (await value.get(), reads[0]) == (2, 2)
-        now[0] += FRESH_SECONDS + 0.1
+        await trio.sleep(FRESH_SECONDS + 0.1)
         assert await value.get() == 2
         await trio.testing.wait_all_tasks_blocked()
         assert reads[0] == 3, "and again when that is old"

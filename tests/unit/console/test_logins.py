@@ -12,7 +12,6 @@ import trio.testing
 
 from barnabas.client import AuthenticationError, ClientError, Endpoint
 from barnabas.client.settings import SaslCredentials
-from barnabas.console import sessions
 from barnabas.console.base import ConsoleError
 from barnabas.console.logins import ADDRESS_LOGINS_MAX, LOGINS_MAX, WAITING_MAX
 from barnabas.console.sessions import (
@@ -36,7 +35,7 @@ SANDBOX: Any = None
 class World:
     """A cluster that takes logins, and what it was asked."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *mechanisms: str) -> None:
+    def __init__(self, *mechanisms: str) -> None:
         self.target = Target((Endpoint("h", 1),), mechanisms)
         self.opened: list[Any] = []
         self.failure: Exception | None = None
@@ -44,21 +43,18 @@ class World:
         """Time that a login takes."""
         self.tried_again = 0
 
-        @asynccontextmanager
-        async def opened(target: Target, settings: Any, live: Any, *_: Any) -> AsyncIterator[Any]:
-            self.opened.append((target, settings.sasl, live))
-            await trio.sleep(self.seconds)
-            if self.failure is not None:
-                raise self.failure
-            yield object()
+    @asynccontextmanager
+    async def open_backend(self, target: Target, settings: Any, live: Any, *_: Any) -> AsyncIterator[Any]:
+        self.opened.append((target, settings.sasl, live))
+        await trio.sleep(self.seconds)
+        if self.failure is not None:
+            raise self.failure
+        yield object()
 
-        @asynccontextmanager
-        async def open_client(*_: Any, **named: Any) -> AsyncIterator[Any]:
-            self.tried_again += 1
-            yield self
-
-        monkeypatch.setattr(sessions, "opened", opened)
-        monkeypatch.setattr(sessions, "open_client", open_client)
+    @asynccontextmanager
+    async def open_client(self, *_: Any, **named: Any) -> AsyncIterator[Any]:
+        self.tried_again += 1
+        yield self
 
     async def any_connection(self) -> None:
         if self.failure is not None:
@@ -67,7 +63,10 @@ class World:
 
 @asynccontextmanager
 async def running(world: World, token: str = "") -> AsyncIterator[Sessions]:
-    found = Sessions(lambda: world.target, token, None, None, SANDBOX)
+    found = Sessions(
+        lambda: world.target, token, None, None, SANDBOX,
+        open_backend=world.open_backend, open_client=world.open_client,
+    )  # fmt: skip
     async with trio.open_nursery() as nursery:
         nursery.start_soon(found.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -83,30 +82,10 @@ async def refused(found: Sessions, **given: str) -> tuple[int, str, float]:
     return raised.value.status, str(raised.value), trio.current_time() - began
 
 
-async def test_a_token_is_needed_where_there_is_one(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    world = World(monkeypatch)
-    async with running(world, "ö-secret") as found:
-        assert found.needs_token
-        for token in ("", "ö-secre", "ö-secret2"):
-            assert await refused(found, token=token) == (
-                401,
-                "the token is wrong",
-                pytest.approx(REFUSED_SECONDS),
-            )
-        session = await found.begin("ö-secret", "ann", "pw", "PLAIN")
-        assert (session.user, session.settings.sasl) == ("", None), "nobody logs in here"
-        assert world.opened == [], "the client is opened by the first use"
-    async with running(world) as found:
-        assert not found.needs_token
-        assert found.is_token("whatever")
-
-
 async def test_a_user_logs_in_by_the_first_mechanism_or_by_that_which_was_named(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+    autojump_clock: object,
 ) -> None:
-    world = World(monkeypatch, *MECHANISMS)
+    world = World(*MECHANISMS)
     async with running(world) as found:
         session = await found.begin(user="ann", password="pw")
         assert (session.user, session.settings.sasl) == ("ann", SaslCredentials("SCRAM-SHA-512", "ann", "pw"))
@@ -123,10 +102,8 @@ async def test_a_user_logs_in_by_the_first_mechanism_or_by_that_which_was_named(
         assert len(world.opened) == 2
 
 
-async def test_a_wrong_password_costs_time_and_leaves_no_session(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    world = World(monkeypatch, *MECHANISMS)
+async def test_a_wrong_password_costs_time_and_leaves_no_session(autojump_clock: object) -> None:
+    world = World(*MECHANISMS)
     async with running(world) as found:
         world.failure = ClientError("who are you?")
         began = trio.current_time()
@@ -145,10 +122,8 @@ async def _try(found: Sessions, user: str, address: str, refusals: list[int]) ->
         refusals.append(401)
 
 
-async def test_wrong_passwords_hold_up_no_right_one_of_others(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    world = World(monkeypatch, *MECHANISMS)
+async def test_wrong_passwords_hold_up_no_right_one_of_others(autojump_clock: object) -> None:
+    world = World(*MECHANISMS)
     async with running(world) as found, trio.open_nursery() as nursery:
         world.failure = ClientError("who are you?")
         refusals: list[int] = []
@@ -166,10 +141,8 @@ async def test_wrong_passwords_hold_up_no_right_one_of_others(
     assert refusals[40 - WAITING_MAX - 1 :] == [401] * (WAITING_MAX + 1)
 
 
-async def test_slow_logins_of_an_address_leave_room_for_others(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    world = World(monkeypatch, *MECHANISMS)
+async def test_slow_logins_of_an_address_leave_room_for_others(autojump_clock: object) -> None:
+    world = World(*MECHANISMS)
     assert ADDRESS_LOGINS_MAX < LOGINS_MAX
     async with running(world) as found, trio.open_nursery() as nursery:
         world.seconds = 10
@@ -183,10 +156,8 @@ async def test_slow_logins_of_an_address_leave_room_for_others(
         assert trio.current_time() == began
 
 
-async def test_a_user_who_is_gone_is_out_after_a_while(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    world = World(monkeypatch, *MECHANISMS)
+async def test_a_user_who_is_gone_is_out_after_a_while(autojump_clock: object) -> None:
+    world = World(*MECHANISMS)
     async with running(world) as found:
         session = await found.begin(user="ann", password="pw")
         world.failure = AuthenticationError("who are you?")
@@ -200,10 +171,8 @@ async def test_a_user_who_is_gone_is_out_after_a_while(
         assert session.scope.cancel_called
 
 
-async def test_a_stream_of_a_user_who_is_gone_ends_by_itself(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    world = World(monkeypatch, *MECHANISMS)
+async def test_a_stream_of_a_user_who_is_gone_ends_by_itself(autojump_clock: object) -> None:
+    world = World(*MECHANISMS)
     async with running(world) as found:
         session = await found.begin(user="ann", password="pw")
         world.failure = AuthenticationError("who are you?")
@@ -213,10 +182,8 @@ async def test_a_stream_of_a_user_who_is_gone_ends_by_itself(
         assert request.cancelled_caught
 
 
-async def test_a_broker_that_is_away_ends_no_session(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    world = World(monkeypatch, *MECHANISMS)
+async def test_a_broker_that_is_away_ends_no_session(autojump_clock: object) -> None:
+    world = World(*MECHANISMS)
     async with running(world) as found:
         session = await found.begin(user="ann", password="pw")
         world.failure = ClientError("away")
@@ -227,10 +194,8 @@ async def test_a_broker_that_is_away_ends_no_session(
         assert found.find(session.identity) is session
 
 
-async def test_logins_of_one_user_end_sessions_of_that_user_alone(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    async with running(World(monkeypatch, *MECHANISMS)) as found:
+async def test_logins_of_one_user_end_sessions_of_that_user_alone(autojump_clock: object) -> None:
+    async with running(World(*MECHANISMS)) as found:
         ann = await found.begin(user="ann", password="pw")
         own: list[Session] = []
         for number in range(66):
@@ -240,10 +205,8 @@ async def test_logins_of_one_user_end_sessions_of_that_user_alone(
         assert [one for one in own if found.find(one.identity)] == own[-USER_SESSIONS_MAX:]
 
 
-async def test_where_there_are_many_the_one_longest_unused_makes_room(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    async with running(World(monkeypatch)) as found:
+async def test_where_there_are_many_the_one_longest_unused_makes_room(autojump_clock: object) -> None:
+    async with running(World()) as found:
         first = await found.begin()
         first.requests.add(trio.CancelScope())
         await trio.sleep(1)
@@ -263,10 +226,8 @@ async def test_where_there_are_many_the_one_longest_unused_makes_room(
         assert len(found._sessions) == SESSIONS_MAX, "where all are answered one of them goes"
 
 
-async def test_a_cookie_finds_a_session_as_long_as_it_lasts(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    async with running(World(monkeypatch)) as found:
+async def test_a_cookie_finds_a_session_as_long_as_it_lasts(autojump_clock: object) -> None:
+    async with running(World()) as found:
         session = await found.begin()
         for _ in range(3):
             await trio.sleep(IDLE_SECONDS_MAX - 1)
@@ -280,10 +241,8 @@ async def test_a_cookie_finds_a_session_as_long_as_it_lasts(
         assert session.scope.cancel_called
 
 
-async def test_all_who_look_without_a_session_share_one(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    async with running(World(monkeypatch)) as found:
+async def test_all_who_look_without_a_session_share_one(autojump_clock: object) -> None:
+    async with running(World()) as found:
         first = await found.anonymous()
         assert (first.user, first.settings.sasl) == ("", None)
         for _ in range(int(LIFE_SECONDS_MAX // 1000)):
@@ -298,9 +257,9 @@ async def test_all_who_look_without_a_session_share_one(
 
 
 async def test_a_session_whose_client_cannot_be_opened_says_why_and_tries_again(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+    autojump_clock: object,
 ) -> None:
-    world = World(monkeypatch)
+    world = World()
     async with running(world) as found:
         session = await found.begin()
         world.failure = ClientError("away")
@@ -315,7 +274,7 @@ async def test_a_session_whose_client_cannot_be_opened_says_why_and_tries_again(
             await found.open(session)
         assert raised.value.status == 503
     other = Sessions(lambda: world.target, "", None, None, SANDBOX)
-    with pytest.raises(ConsoleError, match="the console ends"):
+    with pytest.raises(ConsoleError, match="the console is stopping"):
         await other.open(await other.begin())
 
 

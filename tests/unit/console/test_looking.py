@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pytest
-import trio
-
 from barnabas.client.values import FetchedRecords
-from barnabas.console import reader, searching, tailing
 from barnabas.console.batches import View
-from barnabas.console.matching import Pattern
-from barnabas.console.reader import CALL_BYTES_MAX, Opener, Reader, Scanned, Span
-from barnabas.console.reading import Bounds
-from barnabas.console.searching import PROGRESS_SECONDS, search
-from barnabas.console.tailing import ALIVE_SECONDS, BEHIND_MAX, RECORDS_PER_TURN, TURN_SECONDS, tail
-from barnabas.console.walking import Window
+from barnabas.console.reader import Opener, Reader, Scanned, Span
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.registry.decoding import DecodedText, SchemaError
@@ -91,9 +81,6 @@ def problems(scanned: Scanned) -> list[str]:
     return [row.problem for row in scanned.rows if row.problem]
 
 
-# --- rows ------------------------------------------------------------------------------------------------------------
-
-
 async def test_spans_are_read_until_there_is_enough_of_each() -> None:
     values = [b"%d" % n for n in range(10)]
     consumer = Consumer([fetched(A, 0, *values), fetched(B, 5, *values, each=3)], [fetched(A, 10, *values)])
@@ -111,11 +98,6 @@ async def test_of_a_window_the_last_rows_are_kept() -> None:
     assert (offsets(results[A]), results[A].at, results[A].records) == ([5, 6, 7], 8, 8)
 
 
-async def test_offsets_without_records_are_covered() -> None:
-    results = await scan(Consumer([fetched(A, 0, b"x")]), {A: Span(0, 50, 100, 100), B: Span(3, 9, 1, 1)})
-    assert (offsets(results[A]), results[A].at, results[B].at) == ([0], 50, 9)
-
-
 async def test_a_batch_that_takes_too_long_is_a_row_and_others_are_shown() -> None:
     consumer = Consumer([fetched(A, 0, b"a", b"b", b"c", b"d", each=2), fetched(B, 0, b"x")])
     refused = opener(TOO_LONG, TOO_LONG)  # all together, and then the first batch alone
@@ -123,21 +105,6 @@ async def test_a_batch_that_takes_too_long_is_a_row_and_others_are_shown() -> No
     assert offsets(results[A]) == [0, 2, 3]
     assert problems(results[A]) == [f"this batch cannot be opened: {TOO_LONG}"]
     assert offsets(results[B]) == [0]
-
-
-async def test_a_search_counts_what_it_could_not_look_at() -> None:
-    consumer = Consumer([fetched(A, 0, b"a", b"b", each=1)])
-    refused = opener(TOO_LONG, TOO_LONG, view=View("text", 100, match=Pattern("b")))
-    results = await scan(consumer, {A: Span(0, 2, 100, 100)}, refused)
-    assert (offsets(results[A]), results[A].problems) == ([1], [f"this batch cannot be opened: {TOO_LONG}"])
-
-
-async def test_a_batch_that_is_too_large_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "PART_BYTES_MAX", 1_000)
-    consumer = Consumer([fetched(A, 0, b"x" * 2_000)], [fetched(A, 1, b"y")])
-    results = await scan(consumer, {A: Span(0, 2, 100, 100)})
-    assert offsets(results[A]) == [0, 1]
-    assert problems(results[A])[0].endswith("bytes: those of up to 1000 are opened")
 
 
 class Deserializer:
@@ -175,17 +142,6 @@ async def test_payloads_of_schemas_are_read_together_and_once() -> None:
     assert "problem" not in shown[4]
 
 
-async def test_a_search_reads_more_of_a_payload_than_is_shown() -> None:
-    known = Deserializer()
-    view = View("auto", 100, match=Pattern('"id": 7'))
-    results = await scan(
-        Consumer([fetched(A, 0, b"\0\0\0\0\3x", b"\0\0\0\0\3bad")]), {A: Span(0, 2, 100, 100)},
-        opener(view=view, deserializer=known),
-    )  # fmt: skip
-    assert offsets(results[A]) == [0]
-    assert {chars_max for _, chars_max, _ in known.asked} == {reader.MATCHED_CHARS_MAX}
-
-
 async def test_a_record_that_cannot_be_shown_is_a_row_among_others() -> None:
     view = View("auto", 100)
     refused = opener(None, TOO_LONG, None, TOO_LONG, view=view, deserializer=Deserializer())
@@ -193,120 +149,3 @@ async def test_a_record_that_cannot_be_shown_is_a_row_among_others() -> None:
     results = await scan(consumer, {A: Span(0, 2, 100, 100)}, refused)
     assert offsets(results[A]) == [0, 1]
     assert problems(results[A]) == [f"this record cannot be shown: {TOO_LONG}"]
-
-
-# --- searches --------------------------------------------------------------------------------------------------------
-
-
-class Sent(list[tuple[str, Any]]):
-    """Events that were sent."""
-
-    async def send(self, name: str, value: Any) -> None:
-        self.append((name, json.loads(value) if isinstance(value, bytes) else dict(value)))
-
-    def offsets(self) -> list[int]:
-        return [row["offset"] for name, value in self if name == "found" for row in value["records"]]
-
-
-class Slow:
-    """A reader of a partition whose every window takes some seconds; even offsets match."""
-
-    def __init__(self, seconds: float = 0) -> None:
-        self.seconds = seconds
-
-    async def scan(self, spans: Mapping[Any, Span]) -> dict[Any, Scanned]:
-        await trio.sleep(self.seconds)
-        results = {}
-        for place, span in spans.items():
-            values = [b"even" if n % 2 == 0 else b"odd" for n in range(span.start, span.end)]
-            part = Consumer([fetched(place, span.start, *values, each=100)])
-            view = View("text", 100, match=Pattern("even"))
-            results |= await scan(part, {place: span}, opener(view=view))
-        return results
-
-
-async def look(
-    monkeypatch: pytest.MonkeyPatch, window: Window, limit: int, *, newest: bool, seconds: float = 0
-) -> Sent:
-    @asynccontextmanager
-    async def open_reader(*_: Any) -> AsyncIterator[Any]:
-        yield Slow(seconds)
-
-    monkeypatch.setattr(searching, "open_reader", open_reader)
-    sent, nobody = Sent(), None
-    await search(nobody, window, VIEW, limit, sent.send, is_newest_first=newest)  # type: ignore[arg-type]
-    return sent
-
-
-@pytest.mark.parametrize("newest", [True, False])
-async def test_a_search_tells_its_order_and_when_it_has_enough(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object, newest: bool
-) -> None:
-    sent = await look(monkeypatch, Window({A: 10}, {A: 21}), 3, newest=newest)
-    assert sent.offsets() == ([20, 18, 16] if newest else [10, 12, 14])
-    name, end = sent[-1]
-    assert (name, end["order"], end["found"], end["cut"]) == (
-        "done",
-        "newest" if newest else "oldest",
-        3,
-        True,
-    )
-    sent = await look(monkeypatch, Window({A: 10}, {A: 21}), 50, newest=newest)
-    assert sent[-1][1] == {
-        "scanned": 11, "found": 6, "covered": 11, "total": 11, "cut": False, "unread": 0,
-        "order": "newest" if newest else "oldest",
-    }  # fmt: skip
-
-
-async def test_progress_is_told_while_a_window_takes_long(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    sent = await look(monkeypatch, Window({A: 0}, {A: 10}), 50, newest=True, seconds=10 * PROGRESS_SECONDS)
-    names = [name for name, _ in sent]
-    assert names[0] == "progress"
-    assert names.count("progress") >= 9
-    assert "found" in names
-    assert names[-1] == "done"
-
-
-# --- tails -----------------------------------------------------------------------------------------------------------
-
-
-async def tailed(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, seconds: float) -> Sent:
-    @asynccontextmanager
-    async def consuming(*_: Any) -> AsyncIterator[Any]:
-        yield consumer
-
-    monkeypatch.setattr(tailing, "consuming", consuming)
-    monkeypatch.setattr(tailing, "opener_of", lambda *_: opener())
-    sent, nobody = Sent(), None
-    with trio.move_on_after(seconds):
-        await tail(nobody, Bounds({A: 0, B: 0}, {A: 20, B: 5}), VIEW, sent.send)  # type: ignore[arg-type]
-    return sent
-
-
-def seen(sent: Sent) -> list[tuple[list[int], int]]:
-    return [([row["offset"] for row in value["records"]], value["skipped"]) for _, value in sent[1:]]
-
-
-async def test_a_tail_sends_what_comes_and_a_sign_of_life(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    consumer = Consumer([fetched(A, 20, b"x")], [fetched(B, 5, b"y", b"z")])
-    consumer.lags[A] = BEHIND_MAX + 1
-    sent = await tailed(monkeypatch, consumer, 2 * TURN_SECONDS + 2.5 * ALIVE_SECONDS)
-    assert sent[0] == ("begun", {"partitions": 2})
-    assert seen(sent) == [([20], BEHIND_MAX + 1), ([5, 6], 0), ([], 0), ([], 0)]
-    assert consumer.sought == {A: 20 + BEHIND_MAX + 1, B: 5}
-
-
-async def test_a_tail_shows_a_few_of_many_and_skips_the_rest(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: object
-) -> None:
-    few = RECORDS_PER_TURN + 5
-    consumer = Consumer([fetched(A, 20, *[b"x"] * few)], [fetched(A, 20 + few, *[b"y"] * 1_000, each=200)])
-    sent = await tailed(monkeypatch, consumer, 4 * TURN_SECONDS)
-    assert seen(sent) == [
-        ([*range(20, 45)], 0), ([*range(45, 50)], 0), ([*range(50, 75)], 1_000 - RECORDS_PER_TURN),
-    ]  # fmt: skip
-    assert CALL_BYTES_MAX > 1_000

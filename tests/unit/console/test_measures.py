@@ -12,9 +12,7 @@ import trio.testing
 
 from barnabas.client import ConnectionLostError
 from barnabas.client.admin import EARLIEST, LATEST, OffsetAt
-from barnabas.console import kept, measuring
-from barnabas.console.exposed import SAMPLES_MAX, families_of
-from barnabas.console.matching import Pattern, PatternError, check
+from barnabas.console import measuring
 from barnabas.console.tailing import BEHIND_MAX, skip
 from barnabas.console.topic_index import TopicRow
 from barnabas.wire.generated.errors import ErrorCode
@@ -48,19 +46,11 @@ class World:
         ]
 
 
-@pytest.fixture
-def by_trios_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (measuring, kept):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=trio.current_time))
-
-
-@pytest.mark.usefixtures("by_trios_clock")
 async def test_a_rate_of_all_topics_asks_those_for_offsets_that_grow(
-    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     world = World("busy")
-    monkeypatch.setattr(measuring, "sums_of", world.sums_of)
-    measured = measuring.AllMeasured(NOBODY, world, nursery)  # type: ignore[arg-type]
+    measured = measuring.AllMeasured(NOBODY, world, nursery, sums_of=world.sums_of)  # type: ignore[arg-type]
     assert await measured.get("records") == dict.fromkeys(("busy", "idle", "late"), 7)
     assert (await measured.get("bytes"))["idle"] == 700
     world.asked.clear()
@@ -91,25 +81,9 @@ async def test_a_rate_of_all_topics_asks_those_for_offsets_that_grow(
     assert [column for column, _ in world.asked] == ["bytes", "bytes", "rate", "rate"], "all is too old"
 
 
-@pytest.mark.usefixtures("by_trios_clock")
-async def test_where_nobody_tells_bytes_all_are_asked_for_offsets(
-    monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    world = World("busy", tells_bytes=False)
-    monkeypatch.setattr(measuring, "sums_of", world.sums_of)
-    measured = measuring.AllMeasured(NOBODY, world, nursery)  # type: ignore[arg-type]
-    assert await measured.get("rate") == {"busy": pytest.approx(10, abs=1), "idle": 0, "late": 0}
-    assert world.asked[-1] == ("rate", ["busy", "idle", "late"])
-    assert await measured.get("bytes") == {}
-
-
-@pytest.mark.usefixtures("by_trios_clock")
 @pytest.mark.parametrize("column", ["bytes", "rate"])
 async def test_a_rate_after_a_look_that_failed_is_none_of_the_time_before(
-    monkeypatch: pytest.MonkeyPatch,
-    nursery: trio.Nursery,
-    autojump_clock: trio.testing.MockClock,
-    column: str,
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, column: str
 ) -> None:
     world = World("busy")
     fails: list[str] = []
@@ -119,8 +93,7 @@ async def test_a_rate_after_a_look_that_failed_is_none_of_the_time_before(
             raise ConnectionLostError("away")
         return await world.sums_of(admin, rows, columns)
 
-    monkeypatch.setattr(measuring, "sums_of", sums_of)
-    measured = measuring.AllMeasured(NOBODY, world, nursery)  # type: ignore[arg-type]
+    measured = measuring.AllMeasured(NOBODY, world, nursery, sums_of=sums_of)  # type: ignore[arg-type]
     as_it_grows = {"busy": pytest.approx(10, abs=1), "idle": 0, "late": 0}
     assert await measured._read_rates() == as_it_grows
     for seconds in (60, measuring.RATE_SECONDS_MAX + 1):
@@ -166,38 +139,6 @@ async def test_one_reachable_leader_of_several_is_enough() -> None:
     assert await measuring.bounds_and_sizes(reachable(2), {1: {"t": [0]}, 2: {"t": [1]}}, []) == nothing
 
 
-@pytest.mark.parametrize(
-    ("columns", "asked"),
-    [
-        (["records"], {"first", "last"}),
-        (["rate"], {"last"}),
-        (["bytes"], {"bytes"}),
-        (["rate", "bytes"], {"last", "bytes"}),
-        ([], set()),
-    ],
-)
-async def test_only_what_a_column_needs_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, columns: list[str], asked: set[str]
-) -> None:
-    async def look_up(_: Any, broker: int, topics: Any, time_ms: int, found: Any) -> None:
-        assert (broker, topics) == (1, {"t": [0]})
-        found["t", 0] = {EARLIEST: 3, LATEST: 10}[time_ms]
-
-    async def weigh(_: Any, broker: int, topics: Any, found: Any) -> None:
-        assert (broker, topics) == (1, {"t": [0]})
-        found["t", 0] = 70
-
-    monkeypatch.setattr(measuring, "_look_up", look_up)
-    monkeypatch.setattr(measuring, "_weigh", weigh)
-    found = await measuring.bounds_and_sizes(reachable(1), {1: {"t": [0]}}, columns)
-    place = ("t", 0)
-    assert found == measuring.Measures(
-        {place: 3} if "first" in asked else {},
-        {place: 10} if "last" in asked else {},
-        {place: 70} if "bytes" in asked else {},
-    )
-
-
 async def test_a_leader_that_has_changed_is_looked_for() -> None:
     admin = SimpleNamespace(client=SimpleNamespace(broker=None), asked=[])
 
@@ -241,30 +182,3 @@ async def test_a_tail_that_is_far_behind_goes_on_at_the_end() -> None:
     skipped = await skip(consumer, [("t", number) for number in lags])
     assert sought == {1: 1_000 + BEHIND_MAX + 1, 3: 6_000}
     assert skipped == BEHIND_MAX + 1 + 5_000
-
-
-def test_a_pattern_that_is_none_is_told_and_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(PatternError, match="missing"):
-        check(Pattern("(", is_regex=True))
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_family_is_shown_without_its_buckets_and_no_more_of_it_than_fits() -> None:
-    def family(name: str, kind: str, *samples: Any) -> Any:
-        return SimpleNamespace(
-            name=name, kind=kind, text="of it", values=samples, samples=lambda: iter(samples)
-        )
-
-    lag = family(
-        "lag", "histogram", ("lag_bucket", (("le", "1"),), 3), ("lag_sum", (), 7.5), ("lag_count", (), 3)
-    )
-    many = family("many", "gauge", *[("many", (("n", str(n)),), 2) for n in range(SAMPLES_MAX + 1)])
-    assert families_of([lag, many], ()) == [
-        {"name": "lag", "kind": "histogram", "text": "of it", "count": 3},
-        {"name": "many", "kind": "gauge", "text": "of it", "count": SAMPLES_MAX + 1},
-    ]
-    (found,) = families_of([lag, many], ["lag"])
-    assert [one["name"] for one in found["samples"]] == ["lag_sum", "lag_count"]
-    assert found["sum"] == 10.5
-    (found,) = families_of([lag, many], ["many", "none"])
-    assert (len(found["samples"]), found["sum"]) == (SAMPLES_MAX, 2 * SAMPLES_MAX + 2)

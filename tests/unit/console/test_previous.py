@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -64,40 +63,6 @@ async def test_the_newest_before_it_with_its_key_is_shown_with_what_differs(tmp_
         for offset, partition, scanned in ((2, 0, 2), (0, 1, 0), (0, 0, 0)):
             one, end = await found(visitor, offset, partition)
             assert (one, end["scanned"], end["cut"], end["back_to"]) == (None, scanned, False, 0)
-
-
-async def test_values_that_are_not_json_are_beside_each_other_by_line(tmp_path: Path) -> None:
-    async with console_beside(tmp_path) as console:
-        await console.make_topic("t")
-        visitor = await console.visitor()
-        await send(visitor, ("a", "x\ny"), ("a", None), ("a", "x\nz"), ("", "1"), ("", "2"))
-        one, _ = await found(visitor, 2)
-        assert one["previous"]["value"]["form"] == "null"
-        assert [row["change"] for row in one["difference"]["rows"]] == ["added", "added"]
-        one, _ = await found(visitor, 1)
-        assert [row["text"] for row in one["difference"]["rows"]] == ["x", "y"]
-        one, _ = await found(visitor, 2, **{"as": "hex", "before": 1})
-        assert one["difference"]["rows"][1] == {
-            "change": "added", "before": None, "after": 1, "text": "78 0a 7a",
-        }  # fmt: skip
-        one, _ = await found(visitor, 4)
-        assert one["previous"]["offset"] == 3, "an empty key is a key"
-
-
-async def test_hostile_values_and_keys_are_text(tmp_path: Path) -> None:
-    hostile = '{"<img src=x onerror=alert(1)>": "</script>\\u202e"}'
-    async with console_beside(tmp_path) as console:
-        await console.make_topic("t")
-        key = b"\x00\xff<b>"
-        await console.produce("t", hostile.encode(), b"{}", b"[" * 10_000, key=key)
-        visitor = await console.visitor()
-        one, _ = await found(visitor, 1)
-        (row,) = one["difference"]["rows"]
-        assert row["path"] == '$["<img src=x onerror=alert(1)>"]'
-        assert json.loads(row["before"]) == "</script>\u202e"
-        one, _ = await found(visitor, 2)
-        assert one["record"]["key"]["text"] == key.hex(" ")
-        assert one["difference"]["by"] == "line"
 
 
 async def test_it_stops_after_so_many_records_and_can_look_further(tmp_path: Path) -> None:

@@ -16,11 +16,10 @@ from barnabas.client import (
     UnsupportedVersionError,
 )
 from barnabas.console.base import Call, ConsoleError
-from barnabas.console.outcomes import error_text, good, registry_failure, settled
-from barnabas.console.paging import page_of
+from barnabas.console.outcomes import registry_failure
 from barnabas.console.routes import failure_of
 from barnabas.registry.errors import RegistryError
-from tests.support.console_cluster import AWAY, REFUSED, REFUSED_TEXT, Cluster, refused
+from tests.support.console_cluster import REFUSED, REFUSED_TEXT, Cluster, refused
 
 
 @pytest.mark.parametrize(
@@ -96,93 +95,12 @@ def call(body: dict[str, Any] | None = None, **query: str) -> Call:
     return Call(backend, {}, query, body or {})
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [(None, 7), ("", 7), ("1", 1), ("5", 5), ("0", "from 1 to 5"), ("6", "from 1 to 5"), ("x", "'x'")],
-)
-def test_a_number_of_a_query_lies_between_two_others(text: str | None, value: Any) -> None:
-    asked = call() if text is None else call(n=text)
-    if isinstance(value, int):
-        assert asked.whole("n", 7, least=1, most=5) == value
-    else:
-        with pytest.raises(ConsoleError, match=value) as raised:
-            asked.whole("n", 7, least=1, most=5)
-        assert raised.value.status == 400
-    assert call(n="0").whole("n", 3) == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("true", True),
-        ("1", True),
-        ("YES", True),
-        ("false", False),
-        ("0", False),
-        ("No", False),
-        ("", False),
-        ("x", None),
-    ],
-)
-def test_a_flag_of_a_query_is_true_or_false(text: str, value: bool | None) -> None:
-    if value is None:
-        with pytest.raises(ConsoleError, match="f: true or false expected"):
-            call(f=text).flag("f")
-    else:
-        assert call(f=text).flag("f", default=not value) is value
-    assert call().flag("f") is False
-    assert call().flag("f", default=True) is True
-
-
-def test_a_word_of_a_query_is_one_of_several() -> None:
-    assert (
-        call().one_of("w", "a", "b"),
-        call(w="").one_of("w", "a", "b"),
-        call(w="b").one_of("w", "a", "b"),
-    ) == ("a", "a", "b")
-    with pytest.raises(ConsoleError, match="w: one of a, b expected"):
-        call(w="c").one_of("w", "a", "b")
-
-
 def test_what_destroys_is_done_for_who_has_named_it() -> None:
     call({"confirm": "x"}).confirmed("x")
     for body in ({}, {"confirm": "y"}, {"confirm": True}):
         with pytest.raises(ConsoleError, match='"confirm": "x"') as raised:
             call(body).confirmed("x")
         assert raised.value.status == 409
-
-
-@pytest.mark.parametrize(
-    ("query", "rows", "total", "page"),
-    [
-        ({"size": "2"}, ["A1", "b1"], 5, 1),
-        ({"size": "2", "page": "2"}, ["b2", "c1"], 5, 2),
-        ({"size": "2", "page": "3"}, ["c2"], 5, 3),
-        ({"size": "2", "page": "9"}, ["c2"], 5, 3),
-        ({"size": "5", "page": "2"}, ["A1", "b1", "b2", "c1", "c2"], 5, 1),
-        ({"filter": " a "}, ["A1"], 1, 1),
-        ({"filter": "1", "order": "desc"}, ["c1", "b1", "A1"], 3, 1),
-        ({"filter": "x", "page": "2"}, [], 0, 1),
-        ({"sort": "last", "order": "asc"}, ["A1", "b1", "c1", "b2", "c2"], 5, 1),
-    ],
-)
-def test_a_page_is_cut_from_what_was_filtered_and_sorted(
-    query: dict[str, str], rows: list[str], total: int, page: int
-) -> None:
-    orders = {"name": lambda one: one, "last": lambda one: (one[1], one)}
-    found = page_of(call(**query), ["c1", "b2", "A1", "c2", "b1"], orders, lambda one: one)
-    assert (list(found.rows), found.total, found.page) == (rows, total, page)
-    assert found.as_json(iter("xy")) == {"rows": ["x", "y"], "total": total, "page": page, "size": found.size}
-
-
-def test_outcomes_are_told_by_their_first_error() -> None:
-    settled({1: None, 2: 5})
-    with pytest.raises(ClientError, match="away"):
-        settled({1: None, 2: AWAY, 3: REFUSED})
-    assert (good(5), good(None), good(AWAY)) == (5, None, None)
-    assert [error_text(one) for one in (REFUSED, ResponseError(68, "x"), AWAY)] == [
-        REFUSED_TEXT, "NON_EMPTY_GROUP", "broker 2 is away",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

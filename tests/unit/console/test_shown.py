@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.client import ClientSettings, ConsumerSettings, ProducerSettings, open_consumer, open_producer
-from barnabas.client.admin import Admin, Resource
+from barnabas.client.admin import Admin
 from barnabas.client.administration.access import Acl
 from barnabas.client.client import open_client
 from barnabas.console.log_lines import Lines
 from barnabas.console.own_broker import OwnBroker
-from barnabas.console.routes.records import SENT_MAX
 from tests.support.console import console_beside
 
 
@@ -54,75 +53,6 @@ async def test_members_of_a_group_are_shown_as_its_coordinator_tells_them(tmp_pa
                 }  # fmt: skip
 
 
-async def test_producers_and_transactions_are_shown_as_brokers_tell_them(tmp_path: Path) -> None:
-    async with console_beside(tmp_path) as console, open_client(console.bootstrap) as other:
-        await console.make_topic("t")
-        visitor = await console.visitor()
-        settings = ProducerSettings(transactional_id="tx", transaction_timeout_ms=54_321)
-        async with open_producer(console.bootstrap, settings) as producer:
-            async with producer.transaction():
-                await producer.send("t", b"1")
-                await producer.send("t", b"2")
-            producer.begin_transaction()
-            for value in (b"3", b"4", b"5"):
-                await (await producer.send("t", value)).wait()
-            ((place, states),) = (await Admin(other).producers([("t", 0)])).items()
-            assert not isinstance(states, Exception)
-            (state,) = states
-            assert (await visitor.get("/api/topics/t/producers"))["producers"] == [
-                {
-                    "partition": place[1], "producer_id": state.producer_id, "epoch": state.producer_epoch,
-                    "last_sequence": state.last_sequence, "last_at_ms": state.last_at_ms,
-                    "coordinator_epoch": state.coordinator_epoch, "transaction_offset": 3,
-                }
-            ]  # fmt: skip
-            assert (state.coordinator_epoch, state.last_sequence) == (0, 2)
-            info: Any = (await Admin(other).describe_transactions(["tx"]))["tx"]
-            (row,) = (await visitor.get("/api/transactions"))["rows"]
-            assert 0 <= row.pop("age_ms") < 60_000
-            assert row == {
-                "id": "tx", "producer_id": info.producer_id, "epoch": info.producer_epoch, "state": "Ongoing",
-                "coordinator": info.coordinator, "timeout_ms": 54_321, "partitions": ["t-0"],
-            }  # fmt: skip
-            await producer.abort_transaction()
-        assert (await visitor.get("/api/transactions", open="true"))["rows"] == []
-        (row,) = (await visitor.get("/api/transactions", sort="age"))["rows"]
-        assert (row["state"], row["age_ms"]) == ("CompleteAbort", None)
-
-
-async def test_brokers_and_settings_are_shown_as_the_cluster_tells_them(tmp_path: Path) -> None:
-    async with (
-        console_beside(tmp_path, {"broker.rack": "r1"}) as console,
-        open_client(console.bootstrap) as other,
-    ):
-        admin, visitor = Admin(other), await console.visitor()
-        info = await admin.describe_cluster()
-        found = await visitor.get("/api/brokers")
-        (known,), (broker,) = info.brokers, found["brokers"]
-        assert broker.pop("log_dirs")[0]["usable_bytes"] > 0
-        assert broker == {
-            "id": known.broker_id, "host": known.host, "port": known.port, "rack": "r1", "fenced": False,
-            "controller": True, "error": None,
-        }  # fmt: skip
-        assert found["features"] == [
-            {"name": one.name, "min": one.min_level, "max": one.max_level, "finalized": one.finalized_level}
-            for one in await admin.features()
-        ]
-        resource = Resource("broker", str(known.broker_id))
-        entries: Any = (await admin.describe_configs([resource], documentation=True))[resource]
-        shown = (await visitor.get(f"/api/brokers/{known.broker_id}/settings"))["settings"]
-        assert [one["name"] for one in shown] == sorted(one.name for one in entries)
-        by_name = {one["name"]: one for one in shown}
-        for one in entries:
-            synonyms = [
-                {"name": name, "value": value, "source": source} for name, value, source in one.synonyms
-            ]
-            assert by_name[one.name] == {
-                "name": one.name, "value": one.value, "source": one.source, "sensitive": one.is_sensitive,
-                "read_only": one.is_read_only, "documentation": one.documentation, "synonyms": synonyms,
-            }  # fmt: skip
-
-
 async def test_the_newest_records_are_found_behind_many_offsets_without_one(tmp_path: Path) -> None:
     async with console_beside(tmp_path) as console:
         await console.make_topic("t")
@@ -138,25 +68,6 @@ async def test_the_newest_records_are_found_behind_many_offsets_without_one(tmp_
         page = await visitor.get("/api/topics/t/records", committed="true", limit=10)
         assert [one["value"]["text"] for one in page["records"]] == ["4", "3", "2", "1", "0"]
         assert (page["older"], page["newer"], page["late"]) == (None, None, False)
-
-
-async def test_as_many_records_are_sent_at_a_time_as_may_be(tmp_path: Path) -> None:
-    async with console_beside(tmp_path) as console:
-        await console.make_topic("t")
-        visitor = await console.visitor()
-        sent = await visitor.do("POST", "/api/topics/t/records", {"records": [{"value": "x"}] * SENT_MAX})
-        assert [one["offset"] for one in sent["sent"]] == [*range(SENT_MAX)]
-        for records in (
-            [{"value": "x"}] * (SENT_MAX + 1),
-            [{"timestamp": -1}],
-            [{"timestamp": True}],
-            [{"partition": "0"}],
-        ):
-            assert (await visitor.ask("POST", "/api/topics/t/records", {"records": records})).status == 400
-        assert (await visitor.get("/api/topics/t"))["partitions"]["rows"][0]["next"] == SENT_MAX
-        await visitor.do("POST", "/api/topics/t/records", {"records": [{"timestamp": 0, "partition": 0}]})
-        (record,) = (await visitor.get("/api/topics/t/records", limit=1))["records"]
-        assert (record["offset"], record["timestamp"]) == (SENT_MAX, 0)
 
 
 async def test_requests_are_watched_by_api_client_topic_group_and_outcome(tmp_path: Path) -> None:

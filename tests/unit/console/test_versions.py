@@ -11,14 +11,13 @@ from urllib.parse import quote
 
 import pytest
 
-from barnabas.console import versions
 from barnabas.console.versions import INDENTED_MAX, indented
 from barnabas.registry.client import RegistryClient
 from barnabas.registry.client_settings import RegistryAt
-from barnabas.registry.compatibility import LEVELS, differences
+from barnabas.registry.compatibility import LEVELS
 from barnabas.registry.schemas import Reference, Schema
 from tests.support.console import Visitor, console_beside, console_of
-from tests.support.registries import registry, standin
+from tests.support.registries import registry
 
 
 class Beside(NamedTuple):
@@ -151,28 +150,6 @@ async def test_protobuf_json_and_references_are_compared(tmp_path: Path) -> None
         assert found["levels"][0]["messages"] == ["Incompatible because of different schema type"]
 
 
-async def test_what_is_not_understood_is_compared_as_text(tmp_path: Path) -> None:
-    answers: dict[str, Any] = {
-        "/subjects/s/versions": [3, 7],
-        "/config/s?defaultToGlobal=true": {"compatibilityLevel": "FULL"},
-    }
-    for number, text in ((3, '{"a":"<script>"}'), (7, "\u202e<img>")):
-        answers[f"/subjects/s/versions/{number}?deleted=true"] = {
-            "subject": "s", "version": number, "id": number, "schema": text, "schemaType": "THRIFT",
-        }  # fmt: skip
-    async with console_beside(tmp_path) as console, standin(answers) as other:
-        async with console_of(console, registry=RegistryAt(other.url)) as visitor:
-            found = await visitor.get("/api/subjects/s/compare")
-            assert (found["older"]["version"], found["newer"]["version"], found["levels"]) == (3, 7, [])
-            assert not found["older"]["normalized"]
-            assert changed(found) == ["-{", '-  "a": "<script>"', "-}", "+\u202e<img>"]
-            assert [one.partition(":")[0] for one in found["problems"]] == ["version 3", "version 7"]
-            answers["/subjects/s/versions/7?deleted=true"]["schema"] = "x" * (1024 * 1024 + 1)
-        async with console_of(console, registry=RegistryAt(other.url)) as visitor:
-            refused = await visitor.ask("GET", "/api/subjects/s/compare")
-            assert (refused.status, refused.json["error"]) == (400, "version 7 is too long to be compared")
-
-
 async def test_versions_that_cannot_be_compared_are_told(tmp_path: Path) -> None:
     async with beside(tmp_path) as one:
         await one.add("s", record(ID), record(ID, NOTE))
@@ -188,40 +165,6 @@ async def test_versions_that_cannot_be_compared_are_told(tmp_path: Path) -> None
             answer = await one.visitor.ask("GET", "/api/subjects/s/compare", **query)
             assert answer.status == status, query
         assert (await one.visitor.ask("GET", "/api/subjects/none/compare")).status == 404
-
-
-async def test_the_newest_of_many_versions_are_compared_and_the_older(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(versions, "COMPARED_MAX", 3)
-    async with beside(tmp_path) as one:
-        await one.add("s", *(record(ID, *[{"name": f"f{number}", "type": "int"}]) for number in range(6)))
-        found = await one.compare("s", older=1)
-        assert (found["left_out"], found["levels"][-1]["against"]) == (2, [1, 4, 5])
-        assert (found["levels"][-1]["broken"], found["levels"][0]["broken"]) == (5, 1)
-
-
-def test_a_level_that_promises_nothing_is_broken_by_nothing() -> None:
-    old, new = Any, Any
-    for level in ("NONE", "", "nonsense"):
-        assert differences(level, new, old) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ('{"a":[1,{"b":[]},{}],"c":1.10,"d":"x,{\\"y"}',
-         ["{", '  "a": [', "    1,", "    {", '      "b": []', "    },", "    {}", "  ],",
-          '  "c": 1.10,', '  "d": "x,{\\"y"', "}"]),
-        ('"a  b"', ['"a  b"']),
-        ("[ ]", ["[]"]),
-        ("no {json}", ["no {json}"]),
-        ('{"n": 12345678901234567890}', ["{", '  "n": 12345678901234567890', "}"]),
-        ("[" * 5000, ["[" * 5000]),
-    ],
-)  # fmt: skip
-def test_json_is_indented_with_its_numbers_as_they_are(text: str, lines: list[str]) -> None:
-    assert indented(text).split("\n") == lines
 
 
 def test_depth_does_not_multiply_the_size_of_a_schema() -> None:

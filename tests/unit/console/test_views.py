@@ -1,11 +1,8 @@
 """Views of a cluster by their routes."""
 
 import json
-import re
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import trio
@@ -15,6 +12,7 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.client import open_client
 from barnabas.console.base import Route
 from barnabas.console.server import CALL_SECONDS_MAX
+from barnabas.network.routes import Router
 from barnabas.registry.client_settings import RegistryAt
 from barnabas.registry.schemas import Schema
 from tests.support.console import console_beside, console_of, part
@@ -243,7 +241,7 @@ async def test_a_page_ends_when_its_connection_closes(
             ended.set()
 
     slow = Route("GET", "/api/slow", answer, "slow")
-    monkeypatch.setattr("barnabas.console.routes._patterns", lambda: ((re.compile("/api/slow"), slow),))
+    monkeypatch.setattr("barnabas.console.routes.router", lambda: Router([slow]))
     async with console_beside(tmp_path) as console:
         host, _, port = console.server.url.removeprefix("http://").rpartition(":")
         async with await trio.open_tcp_stream(host, int(port)) as stream:
@@ -315,11 +313,7 @@ async def test_the_inside_of_the_broker(tmp_path: Path) -> None:
         assert family["samples"] == [{"name": records, "labels": {}, "value": 3}]
         assert isinstance((await visitor.get("/api/log"))["lines"], list)
         assert (await visitor.do("POST", "/api/control/faults", {}))["faults"] == []
-        await visitor.do(
-            "POST",
-            "/api/control/faults",
-            {"method": "POST", "short": RULE},
-        )
+        await visitor.do("POST", "/api/control/faults", {"method": "POST", "short": RULE})
         assert len((await visitor.do("POST", "/api/control/faults", {}))["faults"]) == 1
         assert (await visitor.ask("POST", "/api/control/broker%2Fstop", {"method": "POST"})).status == 404
         assert (await visitor.ask("POST", "/api/control/reset", {"method": "POST"})).status == 409
@@ -357,74 +351,31 @@ async def test_a_broker_that_restarts_is_found_again(tmp_path: Path) -> None:
         assert (await visitor.get("/api/topics"))["total"] == 2
 
 
-async def test_what_is_not_there_says_so(tmp_path: Path) -> None:
-    async with console_beside(tmp_path) as console:
-        visitor = await console.visitor()
-        assert (await visitor.ask("GET", "/api/subjects")).status == 404
-        assert (await visitor.ask("GET", "/api/nothing")).status == 404
-        assert (await visitor.ask("PUT", "/api/topics")).status == 405
-        answer = await visitor.ask("GET", "/api/acls")
-        assert (answer.status, answer.json["code"]) == (409, "SECURITY_DISABLED")
-
-
-class Registry(BaseHTTPRequestHandler):
-    """Stands in for a registry of schemas, of one subject."""
-
-    asked: ClassVar[list[tuple[str, str, str | None]]] = []
-
-    def answer(self) -> None:
-        length = int(self.headers.get("Content-Length", 0))
-        self.asked.append((self.command, self.path, self.rfile.read(length).decode() or None))
-        found: object = {
-            "/subjects": ["orders-value", "payments-value"],
-            "/subjects/orders-value/versions": [1, 2],
-            "/subjects/orders-value/versions/2": {"id": 7, "version": 2, "schema": '"string"'},
-            "/config/orders-value?defaultToGlobal=true": {"compatibilityLevel": "FULL"},
-            "/subjects/orders-value": [1, 2],
-        }.get(self.path, {"error_code": 40401, "message": "Subject not found."})
-        if self.command == "POST":
-            found = {"id": 8}
-        content = json.dumps(found).encode()
-        self.send_response(404 if isinstance(found, dict) and "error_code" in found else 200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_GET = do_POST = do_DELETE = answer  # noqa: N815
-
-    def log_message(self, format: str, *values: object) -> None:
-        """Say nothing."""
-
-
 async def test_subjects_of_a_registry(tmp_path: Path) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        async with console_beside(
-            tmp_path, registry=RegistryAt(f"http://127.0.0.1:{server.server_port}")
-        ) as console:
-            visitor = await console.visitor()
+    async with console_beside(tmp_path) as console, registry(console.bootstrap) as client:
+        for text in ('"int"', '"long"'):
+            await client.register("orders-value", Schema("AVRO", text))
+        await client.register("payments-value", Schema("AVRO", '"int"'))
+        path = "/api/subjects/orders-value"
+        async with console_of(console, registry=RegistryAt(client.url)) as visitor:
             page = await visitor.get("/api/subjects", filter="pay")
             assert [row["name"] for row in page["rows"]] == ["payments-value"]
-            found = await visitor.get("/api/subjects/orders-value")
-            assert (found["versions"], found["schema"]["id"], found["compatibility"]) == ([1, 2], 7, "FULL")
-            missing = await visitor.ask("GET", "/api/subjects/none")
-            assert (missing.status, missing.json["error"]) == (404, "Subject not found.")
-            assert await visitor.do("POST", "/api/subjects/orders-value", {"schema": '"int"'}) == {"id": 8}
-            posted = json.loads(Registry.asked[-1][2] or "")
-            assert posted == {"schema": '"int"', "schemaType": "AVRO"}
-            await visitor.do("POST", "/api/subjects/orders-value", {"schema": '"int"', "check": True})
-            assert (
-                Registry.asked[-1][1] == "/compatibility/subjects/orders-value/versions/latest?verbose=true"
+            subject = await visitor.get(path)
+            assert (subject["versions"], subject["schema"]["id"], subject["compatibility"]) == (
+                [1, 2],
+                2,
+                "BACKWARD",
             )
-            assert (await visitor.ask("DELETE", "/api/subjects/orders-value", {})).status == 409
-            await visitor.do("DELETE", "/api/subjects/orders-value", {"confirm": "orders-value"})
-            assert Registry.asked[-1][:2] == ("DELETE", "/subjects/orders-value")
-            server.shutdown()
-            server.server_close()
+            missing = await visitor.ask("GET", "/api/subjects/none")
+            assert (missing.status, missing.json["error"]) == (404, "Subject 'none' not found.")
+            check = await visitor.do("POST", path, {"schema": '"string"', "check": True})
+            assert check["is_compatible"] is False
+            assert (await visitor.do("POST", path, {"schema": '"double"'}))["id"] == 3
+            assert (await visitor.ask("DELETE", path, {})).status == 409
+            await visitor.do("DELETE", path, {"confirm": "orders-value"})
+            assert await client.subjects() == ["payments-value"]
+        async with console_of(console, registry=RegistryAt("http://127.0.0.1:1")) as visitor:
             assert (await visitor.ask("GET", "/api/subjects")).status == 502
-    finally:
-        server.server_close()
 
 
 async def test_topics_are_sorted_by_what_they_hold_and_how_fast_they_grow(tmp_path: Path) -> None:

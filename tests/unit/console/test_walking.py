@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from barnabas.console import walking
 from barnabas.console.batches import Row
 from barnabas.console.reader import Place, Scanned, Span
 from barnabas.console.walking import Limits, Walk, Window
@@ -116,77 +113,8 @@ async def test_pages_one_after_the_other_give_each_record_once(seed: int, newest
     assert pages == in_order(log, newest=newest)
 
 
-@pytest.mark.parametrize("newest", [True, False])
-async def test_few_matches_are_given_in_order_too(newest: bool) -> None:
-    log = {place: [(n, 3 * n + place[1]) for n in range(2_000)] for place in (A, B, C)}
-    rows, walk = await walked(Reader(log, matching=97), window_of(log), 10, width=50, newest=newest)
-    expected = [row for row in in_order(log, newest=newest) if row[1] % 97 == 0]
-    assert rows == expected[:10]
-    assert walk.scanned < 3 * 2_000, "no further than that needs"
-
-
-async def test_a_partition_that_is_older_is_looked_at_once() -> None:
-    log = {A: [(n, 10_000 + n) for n in range(1_000)], B: [(n, n) for n in range(1_000)]}
-    reader = Reader(log)
-    rows, walk = await walked(reader, window_of(log), 50, width=25, newest=True)
-    assert rows == [(0, offset) for offset in range(999, 949, -1)]
-    assert sum(B in spans for spans in reader.spans) == 1
-    assert walk.rest.starts == {A: 950, B: 1_000}, "nothing of the older one is shown"
-
-
-async def test_windows_grow_over_offsets_that_hold_no_records() -> None:
-    reader = Reader({A: [(3, 1)]})
-    rows, _ = await walked(reader, Window({A: 0}, {A: 10**9}), 1, width=500, newest=True)
-    assert rows == [(0, 3)]
-    assert len(reader.spans) <= 22, "each is twice as long as the one before"
-    ends = [spans[A].end for spans in reader.spans]
-    assert ends == [10**9, *(spans[A].start for spans in reader.spans[:-1])], "without a gap"
-
-
-async def test_a_window_is_shorter_after_one_with_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walking, "RECORDS_MAX", 1_000)
-    reader = Reader({A: [(n, n) for n in range(800_000, 810_000)]}, matching=10**6)
-    _, walk = await walked(reader, Window({A: 0}, {A: 1_000_000}), 1, width=500, newest=True)
-    lengths = [spans[A].end - spans[A].start for spans in reader.spans]
-    assert any(now < before for before, now in pairwise(lengths))
-    assert (walk.scanned, walk.covered) == (10_000, 1_000_000)
-
-
 async def test_a_walk_ends_after_so_many_records_and_says_how_far_it_got() -> None:
     reader = Reader({A: [(n, n) for n in range(1_000)]}, matching=10**6)
     rows, walk = await walked(reader, Window({A: 1}, {A: 1_000}), 5, width=100, records=150, newest=True)
     assert (rows, walk.scanned, walk.covered, walk.total, walk.is_cut) == ([], 300, 300, 999, True)
     assert walk.rest.starts == {A: 700}
-
-
-async def test_rows_of_too_many_bytes_end_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walking, "ROWS_BYTES_MAX", 1_000)
-    log = {A: [(n, n) for n in range(100)], B: [(n, n) for n in range(100)]}
-    for newest in (True, False):
-        reader = Reader(log, size=100)
-        rows, walk = await walked(reader, window_of(log), 50, width=25, newest=newest)
-        assert walk.is_too_large
-        assert walk.is_cut
-        assert rows, "what was there is given"
-
-
-async def test_too_many_problems_end_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walking, "PROBLEMS_MAX", 3)
-
-    class Failing(Reader):
-        async def scan(self, spans: Mapping[Place, Span]) -> dict[Place, Scanned]:
-            results = await super().scan(spans)
-            for result in results.values():
-                result.problems.append("it takes too long")
-            return results
-
-    reader = Failing({A: [(n, n) for n in range(1_000)]}, matching=10**6)
-    _, walk = await walked(reader, Window({A: 0}, {A: 1_000}), 5, width=10, newest=False)
-    assert (len(reader.spans), walk.problems, walk.is_cut) == (3, ["it takes too long"] * 3, True)
-
-
-async def test_a_window_without_offsets_is_done_at_once() -> None:
-    reader: Any = Reader({})
-    walk = Walk(reader, Window({A: 5, B: 7}, {A: 5, B: 6}), Limits(5, MANY, 1), is_newest_first=True)
-    assert (walk.is_done, walk.total, walk.covered, walk.is_cut) == (True, 0, 0, False)
-    assert json.loads(json.dumps([*walk.rest.starts.values()])) == [5, 7]

@@ -20,7 +20,7 @@ import trio
 from barnabas.client import ProducerSettings, open_client, open_producer
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.console.base import Route
-from barnabas.console.routes import routes
+from barnabas.console.routes import router
 from barnabas.registry.client_settings import RegistryAt
 from tests.support.console import Console, Visitor, console_beside
 from tests.support.effort import EFFORT
@@ -47,9 +47,6 @@ class Asked(NamedTuple):
     path: str
     query: dict[str, Any]
     body: Any = None
-
-
-# --- what there is ---------------------------------------------------------------------------------------------------
 
 
 def _varint(number: int) -> bytes:
@@ -118,8 +115,6 @@ async def _world(directory: Path) -> AsyncIterator[tuple[Console, Visitor]]:
         yield console, await console.visitor()
 
 
-# --- what is asked ---------------------------------------------------------------------------------------------------
-
 PATHS: dict[str, tuple[str, ...]] = {
     "topic": ("t", "wide", "bombs", "topic-1", "a" * 60_000, "%ed%a0%80", "none"), "group": ("g", "group-1", "a" * 60_000),
     "partition": ("0", "1", "9" * 30, "x"), "offset": ("0", "1", "2", "9" * 30, "x"),
@@ -137,9 +132,7 @@ QUERIES: dict[str, tuple[Any, ...]] = {
     "text": ("nothing", "(x?){500}(x?){500}z|(.{0,900}y)", "(" * 1_000), "in": ("value", "headers"),
     "api": ("Fetch",), "client_id": ("*",), "errors": ("true",), "topic": ("*",), "group": ("*",),
 }  # fmt: skip
-WHOLE = {
-    "search": {"text": "nothing"},
-}
+WHOLE = {"search": {"text": "nothing"}}
 """Parameters that a route needs, by the end of its path."""
 DEEP: Any = json.loads("[" * 500 + "]" * 500)
 BODIES: tuple[Any, ...] = (
@@ -185,9 +178,6 @@ def requests_of(route: Route) -> Iterator[Asked]:
     yield from (Asked(route.method, paths[0], {}, body) for body in BODIES)
 
 
-# --- the watch -------------------------------------------------------------------------------------------------------
-
-
 class Sent(NamedTuple):
     """A request as it is sent: its target, and its body."""
 
@@ -227,7 +217,7 @@ def _answer(visitor: Visitor, sent: Sent) -> int:
 async def test_no_request_of_any_route_makes_a_long_step(tmp_path: Path) -> None:
     worst: list[tuple[float, int, str]] = []
     wrong: list[str] = []
-    requests = [(route, asked) for route in routes() for asked in requests_of(route)]
+    requests = [(route, asked) for route in router().routes for asked in requests_of(route)]
     sent = [(route, asked, _sent(asked)) for route, asked in requests]
     async with _world(tmp_path) as (_, visitor):
         gc.collect()

@@ -11,22 +11,11 @@ import trio.testing
 
 from barnabas.console import bodies, writing
 from barnabas.console.base import ConsoleError
-from barnabas.console.bodies import AT_ONCE_BYTES_MAX, VALUES_MAX, TooManyValuesError
-from barnabas.console.writing import (
-    OWNER_STREAMS_MAX,
-    PIECE_BYTES,
-    STREAMS_MAX,
-    Streams,
-    Unsent,
-    join,
-    pieces_of,
-)
+from barnabas.console.bodies import AT_ONCE_BYTES_MAX, VALUES_MAX
+from barnabas.console.writing import OWNER_STREAMS_MAX, PIECE_BYTES, STREAMS_MAX, Streams, Unsent, pieces_of
 from barnabas.sandbox.messages import SandboxError
-from barnabas.sandbox.pool import Sandbox
 from tests.support.at_once_sandbox import AtOnce
 from tests.support.step_watch import StepWatch
-
-# --- pieces ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -59,14 +48,6 @@ async def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.Monkey
     with pytest.raises(ConsoleError) as raised:
         await pieces_of(["x" * 70_000] * 10)
     assert raised.value.status == 413
-
-
-def test_small_pieces_are_sent_together() -> None:
-    assert join([b"a", b"b"]) == [b"ab"]
-    assert join([b"a", b"b" * PIECE_BYTES]) == [b"a", b"b" * PIECE_BYTES]
-
-
-# --- what is not sent yet --------------------------------------------------------------------------------------------
 
 
 async def test_the_slowest_gives_way_where_too_much_waits(autojump_clock: object) -> None:
@@ -119,19 +100,9 @@ def refusal(streams: Streams, owner: str) -> int:
         return error.status
 
 
-# --- bodies ----------------------------------------------------------------------------------------------------------
-
-
 async def read(body: bytes, *refusals: Exception) -> Any:
     sandbox: Any = AtOnce(*refusals)
     return await bodies.read(body, sandbox, "ann"), [name for name, _ in sandbox.called]
-
-
-async def test_only_a_small_body_is_read_at_once() -> None:
-    assert await read(b"") == (None, [])
-    assert await read(b'{"a": 1}') == ({"a": 1}, [])
-    large = json.dumps({"a": "x" * AT_ONCE_BYTES_MAX}).encode()
-    assert await read(large) == (json.loads(large), ["parse"])
 
 
 @pytest.mark.parametrize(
@@ -147,21 +118,3 @@ async def test_a_body_that_cannot_be_read_is_refused(
     with pytest.raises(ConsoleError) as raised:
         await read(body, *refusals)
     assert raised.value.status == status
-
-
-@pytest.mark.parametrize("body", [[1] * VALUES_MAX, {"a": [[1]] * (VALUES_MAX // 2 - 1)}])
-def test_all_values_of_a_body_are_counted(body: Any) -> None:
-    assert bodies.parse(json.dumps(body).encode()) == body
-    with pytest.raises(TooManyValuesError):
-        bodies.parse(json.dumps([body, 1, 2]).encode())
-
-
-async def test_a_refusal_of_a_child_process_is_the_same_here() -> None:
-    async with Sandbox() as sandbox:
-        with pytest.raises(ConsoleError) as raised:
-            await sandbox.call(raise_refusal, 409, "so it is")
-    assert (raised.value.status, str(raised.value)) == (409, "so it is")
-
-
-def raise_refusal(status: int, text: str) -> None:
-    raise ConsoleError(status, text)

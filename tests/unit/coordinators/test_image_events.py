@@ -85,7 +85,7 @@ def created(name: str, id_byte: bytes = b"") -> TopicCreated:
     ("topic", "who"),
     [(OFFSETS, "groups"), (TRANSACTIONS, "transactions"), (SHARES, "share state"), ("t", "")],
 )
-async def test_a_leader_that_moves_is_told_to_the_coordinator_of_that_topic_alone(topic, who):
+async def test_moved_leader_reaches_its_topics_coordinator_alone(topic, who):
     world = World(OFFSETS, TRANSACTIONS, SHARES)
     moved = PartitionChanged(topic, 0, ONE._replace(leader_epoch=1))
     assert await world.changed(moved) == ([(who, "leadership")] if who else [])
@@ -95,9 +95,7 @@ async def test_a_leader_that_moves_is_told_to_the_coordinator_of_that_topic_alon
     ("topic", "who"), [(OFFSETS, "groups"), (TRANSACTIONS, "transactions"), (SHARES, "shares")]
 )
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "made again"])
-async def test_an_internal_topic_that_is_deleted_is_forgotten_before_and_after_its_logs_are_gone(
-    topic, who, again
-):
+async def test_deleted_internal_topic_unloads_its_coordinator(topic, who, again):
     world = World(OFFSETS, TRANSACTIONS, SHARES)
     changes = [TopicDeleted(topic), *([created(topic, b"2")] if again else [])]
     told = await world.changed(*changes)
@@ -108,22 +106,8 @@ async def test_an_internal_topic_that_is_deleted_is_forgotten_before_and_after_i
     assert told[1:-1] == [(state, "leadership")]
 
 
-async def test_a_topic_that_is_made_anew_unloads_nobody():
-    world = World()
-    assert await world.changed(created(OFFSETS), created(TRANSACTIONS), created(SHARES)) == [
-        ("groups", "leadership"), ("transactions", "leadership"), ("share state", "leadership"),
-    ]  # fmt: skip
-
-
-async def test_share_groups_that_nobody_uses_are_not_made_for_news_of_their_topic():
-    world = World(SHARES, uses_shares=False)
-    assert await world.changed(PartitionChanged(SHARES, 0, ONE._replace(leader_epoch=1))) == []
-    assert await world.changed(TopicDeleted(SHARES)) == []
-    assert world.events._shares.if_made is None
-
-
 @pytest.mark.parametrize("share_topic", [True, False])
-async def test_deleted_topics_are_forgotten_by_name_by_id_and_as_of_when_they_were_deleted(share_topic):
+async def test_deleted_topics_reach_coordinators_by_name_and_id(share_topic):
     world = World(*([SHARES] if share_topic else []), uses_shares=False)
     ids = {name: topic.id for name, topic in world.metadata.image.topics.items()}
     async with world.running():
@@ -135,14 +119,3 @@ async def test_deleted_topics_are_forgotten_by_name_by_id_and_as_of_when_they_we
         both = await world.changed(created("v"), TopicDeleted("u"), created("u", b"2"))
         assert both[0] == ("groups", "forget", frozenset({"u"}), frozenset({ids["u"]}), 8_000)
         assert await world.changed(created("w")) == [], "nothing was deleted"
-
-
-async def test_what_was_deleted_before_it_runs_is_forgotten_in_order():
-    world = World()
-    for name in ("t", "u"):
-        world.now_ms += 1_000
-        assert await world.changed(TopicDeleted(name)) == []
-    async with world.running():
-        assert [(names, ms) for *_, names, _, ms in world.told] == [
-            (frozenset({"t"}), 8_000), (frozenset({"u"}), 9_000),
-        ]  # fmt: skip

@@ -41,9 +41,7 @@ def test_a_directory_goes_with_a_block_that_fails(tmp_path: Path, signals) -> No
 
 
 @pytest.mark.parametrize("number", END_SIGNALS)
-def test_a_signal_before_the_broker_handles_it_removes_the_directory(
-    tmp_path: Path, signals, number: signal.Signals
-) -> None:
+def test_early_signal_removes_the_directory(tmp_path: Path, signals, number: signal.Signals) -> None:
     def hit() -> None:
         with ephemeral_directory(str(tmp_path)):
             os.kill(os.getpid(), number)
@@ -71,7 +69,7 @@ def test_only_what_nobody_uses_is_swept(tmp_path: Path, signals) -> None:
     assert {entry.name for entry in tmp_path.iterdir()} == {"other", f"{PREFIX}file", f"{PREFIX}link"}
 
 
-def test_a_directory_that_is_swept_before_it_is_locked_is_made_again(tmp_path, signals, monkeypatch) -> None:
+def test_directory_swept_before_its_lock_is_created_again(tmp_path, signals, monkeypatch) -> None:
     locked = []
     flock = fcntl.flock
 
@@ -89,9 +87,7 @@ def test_a_directory_that_is_swept_before_it_is_locked_is_made_again(tmp_path, s
 
 
 @pytest.mark.parametrize("make", [ephemeral_directory, owned_directory])
-def test_a_directory_is_in_memory_where_that_can_be_written_and_among_temporary_files_otherwise(
-    make, tmp_path, signals, monkeypatch
-) -> None:
+def test_directory_is_in_memory_if_that_is_writable(make, tmp_path, signals, monkeypatch) -> None:
     memory, temporary, named = (tmp_path / name for name in ("memory", "temporary", "named"))
     for path in (memory, temporary, named):
         path.mkdir()
@@ -106,7 +102,7 @@ def test_a_directory_is_in_memory_where_that_can_be_written_and_among_temporary_
         assert Path(path).parent == named
 
 
-def test_a_directory_of_a_program_that_handles_signals_itself_leaves_them_to_it(tmp_path, signals) -> None:
+def test_directory_leaves_signals_to_a_program_that_has_handlers(tmp_path, signals) -> None:
     left = tmp_path / f"{PREFIX}left"
     left.mkdir()
     with owned_directory(str(tmp_path)) as path:

@@ -13,7 +13,7 @@ from barnabas.environment import extras, output
 
 
 @pytest.mark.parametrize("number", output.ERRORS)
-def test_output_that_cannot_be_written_is_told_in_a_line_and_dropped(
+def test_unwritable_output_is_one_line_and_dropped(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (tmp_path / "output").open("w") as stream:

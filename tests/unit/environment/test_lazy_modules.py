@@ -59,7 +59,7 @@ def test_names_are_imported_from_a_module_that_was_not_used(run: Run) -> None:
     run('import_when_used("slow")\nfrom slow import last\nassert last == 2 and len(executions) == 1\n')
 
 
-def test_threads_that_use_a_module_at_the_same_time_find_all_of_it(run: Run) -> None:
+def test_concurrent_threads_see_the_whole_lazy_module(run: Run) -> None:
     program = """
         import_when_used("slow")
         import slow

@@ -48,7 +48,7 @@ async def test_a_result_belongs_to_who_has_asked_for_it() -> None:
     assert seen() is None
 
 
-async def test_a_thread_that_is_told_to_stop_raises_where_it_is_waited_for() -> None:
+async def test_stopped_thread_raises_where_it_is_awaited() -> None:
     threads = OsThreads()
 
     def work() -> None:

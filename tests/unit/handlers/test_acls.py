@@ -294,16 +294,8 @@ async def test_a_host_may_be_a_network_to_brokers_of_4_4_alone(tmp_path, release
         asked.connection.principal = ADMIN
         is_new = release == "4.4"
         hosts = [
-            "10.0.0.0/8",
-            "10.1.2.3/8",
-            "2001:db8::/32",
-            "10.0.0.0/33",
-            "host/8",
-            "*/8",
-            "",
-            "*",
-            "10.0.0.1",
-        ]
+            "10.0.0.0/8", "10.1.2.3/8", "2001:db8::/32", "10.0.0.0/33", "host/8", "*/8", "", "*", "10.0.0.1",
+        ]  # fmt: skip
         codes = [code for code, _ in await create(asked, *(creation(host=host) for host in hosts))]
         assert codes == [ErrorCode.INVALID_REQUEST if is_new and 3 <= place <= 6 else 0 for place in range(9)]
         kept = {host for host, code in zip(hosts, codes, strict=True) if not code}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,9 @@ from barnabas.cluster.metadata.image import BrokerInfo, PartitionInfo, TopicInfo
 from barnabas.config.loading import BrokerConfig
 from barnabas.environment.real import OsThreads
 from barnabas.handlers.produce.appending import BYTES_PER_CHECKPOINT, BYTES_PER_PARTITION, Appender
+from barnabas.handlers.produce.services import ProduceServices
 from barnabas.log.background_write import BACKGROUND_BYTES
+from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.step_runner import StepRunner
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest
@@ -20,11 +23,8 @@ from tests.support.contexts import new_context
 from tests.support.logs import NOW_MS, TOPIC_ID, batch
 from tests.support.replicas import Node
 
-RUNS_SOURCES = True
-
 Response = Any
 SOLE = PartitionInfo(1, (1,), (1,), 5, 7)
-FOLLOWED = PartitionInfo(2, (1, 2), (1, 2), 5, 7)
 REPLICATED = PartitionInfo(1, (1, 2), (1, 2), 5, 7)
 
 
@@ -33,16 +33,6 @@ async def broker(*partitions: PartitionInfo, **settings: Any) -> Node:
     brokers = [BrokerRegistered(BrokerInfo(one, None, {})) for one in (1, 2)]
     await node.apply([*brokers, TopicCreated(TopicInfo("t", TOPIC_ID, partitions))])
     return node
-
-
-class Budget:
-    """Counts how often the event loop's budget is looked at."""
-
-    def __init__(self) -> None:
-        self.checkpoints = 0
-
-    async def checkpoint(self) -> None:
-        self.checkpoints += 1
 
 
 def appender(
@@ -64,10 +54,11 @@ def appender(
     metadata: Any = SimpleNamespace(image=node.image)
     threads = OsThreads()
     step_runner = StepRunner(node.budget, threads)
-    return Appender(
-        context, request, metadata, node.replicas, verifier, BrokerConfig(settings or {}),
-        budget or node.budget, step_runner, threads,
+    services = ProduceServices(
+        metadata, node.replicas, verifier, BrokerConfig(settings or {}), budget or node.budget, step_runner,
+        threads,
     )  # fmt: skip
+    return Appender(services, context, request)
 
 
 def ends(node: Node, count: int) -> list[int]:
@@ -95,10 +86,8 @@ async def test_each_partition_is_answered_in_its_place() -> None:
     assert appends.append_nowait()
     responses = appends.topics[0].partition_responses
     assert [(one.index, one.error_code, one.base_offset) for one in responses] == [
-        (0, 0, 1),
-        (1, 0, 0),
-        (2, 0, 0),
-    ]
+        (0, 0, 1), (1, 0, 0), (2, 0, 0),
+    ]  # fmt: skip
     assert [one.log_append_time_ms for one in responses] == [-1, -1, -1]
     [(replica, end, response)] = appends.pending
     assert (replica.index, end, response) == (1, 2, responses[1])
@@ -142,22 +131,6 @@ async def test_of_transactions_nothing_is_appended_without_waiting() -> None:
     assert ends(node, 2) == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("bad", "code"),
-    [(FOLLOWED, ErrorCode.NOT_LEADER_OR_FOLLOWER), (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
-)
-async def test_a_refused_partition_keeps_no_other_from_its_records(
-    bad: PartitionInfo | None, code: int
-) -> None:
-    node = await broker(SOLE, bad or SOLE, SOLE)
-    index = 1 if bad else 9
-    appends = appender(node, [data(0), data(index), data(2)])
-    assert appends.append_nowait()
-    found = [(one.index, one.error_code, one.base_offset) for one in appends.topics[0].partition_responses]
-    assert found == [(0, 0, 0), (index, code, -1), (2, 0, 0)]
-    assert appends.refusals.has_moved is (bad is not None)
-
-
 async def test_what_speaks_against_an_append_is_its_answer_and_no_others() -> None:
     node = await broker(SOLE, SOLE)
     stale = batch(b"x", producer_id=3, producer_epoch=4, base_sequence=0)
@@ -166,13 +139,6 @@ async def test_what_speaks_against_an_append_is_its_answer_and_no_others() -> No
     first, second = await answers(appender(node, [data(0, fenced), data(1)]))
     assert (first.index, first.error_code) == (0, ErrorCode.INVALID_PRODUCER_EPOCH)
     assert (second.index, second.error_code, second.base_offset) == (1, 0, 0)
-
-
-@pytest.mark.parametrize(("acks", "code"), [(-1, ErrorCode.NOT_ENOUGH_REPLICAS), (1, 0), (0, 0)])
-async def test_acks_all_needs_enough_replicas_in_sync(acks: int, code: int) -> None:
-    node = await broker(REPLICATED._replace(isr=(1,)), min_insync_replicas=2)
-    (answer,) = await answers(appender(node, [data(0)], acks=acks))
-    assert answer.error_code == code
 
 
 @pytest.mark.parametrize("is_verified", ["true", "false"])
@@ -216,8 +182,10 @@ async def test_the_loop_is_looked_at_after_so_many_partitions_or_bytes(
     if index is not None:
         looks = (len(sizes) - 1) // 16
         parts = [data(index + number) for number in range(len(sizes))]
-    budget = Budget()
+    clock = itertools.count()
+    budget = LoopBudget(clock=lambda: float(next(clock)), budget_seconds=1e9)
+    begun = next(clock)
     appends = appender(node, parts, budget=budget)
     assert appends.append_nowait() is (looks == 0)
     assert len(await answers(appends)) == len(sizes)
-    assert budget.checkpoints == looks + (looks > 0)  # one before each topic
+    assert next(clock) - begun - 1 == looks + (looks > 0), "one before each topic"

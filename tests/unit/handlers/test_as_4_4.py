@@ -22,11 +22,9 @@ from barnabas.wire.generated.txn_offset_commit import TxnOffsetCommitRequest
 from tests.support.broker import ask_for_topic, broker_to_ask
 
 SETTINGS = {
-    "kafka.version": "4.4",
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "1",
+    "kafka.version": "4.4", "group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-}
+}  # fmt: skip
 NO_ID, OTHER_ID = bytes(16), b"x" * 16
 OTHER_CODES = {5: ErrorCode.ILLEGAL_GENERATION, 6: ErrorCode.STALE_MEMBER_EPOCH}
 
@@ -103,11 +101,7 @@ async def transaction(ask):
 
 
 async def test_offsets_of_a_transaction_name_topics_by_id(ask, transaction):
-    topics = [
-        ("t", transaction.topic_id, [0, 1, 9]),
-        ("nope", OTHER_ID, [0, 1]),
-        ("", NO_ID, [0]),
-    ]
+    topics = [("t", transaction.topic_id, [0, 1, 9]), ("nope", OTHER_ID, [0, 1]), ("", NO_ID, [0])]
     unknown, unknown_id = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
     by_name = await transaction.commit(5, "by-name", topics=topics)
     assert by_name == [[0, 0, unknown], [unknown, unknown], [unknown]]

@@ -125,13 +125,9 @@ async def test_a_group_is_described_with_the_topics_that_it_has_been_assigned(as
     async def join():
         await ask_for_topic(ask, "new", partitions=1)
         request = ConsumerGroupHeartbeatRequest(
-            group_id="g",
-            member_id="m",
-            member_epoch=0,
-            rebalance_timeout_ms=60_000,
-            subscribed_topic_names=["new"],
-            topic_partitions=[],
-        )
+            group_id="g", member_id="m", member_epoch=0, rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["new"], topic_partitions=[],
+        )  # fmt: skip
         assert not (await ask(request, 1)).error_code
 
     ask.services = services._replace(

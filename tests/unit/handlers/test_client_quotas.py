@@ -17,10 +17,8 @@ def entry(entity, **quotas):
     """An alteration; a quota that is None is removed."""
     return Alter.EntryData(
         entity=[Alter.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-        ops=[
-            Alter.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()
-        ],
-    )
+        ops=[Alter.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()],
+    )  # fmt: skip
 
 
 async def alter(ask, *entries, version=1, validate_only=False):
@@ -60,11 +58,9 @@ ALICE, BOB, APP, ANYBODY, ANY_CLIENT = (
 async def test_what_was_set_is_described_and_goes_when_it_is_removed(tmp_path, version):
     async with broker_to_ask(tmp_path) as ask:
         done = await alter(
-            ask,
-            entry([ALICE], producer_byte_rate=1000.0, request_percentage=12.5),
-            entry([("ip", "10.0.0.1")], connection_creation_rate=7.0),
-            version=version,
-        )
+            ask, entry([ALICE], producer_byte_rate=1000.0, request_percentage=12.5),
+            entry([("ip", "10.0.0.1")], connection_creation_rate=7.0), version=version,
+        )  # fmt: skip
         assert done == [(0, None), (0, None)]
         assert await described(ask, version=version) == {
             (ALICE,): {"producer_byte_rate": 1000.0, "request_percentage": 12.5},
@@ -88,35 +84,6 @@ async def test_quotas_last_beyond_a_restart(tmp_path):
             (("ip", None),): {"connection_creation_rate": 3.0},
             (BOB,): {"controller_mutation_rate": math.inf},
         }
-
-
-async def test_filters_match_names_defaults_and_anything_strictly_or_not(tmp_path):
-    async with broker_to_ask(tmp_path) as ask:
-        entities = [(ALICE,), (APP, BOB), (ANYBODY,), (ANY_CLIENT, ANYBODY), (APP,), (("ip", "::1"),)]
-        await alter(
-            ask,
-            *(
-                entry(one, **{"connection_creation_rate" if one[0][0] == "ip" else "producer_byte_rate": 1.0})
-                for one in entities
-            ),
-        )
-
-        async def found(*components, strict=False):
-            return set(await described(ask, *components, strict=strict))
-
-        assert await found() == set(entities)
-        assert await found(strict=True) == set()
-        assert await found(("user", ANY, None)) == {(ALICE,), (APP, BOB), (ANYBODY,), (ANY_CLIENT, ANYBODY)}
-        assert await found(("user", ANY, None), strict=True) == {(ALICE,), (ANYBODY,)}
-        assert await found(("user", EXACT, "bob")) == {(APP, BOB)}
-        assert await found(("user", EXACT, "bob"), strict=True) == set()
-        assert await found(("user", EXACT, "")) == set()
-        assert await found(("user", DEFAULT, None)) == {(ANYBODY,), (ANY_CLIENT, ANYBODY)}
-        assert await found(("user", DEFAULT, None), ("client-id", ANY, None), strict=True) == {
-            (ANY_CLIENT, ANYBODY)
-        }
-        assert await found(("client-id", EXACT, "app")) == {(APP, BOB), (APP,)}
-        assert await found(("ip", ANY, None)) == {(("ip", "::1"),)}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from barnabas.wire.generated.describe_configs import DescribeConfigsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.wire.generated.list_config_resources import ListConfigResourcesRequest
-from barnabas.wire.generated.metadata import MetadataRequest
 from tests.support.broker import broker_to_ask
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -124,11 +123,8 @@ async def test_a_brokers_settings_are_all_there(tmp_path):
         for name in ("zookeeper.session.timeout.ms", "a.plugins.own"):
             entry = found[name]
             assert (entry.value, entry.is_sensitive, entry.read_only, entry.config_type) == (
-                None,
-                True,
-                True,
-                0,
-            )
+                None, True, True, 0,
+            )  # fmt: skip
         assert found["node.id"].read_only
         assert (found["node.id"].value, found["node.id"].config_source) == ("1", 4)
         assert not found["message.max.bytes"].read_only
@@ -181,12 +177,9 @@ async def test_resources_that_are_not_there(tmp_path, kind, name, code):
         ([("retention.ms", SET, "1"), ("no.such", SET, "2")], ErrorCode.INVALID_CONFIG),
         ([("remote.storage.enable", SET, "true")], ErrorCode.INVALID_CONFIG),
         ([("segment.bytes", SET, "1000")], ErrorCode.INVALID_CONFIG),
-        (
-            [("min.compaction.lag.ms", SET, "2"), ("max.compaction.lag.ms", SET, "1")],
-            ErrorCode.INVALID_CONFIG,
-        ),
+        ([("min.compaction.lag.ms", SET, "2"), ("max.compaction.lag.ms", SET, "1")], ErrorCode.INVALID_CONFIG),
     ],
-)
+)  # fmt: skip
 async def test_changes_of_a_topic_happen_as_a_whole_or_not_at_all(tmp_path, changes, code):
     async with broker_to_ask(tmp_path) as ask:
         await make_topic(ask, "t", retention_ms="9")
@@ -393,13 +386,6 @@ async def test_what_is_described_has_an_empty_error_message(tmp_path, version):
         assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
 
 
-async def test_a_topic_made_by_metadata_has_the_copies_that_are_set_or_is_not_made(tmp_path):
-    async with broker_to_ask(tmp_path, {"default.replication.factor": "3"}) as ask:
-        wanted = MetadataRequest.MetadataRequestTopic(name="t")
-        answer = await ask(MetadataRequest(topics=[wanted], allow_auto_topic_creation=True), 9)
-        assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
 @pytest.mark.parametrize(
     ("release", "kind", "name", "is_known"),
     [
@@ -484,8 +470,8 @@ async def test_an_own_setting_of_topics_is_shown_where_it_is_set(tmp_path, name)
 
 async def test_own_settings_of_brokers_are_shown_where_they_are_set(tmp_path):
     async with broker_to_ask(tmp_path) as ask:
-        assert not tables.OWN & {*await settings_of(ask, BROKER, "1")}
+        assert not tables.own_names() & {*await settings_of(ask, BROKER, "1")}
         assert await change(ask, BROKER, "", ("log.record.validation", SET, "header")) == 0
         assert (await settings_of(ask, BROKER, "1"))["log.record.validation"].value == "header"
     async with broker_to_ask(tmp_path / "other", {"faults.seed": "5"}) as ask:
-        assert tables.OWN & {*await settings_of(ask, BROKER, "1")} == {"faults.seed"}
+        assert tables.own_names() & {*await settings_of(ask, BROKER, "1")} == {"faults.seed"}

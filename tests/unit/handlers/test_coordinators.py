@@ -183,7 +183,7 @@ async def test_a_classic_member_of_a_consumer_group_has_a_bare_id(ask):
 
 
 async def test_very_many_members_leave_in_several_events_and_each_has_its_code(ask, monkeypatch):
-    monkeypatch.setattr("barnabas.handlers.leave_group.MEMBERS_AT_ONCE", 2)
+    monkeypatch.setattr("barnabas.handlers.leave_group.MEMBERS_PER_BATCH", 2)
     ids = [(await ask(joining(group_id="many"), 9)).member_id for _ in range(5)]
     named = [*ids[:3], "nobody", *ids[3:]]
     request = LeaveGroupRequest(
@@ -209,10 +209,8 @@ async def test_who_has_only_been_given_an_id_does_not_keep_a_group_classic(ask):
 async def test_an_error_of_init_producer_id_gives_no_epoch(ask):
     answer = await ask(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1), 4)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (
-        ErrorCode.INVALID_REQUEST,
-        -1,
-        -1,
-    )
+        ErrorCode.INVALID_REQUEST, -1, -1,
+    )  # fmt: skip
 
 
 async def test_producers_add_no_internal_topics(ask):
@@ -403,12 +401,9 @@ async def test_a_group_whose_only_offsets_were_in_an_aborted_transaction_is_empt
     part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3)
     topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[part])
     request = TxnOffsetCommitRequest(
-        transactional_id="txn",
-        group_id="g",
-        producer_id=producer[0],
-        producer_epoch=producer[1],
+        transactional_id="txn", group_id="g", producer_id=producer[0], producer_epoch=producer[1],
         topics=[topic],
-    )
+    )  # fmt: skip
     assert (await ask(request, 5)).topics[0].partitions[0].error_code == 0
     end = EndTxnRequest(
         transactional_id="txn", producer_id=producer[0], producer_epoch=producer[1], committed=False

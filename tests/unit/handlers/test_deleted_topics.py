@@ -10,10 +10,7 @@ from barnabas.wire.generated.offset_commit import OffsetCommitRequest
 from barnabas.wire.generated.offset_fetch import OffsetFetchRequest
 from tests.support.broker import broker_to_ask
 
-SETTINGS = {
-    "offsets.topic.num.partitions": "2",
-    "share.coordinator.state.topic.num.partitions": "2",
-}
+SETTINGS = {"offsets.topic.num.partitions": "2", "share.coordinator.state.topic.num.partitions": "2"}
 GROUPS = ("g", "h")
 
 

@@ -47,12 +47,8 @@ async def fetch(asked: Asked, version: int, *offsets: tuple[int, int], part: Any
     ]
     topic = {"TopicId": image.topics["t"].id, "Topic": "t", "Partitions": parts}
     request = {
-        "ReplicaId": -1,
-        "MaxBytes": LARGE,
-        "SessionEpoch": -1,
-        "Topics": [topic] if parts else [],
-        **more,
-    }
+        "ReplicaId": -1, "MaxBytes": LARGE, "SessionEpoch": -1, "Topics": [topic] if parts else [], **more,
+    }  # fmt: skip
     if version > 14:
         del request["ReplicaId"]
     return await ask(asked, "Fetch", version, request)

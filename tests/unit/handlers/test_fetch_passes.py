@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from barnabas.serving.fetch_sessions import Session, SessionPartition
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
 from tests.support.contexts import new_context
-from tests.support.logs import NOW_MS, batch, marker
+from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import Node
 
 LED = PartitionInfo(1, (1, 2, 3), (1, 2), 5, 7)
@@ -99,34 +98,6 @@ def code_of(reads: FetchPass, want: SessionPartition, topic: str = "t") -> int:
 # --- consumers ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("commits", "last"), [(False, b"7"), (True, b"5")])
-async def test_a_consumer_reads_up_to_what_is_committed(commits: bool, last: bytes) -> None:
-    node = await leading()
-    reads = consumer(node, committed=commits)
-    data = reads.read_partition("t", wanted(START))
-    assert (data.partition_index, data.error_code, data.high_watermark) == (0, 0, HIGH_WATERMARK)
-    assert (data.last_stable_offset, data.log_start_offset) == (STABLE, START)
-    assert (data.aborted_transactions, last_value(data)) == ([] if commits else None, last)
-    assert data.preferred_read_replica == -1
-    assert reads.seen == {node.replica: node.replica.growth.committed_bytes}
-    assert (reads.size, reads.remaining) == (len(data.records), (1 << 20) - len(data.records))
-
-
-async def test_a_consumer_that_reads_what_is_committed_is_told_of_what_was_aborted() -> None:
-    node = await leading()
-    log = node.replica.log
-    log.append_as_leader(
-        batch(b"x", producer_id=2, producer_epoch=0, base_sequence=0, transactional=True),
-        leader_epoch=5, now_ms=NOW_MS,
-    )  # fmt: skip
-    for producer_id, commit in ((1, False), (2, True)):
-        node.replica.append_own(marker(commit=commit, producer_id=producer_id), now_ms=NOW_MS)
-    node.replica.follower_fetched(2, log.log_end_offset, log_start_offset=0)
-    data = consumer(node, committed=True).read_partition("t", wanted(START))
-    assert data.aborted_transactions is not None
-    assert [(one.producer_id, one.first_offset) for one in data.aborted_transactions] == [(1, STABLE)]
-
-
 @pytest.mark.parametrize(
     ("want", "code"),
     [
@@ -157,44 +128,6 @@ async def test_a_consumer_reads_from_a_follower_since_v11(version: int, code: in
     reads = consumer(node, version=version)
     assert code_of(reads, wanted(START)) == code
     assert reads.following == ([] if code else [node.replica])
-
-
-@pytest.mark.parametrize(("version", "code"), [(9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (10, 0)])
-async def test_zstd_is_read_since_v10(version: int, code: int) -> None:
-    node = await leading()
-    node.replica.log.config = replace(node.replica.log.config, compression_type="zstd")
-    assert code_of(consumer(node, version=version), wanted(START)) == code
-
-
-async def test_what_an_old_client_reads_is_left_to_be_converted() -> None:
-    node = await leading()
-    reads, want = consumer(node, version=3), wanted(START)
-    data = reads.read_partition("t", want)
-    ((converted_want, converted_data, result),) = reads.unconverted
-    assert (converted_want, converted_data, data.records) == (want, data, b"")
-    assert reads.size == len(result.records) > 0
-
-
-@pytest.mark.parametrize("max_bytes", [1, 0, 1 << 20])
-@pytest.mark.parametrize("remaining", [1, 0, -5, 1 << 20])
-@pytest.mark.parametrize("size", [0, 1])
-@pytest.mark.parametrize("who", [consumer, follower])
-async def test_the_smaller_limit_counts_but_for_the_first_batch(
-    who: Any, size: int, remaining: int, max_bytes: int
-) -> None:
-    node = await leading()
-    first = len(batch(b"2", b"3"))
-    for limit, expected in ((2 * first, 2 * first), (max_bytes, None), (1 << 20, None)):
-        reads = who(node)
-        reads.size, reads.remaining = size, remaining
-        data = reads.read_partition("t", wanted(START, epoch=5, max_bytes=limit))
-        least = max(min(limit, remaining), 0)
-        if least >= 1 << 20:
-            assert len(data.records) > 2 * first
-        elif expected is not None and remaining >= expected:
-            assert len(data.records) == expected
-        else:
-            assert len(data.records) == (least if size else max(first, least))
 
 
 QUIET = [

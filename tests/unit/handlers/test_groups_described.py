@@ -12,12 +12,10 @@ from tests.support.broker import Asked, ask_for_topic, broker_to_ask
 from tests.support.plain_requests import DenyNamed, ask
 
 SETTINGS = {
-    "offsets.topic.num.partitions": "1",
-    "share.coordinator.state.topic.num.partitions": "1",
-    "group.initial.rebalance.delay.ms": "0",
-    "group.streams.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1", "share.coordinator.state.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0", "group.streams.initial.rebalance.delay.ms": "0",
     **{f"group.{kind}.assignment.interval.ms": "0" for kind in ("consumer", "share", "streams")},
-}
+}  # fmt: skip
 NOT_ASKED = -(2**31)
 EPOCH_KINDS = ("Consumer", "Share", "Streams")
 NOT_FOUND, BAD_ID, NO_TOPIC = (
@@ -41,13 +39,9 @@ def member_of(kind: str, group: str, member: str = "m", **more: Any) -> dict[str
         return {**one, "SubscribedTopicNames": ["u", "t"], **more}
     if kind == "Consumer":
         return {
-            **one,
-            "InstanceId": "the-instance",
-            "RebalanceTimeoutMs": 10_000,
-            "SubscribedTopicNames": ["u", "t"],
-            "TopicPartitions": [],
-            **more,
-        }
+            **one, "InstanceId": "the-instance", "RebalanceTimeoutMs": 10_000,
+            "SubscribedTopicNames": ["u", "t"], "TopicPartitions": [], **more,
+        }  # fmt: skip
     changelog = {
         "Name": "c-changelog",
         "ReplicationFactor": 1,
@@ -55,19 +49,11 @@ def member_of(kind: str, group: str, member: str = "m", **more: Any) -> dict[str
     }
     part = {"SubtopologyId": "0", "SourceTopics": ["u", "t"], "StateChangelogTopics": [changelog]}
     return {
-        **one,
-        "InstanceId": "the-instance",
-        "RebalanceTimeoutMs": 10_000,
-        "ProcessId": "the-process",
-        "UserEndpoint": {"Host": "the-host", "Port": 1234},
-        "ClientTags": [{"Key": "zone", "Value": "z"}],
-        "TaskOffsets": None,
-        "ActiveTasks": [],
-        "StandbyTasks": [],
-        "WarmupTasks": [],
-        "Topology": {"Epoch": 7, "Subtopologies": [part]},
-        **more,
-    }
+        **one, "InstanceId": "the-instance", "RebalanceTimeoutMs": 10_000, "ProcessId": "the-process",
+        "UserEndpoint": {"Host": "the-host", "Port": 1234}, "ClientTags": [{"Key": "zone", "Value": "z"}],
+        "TaskOffsets": None, "ActiveTasks": [], "StandbyTasks": [], "WarmupTasks": [],
+        "Topology": {"Epoch": 7, "Subtopologies": [part]}, **more,
+    }  # fmt: skip
 
 
 async def joined(asked: Asked, kind: str, group: str = "g", **more: Any) -> Any:

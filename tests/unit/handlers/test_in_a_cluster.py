@@ -9,13 +9,7 @@ from barnabas.cluster.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.metadata.image import (
-    NO_TOPIC_ID,
-    BrokerInfo,
-    Delta,
-    PartitionInfo,
-    TopicInfo,
-)
+from barnabas.cluster.metadata.image import NO_TOPIC_ID, BrokerInfo, Delta, PartitionInfo, TopicInfo
 from barnabas.coordinators.locator import ImageLocator
 from barnabas.serving import apis
 from barnabas.wire.generated.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -62,22 +56,16 @@ def cluster(controller=2):
 def described(topic):
     return [
         (
-            one.error_code,
-            one.leader_id,
-            one.leader_epoch,
-            one.replica_nodes,
-            one.isr_nodes,
+            one.error_code, one.leader_id, one.leader_epoch, one.replica_nodes, one.isr_nodes,
             one.offline_replicas,
         )
         for one in topic.partitions
-    ]
+    ]  # fmt: skip
 
 
 LEADER, LISTENER, REPLICA = (
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.LISTENER_NOT_FOUND,
-    ErrorCode.REPLICA_NOT_AVAILABLE,
-)
+    ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LISTENER_NOT_FOUND, ErrorCode.REPLICA_NOT_AVAILABLE,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -115,18 +103,14 @@ async def test_each_listener_advertises_itself(tmp_path):
         ask.connection.listener = "INTERNAL"
         answer = await ask(MetadataRequest(topics=None), 12)
         assert [(one.node_id, one.host, one.port) for one in answer.brokers] == [
-            (1, "one.internal", 9101),
-            (2, "two.internal", 9102),
-            (3, "three.internal", 9103),
-        ]
+            (1, "one.internal", 9101), (2, "two.internal", 9102), (3, "three.internal", 9103),
+        ]  # fmt: skip
         codes = [one.error_code for one in answer.topics[0].partitions]
         assert codes == [0, 0, LEADER, LEADER, 0]
         cluster_answer = await ask(DescribeClusterRequest(), 1)
         assert [(one.broker_id, one.host) for one in cluster_answer.brokers] == [
-            (1, "one.internal"),
-            (2, "two.internal"),
-            (3, "three.internal"),
-        ]
+            (1, "one.internal"), (2, "two.internal"), (3, "three.internal"),
+        ]  # fmt: skip
         assert cluster_answer.controller_id == 2
 
 
@@ -149,11 +133,9 @@ async def test_a_coordinator_is_where_the_client_can_reach_it(tmp_path, leader, 
         )
         services = ask.services
         locator = ImageLocator(
-            metadata,
-            groups=services.group_coordinator,
-            transactions=services.transaction_coordinator,
+            metadata, groups=services.group_coordinator, transactions=services.transaction_coordinator,
             shares=services.lazy_shares,
-        )
+        )  # fmt: skip
         ask.services = services._replace(coordinator_locator=locator)
         answer = await ask(FindCoordinatorRequest(key="g"), 3)
         expected = (2, "two", 9002) if code == 0 else (-1, "", -1)
@@ -194,12 +176,10 @@ MOVE = AlterPartitionReassignmentsRequest(
     topics=[
         AlterPartitionReassignmentsRequest.ReassignableTopic(
             name="t",
-            partitions=[
-                AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=[1])
-            ],
+            partitions=[AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=[1])],
         )
     ]
-)
+)  # fmt: skip
 FEATURE = UpdateFeaturesRequest(
     feature_updates=[UpdateFeaturesRequest.FeatureUpdateKey(feature="group.version", max_version_level=1)]
 )

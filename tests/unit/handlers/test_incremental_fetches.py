@@ -39,9 +39,7 @@ class Consumer:
                     topic=TOPIC,
                     partitions=[
                         FetchRequest.FetchPartition(
-                            partition=index,
-                            current_leader_epoch=leader_epoch,
-                            fetch_offset=offset,
+                            partition=index, current_leader_epoch=leader_epoch, fetch_offset=offset,
                             partition_max_bytes=1 << 20,
                         )
                         for index, offset in (offsets or {}).items()
@@ -50,7 +48,7 @@ class Consumer:
             ]
             if offsets
             else [],
-        )
+        )  # fmt: skip
         response = await self.asked(request, self.version)
         assert response.error_code == 0
         self.session_id = response.session_id

@@ -153,36 +153,24 @@ async def test_batches_that_cannot_be_read_are_refused_and_the_rest_is_loaded(tm
         append(broken(unreadable))
         append(
             encode_batch(
-                [Record(0, NOW_MS, number(0) + number(2), b"leader")],
-                control=True,
-                transactional=True,
-                producer_id=7,
-                producer_epoch=0,
+                [Record(0, NOW_MS, number(0) + number(2), b"leader")], control=True, transactional=True,
+                producer_id=7, producer_epoch=0,
             )
-        )
+        )  # fmt: skip
         append(encode_batch([Record(0, NOW_MS, None, b"without a key")]))
         append(
             batch(
-                b"v",
-                key=number(2) + b"\0\1g",
-                transactional=True,
-                producer_id=7,
-                producer_epoch=0,
+                b"v", key=number(2) + b"\0\1g", transactional=True, producer_id=7, producer_epoch=0,
                 base_sequence=0,
             )
-        )
+        )  # fmt: skip
         assert await commit(ask, 6) == 0
     async with broker_to_ask(tmp_path, SETTINGS) as ask:
         with caplog.at_level(logging.WARNING):
             assert await committed(ask) == 6
     for offset, word in zip(
         places,
-        (
-            "its records cannot be read",
-            "ends no transaction",
-            "has no key",
-            "in a transaction",
-        ),
+        ("its records cannot be read", "ends no transaction", "has no key", "in a transaction"),
         strict=True,
     ):
         assert any(re.search(rf"\b{offset}\b", line) and word in line for line in caplog.messages), (

@@ -112,12 +112,9 @@ async def test_transactions_get_no_further_and_do_not_grow(ask, version):
     assert producer.error_code == 0
     before = ends(ask)
     records = batch(
-        b"v",
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=0,
+        b"v", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, base_sequence=0,
         transactional=True,
-    )
+    )  # fmt: skip
     parts = [(name, 0, records) for name in INTERNAL]
     assert await produced(ask, version, *parts, transactional_id="x") == {
         (name, 0): REFUSED for name in INTERNAL

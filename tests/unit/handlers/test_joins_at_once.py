@@ -30,12 +30,9 @@ class CountingThreads(OsThreads):
 
 async def join(asked: Asked, joined: list[str]) -> None:
     request = ConsumerGroupHeartbeatRequest(
-        group_id="g",
-        member_epoch=0,
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=["t"],
+        group_id="g", member_epoch=0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"],
         topic_partitions=[],
-    )
+    )  # fmt: skip
     response = await asked(request, 0)
     assert response.error_code == 0
     joined.append(response.member_id)

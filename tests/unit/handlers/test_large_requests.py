@@ -15,7 +15,6 @@ from barnabas.wire.generated.create_partitions import CreatePartitionsRequest
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
 from barnabas.wire.generated.delete_topics import DeleteTopicsRequest
 from barnabas.wire.generated.describe_configs import DescribeConfigsRequest
-from barnabas.wire.generated.describe_topic_partitions import DescribeTopicPartitionsRequest
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.generated.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -278,17 +277,3 @@ async def test_a_resource_that_is_named_often_is_described_once(tmp_path, monkey
         assert turns.count >= MANY - 1
         (result,) = answer.results
         assert {entry.name for entry in result.configs} >= {"retention.ms", "cleanup.policy"}
-
-
-@pytest.mark.parametrize("names", [None, NAMES])
-async def test_topics_are_described_in_slices(tmp_path, names):
-    async with counted(tmp_path) as ask, others() as turns:
-        await ask(new(*((name, 1) for name in NAMES), ("large", MANY)), 7)
-        turns.count = 0
-        answer = await ask(metadata(names and [*names, "large"]), 9)
-        assert len(answer.topics) == MANY + 1
-        assert turns.count > MANY + MANY // 2, "topics, and partitions of the large one"
-        turns.count = 0
-        page = await ask(DescribeTopicPartitionsRequest(topics=[], response_partition_limit=2_000), 0)
-        assert len(page.topics) == MANY + 1
-        assert turns.count >= MANY - 1

@@ -117,10 +117,3 @@ async def test_an_empty_partition_begins_in_its_leaders_epoch(tmp_path):
         log.delete_records_before(2)
         found = await asked_for(asked, EARLIEST, 11)
         assert (found.offset, found.leader_epoch) == (2, 0)
-
-
-async def test_a_partition_that_is_named_twice_is_refused_once(ask):
-    query = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
-    topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[query, query])
-    answer = await ask(ListOffsetsRequest(replica_id=CONSUMER, topics=[topic]), 7)
-    assert [one.error_code for one in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST]

@@ -114,32 +114,3 @@ async def test_several_tokens_lead_to_a_login_that_lasts_as_long_as_its_credenti
     assert (answer.error_code, answer.auth_bytes, answer.session_lifetime_ms) == (0, b"", 5_000)
     assert asked.connection.principal == "User:bob"
     assert asked.connection.token_authenticated
-
-
-async def test_after_a_login_no_token_is_expected_until_it_is_begun_again(asked):
-    offer(asked, max_reauth_ms=60_000)
-    await handshake(asked)
-    answer = await send(asked, ALICE)
-    assert answer.session_lifetime_ms == 60_000
-    answer = await send(asked, ALICE)
-    assert (answer.error_code, asked.is_closed) == (ILLEGAL, False)
-    assert answer.error_message == "SaslAuthenticate request received after successful authentication"
-    assert (await handshake(asked)).error_code == 0
-    assert (await send(asked, ALICE)).session_lifetime_ms == 60_000
-
-
-async def test_a_login_that_does_not_expire_is_not_begun_again(asked):
-    offer(asked)
-    await handshake(asked)
-    await send(asked, ALICE)
-    answer = await handshake(asked)
-    assert (answer.error_code, answer.mechanisms, asked.is_closed) == (ILLEGAL, [], False)
-    assert asked.connection.principal == "User:alice"
-
-
-@pytest.mark.parametrize("version", [0, 3])
-async def test_versions_are_told_once_before_a_login(asked, version):
-    login = offer(asked)
-    said = {"ClientSoftwareName": "a", "ClientSoftwareVersion": "1"} if version else {}
-    assert (await ask(asked, "ApiVersions", version, said)).error_code == 0
-    assert login.stage.name == "VERSIONS"

@@ -3,7 +3,6 @@
 import pytest
 
 from barnabas.wire.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
-from barnabas.wire.generated.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from barnabas.wire.generated.delete_records import DeleteRecordsRequest
 from barnabas.wire.generated.elect_leaders import ElectLeadersRequest
@@ -141,15 +140,6 @@ async def test_partitions_beside_one_that_is_not_there_are_answered_once(ask, ve
         *with_code(ErrorCode.OPERATION_NOT_ATTEMPTED, [*ONCE.items()]),
         ("nowhere", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
     ]
-
-
-async def test_a_quota_that_is_altered_twice_is_refused_once(ask):
-    entity = AlterClientQuotasRequest.EntityData(entity_type="user", entity_name="a")
-    op = AlterClientQuotasRequest.OpData(key="producer_byte_rate", value=5.0)
-    entry = AlterClientQuotasRequest.EntryData(entity=[entity], ops=[op])
-    for version in (0, 1):
-        answer = await ask(AlterClientQuotasRequest(entries=[entry, entry], validate_only=True), version)
-        assert [one.error_code for one in answer.entries] == [ErrorCode.INVALID_REQUEST]
 
 
 @pytest.mark.parametrize("version", range(2, 10))

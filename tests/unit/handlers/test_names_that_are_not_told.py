@@ -70,8 +70,6 @@ async def test_a_deletion_by_id_does_not_name_a_topic_that_the_client_may_not_de
     answer = await asked(DeleteTopicsRequest(topics=states, timeout_ms=1_000), 6)
     told = {one.topic_id: (one.error_code, one.name) for one in answer.responses}
     assert told == {
-        secret: (REFUSED, None),
-        known: (REFUSED, "open"),
-        UNKNOWN: (ErrorCode.UNKNOWN_TOPIC_ID, None),
-    }
+        secret: (REFUSED, None), known: (REFUSED, "open"), UNKNOWN: (ErrorCode.UNKNOWN_TOPIC_ID, None),
+    }  # fmt: skip
     assert {"secret-plan", "open"} <= asked.services.metadata.image.topics.keys()

@@ -24,11 +24,9 @@ UNKNOWN_ID = b"x" * 16
 
 def part(index: int, offset: int, epoch: int = -1, metadata: str | None = "") -> dict[str, Any]:
     return {
-        "PartitionIndex": index,
-        "CommittedOffset": offset,
-        "CommittedLeaderEpoch": epoch,
+        "PartitionIndex": index, "CommittedOffset": offset, "CommittedLeaderEpoch": epoch,
         "CommittedMetadata": metadata,
-    }
+    }  # fmt: skip
 
 
 async def commit(asked: Asked, group: str = "g", **topics: list[dict[str, Any]]) -> list[int]:
@@ -53,17 +51,14 @@ def told(topics: list[Any]) -> list[tuple[str, list[tuple[int, int, int, str, in
             topic.name,
             [
                 (
-                    one.partition_index,
-                    one.committed_offset,
-                    one.committed_leader_epoch,
-                    one.metadata,
+                    one.partition_index, one.committed_offset, one.committed_leader_epoch, one.metadata,
                     one.error_code,
                 )
                 for one in topic.partitions
             ],
         )
         for topic in topics
-    ]
+    ]  # fmt: skip
 
 
 async def fetched(asked: Asked, version: int, *topics: tuple[str, list[int]], **more: Any) -> list[Any]:
@@ -126,14 +121,8 @@ async def test_each_group_is_answered_by_itself_and_all_its_offsets_once(asked):
     asked.authorizer = DenyNamed((Operation.DESCRIBE, ResourceType.GROUP, "secret"))
     some = [{"Name": "t", "PartitionIndexes": [0]}]
     wanted = [
-        ("h", None),
-        ("secret", None),
-        ("g", some),
-        ("h", None),
-        ("h", some),
-        ("nobody", None),
-        ("g", some),
-    ]
+        ("h", None), ("secret", None), ("g", some), ("h", None), ("h", some), ("nobody", None), ("g", some),
+    ]  # fmt: skip
     groups = [{"GroupId": name, "Topics": topics} for name, topics in wanted]
     answer = await ask(asked, "OffsetFetch", 8, {"Groups": groups})
     refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -173,14 +162,10 @@ async def test_what_an_open_transaction_may_change_is_unstable_for_those_who_ask
 @pytest.mark.parametrize(
     ("metadata", "fits"),
     [
-        ("four", True),
-        ("5char", False),
-        ("äöü€", True),
-        ("\U0001f600" * 2, True),
-        ("\U0001f600" * 3, False),
+        ("four", True), ("5char", False), ("äöü€", True), ("\U0001f600" * 2, True), ("\U0001f600" * 3, False),
         (None, True),
     ],
-)
+)  # fmt: skip
 async def test_metadata_is_measured_as_java_counts_and_keeps_no_other_back(asked, metadata, fits):
     too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
     told_codes = await commit(asked, t=[part(0, 11, metadata=metadata), part(1, 12)], u=[part(5, 1)])

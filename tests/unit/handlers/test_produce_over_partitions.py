@@ -59,13 +59,8 @@ async def test_what_is_malformed_unknown_or_takes_steps_stands_between_usual_par
     broken[-1] ^= 1
     large = batch(*[b"v"] * 2_000)
     records = [
-        (0, batch(b"v")),
-        (1, broken),
-        (2, batch(b"v")),
-        (99, batch(b"v")),
-        (3, large),
-        (4, batch(b"v")),
-    ]
+        (0, batch(b"v")), (1, broken), (2, batch(b"v")), (99, batch(b"v")), (3, large), (4, batch(b"v")),
+    ]  # fmt: skip
     answers = await produced(ask, [*records, (5, broken), (6, None), (7, batch(b"v"))])
     assert [(answer.index, answer.error_code) for answer in answers] == [
         (0, 0),

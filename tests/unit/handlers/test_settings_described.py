@@ -14,11 +14,9 @@ BROKER = 4
 LISTENER = "listener.name.plaintext."
 DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT = 2, 3, 4, 5
 SETTINGS = {
-    "num.io.threads": "9",
-    f"{LISTENER}ssl.keystore.password": "secret",
-    f"{LISTENER}max.connections": "77",
+    "num.io.threads": "9", f"{LISTENER}ssl.keystore.password": "secret", f"{LISTENER}max.connections": "77",
     "plugin.password": "secret",
-}
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -59,37 +57,11 @@ async def test_secrets_and_what_is_not_known_are_never_shown(asked):
     assert not found["num.io.threads"].is_sensitive
 
 
-async def test_each_value_has_the_source_that_it_is_from(asked):
-    found = await described(asked, "1")
-    sources = {name: (entry.value, entry.config_source) for name, entry in found.items()}
-    assert sources["log.cleaner.threads"] == ("2", DYNAMIC_BROKER)
-    assert sources["num.network.threads"] == ("4", DYNAMIC_DEFAULT)
-    assert sources["num.io.threads"] == ("9", STATIC)
-    assert sources["background.threads"] == ("10", DEFAULT)
-
-
 async def test_what_is_set_for_all_brokers_is_told_and_nothing_else(asked):
     found = await described(asked, "")
     entry = found["num.network.threads"]
     assert (entry.value, entry.config_source, entry.read_only) == ("4", DYNAMIC_DEFAULT, False)
     assert {"log.cleaner.threads", "num.io.threads"}.isdisjoint(found)
-
-
-@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
-async def test_each_version_tells_where_a_value_is_from_in_its_way(asked, version):
-    found = await described(asked, "1", "num.io.threads", "background.threads", version=version)
-    assert [*found] == ["num.io.threads", "background.threads"] or {*found} == {
-        "num.io.threads",
-        "background.threads",
-    }
-    is_default = [found[name].is_default for name in ("num.io.threads", "background.threads")]
-    assert is_default == ([False, True] if version == 0 else [False, False])
-    if version >= 1:
-        assert [found[name].config_source for name in found] == [
-            {"num.io.threads": STATIC, "background.threads": DEFAULT}[name] for name in found
-        ]
-        assert all(entry.synonyms == [] for entry in found.values()), "they were not asked for"
-    assert not any(entry.documentation for entry in found.values()), "it was not asked for"
 
 
 @pytest.mark.parametrize("asks", [True, False])

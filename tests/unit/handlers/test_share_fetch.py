@@ -72,25 +72,16 @@ class Group:
         **more: Any,
     ) -> Any:
         request = {
-            "GroupId": "s",
-            "MemberId": member,
-            "ShareSessionEpoch": epoch,
-            "MaxBytes": 1 << 20,
-            "MaxRecords": 100,
-            "BatchSize": 100,
-            "Topics": self.topics(*indexes, said=said),
-            **more,
-        }
+            "GroupId": "s", "MemberId": member, "ShareSessionEpoch": epoch, "MaxBytes": 1 << 20,
+            "MaxRecords": 100, "BatchSize": 100, "Topics": self.topics(*indexes, said=said), **more,
+        }  # fmt: skip
         return await ask(self.asked, "ShareFetch", version, request)
 
     async def say(self, epoch: int, *indexes: int, said: Any, member: str = "one", **more: Any) -> Any:
         request = {
-            "GroupId": "s",
-            "MemberId": member,
-            "ShareSessionEpoch": epoch,
-            "Topics": self.topics(*indexes, said=said),
-            **more,
-        }
+            "GroupId": "s", "MemberId": member, "ShareSessionEpoch": epoch,
+            "Topics": self.topics(*indexes, said=said), **more,
+        }  # fmt: skip
         return await ask(self.asked, "ShareAcknowledge", 2, request)
 
 
@@ -343,12 +334,9 @@ async def test_aborted_records_are_for_those_who_read_uncommitted(group, isolati
         added |= {"V3AndBelowTransactionalId": "x", "V3AndBelowTopics": [{"Name": "t", "Partitions": [0]}]}
         await ask(group.asked, "AddPartitionsToTxn", 3, added)
         await group.produce(
-            b"v",
-            transactional=True,
-            producer_id=made.producer_id,
-            producer_epoch=made.producer_epoch,
+            b"v", transactional=True, producer_id=made.producer_id, producer_epoch=made.producer_epoch,
             base_sequence=number,
-        )
+        )  # fmt: skip
         end = {"TransactionalId": "x", "Committed": committed, **producer}
         assert (await ask(group.asked, "EndTxn", 3, end)).error_code == 0
         await trio.testing.wait_all_tasks_blocked(0.01)
@@ -365,10 +353,8 @@ async def test_offsets_are_described_with_what_is_left_to_be_delivered(filled, v
     assert parts(await filled.say(1, 0, said=[(0, 1, ACCEPT)]))[0].error_code == 0
     wanted = [{"TopicName": "t", "Partitions": [0, 1, 0]}, {"TopicName": "nowhere", "Partitions": [0]}]
     groups = [
-        {"GroupId": "s", "Topics": wanted},
-        {"GroupId": "s", "Topics": None},
-        {"GroupId": "no", "Topics": None},
-    ]
+        {"GroupId": "s", "Topics": wanted}, {"GroupId": "s", "Topics": None}, {"GroupId": "no", "Topics": None},
+    ]  # fmt: skip
     answer = await ask(filled.asked, "DescribeShareGroupOffsets", version, {"Groups": groups})
     named, everything, nothing = answer.groups
     assert [one.error_code for one in answer.groups] == [0, 0, 0]

@@ -12,11 +12,8 @@ from barnabas.broker.services import Services
 from barnabas.serving import apis
 
 NOT_FIELDS = {
-    "delegation_tokens": "DelegationTokens",
-    "shares": "Shares",
-    "telemetry": "Telemetry",
-    "member": "Member",
-}
+    "delegation_tokens": "DelegationTokens", "shares": "Shares", "telemetry": "Telemetry", "member": "Member",
+}  # fmt: skip
 """Services that are made by their first use, or that some brokers do not have."""
 TYPES = {name: one.__forward_arg__ for name, one in Services.__annotations__.items()} | NOT_FIELDS
 

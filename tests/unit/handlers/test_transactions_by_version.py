@@ -83,16 +83,6 @@ async def test_a_producer_that_is_fenced_is_told_so_as_its_version_knows_it(aske
     assert set(codes(nameless)) == {BAD}
 
 
-@pytest.mark.parametrize("version", [2, 4])
-async def test_a_producer_that_is_not_fenced_is_served(asked, version):
-    producer = await begun(asked)
-    for api in ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"):
-        answer = await ask(asked, api, min(version, 3), request_of(api, "x", producer))
-        assert set(codes(answer)) == {0}, api
-    told = await ask(asked, "OffsetFetch", 7, {"GroupId": "g", "Topics": None})
-    assert [(one.name, one.partitions[0].committed_offset) for one in told.topics] == [("t", 7)]
-
-
 @pytest.mark.parametrize(("producer", "code"), [((-1, -1), 0), ((-1, 0), BAD), ((5, -1), BAD)], ids=str)
 @pytest.mark.parametrize("transactional_id", [None, "x"])
 async def test_a_producer_id_and_its_epoch_come_together(asked, transactional_id, producer, code):
@@ -101,13 +91,6 @@ async def test_a_producer_id_and_its_epoch_come_together(asked, transactional_id
     assert answer.error_code == code
     assert (answer.producer_epoch == 0) is (not code)
     assert (answer.producer_id >= 0) is (not code)
-
-
-async def test_each_idempotent_producer_has_an_id_of_its_own(asked):
-    request = {"TransactionalId": None, "TransactionTimeoutMs": 60_000}
-    made = [await ask(asked, "InitProducerId", 4, request) for _ in range(3)]
-    assert len({one.producer_id for one in made}) == 3
-    assert {one.producer_epoch for one in made} == {0}
 
 
 @pytest.mark.parametrize(("version", "tells"), [(4, False), (5, True)])
@@ -132,12 +115,9 @@ async def test_brokers_are_told_of_each_transaction_and_partition_by_itself(aske
 
     def verified(name: str, who: tuple[int, int], *topics: tuple[str, list[int]]) -> dict[str, Any]:
         return {
-            "TransactionalId": name,
-            "ProducerId": who[0],
-            "ProducerEpoch": who[1],
-            "VerifyOnly": True,
+            "TransactionalId": name, "ProducerId": who[0], "ProducerEpoch": who[1], "VerifyOnly": True,
             "Topics": [{"Name": topic, "Partitions": indexes} for topic, indexes in topics],
-        }
+        }  # fmt: skip
 
     transactions = [
         verified("x", producer, ("t", [0, 1])),
@@ -152,12 +132,9 @@ async def test_brokers_are_told_of_each_transaction_and_partition_by_itself(aske
     )  # fmt: skip
     told = [(one.transactional_id, codes(one)) for one in answer.results_by_transaction]
     assert told == [
-        ("x", [abortable, 0]),
-        ("x", [UNKNOWN]),
-        ("y", [abortable]),
-        ("x", [left, missing, missing]),
+        ("x", [abortable, 0]), ("x", [UNKNOWN]), ("y", [abortable]), ("x", [left, missing, missing]),
         ("", [BAD]),
-    ]
+    ]  # fmt: skip
 
 
 async def test_broker_is_told_of_a_pending_end_at_once(asked, monkeypatch):
@@ -191,13 +168,11 @@ async def test_many_transactions_of_a_request_are_answered_in_order(asked):
     topics = [{"Name": "t", "Partitions": [0]}]
     transactions = [
         {
-            "TransactionalId": f"n{number % 120}",
-            "ProducerId": producer[0],
-            "ProducerEpoch": producer[1],
+            "TransactionalId": f"n{number % 120}", "ProducerId": producer[0], "ProducerEpoch": producer[1],
             "Topics": topics,
         }
         for number in range(250)
-    ]
+    ]  # fmt: skip
     answer = await ask(asked, "AddPartitionsToTxn", 5, {"Transactions": transactions})
     results = [(result.transactional_id, codes(result)) for result in answer.results_by_transaction]
     expected = [(f"n{number % 120}", [0 if number % 120 == 0 else UNKNOWN]) for number in range(250)]
@@ -230,14 +205,6 @@ async def test_transactional_records_need_their_transactional_id_and_one_produce
     assert set(codes(nothing)) <= {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE}
     one = await ask(asked, "Produce", 9, produced("x", records(producer), records(producer)))
     assert codes(one) == [0, 0]
-
-
-@pytest.mark.parametrize("acks", [2, -2])
-async def test_acks_that_mean_nothing_are_refused(asked, acks):
-    request = produced(None, bytes(batch(b"v")), bytes(batch(b"w"))) | {"Acks": acks}
-    assert codes(await ask(asked, "Produce", 9, request)) == [ErrorCode.INVALID_REQUIRED_ACKS] * 2
-    ends = {log.log_end_offset for log in asked.services.logs if log.topic == "t"}
-    assert ends == {0}
 
 
 # --- what a partition knows of its producers -----------------------------------------------------------------------

@@ -42,12 +42,9 @@ async def produced(ask, version, **about):
 
 async def answered(ask, version, sequence=0, topic="t", producer=PRODUCER, transactional=True, acks=1):
     records = batch(
-        b"v",
-        producer_id=producer.id,
-        producer_epoch=producer.epoch,
-        base_sequence=sequence,
+        b"v", producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=sequence,
         transactional=transactional,
-    )
+    )  # fmt: skip
     data = ProduceRequest.TopicProduceData(
         name=topic,
         topic_id=ask.services.metadata.image.topics[topic].id,
@@ -64,14 +61,11 @@ async def committed(ask, version, producer=PRODUCER):
     topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[part])
     answer = await ask(
         TxnOffsetCommitRequest(
-            transactional_id="id",
-            group_id="g",
-            producer_id=producer.id,
-            producer_epoch=producer.epoch,
+            transactional_id="id", group_id="g", producer_id=producer.id, producer_epoch=producer.epoch,
             topics=[topic],
         ),
         version,
-    )
+    )  # fmt: skip
     return answer.topics[0].partitions[0].error_code
 
 
@@ -228,13 +222,10 @@ async def test_an_end_that_is_sent_twice_and_comes_late_ends_no_later_transactio
 @pytest.mark.parametrize(
     "code",
     [
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.TRANSACTION_ABORTABLE,
     ],
-)
+)  # fmt: skip
 async def test_no_later_batch_takes_the_place_of_one_not_verified(ask, version, code):
     ask.services = ask.services._replace(transaction_verifier=Verifier({PLACE: code}))
     assert await produced(ask, version) != 0

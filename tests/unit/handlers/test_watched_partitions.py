@@ -56,25 +56,19 @@ class Fetcher:
     ) -> dict[int, Any]:
         """Return the partitions that the answer names; `offsets` are new positions, `last` epochs of what is there."""
         request = FetchRequest(
-            replica_id=self.replica_id,
-            max_wait_ms=max_wait_ms,
-            min_bytes=1 if max_wait_ms else 0,
-            max_bytes=max_bytes,
-            session_id=self.session_id,
-            session_epoch=self.epoch,
-        )
+            replica_id=self.replica_id, max_wait_ms=max_wait_ms, min_bytes=1 if max_wait_ms else 0,
+            max_bytes=max_bytes, session_id=self.session_id, session_epoch=self.epoch,
+        )  # fmt: skip
         if offsets:
             wanted = [
                 FetchRequest.FetchPartition(
-                    partition=index,
-                    fetch_offset=offset,
+                    partition=index, fetch_offset=offset,
                     current_leader_epoch=-1 if self.replica_id < 0 else EPOCH,
-                    last_fetched_epoch=(last or {}).get(index, -1),
-                    log_start_offset=0,
+                    last_fetched_epoch=(last or {}).get(index, -1), log_start_offset=0,
                     partition_max_bytes=1 << 20,
                 )
                 for index, offset in offsets.items()
-            ]
+            ]  # fmt: skip
             request.topics = [FetchRequest.FetchTopic(topic=TOPIC, partitions=wanted)]
         if forgotten:
             request.forgotten_topics_data = [FetchRequest.ForgottenTopic(topic=TOPIC, partitions=forgotten)]

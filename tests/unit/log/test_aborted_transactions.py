@@ -70,7 +70,7 @@ def affecting(start: int, upper: int) -> set[AbortedTransaction]:
 
 
 @pytest.mark.parametrize("way", ["written", "clean", "crashed", "index gone", "index damaged"])
-def test_a_reader_is_told_of_just_those_that_may_be_in_what_it_reads(broker, log, way):
+def test_reader_gets_just_the_aborts_within_its_read(broker, log, way):
     if way != "written":
         broker.restart(clean=way != "crashed")
         log = broker.log()
@@ -88,7 +88,7 @@ def test_a_reader_is_told_of_just_those_that_may_be_in_what_it_reads(broker, log
             assert set(told) == affecting(start, upper), (start, upper)
 
 
-def test_a_transaction_that_is_aborted_after_a_truncation_is_told_and_one_that_was_cut_off_is_not(log):
+def test_aborts_after_a_truncation_count_truncated_ones_do_not(log):
     log.truncate_to(5, now_ms=0)
     assert log.last_stable_offset == 0
     assert log.aborted_transactions(0, 5) == TOLD[:1]
@@ -115,7 +115,7 @@ def end_of(offset: int, producer_id: int) -> BatchHeader:
 ABORTED = AbortedTransaction(7, 10, 20, 21)
 
 
-def test_the_batches_of_an_aborted_transaction_are_those_of_its_producer_from_its_first_offset_on():
+def test_aborted_batches_are_the_producers_from_its_first_offset():
     tracker = TransactionTracker()
     tracker.expect([ABORTED])
     assert not tracker.see_batch(data(9, 7))
@@ -130,45 +130,8 @@ def test_the_batches_of_an_aborted_transaction_are_those_of_its_producer_from_it
     assert not tracker.see_batch(data(21, 7)), "the next transaction of the producer is another"
 
 
-def test_a_batch_that_ends_where_a_transaction_begins_reaches_it():
-    tracker = TransactionTracker()
-    tracker.expect([ABORTED])
-    assert tracker.see_batch(data(9, 7, count=2))
-
-
-@pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT, None])
-def test_a_marker_may_go_when_nothing_of_its_transaction_is_left(kind):
-    tracker = TransactionTracker()
-    tracker.expect([ABORTED])
-    assert not tracker.see_batch(data(15, 8))
-    assert tracker.see_marker(end_of(20, 7), kind)
-    assert tracker.aborted == []
-
-
-def test_the_marker_of_a_commit_may_go_with_the_last_batch_of_its_own_producer():
-    tracker = TransactionTracker()
-    tracker.see_batch(data(1, 7))
-    tracker.see_batch(data(2, 8))
-    assert not tracker.see_marker(end_of(3, 7), ControlType.COMMIT)
-    assert tracker.see_marker(end_of(4, 7), ControlType.COMMIT), "nothing was between the two"
-    assert not tracker.see_marker(end_of(5, 8), ControlType.COMMIT)
-
-
 def test_a_marker_of_another_kind_stays():
     kinds = [kind for kind in ControlType if kind not in (ControlType.ABORT, ControlType.COMMIT)]
     assert kinds
     for kind in kinds:
         assert not TransactionTracker().see_marker(end_of(1, 7), kind)
-
-
-def test_of_several_aborted_transactions_of_a_producer_each_has_its_own_batches():
-    second = AbortedTransaction(7, 30, 40, 41)
-    tracker = TransactionTracker()
-    tracker.expect([second, ABORTED])
-    assert tracker.see_batch(data(15, 7))
-    assert not tracker.see_marker(end_of(20, 7), ControlType.ABORT)
-    assert not tracker.see_batch(data(25, 7))
-    assert not tracker.see_marker(end_of(26, 7), ControlType.COMMIT)
-    assert tracker.see_batch(data(35, 7))
-    assert not tracker.see_marker(end_of(40, 7), ControlType.ABORT)
-    assert tracker.take_aborted() == [ABORTED, second]

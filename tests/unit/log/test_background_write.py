@@ -93,7 +93,7 @@ def restarted(broker):
     return log
 
 
-def test_what_a_thread_has_written_is_appended_without_writing_it_again(broker, disk):
+def test_background_write_is_appended_without_another_write(broker, disk):
     log = broker.log()
     append(log, batch(b"before"))
     valid = validated(log)
@@ -243,7 +243,7 @@ def test_a_disk_without_room_leaves_the_log_as_it_was(tmp_path):
     assert values(log) == [(0, 5), (1, len(VALUE))]
 
 
-def test_what_would_not_be_appended_to_the_active_segment_is_not_written(tmp_path, broker):
+def test_batch_for_a_new_segment_is_not_written_in_background(tmp_path, broker):
     log = broker.log()
     options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     append(log, batch(VALUE, **options))

@@ -33,13 +33,13 @@ def create_again(broker):
     append(broker.log(), batch(b"new"))
 
 
-def test_a_log_made_again_after_its_deletion_keeps_its_records_in_a_crash(broker):
+def test_log_recreated_after_deletion_survives_a_crash(broker):
     create_again(broker)
     broker.restart(clean=False)
     assert values(broker) == [b"new"]
 
 
-def test_a_log_made_again_after_a_crash_keeps_its_records_in_the_next_crash(broker):
+def test_log_recreated_after_a_crash_survives_the_next_crash(broker):
     broker.manager.delete("t", 0, NOW_MS)
     broker.restart(clean=False)
     append(broker.log(), batch(b"new"))
@@ -58,7 +58,7 @@ def test_a_plan_that_was_begun_before_does_not_say_what_was_then(broker):
     assert values(broker) == [b"new"]
 
 
-def test_the_files_are_written_once_for_all_logs_that_were_deleted():
+def test_checkpoints_are_written_once_for_all_deleted_logs():
     disk = MemoryDisk()
     broker = Broker("/a", disk=disk)
     for n in range(50):
@@ -86,7 +86,7 @@ def test_files_that_are_written_later_end_the_doubt(broker):
     assert not broker.manager.checkpoints.is_outdated
 
 
-def test_a_log_deleted_while_the_files_are_written_stays_in_doubt(broker):
+def test_log_deleted_during_a_checkpoint_stays_in_doubt(broker):
     plan = broker.manager.begin_checkpoints()
     broker.manager.delete("t", 0, NOW_MS)
     broker.manager.checkpoints.write(plan)
@@ -99,7 +99,7 @@ def test_nothing_is_in_doubt_in_a_log_dir_that_is_offline(broker):
     assert not broker.manager.checkpoints.is_outdated
 
 
-def test_a_plan_is_not_written_to_a_log_dir_that_goes_offline_before_all_its_logs_are_added(broker):
+def test_plan_is_not_written_to_a_dir_that_went_offline(broker):
     plan = broker.manager.begin_checkpoints()
     broker.manager.take_offline("/a", StorageError("/a", OSError(EIO, "for a moment")))
     broker.manager.checkpoints.write(plan)

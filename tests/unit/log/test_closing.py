@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from barnabas.log.closing import SYNCS_AT_ONCE
+from barnabas.log.closing import SYNCS_CONCURRENT
 from barnabas.log.format import names
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.logs import NOW_MS, Broker, batch
 
-LOGS = 2 * SYNCS_AT_ONCE + 3
+LOGS = 2 * SYNCS_CONCURRENT + 3
 PATH = Path("/data")
 
 
@@ -40,7 +40,7 @@ def test_what_was_closed_outlives_a_power_cut(seed, caplog):
     again.manager.close()
 
 
-@pytest.mark.parametrize("broken", [0, SYNCS_AT_ONCE, LOGS - 1])
+@pytest.mark.parametrize("broken", [0, SYNCS_CONCURRENT, LOGS - 1])
 def test_a_dir_in_which_one_log_cannot_be_synced_is_not_marked(broken):
     disk = MemoryDisk()
     broker = make(disk)

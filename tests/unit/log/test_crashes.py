@@ -61,7 +61,7 @@ def test_zeros_at_the_end_are_cut_off(broker):
     assert read_all(reopened(broker)) == before
 
 
-def test_after_a_power_cut_all_segments_after_a_damaged_one_are_set_aside(broker, caplog):
+def test_segments_behind_damage_are_set_aside_after_a_power_cut(broker, caplog):
     before = fill(broker)
     bases = [segment.base_offset for segment in broker.log().segments]
     broker.crash()
@@ -78,7 +78,7 @@ def test_after_a_power_cut_all_segments_after_a_damaged_one_are_set_aside(broker
     assert sorted(file.name for file in damaged.parent.glob(f"{bases[2]:020d}*")) == [set_aside]
 
 
-def test_damage_before_the_recovery_point_is_met_by_its_readers_only(broker):
+def test_damage_before_the_recovery_point_concerns_readers_only(broker):
     before = fill(broker)
     broker.log().flush(NOW_MS)
     broker.manager.write_checkpoints()
@@ -292,7 +292,7 @@ def test_logs_of_old_releases_are_read(broker, magic, codec, clean):
     assert broker.log().log_end_offset == 31
 
 
-def test_a_partition_whose_directory_cannot_be_read_takes_its_dir_offline(tmp_path):
+def test_unreadable_partition_takes_its_log_dir_offline(tmp_path):
     broker = Broker(tmp_path / "a", tmp_path / "b")
     append(broker.log(), batch(b"v"))
     broken = broker.log()
@@ -353,17 +353,3 @@ def test_a_log_that_was_once_compacted_may_have_gaps(tmp_path):
         file.truncate(position)
     lost = range(header.base_offset, header.next_offset)
     assert read_all(reopened(broker)) == [record for record in before if record.offset not in lost]
-
-
-def test_missing_indexes_are_made_when_a_log_is_opened_again(broker):
-    """Nothing waits for a reader to miss them: a look-up would begin at the first batch."""
-    fill(broker)
-    bases = [segment.base_offset for segment in broker.log().segments]
-    broker.manager.close()
-    missing = [path(broker, bases[1], suffix) for suffix in (names.OFFSET_INDEX, names.TIME_INDEX)]
-    sound = [file.read_bytes() for file in missing]
-    assert all(sound)
-    for file in missing:
-        file.unlink()
-    broker.start()
-    assert [file.read_bytes() for file in missing] == sound

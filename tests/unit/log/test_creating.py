@@ -50,7 +50,7 @@ def test_syncs_do_not_grow_with_the_number_of_empty_logs():
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
-def test_what_is_written_to_new_logs_outlives_a_power_cut_after_a_clean_end(seed):
+def test_records_of_new_logs_outlive_a_cut_after_a_clean_end(seed):
     disk = MemoryDisk()
     broker = make(disk, "/data")
     create(broker)
@@ -100,7 +100,7 @@ def test_a_log_that_cannot_be_made_keeps_no_other_back():
     broker.manager.close()
 
 
-def test_a_log_dir_that_fails_while_logs_are_made_has_none_of_them():
+def test_log_dir_that_fails_during_creation_has_no_logs():
     disk = MemoryDisk()
     broker = make(disk, "/a", "/b")
     creation = broker.manager.begin_creation([Wanted("t", n, TOPIC_ID) for n in range(4)], NOW_MS)
@@ -143,7 +143,7 @@ def test_what_cannot_be_renamed_is_reported_and_the_others_go():
     broker.manager.close()
 
 
-def test_a_removal_ends_where_it_is_cancelled_and_a_later_start_goes_on():
+def test_cancelled_removal_is_resumed_by_a_later_start():
     disk = MemoryDisk()
     broker = make(disk, "/data")
     create(broker)

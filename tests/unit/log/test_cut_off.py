@@ -72,9 +72,7 @@ def restart(broker):
 
 
 @pytest.mark.parametrize("starts", [1, 2])
-def test_the_copy_of_a_log_that_was_deleted_while_its_dir_was_offline_stays_and_is_named(
-    broker, disk, caplog, starts
-):
+def test_copy_of_a_log_deleted_while_offline_stays_and_is_named(broker, disk, caplog, starts):
     begin(broker)
     lose(broker, "/b")
     broker.manager.delete("t", 0, NOW_MS)
@@ -89,7 +87,7 @@ def test_the_copy_of_a_log_that_was_deleted_while_its_dir_was_offline_stays_and_
     assert "rename it to /b/t-0; if the partition was deleted while /b was offline, remove it" in caplog.text
 
 
-def test_half_a_copy_does_not_become_a_deleted_log_whose_directory_is_half_removed(broker, disk):
+def test_half_a_copy_does_not_revive_a_half_removed_log(broker, disk):
     """Neither of them has a topic id then."""
     begin(broker)
     lose(broker, "/b")
@@ -101,7 +99,7 @@ def test_half_a_copy_does_not_become_a_deleted_log_whose_directory_is_half_remov
     assert kinds(disk, "/b") == ["future"]
 
 
-def test_half_a_copy_does_not_become_a_deleted_log_without_a_topic_id(broker, disk):
+def test_half_a_copy_does_not_revive_a_log_without_topic_id(broker, disk):
     made(broker, "u", topic_id=None)
     begin(broker, "u")
     lose(broker, "/b")
@@ -130,9 +128,7 @@ def test_a_whole_copy_becomes_the_log_that_was_renamed_for_it(broker, disk, topi
     ("renamed", "topic_id"),
     [("u-1.0123-delete", None), ("v-0.0123-delete", None), ("u-0.0123-delete", TOPIC_ID)],
 )
-def test_a_whole_copy_does_not_become_the_log_because_another_one_was_renamed(
-    broker, disk, renamed, topic_id
-):
+def test_whole_copy_is_not_the_log_once_another_was_renamed(broker, disk, renamed, topic_id):
     made(broker, "uu", topic_id=None)
     move = begin(broker, "uu")
     move.complete()
@@ -148,7 +144,7 @@ def test_a_whole_copy_does_not_become_the_log_because_another_one_was_renamed(
 # --- a log that is made anew ------------------------------------------------------------------------------------
 
 
-def test_a_copy_that_was_left_alone_is_kept_when_the_log_is_made_anew(broker, disk, caplog):
+def test_skipped_copy_is_kept_when_the_log_is_recreated(broker, disk, caplog):
     """The records of the copy are nowhere else, however long the new log becomes."""
     begin(broker)
     disk.remove_tree("/a/t-0")
@@ -169,7 +165,7 @@ def test_a_copy_that_was_left_alone_is_kept_when_the_log_is_made_anew(broker, di
     assert disk.read(f"/b/{kept[0]}/00000000000000000000.log") == data
 
 
-def test_a_copy_whose_log_was_in_a_dir_that_failed_is_kept_when_the_log_is_made_anew(broker, disk):
+def test_copy_of_a_log_in_a_failed_dir_survives_recreation(broker, disk):
     begin(broker)
     lose(broker, "/a")
     assert kinds(disk, "/b") == ["future"]
@@ -210,7 +206,7 @@ def test_a_copy_that_was_left_alone_goes_with_its_partition(broker, disk):
     assert dirs(disk, "/b") == []
 
 
-def test_a_copy_goes_with_its_partition_while_the_log_is_in_a_dir_that_failed(broker, disk):
+def test_copy_is_deleted_with_its_partition_while_dir_failed(broker, disk):
     begin(broker)
     lose(broker, "/a")
     broker.manager.delete("t", 0, NOW_MS)
@@ -219,7 +215,7 @@ def test_a_copy_goes_with_its_partition_while_the_log_is_in_a_dir_that_failed(br
     assert dirs(disk, "/a") == ["t-0"]
 
 
-def test_a_copy_goes_that_a_start_left_alone_for_a_dir_that_was_offline(broker, disk):
+def test_copy_skipped_for_an_offline_dir_is_deleted_later(broker, disk):
     begin(broker)
     broker.crash()
     disk.fault = lambda _, path: OSError(errno.EIO, "broken") if path.startswith("/a") else None
@@ -269,9 +265,7 @@ def test_a_whole_copy_becomes_the_log_of_its_whole_name(broker, disk):
 
 
 @pytest.mark.parametrize("others", [(), (LONG + "u", LONG + "v")])
-def test_a_copy_is_left_alone_that_may_be_of_several_topics_or_of_one_that_is_not_known(
-    broker, disk, caplog, others
-):
+def test_copy_of_an_ambiguous_or_unknown_topic_is_skipped(broker, disk, caplog, others):
     made(broker, LONG)
     move = begin(broker, LONG)
     move.complete()
@@ -303,7 +297,7 @@ def test_whose_a_name_may_be(name, key, is_of):
 
 
 @pytest.mark.parametrize("lost", DIRS)
-def test_a_copy_is_left_alone_only_where_its_own_dir_is_not_the_one_that_is_lost(broker, lost):
+def test_copy_is_skipped_unless_its_own_dir_is_lost(broker, lost):
     move = begin(broker)
     lose(broker, lost)
     assert list(broker.manager.cut_off.left_alone) == ([move.directory] if lost == "/a" else [])

@@ -10,20 +10,14 @@ import pytest
 
 from barnabas.errors import StorageError
 from barnabas.log.cleaner.cleaner import LogCleaner
-from barnabas.log.creating import Wanted
 from barnabas.log.damage import Damage
 from barnabas.log.disk import OsDisk, OsFile
-from barnabas.log.errors import failure_of
 from barnabas.log.format import names
 from barnabas.log.manager import PREFERRED_MAX
-from barnabas.log.moving import LAST_STEP_BYTES
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.workers import OsWorkers
 from barnabas.records.errors import CorruptRecordsError
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all
-
-LATER = NOW_MS + 10**9
 
 
 def broker_of(*dirs: str, **settings: Any) -> Broker:
@@ -45,17 +39,6 @@ def _raise(error: OSError) -> None:
 # --- log dirs that fail -------------------------------------------------------------------------------------------
 
 
-def test_without_a_log_dir_no_log_is_made() -> None:
-    broker = broker_of()
-    failure = StorageError("/d", OSError(errno.EIO, "broken"))
-    broker.manager.take_offline("/d", failure)
-    assert broker.manager.take_offline("/d", StorageError("/d", OSError())) == []
-    assert broker.manager.offline == {"/d": failure}
-    with pytest.raises(StorageError) as raised:
-        broker.manager.begin_creation([Wanted("t", 0)], NOW_MS)
-    assert raised.value is failure
-
-
 @pytest.mark.parametrize("way", ["usage", "meta"])
 def test_a_log_dir_that_fails_is_named(way: str) -> None:
     broker = broker_of("/d", "/e")
@@ -71,7 +54,7 @@ def test_a_log_dir_that_fails_is_named(way: str) -> None:
         assert failure.value.log_dir == "/e"
 
 
-def test_a_log_dir_that_fails_while_it_is_closed_is_left_unmarked() -> None:
+def test_log_dir_that_fails_during_close_is_left_unmarked() -> None:
     broker = broker_of("/d", "/e")
     filled(broker)
     disk: Any = broker.disk
@@ -93,14 +76,6 @@ def test_preferred_dirs_are_remembered_up_to_a_number() -> None:
     assert "/d" in before[:2]
 
 
-def test_how_long_producers_are_remembered_counts_for_logs_that_are_there_and_that_come() -> None:
-    broker = broker_of()
-    there = broker.log("there")
-    broker.manager.set_producer_expiration(5_000)
-    assert there.producers.expiration_ms == 5_000
-    assert broker.log("new").producers.expiration_ms == 5_000
-
-
 # --- moves --------------------------------------------------------------------------------------------------------
 
 
@@ -109,18 +84,6 @@ def moving(**settings: Any) -> tuple[Broker, Any]:
     log = filled(broker)
     assert log.log_dir == "/a"
     return broker, broker.manager.begin_move("t", 0, "/b", NOW_MS)
-
-
-@pytest.mark.parametrize("over", [0, 1])
-def test_a_move_is_near_its_end_when_a_mb_is_left(over: int) -> None:
-    broker, move = moving()
-    log = broker.log()
-    before = log.active.size
-    assert (move.is_near, move.offset_lag, move.size_bytes) == (True, 5, 0)
-    move.run(move.plan())
-    assert (move.offset_lag, move.size_bytes) == (0, before)
-    log.active.size += LAST_STEP_BYTES + over
-    assert move.is_near is not bool(over)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +144,7 @@ def test_a_move_that_misses_a_file_ends_only_for_records(what: str) -> None:
         assert [record.value for record in read_all(moved)][-1] == b"last"
 
 
-def test_a_log_that_cannot_be_opened_where_it_went_is_missing_there() -> None:
+def test_moved_log_that_cannot_be_opened_is_missing() -> None:
     broker, move = moving()
     disk: Any = broker.disk
     with disk.failing("list", "/b/t-0"), pytest.raises(StorageError) as failure:
@@ -321,7 +284,7 @@ def test_a_file_that_is_gone_is_not_at_its_path(tmp_path: Any) -> None:
     assert not file.is_at(f"{tmp_path}/x")
 
 
-def test_a_lock_that_is_held_is_seen_and_one_that_is_not_is_left_alone(tmp_path: Any) -> None:
+def test_held_lock_is_seen_and_free_lock_is_not_taken(tmp_path: Any) -> None:
     disk, path = OsDisk(), f"{tmp_path}/.lock"
     assert not disk.is_locked(path)
     assert not os.path.exists(path)
@@ -358,13 +321,6 @@ def test_a_machine_without_a_boot_id_has_none(monkeypatch: pytest.MonkeyPatch) -
     assert OsDisk().boot_id() == b""
 
 
-def test_threads_sleep_and_see_the_time_pass() -> None:
-    workers = OsWorkers()
-    before = workers.monotonic()
-    workers.sleep(0.002)
-    assert workers.monotonic() - before >= 0.002
-
-
 # --- words --------------------------------------------------------------------------------------------------------
 
 
@@ -380,14 +336,3 @@ def test_threads_sleep_and_see_the_time_pass() -> None:
 )
 def test_what_is_lost_is_said_in_words(offset: int, following: int, text: str) -> None:
     assert Damage("/d/x", 1, 2, offset, following, "why").lost == text
-
-
-@pytest.mark.parametrize(("number", "is_told"), [(errno.EIO, True), (errno.ENOSPC, False)])
-def test_a_failure_of_a_log_is_told_unless_there_was_no_room(
-    number: int, is_told: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A lack of room may come with every request until somebody makes some."""
-    log = filled(broker_of("/a"))
-    failure = failure_of("append", log, OSError(number, "no"))
-    assert (failure.log_dir, failure.is_full) == ("/a", not is_told)
-    assert [one.getMessage().partition(" of ")[0] for one in caplog.records] == ["append"] * is_told

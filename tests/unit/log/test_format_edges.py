@@ -4,11 +4,9 @@ import struct
 
 import pytest
 
-from barnabas.log.format import CorruptFileError, checkpoints, names, properties, snapshot, txn_index
-from barnabas.log.format.names import DirKind
+from barnabas.log.format import CorruptFileError, checkpoints, properties, snapshot, txn_index
 from barnabas.log.format.offset_index import OffsetIndex
 from barnabas.log.format.properties import MetaProperties
-from barnabas.log.format.snapshot import SnapshotEntry
 from barnabas.log.format.time_index import TimeIndex
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.records.crc import crc32c
@@ -86,14 +84,6 @@ def test_an_offset_index_at_every_offset_and_position(count):
             assert shorter.entry(len(left)) == (offset, 1 << 30)
     for position in range(45, 140):
         assert index.slots_before(position) == len([entry for entry in entries if entry[1] < position])
-
-
-def test_an_offset_index_reaches_as_far_as_four_bytes_do():
-    index = OffsetIndex(BASE)
-    index.append(BASE + (1 << 31) - 1, (1 << 31) - 1)
-    assert index.entry(0) == (BASE + (1 << 31) - 1, (1 << 31) - 1)
-    with pytest.raises(AssertionError):
-        index.append(BASE + (1 << 31) - 1, 5)
 
 
 def time_entries(*entries):
@@ -181,8 +171,6 @@ def test_transactions_follow_each_other(entries, taken):
 
 # --- snapshots ----------------------------------------------------------------------------------------------------
 
-ENTRY = SnapshotEntry(1, 2, 3, 4, 5, 6, 7, 8)
-
 
 ENTRY_DATA = struct.pack(">qhiqiqiq", *range(1, 9))
 
@@ -190,12 +178,6 @@ ENTRY_DATA = struct.pack(">qhiqiqiq", *range(1, 9))
 def snapshot_of(version=1, count=1, entries=ENTRY_DATA, crc=None):
     body = struct.pack(">i", count) + entries
     return struct.pack(">hI", version, crc32c(body) if crc is None else crc) + body
-
-
-def test_a_snapshot_has_every_field_in_its_place():
-    assert snapshot.encode([ENTRY]) == snapshot_of()
-    assert snapshot.decode(snapshot_of()) == [ENTRY]
-    assert snapshot.decode(snapshot_of(0 + 1, 0, b"")) == []
 
 
 @pytest.mark.parametrize(
@@ -279,36 +261,6 @@ def test_epoch_checkpoints_rise(entries, taken):
         assert not is_taken(lambda line=line: checkpoints.decode_epochs(f"0\n1\n{line}\n".encode()))
 
 
-# --- names --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [DirKind.DELETE, DirKind.FUTURE, DirKind.STRAY])
-@pytest.mark.parametrize("size", [1, 200, 210, 211, 212, 213, 214, 249])
-@pytest.mark.parametrize("partition", [0, 123_456])
-def test_a_marked_directory_is_cut_to_what_a_file_system_takes(kind, size, partition):
-    topic = ("ab" * 125)[:size]
-    name = names.marked_dir_name(topic, partition, kind, "0" * 32)
-    tail = f"-{partition}.{'0' * 32}-{kind.value}"
-    assert name == topic[: 255 - len(tail)] + tail
-    found = names.parse_dir_name(name)
-    assert (found.topic, found.partition, found.kind) == (topic[: 255 - len(tail)], partition, kind)
-
-
-@pytest.mark.parametrize(
-    ("name", "kept"),
-    [
-        ("00000000000000000000.log.damaged-5", True),
-        ("00000000000000000000.log.truncated-abc", True),
-        ("00000000000000000000.log", False),
-        ("00000000000000000000.index.damaged-5", False),
-        ("00000000000000000000.log.deleted", False),
-        ("undecided-5", False),
-    ],
-)
-def test_records_that_are_in_no_log_any_more_are_known_by_their_name(name, kept):
-    assert names.is_kept(name) is kept
-
-
 # --- properties ---------------------------------------------------------------------------------------------------
 
 UUID = bytes(range(16))
@@ -332,65 +284,6 @@ def test_meta_properties_have_the_keys_that_are_known(meta, lines):
     assert meta.encode() == data
     assert MetaProperties.decode(data) == meta
     assert MetaProperties.decode("".join(f"{line}\n" for line in reversed(lines)).encode()) == meta
-
-
-@pytest.mark.parametrize("text", ["version=1\nbroker.id=7\n", "version=0\nnode.id=7\n"])
-def test_the_id_of_the_other_version_is_a_key_like_any_other(text):
-    meta = MetaProperties.decode(text.encode())
-    assert meta.node_id is None
-    assert list(meta.others.values()) == ["7"]
-    assert MetaProperties.decode(meta.encode()) == meta
-
-
-@pytest.mark.parametrize(
-    "text", ["version=2", "version=-1", "version=1.0", "version=", "node.id=\nversion=1"]
-)
-def test_numbers_that_are_none(text):
-    with pytest.raises(CorruptFileError):
-        MetaProperties.decode(text.encode())
-
-
-def test_uuids_are_as_kafka_writes_them():
-    assert properties.encode_uuid(UUID) == UUID_TEXT
-    assert properties.decode_uuid(UUID_TEXT) == UUID
-    assert properties.decode_uuid(UUID_TEXT + "==") == UUID
-    for text in ("", UUID_TEXT[:-1], UUID_TEXT + "A", UUID_TEXT + "AAAA", "?" * 22, "\u00e4" * 22):
-        with pytest.raises(CorruptFileError):
-            properties.decode_uuid(text)
-    with pytest.raises(AssertionError):
-        properties.encode_uuid(UUID[:15])
-
-
-@pytest.mark.parametrize(
-    ("text", "taken"),
-    [
-        (f"version: 0\ntopic_id: {UUID_TEXT}", True),
-        (f"topic_id: {UUID_TEXT}\nversion: 0\n", True),
-        (f"version: 1\ntopic_id: {UUID_TEXT}", False),
-        (f"topic_id: {UUID_TEXT}", False),
-        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", False),
-        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", True),
-        ("version: 0\ntopic_id: ", False),
-        ("version: 0", False),
-    ],
-)
-def test_partition_metadata_has_an_id_that_is_not_zero(text, taken):
-    assert is_taken(lambda: properties.decode_partition_metadata(text.encode())) is taken
-
-
-@pytest.mark.parametrize(("count", "is_damaged"), [(0, False), (1, True), (4, True), (5, False), (22, False)])
-def test_a_few_characters_of_an_id_may_be_damaged(count, is_damaged):
-    text = "".join("B" if n < count else char for n, char in enumerate("ACDEFGHIJKLMNOPQRSTUVw"))
-    if count == 22:
-        text = text[:21] + "A"
-    one, other = properties.decode_uuid(text), properties.decode_uuid("ACDEFGHIJKLMNOPQRSTUVw")
-    assert properties.is_damaged_copy(one, other) is is_damaged
-    assert properties.is_damaged_copy(other, one) is is_damaged
-
-
-def test_a_clean_shutdown_says_which_broker_epoch():
-    assert properties.encode_clean_shutdown() == b'{"version":0,"brokerEpoch":-1}'
-    assert properties.encode_clean_shutdown(5) == b'{"version":0,"brokerEpoch":5}'
 
 
 JAVA = [

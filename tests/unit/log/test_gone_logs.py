@@ -132,7 +132,7 @@ def test_a_log_is_missed_until_somebody_decides(ends: str) -> None:
         (1, False, True, True),
     ],
 )
-def test_a_log_of_which_nothing_was_flushed_may_have_gone_with_the_power(
+def test_log_that_was_never_flushed_may_vanish_in_a_power_cut(
     recovery_point: int | None, intact: bool, clean: bool, expected: bool
 ) -> None:
     known = {} if recovery_point is None else {KEY: recovery_point}
@@ -144,9 +144,7 @@ def test_a_log_of_which_nothing_was_flushed_may_have_gone_with_the_power(
 
 
 @pytest.mark.parametrize(("failing", "told"), [(("/d",), "/d"), (("/e",), "/e"), (("/d", "/e"), "/d")])
-def test_checkpoints_of_other_dirs_are_written_after_one_that_failed(
-    failing: tuple[str, ...], told: str
-) -> None:
+def test_failed_checkpoint_does_not_stop_those_of_other_dirs(failing: tuple[str, ...], told: str) -> None:
     broker = broker_of("/d", "/e", "/f")
     disk: Any = broker.disk
 
@@ -274,8 +272,7 @@ def placed(offset: int, value: bytes = b"v") -> bytes:
     return bytes(raw)
 
 
-def test_what_follows_damage_is_kept_and_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(damage_module, "COPY_BYTES", 30)
+def test_what_follows_damage_is_kept_and_put_back() -> None:
     disk: Any = MemoryDisk()
     first, rest = placed(0), placed(5) + placed(6)
     broken = bytearray(placed(1))
@@ -313,7 +310,7 @@ def test_a_copy_that_fails_leaves_nothing(number: int, text: str) -> None:
     assert {one.name for one in disk.list("/d/t-0")} == {names.file_name(0, names.LOG)}
 
 
-def test_a_search_behind_damage_gives_up_when_it_has_summed_up_too_much(
+def test_search_behind_damage_stops_at_its_checksum_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Headers that claim to be large, each of which costs a checksum."""
@@ -337,7 +334,7 @@ def test_a_search_behind_damage_gives_up_when_it_has_summed_up_too_much(
 
 
 @pytest.mark.parametrize("is_marked", [True, False])
-def test_a_cut_that_was_not_finished_is_done_again_where_the_rest_is_damaged(is_marked: bool) -> None:
+def test_unfinished_cut_is_repeated_if_the_rest_is_damaged(is_marked: bool) -> None:
     """Though all of it is before the recovery point, from which on a start looks otherwise."""
     broker = broker_of()
     log = filled(broker, 3)
@@ -374,7 +371,7 @@ def test_a_timestamp_is_found_in_a_batch_of_any_size(codec: Codec, count: int) -
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_epochs_that_the_file_does_not_know_yet_are_read_from_the_batches(clean: bool) -> None:
+def test_epochs_missing_from_the_file_are_read_from_batches(clean: bool) -> None:
     """It is not synced with each: after a power cut it may be an older one."""
     broker = broker_of()
     log = broker.log()
@@ -398,9 +395,7 @@ def test_epochs_that_the_file_does_not_know_yet_are_read_from_the_batches(clean:
 @pytest.mark.parametrize(("last", "timestamp_offset", "is_indexed"), [
     ((1 << 31) - 1, 5, True), (1 << 31, 5, False), ((1 << 31) - 1, (1 << 31) - 1, True),
 ])  # fmt: skip
-def test_a_batch_that_ends_too_far_has_no_entry_wherever_its_largest_time_is(
-    last: int, timestamp_offset: int, is_indexed: bool
-) -> None:
+def test_batch_out_of_reach_has_no_index_entry(last: int, timestamp_offset: int, is_indexed: bool) -> None:
     disk: Any = MemoryDisk()
     disk.make_dirs("/d/t-0")
     segment = Segment.create(disk, OpenFiles(10), "/d/t-0", 0, LogConfig(index_interval_bytes=0))
@@ -413,7 +408,7 @@ def test_a_batch_that_ends_too_far_has_no_entry_wherever_its_largest_time_is(
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_a_log_file_that_is_gone_is_missed_whether_it_is_open_or_not(is_open: bool) -> None:
+def test_missing_log_file_is_noticed_open_or_closed(is_open: bool) -> None:
     broker = broker_of(segment_bytes=150)
     log = filled(broker, 5)
     first, active = log.segments[0], log.active

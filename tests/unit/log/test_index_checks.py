@@ -90,7 +90,7 @@ def test_every_byte_of_the_last_entry_may_be_damaged(broker, directory, suffix):
             path.write_bytes(sound)
 
 
-def test_a_log_whose_last_index_entry_is_damaged_can_be_appended_to(broker, directory):
+def test_log_with_a_damaged_last_index_entry_takes_appends(broker, directory):
     path = max((directory / "t-0").glob(f"*{names.OFFSET_INDEX}"))
     data = bytearray(path.read_bytes())
     data[-7] ^= 0x40  # the offset of the last entry, far beyond the log's end
@@ -145,9 +145,7 @@ def test_aborted_transactions_are_not_missed_for_a_damaged_index(directory):
 @pytest.mark.parametrize("slot", [0, 1, 20, -2])
 @pytest.mark.parametrize("bit", [0x80, 0x40], ids=["negative", "beyond the end"])
 @pytest.mark.parametrize("max_bytes", [400, 1 << 20])
-def test_a_position_outside_of_the_segment_hides_no_record_and_takes_no_log_dir_offline(
-    broker, directory, slot, bit, max_bytes
-):
+def test_index_position_outside_the_segment_hides_no_record(broker, directory, slot, bit, max_bytes):
     """Neither in a segment that is full, after which readers would go on in the next one, nor in the active one."""
     paths = sorted((directory / "t-0").glob(f"*{names.OFFSET_INDEX}"))
     sound = [path.read_bytes() for path in paths]
@@ -165,7 +163,7 @@ def test_a_position_outside_of_the_segment_hides_no_record_and_takes_no_log_dir_
     broker.manager.close()
 
 
-def test_a_damaged_time_that_is_the_last_after_a_truncation_hides_no_later_one(directory):
+def test_damaged_last_time_hides_no_later_one_after_truncation(directory):
     """The largest timestamp is far from the end, so only the batches from the beginning on say what it is."""
     broker = Broker(directory, index_interval_bytes=0)
     for later_ms in (0, 10, 5, 6, 50):

@@ -50,13 +50,13 @@ def segment(tmp_path):
 
 
 @pytest.mark.parametrize(("number", "offset"), [(0, 101), (0, 103), (1, 104), (2, 105)])
-def test_an_entry_holds_whose_batch_begins_at_its_position_and_ends_by_its_offset(segment, number, offset):
+def test_entry_of_a_batch_that_ends_by_its_offset_holds(segment, number, offset):
     segment.offset_index.append(offset, segment.positions[number])
     assert offset_entry_holds(segment, 0)
 
 
 @pytest.mark.parametrize(("number", "offset"), [(0, 100), (1, 103), (2, 104)])
-def test_an_entry_does_not_hold_whose_batch_ends_after_its_offset(segment, number, offset):
+def test_entry_of_a_batch_that_ends_later_does_not_hold(segment, number, offset):
     segment.offset_index.append(offset, segment.positions[number])
     assert not offset_entry_holds(segment, 0)
 
@@ -67,7 +67,7 @@ def test_an_entry_does_not_hold_where_no_batch_begins(segment, shift):
     assert not offset_entry_holds(segment, 0)
 
 
-def test_an_entry_does_not_hold_at_or_after_the_end_of_the_segment(segment):
+def test_entry_at_or_after_the_segments_end_does_not_hold(segment):
     for position in (segment.size, segment.size + 1):
         segment.offset_index = OffsetIndex(BASE)
         segment.offset_index.append(105, position)
@@ -78,7 +78,7 @@ def test_an_entry_does_not_hold_at_or_after_the_end_of_the_segment(segment):
     assert not offset_entry_holds(segment, 0)
 
 
-def test_an_entry_does_not_hold_whose_batch_is_of_another_segment(segment):
+def test_entry_of_another_segments_batch_does_not_hold(segment):
     segment.base_offset = BASE + 1
     segment.offset_index.append(101, segment.positions[0])
     assert not offset_entry_holds(segment, 0)
@@ -102,18 +102,18 @@ def times(segment: Segment, *entries: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("entry", [(1, 101), (1, 100), (5, 104), (5, 102), (3, 105)])
-def test_a_time_holds_that_is_the_largest_of_the_batch_at_its_offset(segment, entry):
+def test_time_that_is_the_largest_of_its_batch_holds(segment, entry):
     times(segment, entry)
     assert time_entry_holds(segment, 0)
 
 
 @pytest.mark.parametrize("entry", [(0, 101), (2, 101), (1, 102), (5, 105), (3, 106), (1, 99)])
-def test_a_time_does_not_hold_that_is_of_another_batch_or_of_none(segment, entry):
+def test_time_of_another_batch_or_none_does_not_hold(segment, entry):
     times(segment, entry)
     assert not time_entry_holds(segment, 0)
 
 
-def test_a_time_does_not_hold_whose_offset_was_compacted_away_before_the_batch_that_has_it(segment):
+def test_time_of_a_compacted_offset_does_not_hold(segment):
     """The batch that is found then begins later: of the entry's own batch nothing is known."""
     del segment.batches[0]
     times(segment, (5, 101))
@@ -138,7 +138,7 @@ def test_of_two_neighbours_that_do_not_rise_neither_holds(segment, entries):
     assert [time_entry_holds(segment, slot) for slot in (0, 1)] == [False, False]
 
 
-def test_an_entry_in_the_middle_is_held_against_both_of_its_neighbours(segment):
+def test_middle_entry_is_compared_with_both_neighbours(segment):
     times(segment, (1, 101), (5, 104), (3, 105))
     assert [time_entry_holds(segment, slot) for slot in (0, 1, 2)] == [True, False, False]
     times(segment, (6, 100), (5, 104), (7, 105))

@@ -22,7 +22,7 @@ def kafka_dir(tmp_path):
     return Path(shutil.copytree(GOLDEN, tmp_path / "data"))
 
 
-def test_a_dir_closed_by_kafka_is_opened_and_closed_without_a_change(kafka_dir, caplog):
+def test_dir_closed_by_kafka_is_opened_and_closed_unchanged(kafka_dir, caplog):
     broker = Broker(kafka_dir, **SETTINGS)
     log = broker.log("golden")
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (3, 62, 62)

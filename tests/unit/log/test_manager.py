@@ -50,7 +50,7 @@ def test_a_dir_that_cannot_be_made_is_explained(tmp_path):
         Broker(tmp_path / "file" / "data")
 
 
-def test_the_mark_of_a_clean_shutdown_is_there_only_while_stopped(broker):
+def test_clean_shutdown_file_exists_only_while_stopped(broker):
     mark = directory(broker, names.CLEAN_SHUTDOWN)
     assert not mark.exists()
     broker.manager.close()
@@ -59,7 +59,7 @@ def test_the_mark_of_a_clean_shutdown_is_there_only_while_stopped(broker):
     assert not mark.exists()
 
 
-def test_a_dir_of_a_cluster_on_zookeeper_is_one_that_kafkas_there_open(broker):
+def test_dir_of_a_zookeeper_cluster_opens_in_kafka(broker):
     """Kafka 3.9 with ZooKeeper refuses version 1; with KRaft, as a broker that is alone, it has no other."""
     path = Path(broker.dirs[0], "meta.properties")
     broker.manager.write_meta("c1", 7)
@@ -274,7 +274,7 @@ def test_when_flush_ms_is_over_all_of_a_rolled_log_is_flushed(tmp_path):
     assert (log.recovery_point, log.unflushed_messages, log.last_flush_ms) == (2, 0, NOW_MS + 1_000)
 
 
-def test_a_flush_counts_for_nothing_if_the_log_was_truncated_meanwhile(broker):
+def test_flush_is_void_if_the_log_was_truncated_meanwhile(broker):
     log = broker.log()
     for _ in range(4):
         append(log, batch(b"a"))

@@ -248,7 +248,7 @@ def test_a_half_moved_log_waits_as_long_as_a_dir_is_offline(broker, disk):
     assert names(disk, "/b") == []
 
 
-def test_a_whole_copy_does_not_become_the_log_while_any_dir_is_offline(broker, disk):
+def test_whole_copy_is_not_the_log_while_a_dir_is_offline(broker, disk):
     """The log may have been moved there since. A crash came after the old one was renamed, and before the copy was."""
     images = []
     disk.fault = lambda *_: images.append(disk.fork()) or None
@@ -269,7 +269,7 @@ def test_a_whole_copy_does_not_become_the_log_while_any_dir_is_offline(broker, d
         after.manager.close()
 
 
-def test_a_copy_that_was_cut_off_does_not_become_the_log_because_that_is_gone(broker, disk, caplog):
+def test_cut_off_copy_does_not_replace_a_missing_log(broker, disk, caplog):
     """Somebody has removed the log, or its log dir was exchanged: what the copy lacks would be lost without a word."""
     started = begin(broker)
     started.run(started.plan()[:1])
@@ -301,7 +301,7 @@ def test_a_copy_is_kept_if_the_log_was_made_anew(broker, disk, caplog):
 @pytest.mark.parametrize(
     "name", ["00000000000000000000.log.damaged-7", "00000000000000000000.log.truncated-0a"]
 )
-def test_what_was_cut_out_of_a_log_is_not_removed_when_the_log_moves(broker, disk, name):
+def test_damaged_parts_cut_out_stay_when_the_log_moves(broker, disk, name):
     disk.replace(f"/a/t-0/{name}", b"records", sync=True)
     move(broker)
     broker.manager.remove_due(NOW_MS + 100_000_000)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.errors import RequestError, StorageError
+from barnabas.errors import RequestError
 from barnabas.log.format import names
-from barnabas.log.format.checkpoints import decode_epochs, decode_offsets
+from barnabas.log.format.checkpoints import decode_offsets
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records import legacy
 from barnabas.records.building import encode_batch
@@ -16,7 +16,7 @@ from barnabas.records.compression import Codec
 from barnabas.records.record import Record
 from barnabas.records.validate import Origin
 from barnabas.testing.memory_disk import MemoryDisk
-from tests.support.logs import NOW_MS, Broker, append, batch, marker, read_all, rebase
+from tests.support.logs import NOW_MS, Broker, append, batch, marker, rebase
 
 SIZE = len(batch(b"v"))
 
@@ -61,21 +61,6 @@ def at(offset: int, records: bytes | bytearray, epoch: int = 0) -> bytes:
 # --- truncating and deleting --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("offset", "start"), [(3, 3), (5, 5), (7, 5)])
-def test_a_log_that_is_cut_before_its_start_begins_there(broker: Broker, offset: int, start: int) -> None:
-    log = filled(broker)
-    log.delete_records_before(5)
-    log.clean_offset = 6
-    log.flush(NOW_MS)
-    generation = log.generation
-    assert log.truncate_to(offset, now_ms=NOW_MS)
-    assert offsets(log) == (start, offset, offset, offset)
-    assert (log.clean_offset, log.recovery_point, log.generation) == (min(6, offset), offset, generation + 1)
-    assert (log.needs_sync, log.unflushed_messages) == (True, 0)
-    append(log, batch(b"new"))
-    assert [record.value for record in read_all(log)] == [b"v"] * (offset - start) + [b"new"]
-
-
 @pytest.mark.parametrize("cut", [4, 5, 20])
 def test_a_log_that_begins_anew_knows_nothing_of_before(broker: Broker, cut: int) -> None:
     log = filled(broker, epoch=3)
@@ -88,84 +73,10 @@ def test_a_log_that_begins_anew_knows_nothing_of_before(broker: Broker, cut: int
     assert (len(log.producers), log.producers.first_unstable_offset) == (0, None)
 
 
-def test_the_last_stable_offset_is_not_before_the_log_start(broker: Broker) -> None:
-    log = filled(broker, 1)
-    append(log, transactional(1))
-    for _ in range(4):
-        append(log, batch(b"v"))
-    assert offsets(log) == (0, 1, 6, 6)
-    log.delete_records_before(3)
-    assert offsets(log) == (3, 3, 6, 6)
-    append(log, batch(b"v"))
-    assert offsets(log) == (3, 3, 7, 7)
-    end(log, 1, commit=False)
-    assert offsets(log) == (3, 8, 8, 8)
-
-
-def test_the_epochs_of_what_is_deleted_are_forgotten_in_the_file_too(broker: Broker) -> None:
-    log = broker.log()
-    for epoch in (2, 4, 6):
-        for _ in range(3):
-            append(log, batch(b"v"), epoch=epoch)
-    path = f"{log.dir}/{names.LEADER_EPOCH_CHECKPOINT}"
-
-    def kept() -> list[tuple[int, int]]:
-        return decode_epochs(log.disk.read(path))
-
-    assert kept() == [(2, 0), (4, 3), (6, 6)]
-    log.delete_records_before(4)
-    assert kept() == log.epochs.entries == [(4, 4), (6, 6)]
-    log.truncate_to(6, now_ms=NOW_MS)
-    assert kept() == log.epochs.entries == [(4, 4)]
-    log.truncate_fully_and_start_at(9)
-    assert kept() == log.epochs.entries == []
-
-
-def test_an_epoch_that_could_not_be_kept_is_kept_with_the_next_append(broker: Broker) -> None:
-    log = filled(broker, 2, epoch=1)
-    disk: Any = broker.disk
-    with disk.failing("write", ".tmp"), pytest.raises(StorageError):
-        append(log, batch(b"v"), epoch=2)
-    assert (log.epochs.entries, log.log_end_offset) == ([(1, 0)], 2)
-    append(log, batch(b"v"), epoch=2)
-    path = f"{log.dir}/{names.LEADER_EPOCH_CHECKPOINT}"
-    assert decode_epochs(log.disk.read(path)) == log.epochs.entries == [(1, 0), (2, 2)]
-
-
-@pytest.mark.parametrize("offset", [-2, 11])
-def test_no_log_begins_where_it_is_not_committed(broker: Broker, offset: int) -> None:
-    log = filled(broker)
-    log.append_as_leader(batch(b"v"), leader_epoch=0, now_ms=NOW_MS)
-    with pytest.raises(RequestError):
-        log.delete_records_before(offset)
-    assert log.log_start_offset == 0
-    assert log.delete_records_before(4) == 4
-    assert log.delete_records_before(2) == 4
-    assert log.delete_records_before(-1) == 10
-
-
-def test_the_high_watermark_neither_goes_back_nor_beyond_the_end(broker: Broker) -> None:
-    log = broker.log()
-    for _ in range(5):
-        log.append_as_leader(batch(b"v"), leader_epoch=0, now_ms=NOW_MS)
-    moved = [(log.advance_high_watermark(offset), log.high_watermark) for offset in (0, 3, 2, 3, 9, 5)]
-    assert moved == [(False, 0), (True, 3), (False, 3), (False, 3), (True, 5), (False, 5)]
-
-
 # --- what a follower appends --------------------------------------------------------------------------------------
 
 
-def test_of_several_batches_the_one_with_the_largest_time_is_found(broker: Broker) -> None:
-    log = broker.log()
-    data = b"".join(at(n, batch(b"v", timestamp=NOW_MS + after)) for n, after in enumerate((5, 9, 7)))
-    result = log.append_as_follower(data, now_ms=NOW_MS)
-    assert (result.base_offset, result.last_offset, result.record_count, result.size) == (0, 2, 3, 3 * SIZE)
-    log.advance_high_watermark(3)
-    assert log.offset_of_max_timestamp() == (NOW_MS + 9, 1, 0)
-    assert log.offset_for_timestamp(NOW_MS + 6) == (NOW_MS + 9, 1, 0)
-
-
-def test_records_of_old_formats_are_not_counted_where_nobody_knows_how_many_there_are(broker: Broker) -> None:
+def test_records_of_old_formats_are_not_counted(broker: Broker) -> None:
     log = broker.log()
     records = [Record(n, NOW_MS, None, b"v") for n in range(3)]
     packed = legacy.encode_message_set(records, magic=1, codec=Codec.GZIP)
@@ -175,7 +86,7 @@ def test_records_of_old_formats_are_not_counted_where_nobody_knows_how_many_ther
 
 
 @pytest.mark.parametrize("as_follower", [False, True])
-def test_a_segment_is_as_old_as_the_largest_time_of_its_first_batch(as_follower: bool) -> None:
+def test_segment_age_is_the_largest_time_of_its_first_batch(as_follower: bool) -> None:
     broker = Broker("/d", disk=MemoryDisk(), segment_ms=1_000)  # type: ignore[arg-type]
     log = broker.log()
 
@@ -193,87 +104,6 @@ def test_a_segment_is_as_old_as_the_largest_time_of_its_first_batch(as_follower:
     assert [segment.base_offset for segment in log.segments] == [0, 3]
 
 
-def test_after_a_gap_a_new_segment_begins_with_its_first_batch_and_no_snapshot_is_between(
-    broker: Broker,
-) -> None:
-    broker.config = type(broker.config)(segment_bytes=2 * SIZE)
-    log = broker.log()
-    for offset in (0, 1, 20, 21, 40):
-        log.append_as_follower(at(offset, batch(b"v")), now_ms=NOW_MS)
-    assert [segment.base_offset for segment in log.segments] == [0, 20, 40]
-    assert set(log.store.snapshots.offsets) <= {20, 40}
-    assert log.log_end_offset == 41
-
-
-@pytest.mark.parametrize(("size", "count"), [(3 * SIZE, 1), (3 * SIZE - 1, 2)])
-def test_a_segment_is_as_large_as_it_may_be_and_no_larger(broker: Broker, size: int, count: int) -> None:
-    broker.config = type(broker.config)(segment_bytes=size)
-    assert len(filled(broker, 3).segments) == count
-
-
-def test_a_segment_of_records_of_the_first_moment_is_as_old_as_they_are() -> None:
-    """A time of 0 is a time."""
-    broker = Broker("/d", disk=MemoryDisk(), segment_ms=1_000)  # type: ignore[arg-type]
-    log = broker.log()
-    for time in (0, 1_000):
-        log.append_as_follower(at(log.log_end_offset, batch(b"v", timestamp=time)), now_ms=NOW_MS)
-    log.append_as_follower(at(2, batch(b"v", timestamp=1_001)), now_ms=NOW_MS)
-    assert [segment.base_offset for segment in log.segments] == [0, 2]
-
-
-def test_a_segment_without_times_is_as_old_as_its_first_append() -> None:
-    broker = Broker("/d", disk=MemoryDisk(), segment_ms=1_000)  # type: ignore[arg-type]
-    log = broker.log()
-    for after_ms, count in ((5_000, 1), (6_000, 1), (6_001, 2)):
-        log.append_as_follower(at(log.log_end_offset, batch(b"v", timestamp=-1)), now_ms=NOW_MS + after_ms)
-        assert len(log.segments) == count
-
-
-# --- flushes ------------------------------------------------------------------------------------------------------
-
-
-def test_a_flush_that_ends_late_takes_nothing_back(broker: Broker) -> None:
-    log = filled(broker, 1)
-    first = log.begin_flush()
-    append(log, batch(b"v"))
-    second = log.begin_flush()
-    assert first is not None
-    assert second is not None
-    for task in (first, second):
-        task.run()
-    second.finish(NOW_MS)
-    first.finish(NOW_MS)
-    assert (log.recovery_point, log.unflushed_messages) == (2, 0)
-    assert log.begin_flush() is None
-
-
-@pytest.mark.parametrize(("after_ms", "is_due"), [(999, False), (1_000, True)])
-def test_a_flush_is_due_after_flush_ms(after_ms: int, is_due: bool) -> None:
-    broker = Broker("/d", disk=MemoryDisk(), flush_ms=1_000)  # type: ignore[arg-type]
-    log = filled(broker, 2)
-    task = log.begin_due_flush(NOW_MS + after_ms)
-    assert (task is not None) is is_due
-    if task is not None:
-        task.run()
-        task.finish(NOW_MS + after_ms)
-        assert (log.recovery_point, log.last_flush_ms) == (2, NOW_MS + after_ms)
-
-
-def test_after_a_roll_what_is_before_it_is_flushed_and_nothing_else(broker: Broker) -> None:
-    log = filled(broker, 3)
-    assert log.begin_due_flush(NOW_MS) is None
-    log.roll()
-    append(log, batch(b"v"))
-    task = log.begin_due_flush(NOW_MS + 5)
-    assert task is not None
-    task.run()
-    task.finish(NOW_MS + 5)
-    assert (log.recovery_point, log.unflushed_messages, log.last_flush_ms) == (3, 4, NOW_MS)
-    assert log.begin_due_flush(NOW_MS + 6) is None
-    log.flush(NOW_MS + 7)
-    assert (log.recovery_point, log.unflushed_messages, log.last_flush_ms) == (4, 0, NOW_MS + 7)
-
-
 # --- checkpoints --------------------------------------------------------------------------------------------------
 
 
@@ -283,7 +113,7 @@ def checkpoint(broker: Broker, name: str) -> dict[tuple[str, int], int]:
 
 
 @pytest.mark.parametrize(("start", "is_kept"), [(0, False), (1, True), (4, True), (9, True)])
-def test_a_log_start_is_kept_unless_it_is_that_of_the_first_segment(
+def test_log_start_is_checkpointed_unless_its_segment_says_it(
     broker: Broker, start: int, is_kept: bool
 ) -> None:
     broker.config = type(broker.config)(segment_bytes=3 * SIZE)
@@ -296,21 +126,6 @@ def test_a_log_start_is_kept_unless_it_is_that_of_the_first_segment(
     assert checkpoint(broker, names.LOG_START_CHECKPOINT) == ({key: start} if is_kept else {})
     assert checkpoint(broker, names.RECOVERY_POINT_CHECKPOINT) == {key: 7}
     assert checkpoint(broker, names.HIGH_WATERMARK_CHECKPOINT) == {key: 10}
-
-
-def test_a_plan_that_is_written_late_says_nothing_older(broker: Broker) -> None:
-    log = filled(broker, 3)
-    checkpoints = broker.manager.checkpoints
-    plans = []
-    for _ in range(2):
-        plan = broker.manager.begin_checkpoints()
-        plan.add(log)
-        plans.append(plan)
-        append(log, batch(b"v"))
-    for plan in reversed(plans):
-        checkpoints.write(plan)
-        checkpoints.written(plan)
-    assert checkpoint(broker, names.HIGH_WATERMARK_CHECKPOINT) == {("t", 0): 4}
 
 
 # --- reads --------------------------------------------------------------------------------------------------------
@@ -363,17 +178,6 @@ def test_a_read_says_where_to_go_on(index_interval_bytes: int, upper: int) -> No
                 assert result.next_offset <= offset + whole + 1
 
 
-@pytest.mark.parametrize("start", [0, 3, 4, 5])
-def test_a_time_is_looked_for_from_the_log_start_on(broker: Broker, start: int) -> None:
-    log = broker.log()
-    for n in range(3):
-        append(
-            log, bytearray(encode_batch([Record(one, NOW_MS + 10 * n + one, None, b"v") for one in range(3)]))
-        )
-    log.delete_records_before(start)
-    assert log.offset_for_timestamp(NOW_MS) == (NOW_MS + 10 * (start // 3) + start % 3, start, 0)
-
-
 # --- producers ----------------------------------------------------------------------------------------------------
 
 
@@ -393,7 +197,7 @@ def test_producers_expire_that_are_silent_and_have_nothing_open(
 
 
 @pytest.mark.parametrize(("high_watermark", "unstable"), [(2, 1), (3, 1), (4, None)])
-def test_a_transaction_is_undecided_until_its_marker_is_committed(
+def test_transaction_is_open_until_its_marker_is_committed(
     broker: Broker, high_watermark: int, unstable: int | None
 ) -> None:
     log = filled(broker, 1)
@@ -408,18 +212,6 @@ def test_a_transaction_is_undecided_until_its_marker_is_committed(
 
 
 # --- who appends --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sequence", [-1, 5])
-def test_coordinators_write_in_transactions_without_sequences(broker: Broker, sequence: int) -> None:
-    """Offsets that are committed in a transaction: they come from no client, whose first sequence must be 0."""
-    log = broker.log()
-    records = batch(b"v", producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
-    log.producers.expect(7, 0, 5, from_zero=True, now_ms=NOW_MS)
-    with pytest.raises(RequestError):
-        append(log, bytearray(records if sequence > 0 else transactional(7, 5)))
-    assert append(log, bytearray(records), origin=Origin.COORDINATOR).base_offset == 0
-    assert append(log, bytearray(records), origin=Origin.COORDINATOR).base_offset == 1
 
 
 @pytest.mark.parametrize("from_zero", [False, True])

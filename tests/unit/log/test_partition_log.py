@@ -64,7 +64,7 @@ def test_a_read_in_the_middle_of_a_batch_gets_the_whole_batch(log):
     assert result.next_offset == 10
 
 
-def test_who_does_not_ask_for_the_end_of_a_read_gets_the_same_records(log):
+def test_read_without_its_end_returns_the_same_records(log):
     for n in range(100):
         append(log, batch(b"%d" % n, b"x" * 50))
     for offset in range(0, 200, 7):
@@ -123,7 +123,7 @@ def test_no_timestamp_is_found_in_an_empty_log(log):
     assert log.offset_of_max_timestamp() is None
 
 
-def test_what_the_high_watermark_has_not_reached_keeps_its_segment(broker, log):
+def test_retention_keeps_segments_above_the_high_watermark(broker, log):
     for _ in range(5):
         log.append_as_leader(batch(b"b" * 1500), leader_epoch=0, now_ms=NOW_MS)
     log.advance_high_watermark(2)
@@ -324,7 +324,7 @@ def test_readers_that_keep_up_find_what_follows_after_any_change(log, max_bytes)
 
 
 @pytest.mark.parametrize("max_bytes", [10, 900])
-def test_a_reader_that_is_behind_finds_what_is_there_when_it_asks_again(log, max_bytes):
+def test_lagging_reader_reads_what_was_appended_since(log, max_bytes):
     values: list[bytes] = []  # by offset
     at = 0
     for step in range(200):
@@ -344,7 +344,7 @@ def test_a_reader_that_is_behind_finds_what_is_there_when_it_asks_again(log, max
     assert len(log.segments) > 5
 
 
-def test_control_records_that_end_no_transaction_are_none_of_a_producers_batches(tmp_path):
+def test_control_records_without_an_end_are_no_producers_batches(tmp_path):
     """Later releases may have types of their own."""
     log = Broker(tmp_path).log()
     unknown = (0).to_bytes(2, "big") + (9).to_bytes(2, "big")
@@ -358,19 +358,7 @@ def test_control_records_that_end_no_transaction_are_none_of_a_producers_batches
     assert (producer.last_sequence, producer.last_offset) == (4, 0)
 
 
-@pytest.mark.parametrize("leads", [True, False])
-def test_the_least_id_of_a_producer_is_one_too(tmp_path, leads):
-    log = Broker(tmp_path).log()
-    raw = batch(b"v", producer_id=0, producer_epoch=3, base_sequence=4)
-    if leads:
-        append(log, raw)
-    else:
-        rebase(raw, 0, 0, 0)
-        log.append_as_follower(raw, now_ms=NOW_MS)
-    assert log.producers.get(0).last_sequence == 4
-
-
-def test_a_followers_new_segment_begins_with_the_first_offset_of_what_was_fetched(log):
+def test_followers_segment_begins_with_the_first_fetched_offset(log):
     for start in (0, 6):
         fetched = b""
         for offset in (start, start + 3):

@@ -75,7 +75,7 @@ def test_only_the_last_five_batches_are_remembered(partition):
     assert partition.append(data(1)) == (1, 1)
 
 
-def test_what_is_committed_and_not_remembered_any_more_is_a_duplicate(partition):
+def test_committed_sequence_that_was_forgotten_is_a_duplicate(partition):
     for n in range(3, 13):
         partition.append(data(n * 2, 2))
     assert partition.refuses(data(6, 2), high_watermark=9) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -87,7 +87,7 @@ def test_what_is_committed_and_not_remembered_any_more_is_a_duplicate(partition)
     assert partition.end == 20
 
 
-def test_what_was_before_a_gap_or_in_another_epoch_is_no_duplicate(partition):
+def test_sequence_before_a_gap_or_epoch_is_no_duplicate(partition):
     for n in range(6):
         partition.append(data(n))
     for n in range(8, 14):
@@ -100,7 +100,7 @@ def test_what_was_before_a_gap_or_in_another_epoch_is_no_duplicate(partition):
     assert partition.refuses(data(0, epoch=1), high_watermark=18) == Code.DUPLICATE_SEQUENCE_NUMBER
 
 
-def test_what_is_known_to_be_there_wraps_with_the_sequence_numbers(partition):
+def test_known_range_wraps_with_the_sequence_numbers(partition):
     for n in range(SEQUENCE_MAX - 3, SEQUENCE_MAX + 5):
         partition.append(data(n & SEQUENCE_MAX))
     for n in range(SEQUENCE_MAX - 3, SEQUENCE_MAX):
@@ -108,7 +108,7 @@ def test_what_is_known_to_be_there_wraps_with_the_sequence_numbers(partition):
     assert partition.refuses(data(SEQUENCE_MAX - 4), high_watermark=8) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_batch_without_a_sequence_ends_what_is_known_to_be_there(partition):
+def test_batch_without_a_sequence_ends_the_known_range(partition):
     """It may come from a log that was written elsewhere: no client's has a producer and no sequence."""
     for n in range(10, 13):
         partition.append(data(n))
@@ -132,7 +132,7 @@ def test_what_is_ahead_of_a_producer_is_no_duplicate_after_a_gap(partition, coun
 
 
 @pytest.mark.parametrize("last", [1 << 30, (1 << 30) + 1])
-def test_what_is_known_to_be_there_is_half_of_all_sequences_at_most(last):
+def test_known_range_is_at_most_half_of_all_sequences(last):
     """Otherwise what is ahead of the producer would count as being behind it."""
     producer = Producer(PID, 0)
     producer.take(ProducedBatch(0, 0, 0, 1_000))
@@ -185,7 +185,7 @@ def test_an_old_epoch_is_fenced(partition):
     assert error.value.code == Code.INVALID_PRODUCER_EPOCH
 
 
-def test_a_marker_of_a_newer_epoch_fences_and_lets_sequences_begin_anew(partition):
+def test_marker_of_a_newer_epoch_fences_and_restarts_sequences(partition):
     partition.append(data(0, 5, txn=True))
     partition.end_transaction(commit=False, epoch=1)
     assert partition.refuses(data(5, txn=True)) == Code.INVALID_PRODUCER_EPOCH
@@ -225,7 +225,7 @@ def test_a_transaction_ends_with_its_marker(partition):
     assert partition.end_transaction(commit=True) is None
 
 
-def test_the_oldest_open_transaction_is_the_first_unstable_offset(partition):
+def test_oldest_open_transaction_is_the_first_unstable_offset(partition):
     producers = partition.producers
     assert producers.first_unstable_offset is None
     partition.append(data(0, txn=True, pid=1))
@@ -335,7 +335,7 @@ def test_no_later_batch_takes_the_place_of_an_awaited_one(partition, version, st
         [(4, AHEAD), (3, 4), (4, 5)],
     ],
 )
-def test_a_next_transaction_awaits_the_lowest_sequence_it_has_seen(partition, steps):
+def test_next_transaction_awaits_its_lowest_seen_sequence(partition, steps):
     transacted(partition, 0, 0, version=1, count=3)
     partition.end_transaction(commit=True)
     for sequence, outcome in steps:

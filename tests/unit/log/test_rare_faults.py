@@ -62,7 +62,7 @@ def test_a_log_that_lost_all_but_its_start_begins_there(is_there: bool) -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_log_that_ends_before_its_start_knows_none_of_its_producers(is_clean: bool) -> None:
+def test_log_that_ends_before_its_start_has_no_producers(is_clean: bool) -> None:
     broker = broker_of()
     log = broker.log()
     append(log, batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0))
@@ -83,7 +83,7 @@ def test_a_log_that_ends_before_its_start_knows_none_of_its_producers(is_clean: 
 @pytest.mark.parametrize(
     "name", ["00000000000000000000.log.damaged-copy", "00000000000000000000.log.damaged-", "7", "x.damaged-3"]
 )
-def test_files_that_somebody_left_beside_a_log_do_not_end_its_recovery(name: str) -> None:
+def test_foreign_files_beside_a_log_do_not_end_its_recovery(name: str) -> None:
     broker = broker_of()
     filled(broker)
     disk: Any = broker.disk
@@ -92,7 +92,7 @@ def test_files_that_somebody_left_beside_a_log_do_not_end_its_recovery(name: str
     assert broker.log().log_end_offset == 5
 
 
-def test_a_producer_that_cannot_be_replayed_ends_the_log_before_it() -> None:
+def test_recovered_log_ends_before_an_impossible_sequence() -> None:
     """A control batch of a producer, with a sound checksum, whose record is none."""
     broker = broker_of()
     log = filled(broker, 2)
@@ -104,16 +104,6 @@ def test_a_producer_that_cannot_be_replayed_ends_the_log_before_it() -> None:
     broker.crash()
     broker.start()
     assert broker.log().log_end_offset == 2
-
-
-def test_a_topic_id_that_is_not_there_costs_nothing() -> None:
-    broker = broker_of()
-    filled(broker)
-    broker.manager.close()
-    disk: Any = broker.disk
-    disk.replace("/d/t-0/partition.metadata", b"what?", sync=True)
-    broker.start()
-    assert (broker.log().topic_id, broker.log().log_end_offset) == (None, 5)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
@@ -186,7 +176,7 @@ def test_an_abort_whose_index_cannot_be_written_is_in_doubt(number: int, is_in_d
 
 
 @pytest.mark.parametrize(("number", "is_fatal"), [(errno.ENOSPC, False), (errno.EIO, True)])
-def test_a_rebuilt_index_of_transactions_may_lack_room_and_nothing_else(number: int, is_fatal: bool) -> None:
+def test_rebuilt_transaction_index_tolerates_only_a_full_disk(number: int, is_fatal: bool) -> None:
     broker = broker_of()
     log = transactional(broker)
     disk: Any = broker.disk
@@ -234,7 +224,7 @@ def test_a_log_that_is_closed_writes_nothing_and_drops_nothing() -> None:
     assert failure.value.is_missing
 
 
-def test_a_segment_that_begins_at_the_log_end_is_not_rolled_again() -> None:
+def test_segment_that_begins_at_the_log_end_is_not_rolled() -> None:
     log = filled(broker_of(), 3)
     rolled = log.roll()
     assert log.roll() is rolled
@@ -252,34 +242,11 @@ def test_a_log_that_is_cut_before_all_of_it_begins_there() -> None:
     assert [segment.base_offset for segment in log.segments] == [2]
 
 
-def test_retention_takes_the_high_watermark_along_with_the_log_start() -> None:
+def test_retention_raises_the_high_watermark_to_the_log_start() -> None:
     log = filled(broker_of(), 3)
     log.high_watermark = 1
     log._move_start(2)
     assert (log.log_start_offset, log.high_watermark, log.last_stable_offset) == (2, 2, 2)
-
-
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-def test_an_index_of_transactions_that_cannot_be_read_is_a_storage_error(number: int) -> None:
-    broker = broker_of()
-    log = transactional(broker)
-    log.active.release()
-    disk: Any = broker.disk
-    disk.read = lambda path: _raise(OSError(number, "broken", path))
-    with pytest.raises(StorageError) as failure:
-        log.aborted_transactions(0, 2)
-    assert failure.value.is_full is (number == errno.ENOSPC)
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
-@pytest.mark.parametrize(("epoch", "expected"), [(0, (0, 2)), (1, (1, 4)), (2, (-1, -1)), (-1, (-1, -1))])
-def test_the_end_of_an_epoch_is_asked_of_the_log(epoch: int, expected: tuple[int, int]) -> None:
-    log = filled(broker_of(), 2, epoch=0)
-    append(log, batch(b"v", b"w"), epoch=1)
-    assert log.end_offset_for_epoch(epoch) == expected
 
 
 # --- snapshots ----------------------------------------------------------------------------------------------------
@@ -355,7 +322,7 @@ def test_what_somebody_has_removed_is_found(what: str, also_logs: bool) -> None:
     assert broker.manager.missing == ({("t", 0): "/d/t-0"} if lost and what == "segment" else {})
 
 
-def test_a_file_that_was_missing_and_is_there_takes_nothing_offline(caplog: pytest.LogCaptureFixture) -> None:
+def test_file_that_reappears_takes_nothing_offline(caplog: pytest.LogCaptureFixture) -> None:
     broker = broker_of()
     filled(broker)
     for name in ("/d/t-0/00000000000000000000.log", "/d/other-0/x", "/d/nothing", "/elsewhere/t-0/x"):
@@ -366,7 +333,7 @@ def test_a_file_that_was_missing_and_is_there_takes_nothing_offline(caplog: pyte
     assert broker.manager.online == ["/d"]
 
 
-def test_a_flush_that_finds_nothing_is_an_error_unless_the_log_is_closed() -> None:
+def test_flush_without_a_file_is_an_error_unless_closed() -> None:
     broker = broker_of()
     for is_closed in (False, True):
         log = filled(broker)
@@ -389,7 +356,7 @@ def test_a_flush_that_finds_nothing_is_an_error_unless_the_log_is_closed() -> No
         assert log.recovery_point == 0
 
 
-def test_a_directory_that_is_gone_when_it_is_to_be_removed_is_told() -> None:
+def test_missing_directory_is_logged_at_its_removal() -> None:
     broker = broker_of(file_delete_delay_ms=0, segment_bytes=100, retention_ms=0)
     log = filled(broker, 4)
     assert log.apply_retention(LATER) > 0

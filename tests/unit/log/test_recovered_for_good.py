@@ -41,7 +41,7 @@ def values(broker: Broker) -> list[bytes | None]:
     return [record.value for record in read_all(log)]
 
 
-def test_segments_that_were_set_aside_do_not_come_back_after_the_next_power_cut() -> None:
+def test_segments_set_aside_stay_away_after_the_next_power_cut() -> None:
     """They would follow what was written since, with just the offsets that it ends before."""
     disk = new_disk()
     broker = broker_on(disk, **SEGMENTS)
@@ -62,7 +62,7 @@ def test_segments_that_were_set_aside_do_not_come_back_after_the_next_power_cut(
     assert values(broker_on(disk.crash(), **SEGMENTS)) == expected
 
 
-def test_epochs_before_a_damage_are_known_although_their_file_was_not_written() -> None:
+def test_epochs_before_damage_are_known_without_their_file() -> None:
     """A second pass reads the rest behind the damage, and does not look at what is before it again."""
     disk = new_disk()
     broker = broker_on(disk)
@@ -80,9 +80,7 @@ def test_epochs_before_a_damage_are_known_although_their_file_was_not_written() 
 
 @pytest.mark.parametrize("count", [0, 1])
 @pytest.mark.parametrize("missing", [0, 1])
-def test_a_damaged_batch_at_the_end_that_was_written_whole_is_kept_beside_the_log(
-    count: int, missing: int
-) -> None:
+def test_damaged_whole_last_batch_is_kept_beside_the_log(count: int, missing: int) -> None:
     """Also one without a record, as a cleaner leaves it. The end of a process tears a batch, and damages none."""
     disk = new_disk()
     broker = broker_on(disk)
@@ -103,7 +101,7 @@ def test_a_damaged_batch_at_the_end_that_was_written_whole_is_kept_beside_the_lo
 
 @pytest.mark.parametrize("rubbish", [1, 2, 61, 300])
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_sound_batch_at_the_very_end_is_found_behind_any_damage(count: int, rubbish: int) -> None:
+def test_sound_last_batch_is_found_behind_any_damage(count: int, rubbish: int) -> None:
     last = batch(b"w") if count else bytearray(encode_batch([], base_offset=0, last_offset=0))
     rebase(last, 0, 7, 0)
     file = MemoryDisk().open("/f", create=True)
@@ -112,7 +110,7 @@ def test_a_sound_batch_at_the_very_end_is_found_behind_any_damage(count: int, ru
     assert find_sound_batch(file, 0, rubbish + len(last) - 1) is None
 
 
-def test_no_file_stays_open_of_what_was_read_before_damage_was_cut_out() -> None:
+def test_files_read_before_damage_is_cut_out_are_closed() -> None:
     disk = new_disk()
     broker = broker_on(disk, **SEGMENTS)
     for n in range(20):
@@ -137,7 +135,7 @@ def test_an_empty_file_of_epochs_is_nothing_to_warn_of(caplog: pytest.LogCapture
     assert "is damaged" in caplog.text
 
 
-def test_offsets_too_far_apart_for_an_index_can_be_read_followed_and_cleaned() -> None:
+def test_offsets_too_far_apart_for_an_index_are_usable() -> None:
     """As Apache Kafka once left them in a segment."""
     disk = new_disk()
     broker = broker_on(disk, **COMPACTED)
@@ -156,7 +154,7 @@ def test_offsets_too_far_apart_for_an_index_can_be_read_followed_and_cleaned() -
     assert values(broker) == [b"w", b"x"]
 
 
-def test_a_damaged_position_in_the_last_entry_of_an_index_costs_the_indexes_alone(
+def test_damaged_position_of_the_last_entry_costs_only_indexes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk = new_disk()
@@ -174,7 +172,7 @@ def test_a_damaged_position_in_the_last_entry_of_an_index_costs_the_indexes_alon
     assert "its end is damaged" not in caplog.text
 
 
-def test_a_log_dir_that_somebody_has_made_and_not_synced_outlives_a_power_cut() -> None:
+def test_unsynced_log_dir_outlives_a_power_cut() -> None:
     disk = MemoryDisk()
     disk.make_dirs("/d")
     broker = broker_on(disk)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import StorageError
-from barnabas.log import recovering
 from barnabas.log.format import names
+from barnabas.log.recovery import parallel
 from tests.support.faults import FaultyDisk
 from tests.support.logs import Broker, append, batch, read_all
 
@@ -57,7 +57,7 @@ def test_several_threads_find_what_one_finds(crashed, tmp_path, caplog):
     assert state(crashed) == (found, files)
 
 
-def test_what_threads_have_opened_counts_against_the_brokers_pool(crashed):
+def test_files_opened_by_threads_count_against_the_pool(crashed):
     crashed.recovery_threads = 3
     crashed.start()
     held = sum(segment._is_pooled for log in crashed.manager for segment in log.segments)
@@ -67,7 +67,7 @@ def test_what_threads_have_opened_counts_against_the_brokers_pool(crashed):
 
 
 def test_it_is_told_how_far_it_is(crashed, monkeypatch, caplog):
-    monkeypatch.setattr(recovering, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(parallel, "TELL_SECONDS", 0.0)
     crashed.recovery_threads = 2
     crashed.start()
     assert f"{LOGS} of {LOGS} logs" in caplog.text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.log.recovery import (
+from barnabas.log.recovery.plan import (
     Rename,
     first_to_check,
     plan_leftovers,

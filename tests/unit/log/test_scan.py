@@ -7,18 +7,14 @@ from random import Random
 
 import pytest
 
-from barnabas.log import damage as damage_module
-from barnabas.log import scan
 from barnabas.log.damage import SoundBatch, find_sound_batch, true_base_offset
 from barnabas.log.scan import iter_checked, iter_headers, iter_whole, sound_header_at
 from barnabas.records import legacy
 from barnabas.records.batch import HEADER_SIZE, check_crc, read_any_header
+from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptRecordsError, RecordsError
 from barnabas.records.record import Record
 from tests.support.logs import NOW_MS, batch, rebase
-
-RUNS_SOURCES = True
-"""Sizes of reads are made small here, which compiled code does not see."""
 
 
 class Memory:
@@ -85,15 +81,17 @@ def test_headers_are_read_with_few_bytes(chunk_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("sweep_bytes", [61, 100, 150, 400, 1 << 20])
-def test_whole_batches_are_read_in_one_piece_each(monkeypatch: pytest.MonkeyPatch, sweep_bytes: int) -> None:
-    monkeypatch.setattr(scan, "SWEEP_BYTES", sweep_bytes)
+def test_whole_batches_are_read_in_one_piece_each(sweep_bytes: int) -> None:
     random = Random(sweep_bytes)
     for count in (0, 1, 2, 9):
         parts = chain(random, count)
         data = b"".join(parts)
         for behind in (b"", b"\xff" * 100):
             file = Memory(data + behind)
-            found = [(at, header.size, bytes(view)) for at, header, view in iter_whole(file, len(data))]
+            found = [
+                (at, header.size, bytes(view))
+                for at, header, view in iter_whole(file, len(data), chunk_bytes=sweep_bytes)
+            ]
             assert found == [(at, len(part), part) for at, part in zip(positions(parts), parts, strict=True)]
             longest = max(map(len, parts), default=0)
             assert all(
@@ -101,7 +99,7 @@ def test_whole_batches_are_read_in_one_piece_each(monkeypatch: pytest.MonkeyPatc
             )
             assert len(file.reads) <= 2 * count
         for cut in (1, 30, len(parts[-1]) - 1) if parts else ():
-            walk = iter_whole(Memory(data), len(data) - cut)
+            walk = iter_whole(Memory(data), len(data) - cut, chunk_bytes=sweep_bytes)
             assert [len(next(walk)[2]) for _ in parts[:-1]] == [len(part) for part in parts[:-1]]
             with pytest.raises(CorruptRecordsError):
                 next(walk)
@@ -127,7 +125,7 @@ def spoiled(part: bytes, how: str) -> bytes:
         raw[:8] = struct.pack(">q", BASE + (1 << 31))
     elif how == "ends before it begins":
         raw[23:27] = struct.pack(">i", -1)
-        struct.pack_into(">I", raw, 17, scan.crc32c(raw[21:]))
+        struct.pack_into(">I", raw, 17, crc32c(raw[21:]))
     return bytes(raw)
 
 
@@ -144,10 +142,7 @@ TOLD = {
 
 @pytest.mark.parametrize("check_bytes", [61, 100, 250, 1 << 18])
 @pytest.mark.parametrize("how", [None, *TOLD])
-def test_checks_stop_at_the_first_batch_that_is_not_sound(
-    monkeypatch: pytest.MonkeyPatch, check_bytes: int, how: str | None
-) -> None:
-    monkeypatch.setattr(scan, "CHECK_BYTES", check_bytes)
+def test_checks_stop_at_the_first_batch_that_is_not_sound(check_bytes: int, how: str | None) -> None:
     random = Random(check_bytes)
     for count in (1, 2, 6):
         parts = chain(random, count)
@@ -159,7 +154,11 @@ def test_checks_stop_at_the_first_batch_that_is_not_sound(
             found = [
                 (at, header.size)
                 for at, header in iter_checked(
-                    file, len(data), base_offset=BASE, on_problem=lambda *one, told=problems: told.append(one)
+                    file,
+                    len(data),
+                    base_offset=BASE,
+                    on_problem=lambda *one, told=problems: told.append(one),
+                    chunk_bytes=check_bytes,
                 )
             ]
             sound = list(zip(positions(parts), map(len, parts), strict=True))
@@ -189,20 +188,19 @@ def test_offsets_are_in_reach_of_the_segments_base(base_offset: int, offset: int
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("check_bytes", [34, 61, 80, 200, 1 << 18])
-def test_a_batch_alone_is_sound_or_not(monkeypatch: pytest.MonkeyPatch, check_bytes: int, magic: int) -> None:
-    monkeypatch.setattr(scan, "CHECK_BYTES", check_bytes)
+def test_a_batch_alone_is_sound_or_not(check_bytes: int, magic: int) -> None:
     for size in (0, 1, 50, 300):
         part = placed(100, 1, size, magic)
         data = b"before" + part + b"behind"
-        found = sound_header_at(Memory(data), 6, len(data))
+        found = sound_header_at(Memory(data), 6, len(data), chunk_bytes=check_bytes)
         assert found == read_any_header(part)
-        assert sound_header_at(Memory(data), 6, 6 + len(part)) == found
+        assert sound_header_at(Memory(data), 6, 6 + len(part), chunk_bytes=check_bytes) == found
         for end in (0, 5, 6, 7, 6 + len(part) - 1):
-            assert sound_header_at(Memory(data), 6, end) is None
+            assert sound_header_at(Memory(data), 6, end, chunk_bytes=check_bytes) is None
         for at in (len(part) - 1, 16, 17, 21) if magic == 2 else (len(part) - 1, 16, 12):
             raw = bytearray(data)
             raw[6 + at] ^= 0x10
-            assert sound_header_at(Memory(bytes(raw)), 6, len(data)) is None
+            assert sound_header_at(Memory(bytes(raw)), 6, len(data), chunk_bytes=check_bytes) is None
 
 
 # --- behind damage ------------------------------------------------------------------------------------------------
@@ -250,10 +248,7 @@ def expected_sound(data: bytes, position: int, end: int, first: int, limit: int)
 
 @pytest.mark.parametrize("copy_bytes", [62, 77, 100, 333, 1 << 20])
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_sound_behind_damage_is_found(
-    monkeypatch: pytest.MonkeyPatch, copy_bytes: int, seed: int
-) -> None:
-    monkeypatch.setattr(damage_module, "COPY_BYTES", copy_bytes)
+def test_what_is_sound_behind_damage_is_found(copy_bytes: int, seed: int) -> None:
     random = Random(seed)
     for _ in range(12):
         parts = chain(random, random.randint(1, 5))
@@ -274,7 +269,9 @@ def test_what_is_sound_behind_damage_is_found(
         end = len(b"".join(parts)) - random.choice((0, 0, 3))
         position = positions(parts)[bad]
         first, limit = random.choice((0, 100, 103)), random.choice((1 << 63, 107))
-        found = find_sound_batch(Memory(data), position, end, first_offset=first, offset_limit=limit)
+        found = find_sound_batch(
+            Memory(data), position, end, first_offset=first, offset_limit=limit, chunk_bytes=copy_bytes
+        )
         assert found == expected_sound(data, position, end, first, limit), (seed, how)
 
 
@@ -289,7 +286,7 @@ def test_what_is_sound_behind_damage_is_found(
     ],
 )
 @pytest.mark.parametrize("magic", [1, 2])
-def test_a_sound_batch_where_the_damaged_one_ends_needs_nothing_sound_behind_it(
+def test_batch_at_a_damaged_ones_declared_end_needs_no_chain(
     how: str, following: int, is_found: bool, magic: int
 ) -> None:
     """Its place is told twice: by the length and by the offsets of the damaged one. Any other must be in a chain."""

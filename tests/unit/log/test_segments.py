@@ -15,11 +15,8 @@ from barnabas.log.format import names
 from barnabas.log.format.txn_index import AbortedTransaction
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segment import Segment
-from barnabas.log.segments import PLACES_MAX
-from barnabas.records.building import encode_batch
-from barnabas.records.record import Record
 from barnabas.testing.memory_disk import MemoryDisk
-from tests.support.logs import NOW_MS, Broker, append, batch, rebase
+from tests.support.logs import NOW_MS, Broker, batch, rebase
 
 SIZE = len(batch(b"v"))
 
@@ -88,37 +85,12 @@ def test_a_new_segment_begins_for_one_reason(
     assert rolls(log, **changes) is expected
 
 
-def test_an_empty_segment_is_not_rolled_but_for_offsets_that_are_too_far() -> None:
+def test_empty_segment_is_rolled_only_for_offsets_out_of_reach() -> None:
     log = broker_of().log()
     everything = {"size": 1 << 40, "timestamp": NOW_MS + 10**12, "segment_index_bytes": 1}
     assert not rolls(log, **everything)
     assert log.active.created_ms == NOW_MS
     assert rolls(log, last=1 << 31)
-
-
-@pytest.mark.parametrize(("after_ms", "expected"), [(1_000, False), (1_001, True)])
-def test_without_times_of_records_the_time_since_the_first_append_counts(
-    after_ms: int, expected: bool
-) -> None:
-    log = broker_of().log()
-    put(log, 0, timestamp=-1)
-    assert rolls(log, timestamp=-1, now_ms=NOW_MS + after_ms) is expected
-    assert rolls(log, timestamp=NOW_MS + 10**9, now_ms=NOW_MS + after_ms) is expected
-    log.active.created_ms = -1  # after a restart: from now on
-    assert not rolls(log, timestamp=-1, now_ms=NOW_MS + 5)
-    assert log.active.created_ms == NOW_MS + 5
-    assert rolls(log, timestamp=-1, now_ms=NOW_MS + 5 + after_ms) is expected
-
-
-def test_after_a_restart_the_time_of_the_first_batch_is_read_again() -> None:
-    broker = broker_of(segment_ms=10**15)
-    put(broker.log(), 0, timestamp=NOW_MS - 700)
-    put(broker.log(), 1, timestamp=NOW_MS - 100)
-    broker.restart(clean=True)
-    log = broker.log()
-    assert not rolls(log, timestamp=NOW_MS + 300)
-    assert rolls(log, timestamp=NOW_MS + 301)
-    assert log.active.first_timestamp == NOW_MS - 700
 
 
 @pytest.mark.parametrize("jitter_ms", [0, 1, 300, 1_000, 5_000])
@@ -131,7 +103,7 @@ def test_segments_are_rolled_earlier_by_a_part_of_the_jitter(log: PartitionLog, 
 
 
 @pytest.mark.parametrize("is_empty", [True, False])
-def test_a_rolled_segment_is_sealed_or_if_nothing_is_in_it_dropped(is_empty: bool) -> None:
+def test_rolled_segment_is_sealed_and_dropped_if_empty(is_empty: bool) -> None:
     broker = broker_of(index_interval_bytes=0)
     log = broker.log()
     if not is_empty:
@@ -225,23 +197,6 @@ def test_a_reader_stops_before_what_it_may_not_see(
         assert store.end_within(one, upper, 44) == (batches * one.size // 2, end)
 
 
-def test_places_are_known_until_they_are_too_many_or_the_segments_change(three: PartitionLog) -> None:
-    store, size = three.store, three.active.size
-    for offset in range(PLACES_MAX):
-        store.note_place(1_000 + offset, three.active, offset)
-    assert store.find(1_000) == (three.active, 0)
-    assert store.find(1_000 + PLACES_MAX - 1) == (three.active, PLACES_MAX - 1)
-    store.note_place(2_000, three.active, 5)
-    assert store.find(2_000) == (three.active, 5)
-    assert store.find(1_000) is None
-    store.note_place(3_000, three.active, size)  # nothing is there yet
-    assert store.find(3_000) is None
-    store.note_place(3_000, three.active, size - 1)
-    assert store.find(3_000) == (three.active, size - 1)
-    store.roll(44, config=three.config)
-    assert store.find(3_000) is None
-
-
 def test_a_reader_that_follows_the_end_has_nothing_looked_for() -> None:
     disk = MemoryDisk()
     log = Broker("/d", disk=disk, index_interval_bytes=1 << 20).log()
@@ -261,20 +216,6 @@ def test_a_reader_that_follows_the_end_has_nothing_looked_for() -> None:
         assert len(read) == 1, "the records alone"
 
 
-def test_the_place_of_another_segment_says_nothing_of_where_a_reader_stops(three: PartitionLog) -> None:
-    store = three.store
-    store.note_place(3, store.all[1], 5)
-    assert store.end_within(store.all[0], 3, 44) == (store.all[0].size // 2, 3)
-
-
-def test_ages_and_sizes(three: PartitionLog) -> None:
-    ages = three.store.ages(44)
-    assert [(age.base_offset, age.end_offset) for age in ages] == [(0, 20), (20, 40), (40, 44)]
-    assert [age.largest_timestamp_ms() for age in ages] == [NOW_MS + 2, NOW_MS + 22, NOW_MS + 42]
-    assert [age.size for age in ages] == [segment.size for segment in three.segments]
-    assert three.store.size_bytes == sum(age.size for age in ages)
-
-
 # --- letting go ---------------------------------------------------------------------------------------------------
 
 
@@ -284,21 +225,6 @@ def left(log: PartitionLog) -> list[int]:
         for entry in log.disk.list(log.dir)
         if (file := names.parse_file_name(entry.name)) and file[1:] == (names.LOG, "")
     )
-
-
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_the_oldest_are_dropped_and_removed_when_they_are_due(three: PartitionLog, count: int) -> None:
-    three.store.drop_oldest(count, due_ms=NOW_MS + 5)
-    assert [segment.base_offset for segment in three.segments] == left(three) == [0, 20, 40][count:]
-    assert three.store.active.base_offset == 40
-    waiting = [
-        entry.name for entry in three.disk.list(three.dir) if entry.name.endswith(names.LOG + names.DELETED)
-    ]
-    assert len(waiting) == count
-    assert three.store.trash.take_due(NOW_MS + 4) == []
-    due = three.store.trash.take_due(NOW_MS + 5)
-    assert {one.name for one in due} >= set(waiting)
-    assert bool(due) is bool(count)
 
 
 @pytest.mark.parametrize(
@@ -376,30 +302,6 @@ def test_an_index_has_an_entry_for_each_interval(segment: Segment) -> None:
     assert times == [(NOW_MS + 500, 15)]  # the largest so far, where it rises
 
 
-def test_a_sealed_segment_ends_its_time_index_with_the_largest_time() -> None:
-    log = broker_of(index_interval_bytes=1 << 20).log()
-    for n, time in enumerate((3, 9, 5)):
-        put(log, n, timestamp=NOW_MS + time)
-    assert len(log.active.time_index) == 0
-    log.active.seal()
-    assert log.active.time_index.last() == (NOW_MS + 9, 1)
-    data = log.disk.read(log.active.path(names.TIME_INDEX))
-    assert data == bytes(log.active.time_index.entries)
-    log.active.seal()
-    assert len(log.active.time_index) == 1
-
-
-def test_a_segment_without_times_has_none_in_its_index_and_is_as_old_as_its_file() -> None:
-    log = broker_of(index_interval_bytes=1 << 20).log()
-    put(log, 0, timestamp=-1)
-    log.active.seal()
-    assert (len(log.active.time_index), log.active.load_max_timestamp()) == (0, -1)
-    log.disk.set_modified(log.active.path(names.LOG), 12_345)
-    assert log.active.largest_timestamp == 12_345
-    put(log, 1, timestamp=0)
-    assert log.active.largest_timestamp == 0
-
-
 @pytest.mark.parametrize("has_index", [True, False])
 def test_files_are_marked_and_named_again(has_index: bool) -> None:
     log = broker_of().log()
@@ -425,21 +327,3 @@ def test_files_are_marked_and_named_again(has_index: bool) -> None:
     with pytest.raises(FileNotFoundError):
         segment.mark_files(names.SWAP)
     segment.mark_files(names.SWAP, may_be_gone=True)
-
-
-@pytest.mark.parametrize("wanted", [0, 1, 2, 5])
-def test_a_time_is_looked_for_after_what_was_seen(segment: Segment, wanted: int) -> None:
-    assert segment.scan_start(NOW_MS, 7) == 7
-    segment.time_hint = (NOW_MS + 2, 100)
-    assert segment.scan_start(NOW_MS + wanted, 7) == (100 if wanted >= 2 else 7)
-    assert segment.scan_start(NOW_MS + wanted, 107) == 107
-
-
-def test_the_largest_time_of_several_is_that_of_the_first_that_has_it() -> None:
-    log = broker_of().log()
-    for n, time in enumerate((1, 5, 5, 3)):
-        put(log, n, timestamp=NOW_MS + time)
-    assert (log.active.load_max_timestamp(), log.active.max_timestamp_offset) == (NOW_MS + 5, 1)
-    records = [Record(n, NOW_MS + time, None, b"v") for n, time in enumerate((7, 9, 9))]
-    append(log, bytearray(encode_batch(records)))
-    assert log.offset_of_max_timestamp() == (NOW_MS + 9, 5, 0)

@@ -71,15 +71,3 @@ def test_segments_may_go_between_two_steps(tmp_path):
     assert finish(begun[1]).offset == 199
     assert finish(begun[2])[-1][1] == NOW_MS + 199
     assert run(log.timestamp_steps(NOW_MS)).offset == 150
-
-
-@pytest.mark.parametrize("later_ms", [-5, 5])
-def test_after_a_restart_the_largest_timestamp_is_that_of_old_and_new_records(tmp_path, later_ms):
-    broker = Broker(tmp_path)
-    append(broker.log(), batch(b"a", timestamp=NOW_MS))
-    broker.restart(clean=True)
-    log = broker.log()
-    append(log, batch(b"b", timestamp=NOW_MS + later_ms))
-    assert log.active.largest_timestamp == max(NOW_MS, NOW_MS + later_ms)
-    found = log.offset_for_timestamp(NOW_MS + 1)
-    assert (found and found.offset) == (1 if later_ms > 0 else None)

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from barnabas.errors import StorageError
-from barnabas.log.trash import Trash
+from barnabas.log.removal.pending import Trash
 from barnabas.testing.memory_disk import MemoryDisk
 from tests.support.logs import NOW_MS, Broker, append, batch, read_all
 
@@ -88,7 +88,7 @@ def test_what_waits_in_a_log_that_is_set_aside_is_removed_there(broker, disk, is
     assert len(broker.manager.trash) == 0
 
 
-def test_what_waits_in_a_log_that_is_moved_goes_with_its_old_directory(broker, disk):
+def test_pending_removals_of_a_moved_log_stay_in_its_old_dir(broker, disk):
     move = broker.manager.begin_move("t", 0, "/b", NOW_MS)
     broker.manager.finish_move(move, NOW_MS)
     broker.manager.remove_due(LATER)
@@ -108,7 +108,7 @@ def test_what_could_not_be_removed_is_tried_again(broker, disk):
     assert not [name for name in files(disk, "/a/t-0") if name.endswith(".deleted")]
 
 
-def test_a_directory_in_which_somebody_still_writes_is_tried_again(broker, disk):
+def test_directory_that_is_still_written_to_is_tried_again(broker, disk):
     broker.manager.delete("t", 0, NOW_MS)
     with disk.failing("remove", "-delete", number=errno.ENOTEMPTY):
         broker.manager.remove_due(LATER)

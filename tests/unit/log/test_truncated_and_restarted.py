@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.log.format import names
-from barnabas.log.format.snapshot import SnapshotEntry
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.producers import ProducerState
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.records.validate import Origin
@@ -32,7 +30,7 @@ def log(broker):
 
 
 @pytest.mark.parametrize("offset", [0, 1, 3, 4])
-def test_what_follows_a_truncation_is_not_flushed_by_the_flush_before_it(log, offset):
+def test_earlier_flush_does_not_cover_records_after_truncation(log, offset):
     for n in range(5):
         append(log, batch(b"old %d" % n))
     log.flush(NOW_MS)
@@ -47,39 +45,7 @@ def test_what_follows_a_truncation_is_not_flushed_by_the_flush_before_it(log, of
     assert log.recovery_point == offset + 1
 
 
-def test_a_log_that_begins_anew_before_its_old_place_is_flushed_again(log):
-    for n in range(5):
-        append(log, batch(b"%d" % n))
-    log.flush(NOW_MS)
-    log.truncate_fully_and_start_at(2)
-    assert log.recovery_point == 2
-    append(log, batch(b"a"))
-    assert log.begin_flush() is not None
-
-
-def test_a_truncation_of_what_was_never_flushed_leaves_the_recovery_point(log):
-    append(log, batch(b"a"))
-    log.flush(NOW_MS)
-    append(log, batch(b"b"))
-    append(log, batch(b"c"))
-    log.truncate_to(2, now_ms=NOW_MS)
-    assert log.recovery_point == 1
-
-
-def test_a_flush_that_began_before_a_truncation_says_nothing_of_what_follows_it(log):
-    for n in range(5):
-        append(log, batch(b"%d" % n))
-    task = log.begin_flush()
-    assert task is not None
-    log.truncate_to(2, now_ms=NOW_MS)
-    append(log, batch(b"a", b"b", b"c"))
-    task.run()
-    task.finish(NOW_MS)
-    assert log.recovery_point == 0
-    assert log.begin_flush() is not None
-
-
-def test_damage_to_what_was_written_after_a_truncation_is_found_by_the_next_start(broker, log):
+def test_start_finds_damage_written_after_a_truncation(broker, log):
     """The recovery point says from where on an unclean start checks batches: here from the cut on."""
     for n in range(5):
         append(log, batch(b"old %d" % n))
@@ -99,39 +65,7 @@ def test_damage_to_what_was_written_after_a_truncation_is_found_by_the_next_star
     assert [record.value for record in read_all(again)] == [b"old 0", b"old 1"]
 
 
-def test_the_leader_epochs_are_flushed_when_they_have_changed_and_only_then(log):
-    def flushes_epochs(*, changed_meanwhile: bool = False) -> bool:
-        append(log, batch(b"a"), epoch=log.epochs.latest)
-        task = log.begin_flush()
-        assert task is not None
-        if changed_meanwhile:
-            append(log, batch(b"b"), epoch=log.epochs.latest + 1)
-        task.run()
-        task.finish(NOW_MS)
-        return any(path.endswith(names.LEADER_EPOCH_CHECKPOINT) for path in task.paths)
-
-    append(log, batch(b"first"), epoch=3)
-    assert flushes_epochs()
-    assert not flushes_epochs()
-    append(log, batch(b"next"), epoch=4)
-    assert flushes_epochs(changed_meanwhile=True)
-    assert flushes_epochs(), "epoch 5 came while 4 was flushed"
-    assert not flushes_epochs()
-
-
 # --- the last stable offset ---------------------------------------------------------------------------------------
-
-
-def entry(producer_id: int, first_offset: int) -> SnapshotEntry:
-    return SnapshotEntry(producer_id, 0, 0, first_offset, 0, NOW_MS, 0, first_offset)
-
-
-@pytest.mark.parametrize("order", [(30, 10, 20), (10, 20, 30), (20, 30, 10)])
-def test_the_oldest_open_transaction_of_a_snapshot_counts_in_whatever_order_its_producers_are(order):
-    """Kafka writes the producers of a snapshot in the order of a hash map."""
-    state = ProducerState("t-0")
-    state.load([entry(offset + 1, offset) for offset in order], 40, NOW_MS)
-    assert (state.first_undecided_offset, state.first_unstable_offset) == (10, 10)
 
 
 def transactional(producer_id: int, sequence: int = 0) -> bytearray:
@@ -170,9 +104,7 @@ def test_the_last_stable_offset_is_the_same_after_a_restart(broker, log, clean, 
 
 @pytest.mark.parametrize("as_follower", [False, True])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_batch_whose_records_are_of_different_times_is_found_by_its_largest(
-    broker, log, as_follower, clean
-):
+def test_batch_is_found_by_the_largest_of_its_times(broker, log, as_follower, clean):
     """The base timestamp of a batch is that of its first record, neither its smallest nor its largest."""
     times = (NOW_MS - 5, NOW_MS - 40, NOW_MS - 2, NOW_MS - 30)
     records = [Record(n, time, b"k", b"v") for n, time in enumerate(times)]
@@ -199,7 +131,7 @@ def test_a_batch_whose_records_are_of_different_times_is_found_by_its_largest(
 
 @pytest.mark.parametrize("settings", [{}, {"segment_bytes": 200}, {"index_interval_bytes": 1}], ids=str)
 @pytest.mark.parametrize("way", ["written", "truncated", "clean", "crashed"])
-def test_of_several_records_with_the_largest_timestamp_the_first_is_found(tmp_path, settings, way):
+def test_first_of_several_largest_timestamps_is_found(tmp_path, settings, way):
     broker = Broker(tmp_path, **settings)
     log = broker.log()
     for after_ms in (1, 7, 7, 3, 7, 9):
@@ -218,9 +150,7 @@ def test_of_several_records_with_the_largest_timestamp_the_first_is_found(tmp_pa
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_whose_end_is_not_committed_holds_readers_up_after_a_truncation_behind_a_snapshot(
-    log, commit
-):
+def test_uncommitted_end_holds_up_readers_after_a_truncation(log, commit):
     """The snapshot is of after the transaction's end, and does not say that the end is above the high watermark."""
     append(log, batch(b"committed"))
     append(log, batch(b"a", producer_id=7, base_sequence=0, transactional=True))

@@ -71,15 +71,6 @@ async def test_who_asks_while_an_answer_is_made_shares_the_next_one(made):
     assert len({id(text) for text in answers[1:] if not text.content_type.startswith(OPENMETRICS)}) == 1
 
 
-async def test_an_answer_is_never_older_than_its_request(made):
-    threads = Threads()
-    threads.may_end.set()
-    exposition, answers = made(threads), []
-    for _ in range(3):
-        await ask(exposition, answers)
-    assert exposition.made == 3
-
-
 async def test_a_reader_that_goes_away_leaves_the_answer_to_the_others(made):
     threads = Threads()
     exposition, answers = made(threads), []

@@ -60,17 +60,6 @@ def any_place(message):
     return places.here or bool(places.inside)
 
 
-def test_requests_are_counted_by_api_and_version():
-    meter = RequestMeter({}.get)
-    meter.answered("Produce", 9, {0: 1, 3: 1}, 100, 10, 0.5)
-    meter.answered("Produce", 9, {0: 1}, 100, 10, 0.25)
-    meter.answered("Produce", 7, {}, 50, 0, 0.0)
-    counts = meter.requests["Produce", 9]
-    assert (counts.count, counts.seconds, counts.bytes_in, counts.bytes_out) == (2, 0.75, 200, 20)
-    assert meter.requests["Produce", 7].count == 1
-    assert meter.errors == {("Produce", 0): 2, ("Produce", 3): 1}
-
-
 def test_fetched_bytes_are_counted_by_topic_named_or_by_id():
     meter = RequestMeter({TOPIC_ID: "known"}.get)
     meter.fetched(fetched(b"12345", topic="named"))

@@ -9,9 +9,8 @@ import pytest
 
 from barnabas.metrics import of_broker
 from barnabas.metrics.families import Families
-from barnabas.metrics.of_broker import Sources, broker_families, error_name
+from barnabas.metrics.of_broker import MetricsParts, broker_families
 from barnabas.security.authorizer import AllowEverything
-from barnabas.serving.loop_budget import BOUNDS_SECONDS
 from barnabas.serving.meter import RequestMeter
 from barnabas.serving.quotas.connections import Throttling
 from tests.support.broker import Asked, ask_for_topic, broker_to_ask
@@ -25,12 +24,9 @@ SETTINGS = {
 }
 NODE = "kafka_controller_kafkacontroller_"
 REPLICAS = "kafka_server_replicamanager_"
-REQUESTS = "kafka_network_requestmetrics_"
-SOCKETS = "kafka_server_socket_server_metrics_"
 TOPICS = "kafka_server_brokertopicmetrics_"
 GROUPS = "kafka_server_group_coordinator_metrics_"
 CLASSIC = "kafka_coordinator_group_groupmetadatamanager_"
-LOOP = "barnabas_event_loop_"
 
 
 class Connections:
@@ -59,7 +55,7 @@ class Instances:
         return 11
 
 
-def sources_of(asked: Asked, **more: Any) -> Sources:
+def sources_of(asked: Asked, **more: Any) -> MetricsParts:
     services = asked.services
     known = {
         "broker_id": 1,
@@ -77,7 +73,7 @@ def sources_of(asked: Asked, **more: Any) -> Sources:
         "log_limit": asked.log_limit,
         "memory": asked.broker.memory,
     }
-    return Sources(**{**known, **more})
+    return MetricsParts(**{**known, **more})
 
 
 async def shown(asked: Asked, meter: RequestMeter | None = None, **more: Any) -> dict[Any, float]:
@@ -164,48 +160,6 @@ async def test_partitions_are_counted_where_they_are_led_and_where_replicas_are_
     assert elsewhere[f"{NODE}offlinepartitionscount",] == 0
 
 
-async def test_requests_are_counted_by_api_version_and_error(asked):
-    meter = RequestMeter(lambda _: None)
-    meter.answered("Fetch", 4, {0: 2, 6: 1}, 10, 200, 0.25)
-    meter.answered("Fetch", 4, {0: 1, 999: 1}, 5, 100, 0.5)
-    meter.answered("Produce", 9, {0: 1}, 1000, 20, 2)
-    values = await shown(asked, meter)
-    for name, version, count, ms, bytes_in, bytes_out in (
-        ("Fetch", "4", 2, 750, 15, 300),
-        ("Produce", "9", 1, 2000, 1000, 20),
-    ):
-        assert values[f"{REQUESTS}requests_total", name, version] == count
-        assert values[f"{REQUESTS}totaltimems_count", name, version] == count
-        assert values[f"{REQUESTS}totaltimems_sum", name, version] == ms
-        assert values[f"{REQUESTS}requestbytes_total", name, version] == bytes_in
-        assert values[f"{REQUESTS}responsebytes_total", name, version] == bytes_out
-    for name, error, count in (
-        ("Fetch", "NONE", 3),
-        ("Fetch", "NOT_LEADER_OR_FOLLOWER", 1),
-        ("Fetch", "999", 1),
-        ("Produce", "NONE", 1),
-    ):
-        assert values[f"{REQUESTS}errors_total", name, error] == count
-    assert (values[f"{SOCKETS}incoming_byte_total",], values[f"{SOCKETS}outgoing_byte_total",]) == (1015, 320)
-    assert error_name(-1) == "UNKNOWN_SERVER_ERROR"
-
-
-async def test_connections_are_counted_by_listener(asked):
-    values = await shown(asked)
-    told = {
-        name: [values[f"{SOCKETS}{name}", listener] for listener in ("INSIDE", "OUTSIDE")]
-        for name in (
-            "connection_count",
-            "connection_creation_total",
-            "connection_accept_throttles_total",
-            "connection_accept_throttle_time_ms_total",
-            "ip_connection_accept_throttles_total",
-            "ip_connection_accept_throttle_time_ms_total",
-        )
-    }
-    assert [*told.values()] == [[3, 4], [7, 0], [1, 5], [20, 60], [3, 7], [40, 80]]
-
-
 async def test_groups_are_counted_by_protocol_and_state(asked):
     for group, count in (("kept", 2), ("two", 1)):
         parts = [{"PartitionIndex": index, "CommittedOffset": 1} for index in range(count)]
@@ -238,30 +192,6 @@ async def test_groups_are_counted_by_protocol_and_state(asked):
     assert (values[f"{CLASSIC}numgroups",], values[f"{CLASSIC}numoffsets",]) == (3, 3)
     states = ("empty", "preparingrebalance", "completingrebalance", "stable", "dead")
     assert [values[f"{CLASSIC}numgroups{state}",] for state in states] == [2, 0, 1, 0, 0]
-
-
-async def test_long_turns_count_for_each_bound_that_they_exceed(asked):
-    budget = SimpleNamespace(
-        longest_seconds=0.5, long_turns=[5, 4, 3, 2, 1], checkpoint=asked.services.budget.checkpoint
-    )
-    values = await shown(asked, budget=budget, stall_counts={"Fetch": 4})
-    assert values[f"{LOOP}longest_turn_seconds",] == 0.5
-    for at, bound in enumerate(BOUNDS_SECONDS):
-        assert values[f"{LOOP}long_turns_total", str(bound)] == sum(budget.long_turns[at:])
-    assert values[f"{LOOP}stalls_total", "Fetch"] == 4
-    assert values["barnabas_log_lines_left_out_total",] == 0
-
-
-async def test_memory_is_told_by_pool(asked):
-    def pool(held: int, waiting: int) -> SimpleNamespace:
-        return SimpleNamespace(held=held, waiting=waiting)
-
-    names = ("large_requests", "small_requests", "large_responses", "small_responses")
-    pools = {name: pool(10 + number, 20 + number) for number, name in enumerate(names)}
-    values = await shown(asked, memory=SimpleNamespace(**pools, unsent=pool(99, 0)))
-    assert [values["barnabas_memory_held_bytes", name] for name in names] == [10, 11, 12, 13]
-    assert [values["barnabas_memory_waiting", name] for name in names] == [20, 21, 22, 23]
-    assert values["barnabas_memory_held_bytes", "unread_responses"] == 99
 
 
 async def test_the_cleaner_and_telemetry_are_shown_once_they_are_at_work(asked):

@@ -25,10 +25,7 @@ def shown(*points, client=ONE, resource=(), pushed=None):
         lifetime_ms=1,
     )
     return {
-        (
-            name,
-            frozenset(labels) - set(ME.items()) - {("client_software_version", "")},
-        ): value
+        (name, frozenset(labels) - set(ME.items()) - {("client_software_version", "")}): value
         for family in client_families([one.copy() for one in pushed.clients.values()])
         for name, labels, value in family.samples()
     }
@@ -43,13 +40,6 @@ def test_names_are_those_that_others_make_of_them():
     assert lines["org_apache_kafka_producer_record_send_total", frozenset()] == 7
     assert lines["org_apache_kafka_consumer_poll_idle_total", frozenset()] == 8
     assert lines["org_apache_kafka_producer_node_request_latency_avg", frozenset({("node_id", "1")})] == 0.5
-
-
-def test_a_client_is_described_once():
-    lines = shown(Point(KAFKA + "x", GAUGE, (), 1.0), resource=(("group_id", "g"), ("client_id", "other")))
-    labels = frozenset({("group_id", "g"), ("exported_client_id", "other")})
-    assert lines["client_metrics_instance_info", labels] == 1
-    assert lines["client_metrics_last_push_timestamp_seconds", frozenset()] == 1.5
 
 
 def test_no_client_can_pass_for_the_broker_or_for_another():

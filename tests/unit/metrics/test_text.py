@@ -9,7 +9,7 @@ from prometheus_client.exposition import choose_encoder
 
 from barnabas.metrics.families import COUNTER, GAUGE, HISTOGRAM, INFO, SUMMARY, Families
 from barnabas.metrics.telemetry.payload import Distribution
-from barnabas.metrics.text import LINES_AT_ONCE, content_type_for, render
+from barnabas.metrics.text import LINES_PER_TURN, content_type_for, render
 from tests.support.systems import IS_BSD
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -60,8 +60,8 @@ def test_the_text_is_that_of_the_library(accept):
 
 
 def test_text_is_made_in_pieces_and_values_are_freed():
-    many = families(lines=10 * LINES_AT_ONCE)
+    many = families(lines=10 * LINES_PER_TURN)
     text = render(many, content_type_for(""))
     assert len(text.pieces) > 10
-    assert max(piece.count(b"\n") for piece in text.pieces) == LINES_AT_ONCE
+    assert max(piece.count(b"\n") for piece in text.pieces) == LINES_PER_TURN
     assert not any(family.values for family in many)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 
 import pytest
 import trio
 
 from barnabas.network.dialing import dial
-from barnabas.network.transport import host_and_port, is_loopback, url_address
+from barnabas.network.transport import host_and_port, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -32,13 +31,6 @@ from barnabas.network.transport import host_and_port, is_loopback, url_address
 )
 def test_an_address_is_a_host_and_a_port(text: str, found: tuple[str, int] | None) -> None:
     assert host_and_port(text) == found
-
-
-@pytest.mark.parametrize(
-    ("host", "text"), [("h", "h:1"), ("10.0.0.1", "10.0.0.1:1"), ("::1", "[::1]:1"), ("", ":1")]
-)
-def test_an_address_in_a_url_has_brackets_where_its_host_has_colons(host: str, text: str) -> None:
-    assert url_address(host, 1) == text
 
 
 @pytest.mark.parametrize(
@@ -89,29 +81,3 @@ async def test_of_several_addresses_one_that_has_not_simply_refused_is_told(
     error = await failing(monkeypatch, *numbers)
     assert error.errno == told
     assert isinstance(error, ConnectionRefusedError) is (told == errno.ECONNREFUSED)
-
-
-async def test_only_errors_of_the_network_say_why_a_dial_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def open_stream(host: str, port: int) -> trio.SocketStream:
-        refused = ConnectionRefusedError(errno.ECONNREFUSED, "no")
-        raise OSError("all have failed") from ExceptionGroup("", [ValueError("other"), refused])
-
-    monkeypatch.setattr(trio, "open_tcp_stream", open_stream)
-    with pytest.raises(ConnectionRefusedError, match="no"):
-        await dial("host", 1)
-
-
-async def test_a_name_that_is_not_known_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def open_stream(host: str, port: int) -> trio.SocketStream:
-        raise socket.gaierror(socket.EAI_NONAME, "no such name")
-
-    monkeypatch.setattr(trio, "open_tcp_stream", open_stream)
-    with pytest.raises(socket.gaierror, match="no such name"):
-        await dial("host", 1)
-
-
-async def test_small_requests_leave_at_once() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        stream = await dial(*server.getsockname())
-        assert stream.getsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY)
-        await stream.aclose()

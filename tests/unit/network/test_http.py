@@ -17,7 +17,6 @@ from barnabas.network.http import (
     BODY_SECONDS_MAX,
     HEAD_SECONDS_MAX,
     HttpReader,
-    TooLargeError,
     is_of_a_web_page,
     is_of_another_site,
 )
@@ -80,28 +79,6 @@ async def test_a_request_is_read_with_its_body_however_it_comes(pieces):
     assert visitor.moved_s == pytest.approx(trio.current_time(), abs=1)
 
 
-async def test_a_body_has_its_largest_size():
-    reader, _, client = pair()
-    await client.send_all(HEAD % 11 + b"0123456789A")
-    with pytest.raises(TooLargeError):
-        await read(reader)
-
-
-async def test_who_goes_or_sends_nonsense_is_not_answered_or_refused():
-    reader, _, client = pair()
-    await client.aclose()
-    assert await read(reader) is None
-    reader, _, client = pair()
-    await client.send_all(b"nonsense\r\n\r\n")
-    with pytest.raises(h11.RemoteProtocolError):
-        await read(reader)
-    assert reader.may_answer
-    reader, _, client = pair()
-    await client.send_all(b"GET / HTTP/1.1\r\nHost: " + b"a" * 300)
-    with pytest.raises(h11.RemoteProtocolError):
-        await read(reader)
-
-
 async def test_a_request_begins_in_time_and_goes_on(autojump_clock):
     reader, _, _ = pair()
     begun = trio.current_time()
@@ -147,33 +124,6 @@ async def test_who_asks_whether_to_go_on_is_told_so():
     assert got[0][1] == b"x"
 
 
-@pytest.mark.parametrize(("close", "goes_on"), [(b"", True), (b"Connection: close\r\n", False)])
-async def test_after_an_answer_the_next_request_is_read_unless_it_was_the_last(close, goes_on):
-    reader, visitor, client = pair()
-    for number in (0, 1):
-        await client.send_all(b"GET /%d HTTP/1.1\r\nHost: a\r\n%s\r\n" % (number, close))
-        request, _ = await read(reader)
-        assert request.target == b"/%d" % number
-        answered = await reader.answer(200, [("Content-Length", "4")], [b"ab", b"cd"], seconds=1)
-        assert answered is goes_on
-        data = await client.receive_some()
-        while b"abcd" not in data:
-            data += await client.receive_some()
-        assert data.startswith(b"HTTP/1.1 200 ")
-        assert data.endswith(b"\r\n\r\nabcd")
-        assert visitor.moved_s > 0
-        if not goes_on:
-            return
-
-
-async def test_of_an_answer_the_head_alone_can_be_sent():
-    reader, _, client = pair()
-    await client.send_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
-    await read(reader)
-    assert await reader.answer(200, [("Content-Length", "4")], [b"abcd"], seconds=1, head_only=True)
-    assert (await client.receive_some()).endswith(b"\r\n\r\n")
-
-
 async def test_a_visitor_that_does_not_read_is_not_waited_for_longer(autojump_clock):
     client, server = trio.testing.lockstep_stream_pair()
     reader = HttpReader(SimpleNamespace(stream=server, moved_s=0.0), header_bytes_max=200)  # type: ignore[arg-type]
@@ -183,9 +133,6 @@ async def test_a_visitor_that_does_not_read_is_not_waited_for_longer(autojump_cl
     begun = trio.current_time()
     assert not await reader.answer(200, [("Content-Length", "4")], [b"abcd"], seconds=7)
     assert trio.current_time() - begun == pytest.approx(7)
-
-
-# --- memory of bodies -----------------------------------------------------------------------------------------------
 
 
 def of(bodies: BodyPool) -> tuple[HttpReader, Any]:
@@ -199,14 +146,6 @@ LARGE = SMALL_BYTES_MAX + 1
 
 async def read_large(reader: HttpReader) -> Any:
     return await reader.next_request(begins_within=10, body_bytes_max=LARGE)
-
-
-async def test_a_body_beyond_its_limit_is_refused_by_its_head():
-    reader, _, client = pair()
-    await client.send_all(HEAD % 11)
-    with pytest.raises(TooLargeError) as refused:
-        await reader.next_request(begins_within=10, body_bytes_max=lambda request: len(request.target) * 5)
-    assert refused.value.bytes_max == 10
 
 
 async def test_large_bodies_wait_for_each_other_and_small_for_none(autojump_clock):

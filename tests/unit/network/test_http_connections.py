@@ -57,14 +57,6 @@ async def test_requests_are_answered_until_the_visitor_goes() -> None:
     assert served.refused == []
 
 
-async def test_an_answer_may_be_the_last() -> None:
-    reader, _, client = pair()
-    served = Served(reader, answers_max=1)
-    await client.send_all(GET % 1 + GET % 2)
-    await served.serve()
-    assert served.answered == [(b"/1", b"")]
-
-
 async def test_a_body_that_is_too_large_is_refused_with_its_limit_and_is_the_last() -> None:
     reader, _, client = pair()
     served = Served(reader)
@@ -107,56 +99,10 @@ async def test_the_first_request_may_have_less_time_than_the_next(autojump_clock
         assert len(served.answered) == int(sends)
 
 
-async def test_after_an_answer_that_was_not_taken_nothing_more_is_read() -> None:
-    reader, _, client = pair()
-    served = Served(reader)
-    await client.send_all(b"GET / HTTP/1.0\r\n\r\n" + GET % 1)
-    await served.serve()
-    assert served.answered == [(b"/", b"")], "HTTP/1.0 closes after its answer"
-
-
-# --- answers -------------------------------------------------------------------------------------------------------
-
-
 async def asked(pair_: Pair, data: bytes = GET % 1) -> None:
     reader, _, client = pair_
     await client.send_all(data)
     assert await reader.next_request(begins_within=1, body_bytes_max=0) is not None
-
-
-async def test_head_and_first_piece_leave_in_one_packet_and_each_other_by_itself() -> None:
-    made = pair()
-    await asked(made)
-    reader, visitor, _ = made
-    sent: list[bytes] = []
-
-    async def send_all(data: Any) -> None:
-        sent.append(bytes(data))
-
-    visitor.stream = SimpleNamespace(send_all=send_all)
-    assert await reader.answer(200, [("Content-Length", "6")], [b"ab", b"cd", b"ef"], seconds=1)
-    assert [one[-2:] for one in sent] == [b"ab", b"cd", b"ef"]
-    assert sent[1:] == [b"cd", b"ef"]
-
-
-async def test_so_much_is_sent_at_a_time_that_it_is_seen_who_reads() -> None:
-    made = pair()
-    await asked(made)
-    reader, visitor, _ = made
-    sizes: list[int] = []
-
-    async def send_all(data: Any) -> None:
-        sizes.append(len(data))
-
-    visitor.stream = SimpleNamespace(send_all=send_all)
-    body = bytes(200_000)
-    assert await reader.answer(200, [("Content-Length", str(len(body)))], [body], seconds=1)
-    assert max(sizes) == 64 * 1024
-    assert sum(sizes) > len(body)
-    assert visitor.moved_s == pytest.approx(trio.current_time(), abs=1)
-
-
-# --- answers without an end ----------------------------------------------------------------------------------------
 
 
 async def read_all(client: Any) -> bytes:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
-import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from barnabas.network.jwks import BYTES_MAX, SECONDS_MAX, UNKNOWN_KEY_SECONDS, Jwks, JwksError
+from barnabas.network.jwks import UNKNOWN_KEY_SECONDS, Jwks, JwksError
 
 KEYS = {"keys": [{"kid": "a"}]}
 REFRESH_S = 3600.0
@@ -48,36 +45,6 @@ def test_keys_stay_where_the_next_ones_cannot_be_read_and_are_not_asked_for_with
     file.unlink()
     with pytest.raises(JwksError, match="No such file"):
         keys.read(3000.0)
-
-
-def test_a_set_of_keys_has_a_largest_size(file: Path) -> None:
-    file.write_text(json.dumps(KEYS).ljust(BYTES_MAX))
-    keys = Jwks(file.as_uri(), REFRESH_S)
-    keys.read(0.0)
-    file.write_text(json.dumps(KEYS).ljust(BYTES_MAX + 1))
-    with pytest.raises(JwksError, match=f"more than {BYTES_MAX} bytes"):
-        keys.read(0.0)
-
-
-def test_keys_of_a_server_are_waited_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str | None, float]] = []
-
-    def open_url(request: urllib.request.Request, timeout: float) -> Any:
-        asked.append((request.full_url, request.get_header("Accept"), timeout))
-        return io.BytesIO(json.dumps(KEYS).encode())
-
-    monkeypatch.setattr(urllib.request, "urlopen", open_url)
-    keys = Jwks("https://keys.example/jwks", REFRESH_S)
-    keys.read(0.0)
-    assert not keys.is_file
-    assert keys.keys == KEYS
-    assert asked == [("https://keys.example/jwks", "application/json", SECONDS_MAX)]
-
-
-@pytest.mark.parametrize("url", ["ftp://keys.example/jwks", "/etc/keys", "data:application/json,{}"])
-def test_keys_are_of_a_server_or_a_file(url: str) -> None:
-    with pytest.raises(JwksError, match="https, http or file"):
-        Jwks(url, REFRESH_S)
 
 
 @pytest.mark.parametrize(

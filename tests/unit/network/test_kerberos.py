@@ -38,11 +38,6 @@ def test_a_code_has_a_hint_and_may_pass(code, hint, is_transient):
     assert error.is_transient is is_transient
 
 
-def test_where_there_are_no_words_for_the_code_those_of_its_kind_are_used():
-    assert str(_translated(Refusal(0))) == "major"
-    assert str(_translated(Refusal(100_000, minor="Success"))) == "major"
-
-
 def test_what_a_client_has_put_into_a_name_does_not_make_lines_of_the_log():
     error = _translated(Refusal(35, minor="Cannot decrypt ticket for a\n\x1b[2Jb" + "c" * 10_000))
     assert "a??[2Jbccc" in str(error)

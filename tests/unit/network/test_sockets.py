@@ -268,11 +268,3 @@ def test_a_small_answer_is_sent_in_one_piece_with_the_records_of_files(region, s
     found = in_memory([b"head", *regions, b"end"])
     whole = b"".join(CONTENT[one.position : one.position + one.size] for one in regions)
     assert found == (b"head" + whole + b"end" if is_joined else None)
-
-
-def test_a_single_chunk_is_sent_as_it_is_however_large(region):
-    chunk = bytearray(1 << 20)
-    assert in_memory([chunk]) is chunk
-    assert in_memory([region(3, 5)]) == CONTENT[3:8]
-    assert in_memory([b"x" * 32 * 1024] * 2) == b"x" * 64 * 1024
-    assert in_memory([b"x" * 32 * 1024, b"x" * 32 * 1024, b"x"]) is None

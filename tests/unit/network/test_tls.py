@@ -13,9 +13,9 @@ import trio
 
 from barnabas.network.ready_sockets import ReadySockets
 from barnabas.network.sockets import PlainTransport
-from barnabas.network.tls import PIECE_BYTES, TlsTransport
+from barnabas.network.tls import TlsTransport
 from barnabas.network.tls_context import TlsSettings, client_context, openssl_name, server_tls
-from barnabas.network.tls_stores import StoreSettings, TlsError, read_key_store, read_trust_store
+from barnabas.network.tls_stores import StoreSettings, TlsError, read_key_store
 from barnabas.wire.regions import FileRegion
 from tests.support.certificates import authority, signed, stranger, trusted_pkcs12
 from tests.support.effort import drawing, examples
@@ -50,14 +50,6 @@ def file(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("kind", ["PKCS12", "pkcs12", "JKS"])
-def test_a_key_store_in_pkcs12(file, kind):
-    path = file(KEY.pkcs12("secret", authority().certificate))
-    store = replace(NO_KEY, type=kind, location=path, password="secret")
-    assert server_tls(TlsSettings(store, NO_TRUST)).context.get_ca_certs() == []
-    assert read_key_store(store).pem.count(b"BEGIN CERTIFICATE") == 2
-
-
 def test_a_key_store_in_pem_with_an_encrypted_key(file):
     path = file(KEY.encrypted_key_pem("hunter2") + KEY.pem)
     server_tls(TlsSettings(replace(NO_KEY, location=path, key_password="hunter2"), NO_TRUST))
@@ -66,12 +58,6 @@ def test_a_key_store_in_pem_with_an_encrypted_key(file):
             server_tls(TlsSettings(replace(NO_KEY, location=path, key_password=wrong), NO_TRUST))
         assert "hunter2" not in str(refused.value)
         assert ("set ssl.key.password" in str(refused.value)) == (wrong is None)
-
-
-def test_a_trust_store_in_pkcs12(file):
-    path = file(trusted_pkcs12("secret", authority().certificate))
-    store = replace(NO_TRUST, type="PKCS12", location=path, password="secret")
-    assert read_trust_store(store) == authority().pem
 
 
 @pytest.mark.parametrize(
@@ -132,20 +118,6 @@ def test_a_key_store_that_cannot_be_used_is_explained(file, data, changes, said)
 def test_settings_that_cannot_be_honoured_are_explained(settings, said):
     with pytest.raises(TlsError, match=said):
         server_tls(settings)
-
-
-def test_without_a_trust_store_those_are_trusted_that_the_system_trusts(monkeypatch):
-    loaded = []
-    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda context: loaded.append(context))
-    for context in (
-        client_context(TlsSettings(NO_KEY, NO_TRUST)),
-        server_tls(TlsSettings(inline(), NO_TRUST, client_auth="requested")).context,
-    ):
-        assert context.verify_mode != ssl.CERT_NONE
-        assert loaded.pop(0) is context
-    server_tls(TlsSettings(inline(), NO_TRUST))
-    client_context(CLIENT)
-    assert loaded == []
 
 
 @pytest.mark.parametrize(
@@ -350,13 +322,6 @@ async def test_what_cannot_be_sent_at_once_is_sent_later_and_once():
             assert await read_exactly(client, len(whole) + 3) == whole + b"end"
 
 
-async def test_no_more_than_a_piece_is_begun_without_waiting():
-    async with connected() as (transport, _, client):
-        assert transport.send_now(bytes(PIECE_BYTES + 1)) == 0
-        assert transport.send_now(bytes(PIECE_BYTES)) == PIECE_BYTES
-        assert await read_exactly(client, PIECE_BYTES) == bytes(PIECE_BYTES)
-
-
 async def test_the_end_is_said_and_seen():
     async with connected() as (transport, _, client):
         transport.close()
@@ -390,7 +355,8 @@ async def handshake_error(server, client) -> ssl.SSLError | OSError:
             found.append(error)
         transport.close()
 
-    end = _Unix(trio.socket.from_stdlib_socket(theirs))
+    theirs.setblocking(False)
+    end = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
     stream = trio.SSLStream(end, client_context(client), server_hostname="localhost")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
@@ -402,34 +368,6 @@ async def handshake_error(server, client) -> ssl.SSLError | OSError:
         await trio.aclose_forcefully(stream)
     (error,) = found
     return error
-
-
-class _Unix(trio.abc.Stream):
-    """A pair's end as a stream."""
-
-    def __init__(self, sock):
-        self.sock = sock
-
-    async def send_all(self, data):
-        try:
-            with memoryview(data) as view:
-                sent = 0
-                while sent < len(view):
-                    sent += await self.sock.send(view[sent:])
-        except OSError as error:
-            raise trio.BrokenResourceError from error
-
-    async def wait_send_all_might_not_block(self):
-        await trio.lowlevel.checkpoint()
-
-    async def receive_some(self, max_bytes=None):
-        try:
-            return await self.sock.recv(max_bytes or 65536)
-        except OSError as error:
-            raise trio.BrokenResourceError from error
-
-    async def aclose(self):
-        self.sock.close()
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
@@ -456,10 +394,12 @@ async def test_a_handshake_fails(server, client, version):
     assert await handshake_error(server, replace(client, enabled_protocols=(version,)))
 
 
-async def test_only_the_suites_that_are_set_are_used():
-    only = replace(SERVER, cipher_suites=("TLS_CHACHA20_POLY1305_SHA256",))
-    error = await handshake_error(only, CLIENT)
-    assert "not in ssl.cipher.suites" in str(error)
+async def test_tls_1_3_suite_that_is_not_set_is_refused():
+    error = await handshake_error(
+        replace(SERVER, cipher_suites=("TLS_AES_128_GCM_SHA256",)),
+        replace(CLIENT, enabled_protocols=("TLSv1.3",)),
+    )
+    assert "the client prefers TLS_AES_256_GCM_SHA384" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from barnabas.network.tls_context import TLS_1_3_SUITES, TlsSettings, client_context, openssl_name, server_tls
-from barnabas.network.tls_stores import KeyMaterial, StoreSettings, TlsError, read_key_store, read_trust_store
-from tests.support.certificates import authority, signed, trusted_pkcs12
+from barnabas.network.tls_context import TLS_1_3_SUITES, TlsSettings, openssl_name, server_tls
+from barnabas.network.tls_stores import StoreSettings, TlsError, read_key_store, read_trust_store
+from tests.support.certificates import authority, signed
 
 KEY = signed({"CN": "broker"}, authority())
 NO_KEY, NO_TRUST = StoreSettings("ssl.keystore"), StoreSettings("ssl.truststore")
@@ -88,79 +87,6 @@ def test_what_openssl_cannot_honour_is_an_error_of_its_setting(changes: dict[str
 
 
 @pytest.mark.parametrize(
-    ("client_auth", "mode", "requires"),
-    [
-        ("none", ssl.CERT_NONE, False),
-        ("requested", ssl.CERT_OPTIONAL, False),
-        ("required", ssl.CERT_REQUIRED, True),
-    ],
-)
-def test_clients_are_asked_for_a_certificate_and_checked_as_far_as_that_is_set(
-    client_auth: str, mode: ssl.VerifyMode, requires: bool
-) -> None:
-    made = server_tls(replace(SERVER, client_auth=client_auth))
-    assert (made.context.verify_mode, made.requires_certificate) == (mode, requires)
-    assert len(made.context.get_ca_certs()) == int(mode != ssl.CERT_NONE)
-    assert made.has_trust_store, "it is set, used or not"
-    assert not server_tls(replace(SERVER, trust_store=NO_TRUST)).has_trust_store
-    assert made.certificate == KEY.pem.strip()
-
-
-@pytest.mark.parametrize("identifies", [True, False])
-def test_a_client_compares_names_if_that_is_set_and_shows_who_it_is_if_it_has_a_key(identifies: bool) -> None:
-    context = client_context(TlsSettings(NO_KEY, TRUST, identifies_endpoint=identifies))
-    assert (context.check_hostname, context.verify_mode) == (identifies, ssl.CERT_REQUIRED)
-    assert len(context.get_ca_certs()) == 1
-    wrong = replace(OWN, certificates=authority().pem)
-    with pytest.raises(
-        TlsError,
-        match=r"^ssl\.keystore\.key: private key and certificates cannot be used together \(key values mismatch\)",
-    ):
-        client_context(TlsSettings(wrong, TRUST))
-
-
-def test_trust_that_is_none_is_told_with_its_place(tmp_path: Path) -> None:
-    wrong = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-    with pytest.raises(TlsError, match=r"^ssl\.truststore\.certificates: these are not certificates"):
-        client_context(TlsSettings(NO_KEY, replace(NO_TRUST, certificates=wrong)))
-    file = tmp_path / "trust.pem"
-    file.write_text(wrong)
-    with pytest.raises(TlsError, match=f"^{file}: these are not certificates"):
-        client_context(TlsSettings(NO_KEY, replace(NO_TRUST, location=str(file))))
-    file.write_text(authority().pem)
-    assert len(client_context(TlsSettings(NO_KEY, replace(NO_TRUST, location=str(file)))).get_ca_certs()) == 1
-
-
-# --- stores --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given", "is_set"),
-    [
-        ({}, False),
-        ({"location": "/x"}, True),
-        ({"key": "x"}, True),
-        ({"certificates": "x"}, True),
-        ({"password": "x"}, False),
-    ],
-)
-def test_a_store_is_set_by_a_file_or_by_what_is_in_the_settings(given: dict[str, str], is_set: bool) -> None:
-    assert replace(NO_KEY, **given).is_set == is_set  # type: ignore[arg-type]
-
-
-def test_a_key_in_the_settings_comes_with_its_certificates_and_its_password() -> None:
-    found = read_key_store(replace(OWN, key_password="secret"))
-    assert found.password == "secret"
-    assert found.pem.startswith(KEY.key_pem.encode())
-    assert found.certificate == KEY.pem.strip()
-    assert read_key_store(OWN).password == ""
-    assert KeyMaterial(b"nothing").certificate == ""
-    for missing in ({"key": None}, {"certificates": None}):
-        with pytest.raises(TlsError, match="are set together or not at all"):
-            read_key_store(replace(OWN, **missing))
-
-
-@pytest.mark.parametrize(
     ("store", "said"),
     [
         (replace(OWN, location="/x"), "ssl.keystore.location is set, and PEM in the settings too"),
@@ -176,59 +102,3 @@ def test_what_is_in_the_settings_is_pem_and_in_no_file(store: StoreSettings, sai
         read_trust_store(trust)
     assert said.replace("keystore", "truststore") in str(refused.value)
     assert read_trust_store(replace(TRUST, type="pem")) == authority().pem
-
-
-@pytest.mark.parametrize(
-    ("data", "changes", "said"),
-    [
-        (b"\xce\xce\xce\xce\0", {"type": "JKS"}, "it is in Java's format JKS"),
-        (b"\xfe\xed\xfe\xed\0", {"type": "PEM"}, "it is in Java's format JKS"),
-        (b"", {"type": "PKCS12"}, "it is not PKCS12"),
-        (b"", {}, "there is no PEM in it"),
-        (b"0-----BEGIN CERTIFICATE-----", {}, "there is no PEM in it"),
-        (b"-----BEGIN CERTIFICATE-----", {"type": "pkcs12"}, "it is not PKCS12; set ssl.keystore.type=PEM"),
-        (b"-----BEGIN CERTIFICATE-----", {"password": "x"}, "a file of type PEM has no password"),
-        (
-            b"0nonsense",
-            {"type": "PKCS12", "password": "x"},
-            "it cannot be read as PKCS12 with ssl.keystore.password",
-        ),
-        (b"x", {"type": "JCEKS"}, "ssl.keystore.type=JCEKS: there are PEM and PKCS12"),
-    ],
-)
-def test_a_file_is_judged_by_what_is_in_it(
-    tmp_path: Path, data: bytes, changes: dict[str, str], said: str
-) -> None:
-    file = tmp_path / "store"
-    file.write_bytes(data)
-    with pytest.raises(TlsError) as refused:
-        read_key_store(replace(NO_KEY, location=str(file), **changes))  # type: ignore[arg-type]
-    assert said in str(refused.value)
-    assert "not PKCS12;" not in str(refused.value) or b"BEGIN" in data
-
-
-def test_a_file_that_cannot_be_read_is_named() -> None:
-    with pytest.raises(TlsError, match=r"^ssl\.keystore\.location=/nowhere/x: No such file or directory$"):
-        read_key_store(replace(NO_KEY, location="/nowhere/x"))
-
-
-def test_a_pem_file_is_taken_as_it_is_and_a_pkcs12_file_with_all_its_certificates(tmp_path: Path) -> None:
-    file = tmp_path / "store"
-    file.write_text(KEY.key_pem + KEY.pem)
-    found = read_key_store(replace(NO_KEY, location=str(file), key_password="secret"))
-    assert (found.pem, found.password) == (file.read_bytes(), "secret")
-    assert read_key_store(replace(NO_KEY, location=str(file))).password == ""
-    assert read_trust_store(replace(NO_TRUST, location=str(file))) == file.read_text()
-    file.write_bytes(KEY.pkcs12("secret", authority().certificate))
-    store = replace(NO_KEY, type="PKCS12", location=str(file), password="secret")
-    found = read_key_store(store)
-    assert (found.certificate, found.pem.count(b"BEGIN CERTIFICATE"), found.password) == (
-        KEY.pem.strip(),
-        2,
-        "",
-    )
-    assert read_trust_store(replace(store, what="ssl.truststore")) == KEY.pem + authority().pem
-    file.write_bytes(trusted_pkcs12("secret", authority().certificate))
-    assert read_trust_store(replace(store, what="ssl.truststore")) == authority().pem
-    with pytest.raises(TlsError, match="there is no private key with a certificate in it"):
-        read_key_store(store)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 import trio
 
 from barnabas.network import visitors
-from barnabas.network.visitors import Address, AddressError, Site, Visitor, read_address
+from barnabas.network.visitors import Address, Site, Visitor, read_address
 from tests.support.certificates import Files
 from tests.support.certificates import written as certificates_in
 
@@ -19,27 +16,6 @@ from tests.support.certificates import written as certificates_in
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return certificates_in(tmp_path_factory.mktemp("certificates"))
-
-
-def test_an_address_is_a_host_and_a_port_and_perhaps_a_certificate(files: Files) -> None:
-    assert read_address(" localhost:80 ", "a test") == Address("localhost", 80, None)
-    assert read_address("[::1]:0", "a test", key=str(files.client_key)) == Address("::1", 0, None)
-    for certificate, key in ((files.broker, ""), (files.client, str(files.client_key))):
-        tls = read_address(":80", "a test", certificate=str(certificate), key=key).tls
-        assert tls is not None
-        assert tls.minimum_version == ssl.TLSVersion.TLSv1_2
-    with pytest.raises(AddressError, match=r"^the address of a test, 'here', is not of the form HOST:PORT$"):
-        read_address("here", "a test")
-
-
-def test_a_certificate_that_cannot_be_used_is_named(files: Files, tmp_path: Path) -> None:
-    for certificate, key in (
-        (tmp_path / "gone", ""),
-        (files.client, ""),
-        (files.client, str(files.authority)),
-    ):
-        with pytest.raises(AddressError, match=f"^the certificate of a test, '{certificate}': "):
-            read_address(":80", "a test", certificate=str(certificate), key=key)
 
 
 def test_a_site_knows_its_addresses(files: Files) -> None:
@@ -86,28 +62,3 @@ async def test_who_does_not_shake_hands_in_time_is_sent_away(
         async with await trio.open_tcp_stream("127.0.0.1", site.port) as stream:
             assert await stream.receive_some() == b""
     nursery.cancel_scope.cancel()
-
-
-async def test_a_site_that_does_not_serve_any_more_is_left(nursery: trio.Nursery) -> None:
-    site = Site(Address("127.0.0.1", 0), "a test")
-    async with trio.open_nursery() as inner:
-        await inner.start(site.serve, 5, greet)
-        async with await trio.open_tcp_stream("127.0.0.1", site.port) as stream:
-            assert await stream.receive_some() == b"hello"
-        port = site.port
-        inner.cancel_scope.cancel()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port)).close()
-
-
-async def test_a_visitor_waits_for_the_length_of_a_block(autojump_clock: object) -> None:
-    stream = trio.testing.memory_stream_pair()[0]
-    visitor = Visitor(stream)
-    assert (visitor.is_waiting, visitor.moved_s) == (False, trio.current_time())
-    with visitor.waiting():
-        assert visitor.is_waiting
-        await trio.sleep(5)
-    assert (visitor.is_waiting, visitor.moved_s) == (False, trio.current_time())
-    with suppress(KeyError), visitor.waiting():
-        raise KeyError
-    assert not visitor.is_waiting

@@ -10,8 +10,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from barnabas.network.sockets import PlainTransport
-from barnabas.network.wait_set import TURN_SECONDS, WOKEN_AT_ONCE, WaitSet, WaitSets, _next_count
-from barnabas.serving.loop_budget import BUDGET_SECONDS
+from barnabas.network.wait_set import TURN_SECONDS, WOKEN_PER_TURN, WaitSet, WaitSets
 
 COUNT = 300
 
@@ -56,7 +55,7 @@ async def test_a_crowd_wakes_up_some_at_a_time(connections):
             theirs.send(b"x")
     trio.lowlevel.remove_instrument(turns)
     assert len(woken) == COUNT
-    assert max(Counter(woken).values()) <= WOKEN_AT_ONCE
+    assert max(Counter(woken).values()) <= WOKEN_PER_TURN
 
 
 async def test_first_come_first_served_and_nobody_twice(connections):
@@ -78,31 +77,8 @@ async def test_first_come_first_served_and_nobody_twice(connections):
             await wait_all_tasks_blocked()
     for served in (order[:COUNT], order[COUNT : 2 * COUNT], order[2 * COUNT :]):
         assert sorted(served) == list(range(COUNT))
-        batches = [served[at : at + WOKEN_AT_ONCE] for at in range(0, COUNT, WOKEN_AT_ONCE)]
+        batches = [served[at : at + WOKEN_PER_TURN] for at in range(0, COUNT, WOKEN_PER_TURN)]
         assert all(max(one) < min(after) for one, after in pairwise(batches))
-
-
-@pytest.mark.parametrize("soon", [True, False])
-async def test_a_wait_ends_when_the_transport_is_woken_or_closed(connections, soon):
-    transport, _ = connections[0]
-    ended = []
-
-    async def wait():
-        await transport.wait_readable(soon=soon)
-        ended.append("woken")
-        try:
-            await transport.wait_readable(soon=soon)
-        except trio.ClosedResourceError:
-            ended.append("closed")
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        await wait_all_tasks_blocked()
-        transport.wake()
-        await wait_all_tasks_blocked()
-        assert ended == ["woken"]
-        transport.close()
-    assert ended == ["woken", "closed"]
 
 
 async def test_a_wait_that_was_cancelled_can_be_begun_again(connections):
@@ -113,24 +89,6 @@ async def test_a_wait_that_was_cancelled_can_be_begun_again(connections):
     theirs.send(b"x")
     for soon in (False, True, False):
         await transport.wait_readable(soon=soon)
-
-
-def test_a_wait_set_serves_one_run_after_the_other(connections):
-    transport, theirs = connections[0]
-
-    async def once():
-        theirs.send(b"x")
-        await transport.wait_readable(soon=False)
-        assert transport.receive_now(memoryview(bytearray(10))) == 1
-        with trio.move_on_after(0.01):
-            await transport.wait_readable(soon=False)
-
-    for _ in range(3):
-        trio.run(once)
-
-
-def test_a_turn_is_as_long_for_a_wait_set_as_for_the_budget_of_the_loop():
-    assert TURN_SECONDS == BUDGET_SECONDS
 
 
 async def test_fewer_wake_up_after_turns_that_took_too_long_and_more_again_after_short_ones():
@@ -165,27 +123,9 @@ async def test_fewer_wake_up_after_turns_that_took_too_long_and_more_again_after
     counts = list(woken.values())
     assert sum(counts) == COUNT
     least = min(counts)
-    assert counts[0] == WOKEN_AT_ONCE
+    assert counts[0] == WOKEN_PER_TURN
     assert least == 4
-    assert max(counts[counts.index(least) :]) == WOKEN_AT_ONCE
-
-
-@pytest.mark.parametrize(
-    ("count", "share", "following"),
-    [
-        (32, 1.01, 25),
-        (5, 2.0, 4),
-        (4, 2.0, 4),
-        (20, 1.0, 20),
-        (20, 0.75, 20),
-        (20, 0.74, 26),
-        (4, 0.0, 6),
-        (25, 0.74, 32),
-        (26, 0.74, 32),
-    ],
-)
-def test_the_next_turn_is_for_a_quarter_more_or_less(count, share, following):
-    assert _next_count(count, TURN_SECONDS * share) == following
+    assert max(counts[counts.index(least) :]) == WOKEN_PER_TURN
 
 
 async def test_active_connections_of_a_crowd_and_inactive_ones_wait_apart():
@@ -270,17 +210,3 @@ async def test_a_descriptor_may_be_that_of_another_socket_after_a_close(pair):
         transport.close()
         theirs.close()
     assert len(descriptors) == 1, "the system did not reuse it: this shows nothing"
-
-
-async def test_a_transport_sends_at_once_what_the_socket_takes(pair):
-    ours, theirs = pair
-    transport = PlainTransport(ours)
-    assert transport.send_now(b"abc") == 3
-    assert theirs.recv(10) == b"abc"
-    sent = 0
-    while (count := transport.send_now(bytes(1 << 20))) > 0:
-        sent += count
-    assert sent > 0
-    theirs.close()
-    with pytest.raises(OSError, match=r"pipe|reset"):
-        transport.send_now(b"abc")

@@ -50,7 +50,7 @@ def test_an_entry_is_read_as_it_was_written():
     assert [type(one) for one in (*again.add, *again.dead_add)] == [DataFile, DataFile]
 
 
-def test_an_entry_is_stored_in_the_same_words_from_release_to_release():
+def test_stored_entry_is_the_same_bytes_in_each_release():
     made = following(State(), "load")
     made.partitions["7"] = PartitionCommit(100, 131, 3, 140, 1, 2, 4, 8, 16, "of the log")
     made.add = [replace(data_file("a", rows=0), iceberg={"spec_id": 1})]
@@ -145,9 +145,7 @@ def test_what_is_no_json_is_refused():
         (1, (-1, -1), (0, 10, 20), False),
     ],
 )
-def test_a_file_may_have_offsets_of_its_partition_and_within_its_bounds(
-    file_partition, offsets, wanted, may_have
-):
+def test_file_may_have_offsets_within_its_bounds(file_partition, offsets, wanted, may_have):
     file = replace(data_file("a"), partition=file_partition, offset_min=offsets[0], offset_max=offsets[1])
     assert file.may_have(*wanted) is may_have
 
@@ -156,7 +154,7 @@ def test_a_file_may_have_offsets_of_its_partition_and_within_its_bounds(
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
-def test_an_entry_of_another_version_than_the_next_does_not_follow(version):
+def test_entry_of_a_later_version_does_not_follow(version):
     state = folded(load_of(0, 10))
     with pytest.raises(BrokenLakeError, match=f"entry {version} does not follow 1"):
         applied(state, replace(following(state), version=version))
@@ -165,7 +163,7 @@ def test_an_entry_of_another_version_than_the_next_does_not_follow(version):
 @pytest.mark.parametrize(
     "change", [{"previous": ""}, {"previous": "0" * 64}, {"previous_path": "ledger/0"}], ids=str
 )
-def test_an_entry_of_the_next_version_with_another_predecessor_does_not_follow(change):
+def test_entry_with_another_predecessor_does_not_follow(change):
     state = folded(load_of(0, 10))
     with pytest.raises(BrokenLakeError, match="entry 2 does not follow 1"):
         applied(state, replace(following(state), **change))
@@ -208,7 +206,7 @@ def test_another_incarnation_is_refused_unless_it_is_a_restart(identity, kind):
 
 
 @pytest.mark.parametrize("identity", OTHERS)
-def test_a_restart_with_another_incarnation_forgets_where_the_partitions_were_but_not_what_was_loaded(
+def test_restart_of_a_new_incarnation_resets_positions_only(
     identity,
 ):
     first = load_of(5, 10)
@@ -228,7 +226,7 @@ def test_a_restart_with_another_incarnation_forgets_where_the_partitions_were_bu
     assert state.totals[0].loaded == 7
 
 
-def test_a_restart_of_the_same_incarnation_skips_what_was_lost_of_each_partition():
+def test_restart_of_an_incarnation_skips_lost_offsets():
     state = folded(load_of(0, 10), load_of(0, 10, partition=1), load_of(0, 10, partition=2))
     made = following(state, "restart")
     made.lost = {"0": [10, 25], "2": [10, None]}  # of the last nobody has seen an end
@@ -268,7 +266,7 @@ def test_counts_that_do_not_add_up_to_the_range_are_refused(wrong, off):
         folded(made)
 
 
-def test_totals_of_a_partition_are_the_sums_of_its_commits_and_its_bounds_are_the_newest():
+def test_partition_totals_sum_commits_with_the_newest_bounds():
     commits = [
         PartitionCommit(100, 131, 3, 140, 1, 2, 4, 8, 16, "one"),
         PartitionCommit(131, 193, 4, 250, 2, 4, 8, 16, 32, "two"),
@@ -309,7 +307,7 @@ def test_dead_letters_that_are_not_there_cannot_be_removed():
         files.apply(of_kind("redrive", dead_remove=["data/a"]))
 
 
-def test_all_files_with_rows_are_known_and_the_dead_letters_that_count():
+def test_files_are_all_with_rows_and_counting_dead_letters():
     files = Files()
     files.apply(
         of_kind("load", add=[data_file("data/a")], dead_add=[data_file("dead/a"), data_file("dead/b")])

@@ -12,7 +12,7 @@ from barnabas_pipeline.log.planning import shorten
 SIZES = st.lists(st.integers(0, 10_000), max_size=50)
 
 
-def test_who_wants_little_gets_all_of_it_and_the_rest_is_shared_evenly() -> None:
+def test_small_demands_are_met_and_the_rest_shared_evenly() -> None:
     assert share([1_000_000, 10, 0, 400], 1000) == [590, 10, 0, 400]
     assert share([900, 900, 10], 100) == [45, 45, 10]
     assert share([5, 5, 5], 1) == [1, 1, 1]
@@ -32,7 +32,7 @@ def test_shares_are_fair_and_leave_nothing_over(wanted: list[int], total: int) -
 
 
 @given(SIZES, st.integers(1, 20))
-def test_bins_have_everything_once_none_is_empty_and_none_is_too_full(sizes: list[int], count: int) -> None:
+def test_bins_have_all_items_once_and_similar_sizes(sizes: list[int], count: int) -> None:
     found = bins([*enumerate(sizes)], count, lambda one: one[1])
     assert sorted(item for one in found for item in one) == [*enumerate(sizes)]
     assert len(found) == min(count, len(sizes))

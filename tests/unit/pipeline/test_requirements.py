@@ -11,7 +11,7 @@ from barnabas_pipeline.spark import session
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_missing_packages_are_named_with_the_command_that_installs_them(monkeypatch, capsys, job):
+def test_missing_packages_are_named_with_an_install_command(monkeypatch, capsys, job):
     monkeypatch.setattr(
         requirements, "find_spec", lambda name: None if name in ("pyspark", "numpy") else name
     )

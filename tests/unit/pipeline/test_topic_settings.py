@@ -85,7 +85,7 @@ def test_the_more_special_setting_wins(tmp_path: Path, text: str, name: str) -> 
     assert args.topic == ["a", "b"], "the options of the command are as they were"
 
 
-def test_what_another_command_has_no_option_for_is_passed_over(tmp_path: Path) -> None:
+def test_settings_without_an_option_are_skipped(tmp_path: Path) -> None:
     settings = read(tmp_path, YAML)
     found = settings.of("orders", argparse.Namespace(topic="x", format="json"))
     assert vars(found) == {"topic": "orders", "format": "avro"}
@@ -99,7 +99,7 @@ def test_files_are_found_beside_the_settings(tmp_path: Path) -> None:
     assert settings.of("other", args).schema == "logins"
 
 
-def test_a_list_of_names_has_no_settings_and_no_file_no_topics(tmp_path: Path) -> None:
+def test_list_of_names_has_no_settings(tmp_path: Path) -> None:
     assert read(tmp_path, "topics: [a, b]").names == ("a", "b")
     assert read(tmp_path, "").names == ()
     assert Settings(None, {}).patterns == ()

@@ -92,9 +92,7 @@ def test_a_range_is_read_from_the_leader(cluster: Cluster, open_wire: OpenWire) 
     assert {host for host, api in cluster.asked if api != "Metadata"} == {"one"}
 
 
-def test_a_range_is_read_from_the_batch_before_it_unless_the_log_begins_there(
-    cluster: Cluster, open_wire: OpenWire
-) -> None:
+def test_range_is_read_from_the_batch_before_it(cluster: Cluster, open_wire: OpenWire) -> None:
     def offsets() -> list[int]:
         return [request.topics[0].partitions[0].fetch_offset for request in cluster.fetched]
 
@@ -120,7 +118,7 @@ def test_other_errors_end_the_job(cluster: Cluster, open_wire: OpenWire) -> None
 
 
 @pytest.mark.parametrize("now", [None, b"another-topic-id"])
-def test_another_topic_of_the_name_is_not_the_one_planned_for(
+def test_recreated_topic_is_not_the_planned_one(
     cluster: Cluster, open_wire: OpenWire, now: bytes | None
 ) -> None:
     log = open_wire()
@@ -131,9 +129,7 @@ def test_another_topic_of_the_name_is_not_the_one_planned_for(
     assert caught.value.missing == [(0, 0, 3)]
 
 
-def test_another_topic_of_the_name_is_noticed_without_ids_in_fetch(
-    cluster: Cluster, open_wire: OpenWire
-) -> None:
+def test_recreated_topic_is_noticed_without_topic_ids(cluster: Cluster, open_wire: OpenWire) -> None:
     cluster.versions = {**cluster.versions, 1: (4, 12)}
     log = open_wire()
     log.identity()
@@ -143,9 +139,7 @@ def test_another_topic_of_the_name_is_noticed_without_ids_in_fetch(
     assert [request.topics[0].topic for request in cluster.fetched] == ["t"]
 
 
-def test_a_worker_reads_the_incarnation_that_was_planned_for_and_no_other(
-    cluster: Cluster, open_wire: OpenWire
-) -> None:
+def test_worker_reads_the_planned_incarnation_only(cluster: Cluster, open_wire: OpenWire) -> None:
     open_wire()  # dials the scripted cluster
     options = LogOptions("t", bootstrap=str(BOOTSTRAP))
     with Logs() as logs:

@@ -183,7 +183,7 @@ def test_of_a_gzip_stream_all_members_are_read_that_java_reads():
 
 
 @pytest.mark.parametrize("size", [0, 1, 300_000])
-def test_an_lz4_frame_may_be_wrong_about_its_content_and_not_about_its_header_or_blocks(size):
+def test_lz4_frame_may_be_wrong_only_about_its_content(size):
     plain = TEXT[:size]
 
     def pack(**options):
@@ -221,38 +221,15 @@ def test_garbage_is_no_stream(codec, garbage):
     assert isinstance(caught.value, InvalidRecordsError)
 
 
-@pytest.mark.parametrize("codec", STREAMING)
-def test_it_is_told_what_is_wrong_with_a_stream(codec):
-    name, packed = codec.name.lower(), bytearray(compress(codec, TEXT))
-    for cut in (20, len(packed) // 2, len(packed) - 5):
-        with pytest.raises(CompressedStreamError, match=rf"(?i){name} .*(cut short|are left)"):
-            unpack(codec, bytes(packed[:cut]))
-    packed[len(packed) // 2 : len(packed) // 2 + 8] = b"\xff" * 8
-    with pytest.raises(CompressedStreamError, match=rf"(?i){name} .*(corrupt|reserved)"):
-        unpack(codec, bytes(packed))
-
-
 @pytest.mark.parametrize(
     ("size", "text"), [(1, "cut short"), (3, "cut short"), (4, "of 7 bytes where 0 are left")]
 )
-def test_a_snappy_stream_may_end_after_any_block_and_nowhere_else(size, text):
+def test_snappy_stream_may_end_only_after_a_block(size, text):
     for blocks in ((), (b"abc",), (b"abc", b"def")):
         whole = xerial(*blocks)
         assert unpack(Codec.SNAPPY, whole) == b"".join(blocks)
         with pytest.raises(CompressedStreamError, match=text):
             unpack(Codec.SNAPPY, whole + b"\0\0\0\7"[:size])
-
-
-@pytest.mark.parametrize("block_size", [4, 5, 6, 7])
-@pytest.mark.parametrize(
-    "data", [bytes(9 * MIB), random.Random(2).randbytes(9 * MIB)], ids=["zeros", "noise"]
-)
-def test_lz4_blocks_of_any_size_come_out_in_pieces(block_size, data):
-    """Of a block of 4 MB the library gives some pieces without taking anything more in."""
-    packed = lz4.frame.compress(data, block_size=block_size, block_linked=False, store_size=False)
-    assert unpack(Codec.LZ4, packed, len(data)) == data
-    with pytest.raises(DecompressedTooLargeError):
-        unpack(Codec.LZ4, packed, len(data) - 1)
 
 
 BOMBS = {

@@ -8,6 +8,7 @@ from barnabas.records.compression import Codec
 from barnabas.records.errors import CorruptRecordsError, InvalidRecordsError, UnsupportedCompressionError
 from barnabas.records.record import Record
 from tests.support.conversion import up_convert
+from tests.support.whole_steps import down_convert
 
 OLD_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
 RECORDS = [
@@ -34,7 +35,7 @@ def read_all(raw):
 @pytest.mark.parametrize("magic", [0, 1])
 def test_down(magic, codec):
     raw = building.encode_batch(RECORDS, base_offset=18, last_offset=30, codec=codec)
-    converted = convert.down_convert(raw, magic, bytes_max=BIG)
+    converted = down_convert(raw, magic, bytes_max=BIG)
     assert read_all(converted) == plain(RECORDS, magic)
     headers = [header for _, header in batch.iter_batches(converted)]
     assert {header.magic for header in headers} == {magic}
@@ -45,7 +46,7 @@ def test_down(magic, codec):
 @pytest.mark.parametrize("codec", OLD_CODECS)
 def test_down_from_v1_to_v0(codec):
     raw = legacy.encode_message_set(RECORDS, magic=1, codec=codec)
-    assert read_all(convert.down_convert(raw, 0, bytes_max=BIG)) == plain(RECORDS, 0)
+    assert read_all(down_convert(raw, 0, bytes_max=BIG)) == plain(RECORDS, 0)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -53,7 +54,7 @@ def test_what_is_old_enough_stays_as_it_is(magic):
     raw = legacy.encode_message_set(RECORDS, magic=0, codec=Codec.LZ4) + legacy.encode_message_set(
         RECORDS, magic=0
     )
-    assert convert.down_convert(raw, magic, bytes_max=BIG) == raw
+    assert down_convert(raw, magic, bytes_max=BIG) == raw
 
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
@@ -61,22 +62,23 @@ def test_down_keeps_append_time(codec):
     raw = building.encode_batch(
         RECORDS, codec=codec, timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp=5_000
     )
-    converted = convert.down_convert(raw, 1, bytes_max=BIG)
+    converted = down_convert(raw, 1, bytes_max=BIG)
     assert [record.timestamp for record in read_all(converted)] == [5_000] * 3
     assert batch.read_any_header(converted).timestamp_type is TimestampType.LOG_APPEND_TIME
 
 
-def test_only_uncompressed_records_before_the_fetch_offset_are_dropped():
+def test_records_before_the_fetch_offset_drop_if_uncompressed():
     plain_batch, packed = building.encode_batch(RECORDS), building.encode_batch(RECORDS, codec=Codec.GZIP)
-    assert [
-        r.offset for r in read_all(convert.down_convert(plain_batch, 1, bytes_max=BIG, fetch_offset=21))
-    ] == [21, 25]
-    assert [r.offset for r in read_all(convert.down_convert(packed, 1, bytes_max=BIG, fetch_offset=21))] == [
+    assert [r.offset for r in read_all(down_convert(plain_batch, 1, bytes_max=BIG, fetch_offset=21))] == [
+        21,
+        25,
+    ]
+    assert [r.offset for r in read_all(down_convert(packed, 1, bytes_max=BIG, fetch_offset=21))] == [
         20,
         21,
         25,
     ]
-    assert convert.down_convert(plain_batch, 1, bytes_max=BIG, fetch_offset=26) == b""
+    assert down_convert(plain_batch, 1, bytes_max=BIG, fetch_offset=26) == b""
 
 
 def test_control_batches_are_left_out():
@@ -84,49 +86,49 @@ def test_control_batches_are_left_out():
         commit=True, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=5, base_offset=26
     )
     data = building.encode_batch(RECORDS)
-    assert convert.down_convert(marker, 1, bytes_max=BIG) == b""
-    assert len(read_all(convert.down_convert(marker + data + marker, 1, bytes_max=BIG))) == 3
+    assert down_convert(marker, 1, bytes_max=BIG) == b""
+    assert len(read_all(down_convert(marker + data + marker, 1, bytes_max=BIG))) == 3
 
 
 def test_empty_batches_vanish():
     raw = building.encode_batch([], base_offset=0, last_offset=5) + building.encode_batch(RECORDS)
-    assert len(read_all(convert.down_convert(raw, 0, bytes_max=BIG))) == 3
+    assert len(read_all(down_convert(raw, 0, bytes_max=BIG))) == 3
 
 
 def test_zstd_is_refused_unless_something_came_before():
     zstd = building.encode_batch(RECORDS, codec=Codec.ZSTD)
     with pytest.raises(UnsupportedCompressionError):
-        convert.down_convert(zstd, 1, bytes_max=BIG)
+        down_convert(zstd, 1, bytes_max=BIG)
     data = building.encode_batch(RECORDS)
-    assert len(read_all(convert.down_convert(data + zstd, 1, bytes_max=BIG))) == 3
+    assert len(read_all(down_convert(data + zstd, 1, bytes_max=BIG))) == 3
 
 
 def test_corrupt_batches_are_not_laundered():
     raw = bytearray(building.encode_batch(RECORDS))
     raw[-2] ^= 1
     with pytest.raises(CorruptRecordsError):
-        convert.down_convert(raw, 1, bytes_max=BIG)
+        down_convert(raw, 1, bytes_max=BIG)
     good = building.encode_batch(RECORDS)
-    assert len(read_all(convert.down_convert(good + raw, 1, bytes_max=BIG))) == 3
+    assert len(read_all(down_convert(good + raw, 1, bytes_max=BIG))) == 3
 
 
 def test_size_is_limited_after_the_first_batch():
     raw = building.encode_batch(RECORDS, codec=Codec.GZIP)
-    one = convert.down_convert(raw, 1, bytes_max=0)
+    one = down_convert(raw, 1, bytes_max=0)
     assert len(read_all(one)) == 3
-    assert convert.down_convert(raw * 3, 1, bytes_max=2 * len(one)) == one * 2
-    assert convert.down_convert(raw * 3, 1, bytes_max=2 * len(one) - 1) == one
+    assert down_convert(raw * 3, 1, bytes_max=2 * len(one)) == one * 2
+    assert down_convert(raw * 3, 1, bytes_max=2 * len(one) - 1) == one
 
 
 def test_down_conversion_ends_where_it_has_enough():
     raw = building.encode_batch(RECORDS)
-    converted = convert.down_convert(raw + raw + b"\0" * 40, 1, bytes_max=1)  # the damage is never met
+    converted = down_convert(raw + raw + b"\0" * 40, 1, bytes_max=1)  # the damage is never met
     assert len(read_all(converted)) == 3
 
 
 def test_partial_batch_at_the_end_is_ignored():
     raw = building.encode_batch(RECORDS)
-    assert len(read_all(convert.down_convert(raw + raw[:-1], 1, bytes_max=BIG))) == 3
+    assert len(read_all(down_convert(raw + raw[:-1], 1, bytes_max=BIG))) == 3
 
 
 @pytest.mark.parametrize("target", list(Codec))

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.records import batch, building, control, convert, legacy
+from barnabas.records import batch, building, control, legacy
 from barnabas.records.batch import TimestampType
 from barnabas.records.compression import CODECS_BY_NAME
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules
-from barnabas.records.validate import validate_produce
 from tests.support.logs import rebase
+from tests.support.whole_steps import down_convert, validate_produce
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "records"
 T = 1_700_000_000_000
@@ -194,7 +194,7 @@ def test_a_leader_takes_what_the_python_clients_produce(path):
 def test_down_conversion_keeps_offsets_and_codec(path, magic):
     raw = path.read_bytes()
     expected = expected_java(path)
-    converted = convert.down_convert(raw, magic, bytes_max=1 << 20)
+    converted = down_convert(raw, magic, bytes_max=1 << 20)
     for record in expected:
         record.headers = []
         if magic == 0:

@@ -11,7 +11,8 @@ from barnabas.records.errors import Code, CorruptRecordsError
 from barnabas.records.record import Record
 from barnabas.records.rules import AppendRules
 from barnabas.records.steps import Work
-from barnabas.records.validate import validate_produce, validate_steps
+from barnabas.records.validate import validate_steps
+from tests.support.whole_steps import validate_produce
 
 NOW = 1_700_000_000_000
 LIMIT = 4 << 20
@@ -64,7 +65,7 @@ def test_what_the_thread_says_of_the_checksum_counts(size, in_a_thread, sound):
 # --- timestamps ---------------------------------------------------------------------------------------------------
 
 
-def test_the_two_timestamps_of_a_header_are_of_the_first_record_and_of_the_latest():
+def test_header_has_the_first_and_the_latest_timestamp():
     """None of the three is like another, so that none can take another's place."""
     records = [
         Record(0, NOW - 30, b"k", b"v"),

@@ -105,7 +105,7 @@ def test_what_is_too_large_is_given_back_where_that_is_noticed(codec, given_back
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD, Codec.LZ4])
-async def test_the_records_of_a_request_are_given_back_when_it_is_answered(codec):
+async def test_memory_of_records_is_released_with_the_answer(codec):
     batch = bytearray(encode_batch([Record(0, 0, None, bytes(SIZE))], codec=codec))
     steps = validate_steps(batch, api_version=9, config=AppendRules(), now_ms=0)
     sizes = []
@@ -120,50 +120,3 @@ async def test_the_records_of_a_request_are_given_back_when_it_is_answered(codec
     valid = await StepRunner(LoopBudget(), Threads()).run(steps)
     assert valid.record_count == 1
     assert sizes == [1], "somebody still has it"
-
-
-class Stream:
-    """A stream that notes what it is asked for."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.asked: list[int | str] = []
-
-    def seek(self, offset: int, whence: int) -> int:
-        assert (offset, whence) == (0, 2)
-        return self.size
-
-    def truncate(self, size: int) -> None:
-        self.asked.append(size)
-
-    def getvalue(self) -> None:
-        self.asked.append("cut off")
-
-
-@pytest.mark.parametrize("pieces_over", [0, 1, 3])
-@pytest.mark.parametrize("rest", [0, 1])
-def test_memory_goes_from_its_end_on_as_far_as_it_is_large(pieces_over, rest):
-    stream = Stream(LARGE_BYTES + pieces_over * PIECE_BYTES + rest)
-    pieces._give_back(stream)
-    ends = [stream.size - n * PIECE_BYTES for n in range(1, pieces_over + bool(rest) + 1)]
-    assert stream.asked == [one for end in ends for one in (end, "cut off")]
-
-
-@pytest.mark.parametrize(
-    "bytes_max", [0, 1, PIECE_BYTES, pieces.FIRST_PIECE_BYTES, 10 * pieces.FIRST_PIECE_BYTES]
-)
-def test_no_piece_is_larger_than_it_may_be_but_the_first(bytes_max):
-    made = Pieces("gzip", bytes_max)
-    assert made.next_size == min(bytes_max + 1, pieces.FIRST_PIECE_BYTES)
-    assert made.join() == b""
-    turns, left = [], bytes_max
-    while left:
-        size = min(made.next_size, left)
-        if made.add(bytes(size)):
-            turns.append(bytes_max - left + size)
-        left -= size
-        assert made.next_size == min(left + 1, PIECE_BYTES)
-    assert turns == list(range(TURN_BYTES + PIECE_BYTES, bytes_max + 1, TURN_BYTES + PIECE_BYTES))
-    assert made.join() == bytes(bytes_max)
-    with pytest.raises(DecompressedTooLargeError):
-        Pieces("gzip", bytes_max).add(bytes(bytes_max + 1))

@@ -21,7 +21,7 @@ def test_more_records_than_the_bytes_can_hold_are_not_looked_at(codec, rules):
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_misnumbered_records_are_numbered_anew_only_if_they_are_worth_their_bytes(codec):
+def test_misnumbered_records_are_renumbered_within_their_bytes(codec):
     count = 3_000 if codec is Codec.SNAPPY else 150
     error = refused(zero_deltas(count, codec), LARGE)
     assert error.code == Code.INVALID_RECORD

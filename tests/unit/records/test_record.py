@@ -131,8 +131,9 @@ def test_scan_of_very_many_records_alike(count):
     assert scan_body(body, count, 0) == BodyScan(0, (count - 1) // 100, 0, True)
 
 
-@pytest.mark.parametrize("odd", [8_191, 8_192, 9_000, 16_383, 16_384, 20_000])
-@pytest.mark.parametrize("shift", [-1, 1, 64, 8_192])
+@pytest.mark.parametrize(
+    ("odd", "shift"), [(8_191, -1), (8_192, 1), (9_000, 64), (16_383, 1), (16_384, 8_192), (20_000, -1)]
+)
 def test_scan_finds_an_odd_offset_among_very_many(odd, shift):
     offsets = [at + shift if at == odd else at for at in range(20_001)]
     body = bytes(encode_body([Record(offset, 0, b"k", b"vvv") for offset in offsets], 0, 0))

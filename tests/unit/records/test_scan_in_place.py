@@ -65,7 +65,7 @@ def test_a_record_may_begin_wherever_a_copy_ends(short, next_size):
     assert verdict(in_buffer(body), 5).startswith("BodyScan")
 
 
-def test_a_record_behind_the_end_of_a_batch_is_not_taken_for_one_of_it():
+def test_record_behind_a_batch_is_not_part_of_it():
     body = body_of([1_000] * 200)
     size = len(body) // 200 + 1  # of the last ones, whose offsets take a byte more than the first 64
     for count, cut in [(200, size), (200, 1), (200, 5), (150, 50 * size + 1)]:
@@ -97,7 +97,7 @@ def test_a_large_batch_is_appended_from_where_it_lies(count):
     assert valid.max_timestamp == NOW + (count - 1) // 100
 
 
-def test_memory_is_asked_for_before_a_record_of_megabytes_is_copied():
+def test_memory_is_reserved_before_a_large_record_is_copied():
     raw = in_buffer(building.encode_batch([Record(0, NOW, None, b"v" * 2_000_000)]))
     rules = AppendRules(max_message_bytes=4_000_000)
     reserve, *_, valid = list_of(validate_steps(raw, api_version=9, config=rules, now_ms=NOW))
@@ -131,7 +131,7 @@ def test_a_large_batch_with_wrong_offsets_is_written_anew(change):
 
 
 @pytest.mark.parametrize("length", [0, 1, 2])
-def test_what_is_wrong_with_a_large_batch_is_told_from_its_first_record_on(length):
+def test_errors_of_a_large_batch_are_found_from_its_start(length):
     body = bytearray(body_of([1_000] * 300))
     body[-1] = 7  # a negative number of headers
     header = batch.read_header(

@@ -12,8 +12,9 @@ from barnabas.records.compression import Codec, compress
 from barnabas.records.errors import Code, InvalidRecordsError, RecordError, RecordsError
 from barnabas.records.record import Record
 from barnabas.records.rules import RECORD_ERRORS_MAX, AppendRules
-from barnabas.records.validate import Origin, validate_produce
+from barnabas.records.validate import Origin
 from barnabas.records.validated import ValidatedBatches
+from tests.support.whole_steps import validate_produce
 
 NOW = 1_700_000_000_000
 RECORDS = [Record(at, NOW - 10 + at, b"key-%d" % at, b"v" * at, [("h", b"x")] * (at % 2)) for at in range(12)]
@@ -226,7 +227,7 @@ def test_where_the_broker_sets_the_time_a_producer_must_not(rules):
     "bits",
     [batch.TIMESTAMP_TYPE_BIT, batch.DELETE_HORIZON_BIT, batch.TIMESTAMP_TYPE_BIT | batch.DELETE_HORIZON_BIT],
 )
-def test_what_another_broker_says_of_a_batch_is_cleared_and_its_records_stay(rules, codec, bits):
+def test_fields_of_another_broker_are_cleared_in_a_batch(rules, codec, bits):
     raw = as_another_broker_has_it(codec, bits)
     result = validate(raw, rules)
     (header,) = result.batches
@@ -350,7 +351,7 @@ def test_timestamps_out_of_range(rules, codec, api_version):
     assert validate(encode(records, codec=codec), append_time, api_version).max_timestamp == NOW
 
 
-def test_a_header_that_hides_a_timestamp_is_found_by_the_full_check():
+def test_full_check_finds_a_header_that_hides_a_timestamp():
     records = [Record(0, NOW, None, b""), Record(1, NOW + 10**10, None, b"")]
     raw = with_header(building.encode_batch(records), max_timestamp=NOW)
     error = refused(raw)

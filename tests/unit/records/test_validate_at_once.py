@@ -94,20 +94,8 @@ def test_every_rule_of_a_topic_holds_at_once_too(rules):
     ],
     ids=["another codec", "no keys", "late", "many", "two batches", "cut short", "old", "empty"],
 )  # fmt: skip
-def test_what_must_change_or_needs_a_longer_look_is_left_to_the_steps(raw, rules):
+def test_batch_that_must_change_is_left_to_the_steps(raw, rules):
     assert both(raw, rules)[0] is None
-
-
-@pytest.mark.parametrize("times", [(-HOUR_MS - 1, 0), (0, -HOUR_MS - 1), (0, HOUR_MS + 1), (HOUR_MS + 1, 0)])
-def test_one_record_that_is_too_old_or_too_new_leaves_the_batch_to_the_steps(times):
-    rules = AppendRules(message_timestamp_before_max_ms=HOUR_MS, message_timestamp_after_max_ms=HOUR_MS)
-    records = [Record(at, NOW + time, b"k", b"v") for at, time in enumerate((0, *times, 0))]
-    at_once, by_steps = both(building.encode_batch(records), rules)
-    assert at_once is None
-    assert is_refused(by_steps)
-    fine = [Record(at, NOW + time, b"k", b"v") for at, time in enumerate((0, -HOUR_MS, HOUR_MS, 0))]
-    at_once, by_steps = both(building.encode_batch(fine), rules)
-    assert at_once == by_steps
 
 
 @pytest.mark.parametrize("api_version", [2, 3, 6, 9])

@@ -125,13 +125,6 @@ async def test_the_settings_of_all_are_for_who_may_alter_the_cluster(subject: st
     assert await allowed(Broker(may_cluster="alter"), subject) == set(NEEDS)
 
 
-async def test_an_old_broker_cannot_be_asked_what_users_may_do() -> None:
-    client: Any = Broker(version=7)
-    with pytest.raises(RegistryError, match=r"older than Kafka 2\.3") as refused:
-        await User(client).check(READ, "t")
-    assert refused.value.status == 500
-
-
 async def test_subjects_that_may_be_read_are_those_of_topics_that_are_described() -> None:
     subjects = ["t-key", "t-value", "u"]
     for code, found in (

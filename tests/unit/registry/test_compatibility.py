@@ -118,61 +118,6 @@ def test_avro_pair_has_the_verdict_of_java(case: Any) -> None:
     assert sorted(kinds) == case["kinds"]
 
 
-F1 = '{"name":"f1","type":"string"}'
-RECORD = '{"type":"record","name":"r","fields":[%s]}'
-ONE = RECORD % F1
-WITH_DEFAULT = RECORD % (F1 + ',{"name":"f2","type":"string","default":"foo"}')
-WITHOUT_DEFAULT = RECORD % (F1 + ',{"name":"f2","type":"string"}')
-RENAMED = RECORD % '{"name":"f1_new","type":"string","aliases":["f1"]}'
-OPTIONAL = RECORD % '{"name":"f1","type":["null","string"],"doc":"of f1"}'
-WIDER = RECORD % '{"name":"f1","type":["null","string","int"]}'
-ENUM = '{"type":"enum","name":"e","symbols":%s%s}'
-FIXED = '{"type":"fixed","name":"%s","size":%d}'
-NODE = '{"type":"record","name":"n","fields":[{"name":"next","type":["null","n"]},{"name":"v","type":"%s"}]}'
-
-
-@pytest.mark.parametrize(
-    ("reader", "writer", "said"),
-    [
-        (WITH_DEFAULT, ONE, None),
-        (WITHOUT_DEFAULT, ONE, "READER_FIELD_MISSING_DEFAULT_VALUE"),
-        (ONE, WITHOUT_DEFAULT, None),
-        (RENAMED, ONE, None),
-        (ONE, RENAMED, "READER_FIELD_MISSING_DEFAULT_VALUE"),
-        (OPTIONAL, ONE, None),
-        (ONE, OPTIONAL, "TYPE_MISMATCH"),
-        (WIDER, OPTIONAL, None),
-        (OPTIONAL, WIDER, "MISSING_UNION_BRANCH"),
-        ('"long"', '"int"', None),
-        ('"int"', '"long"', "TYPE_MISMATCH"),
-        ('"double"', '"float"', None),
-        ('"float"', '"double"', "TYPE_MISMATCH"),
-        ('"string"', '"bytes"', None),
-        ('"bytes"', '"string"', None),
-        ('"string"', '"int"', "TYPE_MISMATCH"),
-        ('"int"', '["int"]', None),
-        ('["int","string"]', '"int"', None),
-        ('["int","string"]', '"boolean"', "MISSING_UNION_BRANCH"),
-        ('{"type":"array","items":"long"}', '{"type":"array","items":"int"}', None),
-        ('{"type":"map","values":"int"}', '{"type":"map","values":"long"}', "TYPE_MISMATCH"),
-        ('{"type":"map","values":"int"}', '{"type":"array","items":"int"}', "TYPE_MISMATCH"),
-        (ENUM % ('["a","b"]', ""), ENUM % ('["a"]', ""), None),
-        (ENUM % ('["a"]', ""), ENUM % ('["a","b"]', ""), "MISSING_ENUM_SYMBOLS"),
-        (ENUM % ('["a"]', ',"default":"a"'), ENUM % ('["a","b"]', ""), None),
-        (FIXED % ("f", 4), FIXED % ("f", 4), None),
-        (FIXED % ("f", 4), FIXED % ("f", 8), "FIXED_SIZE_MISMATCH"),
-        (FIXED % ("f", 4), FIXED % ("g", 4), "NAME_MISMATCH"),
-        (NODE % "long", NODE % "int", None),
-        (NODE % "int", NODE % "string", "TYPE_MISMATCH"),
-    ],
-)
-def test_avro_schemas(reader: str, writer: str, said: str | None) -> None:
-    new, old = (parse(Schema("AVRO", text), is_new=True) for text in (reader, writer))
-    found = new.breaks(old)
-    assert (said is None) == (not found)
-    assert said is None or any(f"errorType:'{said}'" in one for one in found)
-
-
 def test_a_schema_that_leads_back_to_itself_is_compared_to_the_end() -> None:
     def node(inner: str) -> Any:
         following = {"oneOf": [{"type": "null"}, {"$ref": "#/definitions/n"}]}

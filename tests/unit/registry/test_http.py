@@ -15,7 +15,7 @@ from barnabas.network.bodies import SMALL_BYTES_MAX
 from barnabas.network.visitors import Visitor
 from barnabas.registry.access import Caller, Logins
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.http import BODY_BYTES_MAX, JSON_BYTES_MAX, OWN_TYPE, Answering
+from barnabas.registry.http import BODY_BYTES_MAX, JSON_BYTES_MAX, OWN_TYPE, RegistryService
 from barnabas.registry.parsing import SCHEMA_CHARACTERS_MAX
 from barnabas.registry.records import Version, schema_record
 from barnabas.registry.schemas import Schema
@@ -48,9 +48,9 @@ async def answered(
 ) -> tuple[int, dict[str, str], bytes]:
     """Send a request; returns status, headers and content."""
     client, server = trio.testing.memory_stream_pair()
-    answering = Answering((asked or Asked()).registry, logins, set(), is_local=is_local)
+    service = RegistryService((asked or Asked()).registry, logins, set(), is_local=is_local)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(answering.serve, Visitor(server))
+        nursery.start_soon(service.serve, Visitor(server))
         await client.send_all(data)
         received = b""
         with trio.fail_after(10):
@@ -112,6 +112,8 @@ def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
         ("PUT", "/config", b'{"compatibility": "FULL"}', {}, 200, {"compatibility": "FULL"}),
         ("GET", "/subjects/%ff", b"", {}, 400, 400),
         ("GET", "/nowhere", b"", {}, 404, 404),
+        ("PATCH", "/subjects/s", b"", {}, 405, 405),
+        ("DELETE", "/schemas//types/", b"", {}, 405, 405),
         ("GET", "/", b"", {"Origin": "http://evil.example"}, 403, 403),
         ("GET", "/", b"", {"Host": "evil.example"}, 403, 403),
     ],
@@ -180,11 +182,6 @@ async def test_a_schema_of_the_largest_size_is_taken(letter: str) -> None:
     body = json.dumps({"schemaType": "JSON", "schema": schema}, ensure_ascii=False).encode()
     status, _, content = await answered(request("POST", "/subjects/s/versions", body))
     assert (status, json.loads(content)["id"]) == (200, 1)
-
-
-async def test_what_is_no_http_is_refused() -> None:
-    status, _, content = await answered(b"nonsense\r\n\r\n")
-    assert (status, json.loads(content)["error_code"]) == (400, 400)
 
 
 async def test_a_long_list_comes_in_pieces() -> None:

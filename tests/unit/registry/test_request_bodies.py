@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.request_bodies import RULE_KINDS, RULE_MODES, RULE_SETS, schema_of
+from barnabas.registry.request_bodies import schema_of
 from tests.unit.registry.test_requests import Asked
 
 VALUES: list[Any] = [
@@ -60,20 +60,6 @@ def test_a_part_of_the_wrong_kind_is_refused(name: str, taken: list[Any]) -> Non
     assert found == taken
 
 
-@pytest.mark.parametrize(
-    ("parts", "taken"),
-    [
-        (("metadata", "properties"), [None, {}, {"a": 1}]),
-        (("metadata", "tags"), [None, {}, {"a": ["x"]}]),
-        (("metadata", "sensitive"), [None, [], ["x"]]),
-        *((("ruleSet", rules), [None, []]) for rules in RULE_SETS),
-    ],
-)
-def test_a_part_within_is_of_its_kind_too(parts: tuple[str, str], taken: list[Any]) -> None:
-    found = [value for value in VALUES if is_taken({"schema": SCHEMA, parts[0]: {parts[1]: value}})]
-    assert found == taken
-
-
 @pytest.mark.parametrize("body", VALUES)
 async def test_a_body_without_a_schema_is_refused_by_every_route(body: Any) -> None:
     asked = Asked()
@@ -82,12 +68,6 @@ async def test_a_body_without_a_schema_is_refused_by_every_route(body: Any) -> N
     for path in ("/subjects/s", "/subjects/s/versions", "/compatibility/subjects/s/versions/latest"):
         assert await asked.refused("POST", path, body) == expected, path
     assert len(asked.written.records) == 1
-
-
-@pytest.mark.parametrize("text", [None, "", " ", "\n"])
-def test_an_empty_schema_is_refused_in_each_format(text: str | None) -> None:
-    for format_name in (None, "AVRO", "JSON", "PROTOBUF"):
-        assert answer({"schema": text, "schemaType": format_name}) == INVALID
 
 
 @pytest.mark.parametrize(
@@ -101,16 +81,6 @@ def test_an_empty_schema_is_refused_in_each_format(text: str | None) -> None:
 def test_a_reference_lacks_nothing(changes: dict[str, Any], expected: tuple[int, int]) -> None:
     assert is_taken({"schema": SCHEMA, "references": [REFERENCE]})
     assert answer({"schema": SCHEMA, "references": [{**REFERENCE, **changes}]}) == expected
-
-
-@pytest.mark.parametrize("rules", RULE_SETS)
-def test_a_rule_has_a_mode_of_its_set(rules: str) -> None:
-    for mode in (*RULE_MODES, None):
-        body = {"schema": SCHEMA, "ruleSet": {rules: [{**RULE, "mode": mode}]}}
-        assert is_taken(body) is ((mode or "WRITEREAD") in RULE_SETS[rules]), mode
-    for kind in (*RULE_KINDS, None):
-        body = {"schema": SCHEMA, "ruleSet": {rules: [{**RULE, "kind": kind, "mode": RULE_SETS[rules][0]}]}}
-        assert is_taken(body)
 
 
 @pytest.mark.parametrize(
@@ -132,20 +102,6 @@ def test_a_rule_that_makes_no_sense_is_refused(
     assert (found if isinstance(found, tuple) else None) == expected
 
 
-def test_a_name_of_a_rule_is_there_once() -> None:
-    twice = {"domainRules": [RULE], "encodingRules": [RULE]}
-    assert answer({"schema": SCHEMA, "ruleSet": twice}) == RULES
-
-
-def test_properties_are_kept_as_text() -> None:
-    properties = {"a": 1, "b": True, "c": "x", "d": None, "e": 1.5}
-    found = schema_of({"schema": SCHEMA, "metadata": {"properties": properties, "more": 1}})
-    assert found.metadata == {
-        "properties": {"a": "1", "b": "true", "c": "x", "d": None, "e": "1.5"},
-        "more": 1,
-    }
-
-
 @pytest.mark.parametrize(
     ("body", "expected"),
     [(None, NULL), ([], WRONG), (5, WRONG), ("FULL", WRONG), ({"compatibility": 5}, (422, 42203)),
@@ -156,14 +112,6 @@ async def test_settings_of_the_wrong_kind_are_refused(body: Any, expected: tuple
     assert await asked.refused("PUT", "/config/s", body) == expected
     assert await asked.refused("PUT", "/config", body) == expected
     assert asked.written.records == []
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [(None, NULL), ([], WRONG), ("READONLY", WRONG), ({}, (422, 42204)), ({"mode": 5}, (422, 42204))],
-)
-async def test_a_mode_of_the_wrong_kind_is_refused(body: Any, expected: tuple[int, int]) -> None:
-    assert await Asked().refused("PUT", "/mode/s", body) == expected
 
 
 async def test_a_setting_that_is_null_is_taken_back() -> None:

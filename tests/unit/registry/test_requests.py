@@ -16,7 +16,7 @@ from barnabas.registry.reading import STEP_SUBJECTS, Reading
 from barnabas.registry.records import Version, schema_record
 from barnabas.registry.registering import Registering
 from barnabas.registry.removing import Removing
-from barnabas.registry.routes import ROUTES, Call, Registry, find
+from barnabas.registry.routes import ROUTER, Call, Registry
 from barnabas.registry.schemas import Schema
 from barnabas.registry.setting import Setting
 from barnabas.registry.state import State
@@ -59,17 +59,13 @@ class Asked:
         store: Any = self.written
         parsing = Parsing(sandbox or Inline())
         self.registry = Registry(
-            store,
-            Reading(store.state, parsing),
-            Registering(store, parsing),
-            Removing(store),
-            Setting(store),
+            store, Reading(store.state, parsing), Registering(store, parsing), Removing(store), Setting(store)
         )
 
     async def __call__(self, method: str, target: str, body: Any = None) -> Any:
         """Return an answer. Raises RegistryError."""
         url = urlsplit(target)
-        route, parts = find(method, tuple(filter(None, url.path.split("/"))))
+        route, parts = ROUTER.find_segments(method, url.path.split("/"))
         return await route.handle(self.registry, Call(self.caller, parts, dict(parse_qsl(url.query)), body))
 
     async def refused(self, method: str, target: str, body: Any = None) -> tuple[int, int]:
@@ -92,15 +88,6 @@ async def asked() -> Asked:
         await asked.register("s", title)
     await asked("DELETE", "/subjects/s/versions/2")
     return asked
-
-
-async def test_the_newest_version_is_named_or_has_its_number(asked: Asked) -> None:
-    for name in ("latest", "-1", "3"):
-        assert (await asked("GET", f"/subjects/s/versions/{name}"))["version"] == 3
-    assert (await asked("GET", "/subjects/s/versions/1"))["version"] == 1
-    await asked("DELETE", "/subjects/s/versions/latest")
-    assert (await asked("GET", "/subjects/s/versions/latest"))["version"] == 1
-    assert (await asked("GET", "/subjects/s/versions/latest?deleted=true"))["version"] == 3
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -150,14 +137,6 @@ async def test_a_mode_refuses_new_schemas_and_not_those_that_are_there(asked: As
     assert await asked.register("t", "new") == 4
 
 
-async def test_a_version_that_is_named_is_the_next_one(asked: Asked) -> None:
-    for version in (2, 3, 5):
-        body = {"schemaType": "JSON", "schema": '{"title":"new"}', "version": version}
-        assert await asked.refused("POST", "/subjects/s/versions", body) == (422, 42201)
-    assert await asked.register("s", "new", version=4) == 4
-    assert await asked.register("s", "newer", version=-1) == 5
-
-
 async def test_modes_are_taken_back_one_by_one_or_those_of_a_context(asked: Asked) -> None:
     assert await asked.refused("DELETE", "/mode/s") == (404, 40401)
     for subject in ("s", "t", ":.c:u"):
@@ -181,16 +160,6 @@ async def test_an_import_gives_ids_and_versions(asked: Asked) -> None:
     assert await asked.register("u", "next") == 51
 
 
-async def test_a_path_with_another_method_is_told_from_one_that_is_not_there(asked: Asked) -> None:
-    assert await asked.refused("PATCH", "/subjects/s") == (405, 405)
-    assert await asked.refused("DELETE", "/schemas/types") == (405, 405)
-    assert await asked.refused("GET", "/nowhere") == (404, 404)
-    assert await asked.refused("GET", "/subjects/s/versions/1/schema/more") == (404, 404)
-    for route in ROUTES:
-        found, _ = find(route.method, tuple(filter(None, route.path.split("/"))))
-        assert found is route
-
-
 async def test_a_list_is_answered_in_parts(asked: Asked) -> None:
     for subject in ("t", "u"):
         await asked.register(subject, "a")
@@ -206,9 +175,6 @@ async def test_a_list_is_answered_in_parts(asked: Asked) -> None:
     ):
         assert await asked("GET", f"/subjects{query}") == found, query
     assert await asked.refused("GET", "/subjects?limit=x") == (404, 404)
-
-
-# --- many subjects --------------------------------------------------------------------------------------------------
 
 
 def filled(asked: Asked, count: int) -> Asked:
@@ -282,9 +248,6 @@ async def test_names_stay_in_order_when_subjects_come_and_go() -> None:
     assert await asked("GET", "/subjects?deleted=true") == [":.c:d", "aa", "b", "c"]
     asked.written.state.clear()
     assert await asked("GET", "/subjects?deleted=true") == []
-
-
-# --- records of others ----------------------------------------------------------------------------------------------
 
 
 def spelled(kind: str, subject: str | None, **more: Any) -> bytes:

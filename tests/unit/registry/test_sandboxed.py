@@ -12,11 +12,10 @@ import trio
 from barnabas.network.visitors import Visitor
 from barnabas.registry import references
 from barnabas.registry.decoding import DecodedText, Deserializer
-from barnabas.registry.encoding import Serializer
 from barnabas.registry.errors import RegistryError, SchemaError
-from barnabas.registry.http import Answering
+from barnabas.registry.http import RegistryService
 from barnabas.registry.parsing import Parsing
-from barnabas.registry.registering import Registering, Wanted
+from barnabas.registry.registering import Registering, SchemaRequest
 from barnabas.registry.schemas import Reference, Schema
 from barnabas.sandbox.pool import Sandbox
 from tests.support import odd_schemas
@@ -105,10 +104,10 @@ async def test_work_ends_when_the_client_goes() -> None:
     """Its place is free for others, long before the work would be over."""
     async with Sandbox(processes_max=1, seconds_max=60) as sandbox, trio.open_nursery() as nursery:
         registry = asked(sandbox)
-        answering = Answering(registry.registry, None, set(), is_local=True)
+        service = RegistryService(registry.registry, None, set(), is_local=True)
 
         async def serve(stream: trio.SocketStream) -> None:
-            await answering.serve(Visitor(stream))
+            await service.serve(Visitor(stream))
 
         listeners = await nursery.start(trio.serve_tcp, serve, 0)
         port = listeners[0].socket.getsockname()[1]
@@ -132,7 +131,7 @@ async def test_schemas_registered_at_once_become_versions() -> None:
     async def register(number: int) -> None:
         fields = [{"name": f"f{number}", "type": "int", "default": 0}]
         text = json.dumps({"type": "record", "name": "R", "fields": fields})
-        ids.append((await registering.register("s", Wanted(Schema("AVRO", text)))).id)
+        ids.append((await registering.register("s", SchemaRequest(Schema("AVRO", text)))).id)
 
     async with trio.open_nursery() as nursery:
         for number in range(20):
@@ -162,14 +161,11 @@ async def test_change_of_the_level_meanwhile_is_obeyed() -> None:
 
         async def register() -> None:
             with pytest.raises(RegistryError, match="incompatible"):
-                await registering.register("s", Wanted(Schema("AVRO", '"int"')))
+                await registering.register("s", SchemaRequest(Schema("AVRO", '"int"')))
 
         nursery.start_soon(register)
         await prepared.wait()
         await registry("PUT", "/config/s", {"compatibility": "FULL"})
-
-
-# --- references ----------------------------------------------------------------------------------------------------
 
 
 def referring(*names: str) -> dict[str, Any]:
@@ -213,22 +209,6 @@ async def test_references_have_bounds(
     with pytest.raises(RegistryError, match=reason):
         await register_chain(Asked(sandbox=Inline()), 10)
 
-
-async def test_client_holds_a_registry_to_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(references, "REFERENCES_DEPTH_MAX", 5)
-    answers: dict[str, Any] = {}
-    for number in range(10):
-        body = {"schema": '"int"', "references": [Reference(f"R{number + 1}", f"s{number + 1}", 1).plain()]}
-        answers[f"/subjects/s{number}/versions/1?deleted=true"] = {
-            "subject": f"s{number}", "version": 1, "id": 1, **body,
-        }  # fmt: skip
-    answers["/schemas/ids/1"] = {"schema": '"int"', "references": [Reference("R0", "s0", 1).plain()]}
-    async with standin(answers) as registry:
-        [error] = await deserializer(registry, Inline()).decode_many([b"\0\0\0\0\1\2"], chars_max=10)
-    assert "in a chain of more than 5" in str(error)
-
-
-# --- records -------------------------------------------------------------------------------------------------------
 
 FRAME = b"\0\0\0\0"
 SCHEMAS = {
@@ -293,16 +273,3 @@ async def test_payload_that_reaches_a_limit_leaves_its_batch() -> None:
     assert first == DecodedText('"a"', is_cut=False, format="JSON", schema_id=3)
     assert last == DecodedText('"b"', is_cut=False, format="JSON", schema_id=3)
     assert str(costly) == "the data cannot be decoded: it needs more than 48 MiB of memory"
-
-
-async def test_value_is_written_or_its_error_raised(sandbox: Sandbox) -> None:
-    from barnabas.registry.client import RegistryClient
-
-    async with standin(SCHEMAS) as registry:
-        serializer = await Serializer.of_id(RegistryClient(registry.url), 1, sandbox)
-        assert await serializer.encode('"ann"') == FRAME + b"\1\x06ann"
-        written = await serializer.encode_many(['"a"', "5", "{"])
-        assert written[0] == FRAME + b"\1\x02a"
-        assert isinstance(written[1], SchemaError)
-        with pytest.raises(SchemaError, match="the value is not JSON"):
-            await serializer.encode("{")

@@ -110,10 +110,3 @@ def test_protobuf_takes_what_protoc_does_and_refuses_what_neither_parser_takes()
         if case["protoc"] and not is_taken:
             stricter.add(case["text"])
     assert (looser, stricter) == (PROTOBUF_LOOSER, PROTOBUF_STRICTER)
-
-
-def test_normal_protobuf_stays_as_it_is() -> None:
-    for case in golden("protobuf"):
-        if kept("PROTOBUF", case["text"]) is not None:
-            normal = parse(Schema("PROTOBUF", case["text"])).normalized()
-            assert parse(Schema("PROTOBUF", normal)).normalized() == normal, case["text"]

@@ -28,7 +28,6 @@ from barnabas.wire.generated.errors import ErrorCode
 
 GONE = ResponseError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "looking")
 THERE = ResponseError(ErrorCode.TOPIC_ALREADY_EXISTS, "making")
-FORBIDDEN = ResponseError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "looking")
 
 
 class Topics:
@@ -79,25 +78,6 @@ async def test_a_topic_that_is_not_there_is_made(monkeypatch: pytest.MonkeyPatch
     assert made == [NewTopic("kept", 1, 2, {"cleanup.policy": "compact"})], "no more copies than brokers"
 
 
-async def test_a_topic_that_is_there_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await prepared(monkeypatch, Topics([of_partitions(1)])) == []
-
-
-async def test_a_topic_that_another_registry_makes_in_the_same_moment_is_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert len(await prepared(monkeypatch, Topics([GONE, of_partitions(1)], made=THERE))) == 1
-
-
-@pytest.mark.parametrize(
-    "topics", [Topics([FORBIDDEN]), Topics([GONE], made=FORBIDDEN), Topics([GONE, FORBIDDEN], made=THERE)]
-)
-async def test_an_error_of_the_broker_is_told(monkeypatch: pytest.MonkeyPatch, topics: Topics) -> None:
-    with pytest.raises(ResponseError) as raised:
-        await prepared(monkeypatch, topics)
-    assert raised.value is FORBIDDEN
-
-
 @pytest.mark.parametrize(
     ("topics", "words"),
     [
@@ -111,9 +91,6 @@ async def test_a_topic_that_would_lose_schemas_is_refused(
 ) -> None:
     with pytest.raises(RegistryError, match=words):
         await prepared(monkeypatch, topics)
-
-
-# --- what becomes of a change that cannot be written ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

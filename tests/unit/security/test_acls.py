@@ -78,11 +78,9 @@ def random_acl(random: Random) -> AclBinding:
         random.choice(("*", "a", "ab", "abc", "b")),
     )
     entry = AccessControlEntry(
-        random.choice(("User:a", "User:b", "User:*")),
-        random.choice(("*", "10.0.0.1")),
-        random.choice((Operation.ALL, Operation.READ)),
-        random.choice(list(Permission)),
-    )
+        random.choice(("User:a", "User:b", "User:*")), random.choice(("*", "10.0.0.1")),
+        random.choice((Operation.ALL, Operation.READ)), random.choice(list(Permission)),
+    )  # fmt: skip
     return AclBinding(pattern, entry)
 
 

@@ -8,7 +8,7 @@ from barnabas.broker.handlers import Handlers
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import CLUSTER_NAME, Operation, Requester, ResourceType
 from barnabas.serving import apis
-from barnabas.serving.context import RequestContext, Shared
+from barnabas.serving.context import ContextParts, RequestContext
 from barnabas.serving.error_responses import error_response
 from barnabas.serving.log_limit import LogLimit
 from barnabas.wire import registry
@@ -45,7 +45,7 @@ async def test_who_is_no_broker_is_refused_what_brokers_say_to_each_other(
 ) -> None:
     async with broker_to_ask(tmp_path) as asked:
         for version in range(api.min_version, api.max_version + 1):
-            shared = Shared(asked.broker.memory, LogLimit(), NobodyInTheCluster())
+            shared = ContextParts(asked.broker.memory, LogLimit(), NobodyInTheCluster())
             context = RequestContext(shared, asked.connection, api.key, version, 1, "b", NOW_MS)
             request = registry.request_codec(api.key).message()
             with pytest.raises(RequestError) as refused:

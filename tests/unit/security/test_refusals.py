@@ -26,15 +26,10 @@ from tests.support.request_parts import Transport, answered, request_parts_of
 SECRET = b"a secret"
 OPEN_TO_ALL = frozenset(
     (
-        "SaslHandshake",
-        "ApiVersions",
-        "SaslAuthenticate",
-        "GetTelemetrySubscriptions",
-        "PushTelemetry",
-        "RenewDelegationToken",
-        "ExpireDelegationToken",
+        "SaslHandshake", "ApiVersions", "SaslAuthenticate", "GetTelemetrySubscriptions", "PushTelemetry",
+        "RenewDelegationToken", "ExpireDelegationToken",
     )
-)
+)  # fmt: skip
 Denied = tuple[Operation, ResourceType]
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
     Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
@@ -271,11 +266,9 @@ REFUSED: dict[str, dict[Denied, Where]] = {
     "DeleteShareGroupOffsets": {(DELETE, GROUP): "ErrorCode", (READ, TOPIC): "Responses.ErrorCode"},
 }  # fmt: skip
 LISTS = {
-    "ListGroups": "Groups",
-    "ListTransactions": "TransactionStates",
-    "DescribeLogDirs": "Results",
+    "ListGroups": "Groups", "ListTransactions": "TransactionStates", "DescribeLogDirs": "Results",
     "DescribeDelegationToken": "Tokens",
-}
+}  # fmt: skip
 """APIs that leave out what may not be seen, and say nothing; and what is empty then."""
 
 
@@ -316,11 +309,7 @@ async def test_who_may_nothing_learns_and_changes_nothing(tmp_path: Path, versio
                     assert answer["ClusterAuthorizedOperations"] == 0
                 else:
                     assert codes
-                    assert codes <= {int(code) for code in REFUSALS.values()}, (
-                        api.name,
-                        version,
-                        answer,
-                    )
+                    assert codes <= {int(code) for code in REFUSALS.values()}, (api.name, version, answer)
                 if api.name == "Metadata" and 8 <= version <= 10:
                     assert answer["ClusterAuthorizedOperations"] == 0
                 said = repr(answer)

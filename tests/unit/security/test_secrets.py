@@ -45,12 +45,10 @@ def test_a_setting_that_stops_the_start_is_not_shown_with_its_secret(name):
 @pytest.mark.parametrize(
     "wrong",
     [
-        f"{OF_A_LISTENER}={SECRET}",
-        f'{OF_A_LISTENER}=PlainLoginModule required user_alice="{SECRET}',
-        f"ssl.keystore.key={SECRET}",
-        f"delegation.token.secret.keys={SECRET}",
+        f"{OF_A_LISTENER}={SECRET}", f'{OF_A_LISTENER}=PlainLoginModule required user_alice="{SECRET}',
+        f"ssl.keystore.key={SECRET}", f"delegation.token.secret.keys={SECRET}",
     ],
-)
+)  # fmt: skip
 def test_a_start_that_fails_does_not_say_the_secret(tmp_path, capfd, wrong):
     listener = "listeners=SASL_PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"
     options = "--set", listener, "--set", "sasl.enabled.mechanisms=PLAIN", "--set", wrong

@@ -2,11 +2,7 @@
 
 import pytest
 
-from barnabas.security.acls import (
-    NO_ACLS,
-    AclBinding,
-    PatternType,
-)
+from barnabas.security.acls import NO_ACLS, AclBinding, PatternType
 from barnabas.security.authorizer import (
     ALL_OPERATIONS,
     CLUSTER_NAME,

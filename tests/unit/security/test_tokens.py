@@ -24,21 +24,6 @@ def test_a_token_that_was_renewed_too_far_ends_when_its_time_is_over(now_ms, is_
 
 
 @pytest.mark.parametrize(
-    ("principal", "may"),
-    [
-        (OWNER, True),
-        (RENEWER, True),
-        ("User:other", True),
-        (REQUESTER, False),
-        ("User:own", False),
-        ("", False),
-    ],
-)
-def test_the_owner_and_the_renewers_may_renew_it(principal, may):
-    assert token().may_be_renewed_by(principal) is may
-
-
-@pytest.mark.parametrize(
     ("now_ms", "duration_ms", "expected"),
     [(5, 10, 15), (5, TIMESTAMP_MAX - 5, TIMESTAMP_MAX), (5, TIMESTAMP_MAX, TIMESTAMP_MAX), (5, 0, 5)],
 )

@@ -8,14 +8,9 @@ from barnabas.wire import registry
 
 # Nobody has authenticated yet, or everybody may ask, or who may is said by what is asked for, as by a token.
 OPEN_TO_ALL = {
-    "SaslHandshake",
-    "ApiVersions",
-    "SaslAuthenticate",
-    "GetTelemetrySubscriptions",
-    "PushTelemetry",
-    "RenewDelegationToken",
-    "ExpireDelegationToken",
-}
+    "SaslHandshake", "ApiVersions", "SaslAuthenticate", "GetTelemetrySubscriptions", "PushTelemetry",
+    "RenewDelegationToken", "ExpireDelegationToken",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("api", apis.BY_KEY.values(), ids=lambda api: api.name)

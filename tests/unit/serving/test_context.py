@@ -17,11 +17,11 @@ from barnabas.serving.context import (
     NAME_SHOWN,
     REASON_SHOWN,
     ConnectionInfo,
+    ContextParts,
     RequestContext,
-    Shared,
     shown_client,
 )
-from barnabas.serving.last_request import BYTES_MAX, LastRequest
+from barnabas.serving.last_request import LastRequest
 from barnabas.serving.log_limit import LINES_MAX, LogLimit
 from barnabas.serving.login import token_answered, wait_after_failure
 from barnabas.serving.loop_budget import LoopBudget
@@ -63,7 +63,7 @@ def connection(
 def context_of(
     authorizer: Any = None, info: ConnectionInfo | None = None, api_key: int = 3
 ) -> RequestContext:
-    shared = Shared(Memory(), LogLimit(lambda: 0.0), authorizer or AllowEverything())
+    shared = ContextParts(Memory(), LogLimit(lambda: 0.0), authorizer or AllowEverything())
     return RequestContext(shared, info or connection(), api_key, 9, 17, "app", 1_000)
 
 
@@ -117,15 +117,6 @@ def test_a_request_is_named_in_the_log_and_few_of_a_kind_and_host_are(api_key, n
 # --- what may be done -----------------------------------------------------------------------------------------------
 
 
-async def test_where_nobody_can_be_refused_nobody_is_asked_about():
-    context = context_of()
-    assert not context.asks_authorizer
-    assert context.authorizes(READ, TOPIC, "t")
-    assert context.authorizes_on_any(READ, TOPIC)
-    await context.require_each(READ, TOPIC, ["t", "u"], LoopBudget())
-    assert context.cluster_operations() > 0
-
-
 async def test_only_what_is_allowed_passes_and_each_type_has_its_own_error():
     rules = Rules((READ, TOPIC, "t"))
     context = context_of(rules)
@@ -171,16 +162,6 @@ def test_refusals_that_a_client_learns_of_are_warned_of_and_what_is_left_out_of_
     assert len(caplog.messages) == LINES_MAX
 
 
-def test_what_is_allowed_is_told_at_debug_however_often(caplog):
-    caplog.set_level(logging.DEBUG, "barnabas.authorizer")
-    context = context_of(Rules((READ, TOPIC, "t")))
-    for _ in range(2 * LINES_MAX):
-        assert context.authorizes(READ, TOPIC, "t")
-    context.authorizes(READ, TOPIC, "t", is_asked_for=False)
-    assert len(caplog.messages) == 2 * LINES_MAX
-    assert "is Allowed operation = READ" in caplog.text
-
-
 # --- memory and quotas ------------------------------------------------------------------------------------------------
 
 
@@ -204,14 +185,6 @@ async def test_a_request_holds_what_it_has_reserved_until_it_gives_it_back():
     assert memory.large_responses.held == SMALL_BYTES_MAX + 1
 
 
-@pytest.mark.parametrize("refuses", [True, False])
-def test_changes_are_charged_where_the_client_has_quotas(refuses):
-    context = context_of()
-    assert context.mutations(refuses=refuses) is None
-    context.quotas = SimpleNamespace(mutations=lambda *, refuses: ("charged", refuses))  # type: ignore[assignment]
-    assert context.mutations(refuses=refuses) == ("charged", refuses)
-
-
 # --- the last request -------------------------------------------------------------------------------------------------
 
 
@@ -227,15 +200,6 @@ def test_only_the_correlation_id_may_differ_in_a_request_that_is_repeated():
             assert last.header.correlation_id == int.from_bytes(other[4:8], "big", signed=True)
     assert not last.is_repeated_by(frame[:-1])
     assert not last.is_repeated_by(memoryview(bytes(frame) + b"\0"))
-
-
-def test_a_response_is_kept_unless_it_is_long():
-    frame = memoryview(bytearray(b"\0\x0c\0\1\0\0\0\7\0\1crest"))
-    last = LastRequest(frame, parse_request_header(frame), "request")
-    last.keep("response", b"r" * BYTES_MAX, {0: 1})
-    assert (last.response, last.body, last.codes) == ("response", b"r" * BYTES_MAX, {0: 1})
-    last.keep("longer", b"r" * (BYTES_MAX + 1), {})
-    assert last.response is None
 
 
 # --- logins -------------------------------------------------------------------------------------------------------------

@@ -45,31 +45,6 @@ def test_an_epoch_moves_by_one_and_wraps_to_one() -> None:
     assert session.epoch == 1
 
 
-def test_an_unknown_session_and_a_change_to_topic_ids_are_refused() -> None:
-    sessions = make()
-    session = sessions.create(partitions(0), uses_topic_ids=False, now_ms=0)
-    assert session is not None
-    assert code_of(sessions, session.id + 1, 1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert code_of(sessions, session.id, 1, by_id=True) == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-    sessions.close(session.id)
-    assert code_of(sessions, session.id, 1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-
-def test_a_full_cache_evicts_only_what_is_unused_or_smaller_and_old() -> None:
-    sessions = make(slots=1)
-    first = sessions.create(partitions(0, 1), uses_topic_ids=False, now_ms=0)
-    assert first is not None
-    assert sessions.create(partitions(0, 1, 2), uses_topic_ids=False, now_ms=1) is None
-    sessions.resume(first.id, 1, uses_topic_ids=False, now_ms=EVICTION_MS_MIN)
-    assert sessions.create(partitions(0, 1), uses_topic_ids=False, now_ms=EVICTION_MS_MIN + 1) is None
-    larger = sessions.create(partitions(0, 1, 2), uses_topic_ids=False, now_ms=EVICTION_MS_MIN + 1)
-    assert larger is not None
-    assert len(sessions) == 1
-    unused = sessions.create(partitions(0), uses_topic_ids=False, now_ms=3 * EVICTION_MS_MIN)
-    assert unused is not None
-    assert code_of(sessions, larger.id, 1) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-
 def test_partitions_that_returned_records_go_to_the_end() -> None:
     session = make().create(partitions(0, 1, 2), uses_topic_ids=False, now_ms=0)
     assert session is not None
@@ -152,14 +127,9 @@ def test_a_session_that_is_evicted_watches_nothing() -> None:
 # --- one thing at a time ------------------------------------------------------------------------------------------
 
 FIELDS = (
-    "topic",
-    "index",
-    "fetch_offset",
-    "max_bytes",
-    "current_leader_epoch",
-    "last_fetched_epoch",
+    "topic", "index", "fetch_offset", "max_bytes", "current_leader_epoch", "last_fetched_epoch",
     "log_start_offset",
-)
+)  # fmt: skip
 
 
 def said(partition: SessionPartition) -> tuple[object, ...]:
@@ -231,15 +201,11 @@ def test_each_thing_that_is_wrong_with_a_request_of_a_session_has_its_error(
 @pytest.mark.parametrize(
     ("used_ms", "created_ms", "sizes", "size", "evicted"),
     [
-        ((1, -1), (0, 0), (2, 2), 1, 1),
-        ((0, 0), (0, 0), (2, 2), 2, None),
-        ((0, 0), (-1, 0), (2, 2), 3, 0),
-        ((0, 0), (0, -1), (2, 2), 3, None),
-        ((0, 0), (-1, -1), (3, 2), 3, 1),
-        ((0, 0), (-1, 0), (3, 2), 4, None),
-        ((5, 4), (-1, -1), (2, 2), 3, 1),
+        ((1, -1), (0, 0), (2, 2), 1, 1), ((0, 0), (0, 0), (2, 2), 2, None), ((0, 0), (-1, 0), (2, 2), 3, 0),
+        ((0, 0), (0, -1), (2, 2), 3, None), ((0, 0), (-1, -1), (3, 2), 3, 1),
+        ((0, 0), (-1, 0), (3, 2), 4, None), ((5, 4), (-1, -1), (2, 2), 3, 1),
     ],
-)
+)  # fmt: skip
 def test_who_is_evicted_is_unused_for_long_or_smaller_and_old(
     used_ms: tuple[int, int],
     created_ms: tuple[int, int],

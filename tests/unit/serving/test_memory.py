@@ -100,16 +100,6 @@ async def test_small_responses_do_not_wait_for_large_ones() -> None:
     assert memory.large_responses.held == 1 << 20
 
 
-async def test_further_parts_of_a_response_never_wait() -> None:
-    memory = Memory(response_bytes_max=1 << 20)
-    one = Reservation(memory)
-    await one.add(900_000)
-    await one.add(600_000)
-    assert memory.large_responses.held == one.size == 1_500_000
-    one.reduce(2_000_000)
-    assert memory.large_responses.held == one.size == 0
-
-
 class Clock:
     def __init__(self) -> None:
         self.now = 100.0
@@ -225,32 +215,6 @@ def test_readers_that_stop_are_closed_when_others_wait_for_what_they_have_reserv
     assert closed == ["a"]
 
 
-async def test_memory_that_was_held_is_given_back_once(autojump_clock: trio.testing.MockClock) -> None:
-    given_back: list[int] = []
-
-    async def give_back() -> None:
-        given_back.append(memory.held)
-
-    memory = Memory(give_back=give_back)
-    pools = (memory.large_requests, memory.small_requests, memory.large_responses, memory.small_responses)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(memory.run)
-        await trio.sleep(SHED_INTERVAL_SECONDS / 2)
-        for _ in range(2):
-            for pool in pools:
-                pool.charge(GIVE_BACK_BYTES // 4)
-            await trio.sleep(5 * SHED_INTERVAL_SECONDS)
-            for pool in pools:
-                pool.held -= GIVE_BACK_BYTES // 4
-            await trio.sleep(5 * SHED_INTERVAL_SECONDS)
-        memory.large_responses.charge(GIVE_BACK_BYTES - 1)
-        await trio.sleep(5 * SHED_INTERVAL_SECONDS)
-        memory.large_responses.release(GIVE_BACK_BYTES - 1)
-        await trio.sleep(5 * SHED_INTERVAL_SECONDS)
-        nursery.cancel_scope.cancel()
-    assert given_back == [0, 0]
-
-
 async def hold_briefly(memory: Memory, which: str) -> None:
     """Hold as much as is worth giving back, in one way, and release it."""
     size = GIVE_BACK_BYTES
@@ -353,16 +317,6 @@ async def test_the_most_that_was_held_is_noted_of_requests_that_came_in_parts() 
     assert (memory.held, one.size, other.size) == (0, 0, 0)
     memory.end(one)
     assert memory.held == 0
-
-
-def test_all_that_is_held_counts_whatever_it_is() -> None:
-    memory = Memory(clock=lambda: 0.0)
-    memory.small_requests.charge(1)
-    memory.large_requests.charge(10)
-    assert memory.small_responses.try_acquire(100)
-    assert memory.large_responses.try_acquire(1_000)
-    memory.unsent.begin(Held(lambda why: None), 10_000)
-    assert memory.held == 11_111
 
 
 async def test_a_reservation_is_in_one_pool_and_given_back_to_it() -> None:

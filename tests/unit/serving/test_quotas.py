@@ -79,14 +79,6 @@ def over_ms(limit: float, per_second: float) -> int:
     return round((per_second - limit) / limit * 20_000)
 
 
-def test_quotas_are_set_where_anybody_has_one():
-    assert not World().quotas.is_set
-    world = World(producer_byte_rate=10)
-    assert world.quotas.is_set
-    world.quotas.follow({}, [EVERYBODY])
-    assert not world.quotas.is_set
-
-
 def test_only_where_time_has_a_limit_it_is_counted():
     world = World(producer_byte_rate=10)
     world.begin()
@@ -277,19 +269,3 @@ def test_a_request_that_changes_nothing_is_charged_no_changes():
     world = World(controller_mutation_rate=2)
     world.begin().mutations(refuses=False).charge("a", 100)  # type: ignore[union-attr]
     assert world.begin().throttle_ms(asked(), 10) == 0
-
-
-@pytest.mark.parametrize(("client_id", "is_over"), [("c", True), ("d", False), ("", False), (None, False)])
-def test_a_client_is_charged_by_its_id_and_one_without_has_none(client_id, is_over):
-    world = World()
-    entity = QuotaEntity(client_id="c")
-    world.quotas.follow({entity: {"producer_byte_rate": 1.0}}, [entity])
-    request = world.quotas.begin("u", client_id, PRODUCE)
-    assert (request.throttle_ms(asked(), 10_000) > 0) is is_over
-
-
-def test_the_time_by_which_is_counted_is_in_ms():
-    world = World()
-    world.now_s = 12.3456
-    assert world.quotas.now_ms == 12_345
-    assert world.quotas.clients is world.clients

@@ -24,14 +24,8 @@ def make():
 
 @pytest.mark.parametrize(
     "each",
-    [
-        (),
-        (None,),
-        (None, Work(lambda: 7)),
-        (Reserve(9), Work(lambda: 7), None),
-        (Reserve(9), Reserve(1 << 30)),
-    ],
-)
+    [(), (None,), (None, Work(lambda: 7)), (Reserve(9), Work(lambda: 7), None), (Reserve(9), Reserve(1 << 30))],
+)  # fmt: skip
 async def test_the_result_comes_back_whatever_the_last_step_was(each):
     assert await make().run(steps(*each)) == [7 if isinstance(step, Work) else None for step in each]
     with pytest.raises(KeyError):

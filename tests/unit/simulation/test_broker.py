@@ -8,7 +8,7 @@ from barnabas.testing.simulation.broker import SimulatedBroker
 from barnabas.testing.simulation.world import World, run_world
 
 
-def test_a_broker_whose_stop_nobody_waits_for_ends_before_the_next_one_starts():
+def test_unawaited_stop_ends_before_the_next_start():
     async def program(world: World) -> bool:
         async with trio.open_nursery() as nursery:
             machine = SimulatedBroker(world, nursery)
@@ -24,7 +24,7 @@ def test_a_broker_whose_stop_nobody_waits_for_ends_before_the_next_one_starts():
     assert not run_world(0, program, seconds_max=60.0)
 
 
-def test_a_broker_that_is_stopped_before_it_serves_has_written_what_one_writes_that_ends():
+def test_broker_stopped_early_writes_its_final_files():
     async def program(world: World) -> tuple[bool, bool]:
         async with trio.open_nursery() as nursery:
             machine = SimulatedBroker(world, nursery)

@@ -151,7 +151,7 @@ def test_a_cut_in_one_direction() -> None:
     assert run_world(0, program) == [b"x"]
 
 
-def test_a_host_that_crashes_breaks_its_connections_and_frees_its_addresses() -> None:
+def test_crashed_host_breaks_connections_and_frees_addresses() -> None:
     async def program(world: World) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lambda: _serve(world, []))

@@ -136,7 +136,7 @@ def test_files_and_directories_are_synced(descriptor, tmp_path, sync):
         sync(directory)
 
 
-def test_a_device_that_cannot_flush_its_cache_is_synced_all_the_same(monkeypatch, descriptor):
+def test_device_without_cache_flush_is_synced(monkeypatch, descriptor):
     synced = []
     monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
     monkeypatch.setattr(fcntl, "fcntl", fails_with(errno.ENOTSUP))
@@ -192,7 +192,7 @@ def test_a_machine_has_a_name_for_this_run_of_it():
     assert len(files.boot_id()) >= 32
 
 
-def test_data_has_a_path_for_a_moment_that_only_its_owner_can_read():
+def test_data_has_a_temporary_path_readable_by_its_owner():
     with files.as_file(b"secret") as path:
         assert Path(path).read_bytes() == Path(path).read_bytes() == b"secret"
         assert not stat.S_IMODE(os.stat(path).st_mode) & 0o077 or path.startswith("/proc/self/fd/")
@@ -214,7 +214,7 @@ def limits(monkeypatch):
     return now
 
 
-def test_a_limit_of_open_files_that_is_said_to_be_none_is_raised_as_far_as_it_goes(limits):
+def test_unlimited_open_files_are_raised_to_the_systems_maximum(limits):
     assert files.raise_open_files() == files.OPEN_FILES_MACOS
     assert limits == [files.OPEN_FILES_MACOS, resource.RLIM_INFINITY]
 

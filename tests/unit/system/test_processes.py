@@ -42,7 +42,7 @@ async def test_the_end_of_a_process_can_be_waited_for():
         assert process.wait() == 1
 
 
-async def test_a_process_that_nobody_has_waited_for_has_ended_one_way_or_the_other():
+async def test_unwaited_process_counts_as_ended():
     process = subprocess.Popen(SLEEP, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not has_ended(process.pid):
         pass  # `ps` is a wait by itself

@@ -12,8 +12,8 @@ import pytest
 
 import hatch_build
 from tests.support.systems import linux_only
-from tools import beside, install_wheel
-from tools.install_wheel import ROOT, install, is_current
+from tools import beside, incremental, install_wheel
+from tools.install_wheel import ROOT, install, is_current, unpack
 
 PROJECT = """
 [build-system]
@@ -82,7 +82,7 @@ def test_nothing_is_built_while_no_source_has_changed(checkout, target, monkeypa
     assert is_current(checkout, target)
 
 
-def test_a_removed_module_is_gone_with_its_byte_code_and_the_others_stay_untouched(checkout, target):
+def test_removed_module_goes_with_its_byte_code_alone(checkout, target):
     install(checkout, target)
     kept = (target / "small/doubled.py").stat().st_mtime_ns
     assert list((target / "small/__pycache__").glob("other.*"))
@@ -93,7 +93,7 @@ def test_a_removed_module_is_gone_with_its_byte_code_and_the_others_stay_untouch
     assert (target / "small/doubled.py").stat().st_mtime_ns == kept
 
 
-def test_a_build_that_fails_leaves_no_wheel_that_counts_as_current(checkout, target, capfd):
+def test_failed_build_leaves_no_current_wheel(checkout, target, capfd):
     install(checkout, target)
     (checkout / "pyproject.toml").write_text("[project]\n")
     with pytest.raises(install_wheel.WheelError, match="cannot be built"):
@@ -110,7 +110,7 @@ def test_pytest_finds_no_list_of_modules_to_rewrite(checkout, target):
     assert run(target, code) == "1 None"
 
 
-def test_a_machine_without_a_compiler_gets_the_sources_and_one_line(checkout, target, monkeypatch, capfd):
+def test_without_compiler_sources_run_and_one_line_says_so(checkout, target, monkeypatch, capfd):
     monkeypatch.setenv(hatch_build.SWITCH, "")
     monkeypatch.setenv("CC", "/nonexistent/cc")
     install(checkout, target)
@@ -132,9 +132,20 @@ def test_a_compiler_that_fails_gets_the_sources_and_its_message(checkout, target
 
 @linux_only
 @pytest.mark.slow
-def test_an_edited_source_is_what_runs_compiled_with_its_callers_alone(
-    checkout, target, tmp_path, monkeypatch, capfd
-):
+def test_the_hook_alone_compiles_the_wheel_that_users_build(checkout, target, tmp_path, monkeypatch):
+    if lack := hatch_build.missing():
+        pytest.skip(f"this machine cannot compile: {lack}")
+    command = [sys.executable, "-c", "import hatchling.build; hatchling.build.build_wheel('..')"]
+    subprocess.run(command, cwd=checkout, env={**os.environ, hatch_build.SWITCH: "yes"}, check=True)
+    (wheel,) = tmp_path.glob("small-1-cp*.whl")
+    target.mkdir(parents=True)
+    unpack(wheel, target)
+    assert run(target, DOUBLE) == "42 False"
+
+
+@linux_only
+@pytest.mark.slow
+def test_edited_source_is_compiled_with_its_callers_alone(checkout, target, tmp_path, monkeypatch, capfd):
     if lack := hatch_build.missing():
         pytest.skip(f"this machine cannot compile: {lack}")
     monkeypatch.setenv(hatch_build.SWITCH, "yes")
@@ -145,7 +156,7 @@ def test_an_edited_source_is_what_runs_compiled_with_its_callers_alone(
     install(checkout, target)
     assert capfd.readouterr().err == "compiled 3 extension modules.\n", "two, and their library"
     assert run(target, DOUBLE) == "42 False"
-    monkeypatch.setenv(hatch_build.ALL_PROGRESS, "yes")
+    monkeypatch.setenv(incremental.ALL_PROGRESS, "yes")
 
     def kept() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("kept/*")}
@@ -182,10 +193,10 @@ def test_the_switch_is_read_as_people_write_it(text, wanted):
 def test_what_was_compiled_with_other_flags_is_not_used(tmp_path, monkeypatch):
     somebodys = tmp_path / "somebodys"
     somebodys.mkdir()
-    before = hatch_build.for_these_flags(tmp_path)
+    before = incremental.for_these_flags(tmp_path)
     (before / "lib").mkdir(parents=True)
-    assert hatch_build.for_these_flags(tmp_path) == before
+    assert incremental.for_these_flags(tmp_path) == before
     assert (before / "lib").exists()
     monkeypatch.setenv("CFLAGS", "-O0")
-    assert hatch_build.for_these_flags(tmp_path) != before
+    assert incremental.for_these_flags(tmp_path) != before
     assert somebodys.exists(), "the directory may be anybody's"

@@ -38,9 +38,9 @@ del left
 def changes(body: str, head: str = "def f(self, now_ms, start_ms, a, b):") -> set[tuple[str, str]]:
     """Return the slips of a function with this body: each with the line that comes out."""
     text = head + "\n" + "".join(f"    {line}\n" for line in body.splitlines())
-    found = mutants(Source(PATH, text))
-    assert all(mutant.applied(text) != text for mutant in found)
-    return {(mutant.slip, mutant.after) for mutant in found if mutant.compiles(text)}
+    result = mutants(Source(PATH, text))
+    assert all(mutant.applied(text) != text for mutant in result)
+    return {(mutant.slip, mutant.after) for mutant in result if mutant.compiles(text)}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_mypy_sees_and_what_nobody_misses_is_left_alone(line):
     assert {change for change in changes(line) if change != ("dropped", "pass")} == set()
 
 
-def test_what_takes_its_arguments_in_any_order_is_not_told_from_its_mutant():
+def test_swapped_arguments_of_commutative_call_are_equivalent():
     assert {slip for slip, _ in changes("return max(now_ms, start_ms)")} == {"number", "like-named"}
 
 
@@ -110,7 +110,7 @@ def test_only_functions_are_changed():
     assert {mutant.unit.name for mutant in mutants(Source(PATH, text))} == {"A.size_of"}
 
 
-def test_the_text_beside_a_change_stays_as_it_was_also_behind_letters_of_several_bytes():
+def test_text_beside_change_stays_after_multibyte_letters():
     text = 'def f(a):\n    return g("größe→", a < 1)  # ü\n'
     [mutant] = [each for each in mutants(Source(PATH, text)) if each.slip == "comparison"]
     assert mutant.applied(text) == 'def f(a):\n    return g("größe→", a <= 1)  # ü\n'
@@ -118,19 +118,19 @@ def test_the_text_beside_a_change_stays_as_it_was_also_behind_letters_of_several
 
 def test_a_mutant_is_the_same_while_its_function_is():
     text = "def f(a):\n    return a < 1\n"
-    [one, *_] = mutants(Source(PATH, text))
+    [entry, *_] = mutants(Source(PATH, text))
     [moved, *_] = mutants(Source(PATH, "X = 1\n\n\n" + text))
     [changed, *_] = mutants(Source(PATH, text.replace("1", "2")))
-    assert one.id == moved.id != changed.id
+    assert entry.id == moved.id != changed.id
 
 
-def test_a_sample_is_the_same_for_a_seed_and_has_slips_of_each_kind():
+def test_sample_follows_seed_and_has_slips_of_each_kind():
     path = "server/barnabas/coordinators/transactions/shard.py"
-    found = mutants(Source(path, (ROOT / path).read_text()))
-    one, same, other = (sampled(found, 20, seed) for seed in ("1", "1", "2"))
-    assert one == same != other
-    assert len(one) == 20
-    assert {mutant.slip for mutant in one} == {mutant.slip for mutant in found}
+    result = mutants(Source(path, (ROOT / path).read_text()))
+    entry, same, other = (sampled(result, 20, seed) for seed in ("1", "1", "2"))
+    assert entry == same != other
+    assert len(entry) == 20
+    assert {mutant.slip for mutant in entry} == {mutant.slip for mutant in result}
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def kept(tmp_path) -> CoverageMap:
 TESTS = ["tests/unit/a.py::one", "tests/unit/b.py::two"]
 
 
-def test_a_mutant_that_was_noticed_is_tried_again_when_the_test_that_did_so_changes(kept):
+def test_noticed_mutant_is_retried_when_its_test_changes(kept):
     kept.keep_result("m", TESTS[0], TESTS)
     kept.hashes["tests/unit/b.py"] = "2"
     assert kept.result("m", TESTS) == TESTS[0]
@@ -157,7 +157,7 @@ def test_a_mutant_that_was_noticed_is_tried_again_when_the_test_that_did_so_chan
     assert kept.result("m", TESTS) is None
 
 
-def test_a_mutant_that_was_not_noticed_is_tried_again_when_any_test_that_runs_it_changes(kept):
+def test_missed_mutant_is_retried_when_any_of_its_tests_changes(kept):
     kept.keep_result("m", "", TESTS)
     assert kept.result("m", TESTS) == ""
     assert kept.result("m", TESTS[:1]) is None
@@ -165,7 +165,7 @@ def test_a_mutant_that_was_not_noticed_is_tried_again_when_any_test_that_runs_it
     assert kept.result("m", TESTS) is None
 
 
-def test_tests_are_those_that_run_the_line_or_any_line_of_a_function_that_has_changed_since(kept, one):
+def test_tests_run_the_line_or_any_line_of_a_changed_function(kept, one):
     path, unit = one.path, one.unit
     noted = {
         "tests": {
@@ -201,12 +201,12 @@ def test_tests_are_those_that_run_the_line_or_any_line_of_a_function_that_has_ch
         ("pipeline/jobs/mirror", "pipeline/barnabas_pipeline/jobs/mirror", "pipeline/jobs/mirror"),
     ],
 )
-def test_packages_of_the_broker_and_the_pipeline_are_found_by_name(name, path, package):
+def test_packages_of_broker_and_pipeline_are_found_by_name(name, path, package):
     assert str(place_of(name)) == path
-    found = [source.path for source in sources([name])]
-    assert found
-    assert all(each.startswith(path) for each in found)
-    assert {report.package_of(each) for each in found} == {package}
+    result = [source.path for source in sources([name])]
+    assert result
+    assert all(each.startswith(path) for each in result)
+    assert {report.package_of(each) for each in result} == {package}
 
 
 def test_the_whole_broker_is_looked_at_where_nothing_is_named():
@@ -237,13 +237,13 @@ def test_bugs_planted_by_hand_are_where_their_text_says():
         assert (ROOT / bug.tests).exists(), bug.name
 
 
-def test_what_is_known_to_be_equivalent_would_be_planted_otherwise():
+def test_equivalent_mutants_would_be_planted_otherwise():
     for entry in equivalents():
-        found = mutants(Source(entry.path, (ROOT / entry.path).read_text()))
-        assert any(is_in([entry], mutant) for mutant in found), entry
+        result = mutants(Source(entry.path, (ROOT / entry.path).read_text()))
+        assert any(is_in([entry], mutant) for mutant in result), entry
 
 
-def test_what_is_known_to_be_equivalent_is_named_by_function_and_lines(one):
+def test_equivalent_mutants_are_named_by_function_and_lines(one):
     entry = Equivalent(one.path, one.unit.name, one.before, one.after, "for this test")
     assert is_in([entry], one)
     assert not is_in([Equivalent(one.path, one.unit.name, one.before, "pass", "another")], one)
@@ -253,7 +253,7 @@ def test_what_is_known_to_be_equivalent_is_named_by_function_and_lines(one):
 
 
 @pytest.mark.slow
-def test_a_fork_runs_the_module_with_the_text_it_is_given_and_names_the_test_that_fails():
+def test_fork_runs_given_text_and_names_failing_test():
     """In a process of its own: this one has imported the broker."""
     program = f"""
 from pathlib import Path

@@ -26,14 +26,14 @@ def test_what_is_equal_has_no_differences(tmp_path):
 
 
 def test_the_member_of_a_wheel_that_differs_is_named(tmp_path):
-    found = differences(release(tmp_path / "one", "a"), release(tmp_path / "two", "b"))
-    assert found == ["small-1-py3-none-any.whl: small/other.py"]
+    result = differences(release(tmp_path / "one", "a"), release(tmp_path / "two", "b"))
+    assert result == ["small-1-py3-none-any.whl: small/other.py"]
 
 
 def test_a_file_that_was_made_once_is_named(tmp_path):
-    one, two = release(tmp_path / "one", "a"), release(tmp_path / "two", "a")
+    entry, two = release(tmp_path / "one", "a"), release(tmp_path / "two", "a")
     (two / "small-1.tar.gz").unlink()
-    assert differences(one, two) == ["small-1.tar.gz is there once"]
+    assert differences(entry, two) == ["small-1.tar.gz is there once"]
 
 
 def test_the_sums_are_those_of_sha256sum(tmp_path):
@@ -45,7 +45,7 @@ def test_the_sums_are_those_of_sha256sum(tmp_path):
     assert done.stdout.count(": OK\n") == 2
 
 
-def test_the_packages_of_an_environment_are_weighed_without_what_it_came_with(tmp_path):
+def test_packages_are_weighed_without_preinstalled_ones(tmp_path):
     packages = tmp_path / "lib/python3.11/site-packages"
     for name in ("pip-26.0.dist-info", "setuptools", "trio-0.35.0.dist-info", "trio"):
         (packages / name).mkdir(parents=True)
@@ -65,11 +65,11 @@ def test_each_version_of_python_is_found_once(tmp_path, monkeypatch):
     (tmp_path / "e/bin").mkdir(parents=True)
     (tmp_path / "e/bin/python3").write_text("#!/bin/sh\nexit 127\n")
     (tmp_path / "e/bin/python3").chmod(0o755)
-    found = pythons.found(["no-such-python"])
-    assert [(one.tag, one.version) for one in found] == [("cp312", "3.12.1"), ("cp314", "3.14.0")]
+    result = pythons.found(["no-such-python"])
+    assert [(one.tag, one.version) for one in result] == [("cp312", "3.12.1"), ("cp314", "3.14.0")]
 
 
-def test_records_go_through_a_broker_in_the_order_in_which_they_were_written(kafka_broker):
+def test_records_pass_a_broker_in_written_order(kafka_broker):
     serving.records_through(kafka_broker.bootstrap, 3)
     assert [record.value for record in kafka_broker.records("greetings")] == [
         serving.MESSAGE,

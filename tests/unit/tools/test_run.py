@@ -69,8 +69,8 @@ def test_who_asks_for_the_sources_gets_them_without_a_word(tmp_path, monkeypatch
 @linux_only
 def test_progress_is_told_in_quarters_and_the_end_in_a_line(checkout, broker):
     root = checkout("for n in 1 2 3 4 5 6 7 8; do echo compiling: $$n of 8 files; done")
-    said = beside_it(broker, root).communicate(timeout=TIMEOUT_S)[1].splitlines()
-    assert [line.partition("beside: ")[2] for line in said] == [
+    output = beside_it(broker, root).communicate(timeout=TIMEOUT_S)[1].splitlines()
+    assert [line.partition("beside: ")[2] for line in output] == [
         "this start runs the sources, the next one will run compiled",
         "25 %",
         "50 %",
@@ -84,9 +84,9 @@ def test_progress_is_told_in_quarters_and_the_end_in_a_line(checkout, broker):
 @pytest.mark.parametrize("failing", ["needs", "setup"])
 def test_a_failure_is_one_line_with_its_cause(checkout, broker, failing):
     root = checkout(**{"setup": "true", failing: "echo ERROR: no such package; false"})
-    said = beside_it(broker, root).communicate(timeout=TIMEOUT_S)[1].splitlines()
-    assert len(said) == 2
-    assert "goes on interpreted (ERROR: no such package; see .venv/setup.log)" in said[1]
+    output = beside_it(broker, root).communicate(timeout=TIMEOUT_S)[1].splitlines()
+    assert len(output) == 2
+    assert "goes on interpreted (ERROR: no such package; see .venv/setup.log)" in output[1]
 
 
 @linux_only
@@ -95,15 +95,15 @@ def test_two_starts_compile_once(checkout, broker, tmp_path):
     while not (tmp_path / "runs").exists():
         assert first.poll() is None
         time.sleep(0.02)
-    said = beside_it(broker, tmp_path).communicate(timeout=TIMEOUT_S)[1]
-    assert "another start does so already" in said
+    output = beside_it(broker, tmp_path).communicate(timeout=TIMEOUT_S)[1]
+    assert "another start does so already" in output
     (tmp_path / "second").touch()
     assert "done" in first.communicate(timeout=TIMEOUT_S)[1]
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
 @linux_only
-def test_the_end_of_the_broker_ends_what_compiles_with_all_its_processes(checkout, broker, tmp_path):
+def test_end_of_broker_ends_compiler_with_all_processes(checkout, broker, tmp_path):
     process = beside_it(broker, checkout("sleep 600 & echo $$! > inner.new; mv inner.new inner; wait"))
     while not (tmp_path / "inner").exists():
         assert process.poll() is None

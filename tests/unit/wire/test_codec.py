@@ -49,7 +49,7 @@ def test_a_field_that_may_not_be_ignored_is_refused():
     assert create_topics.REQUEST.encode_bytes(CreateTopicsRequest(), 0)
 
 
-def test_a_field_inside_a_struct_that_may_not_be_ignored_is_refused():
+def test_non_ignorable_field_inside_a_struct_is_refused():
     partition = ListOffsetsRequest.ListOffsetsPartition(max_num_offsets=3)
     topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[partition])
     request = ListOffsetsRequest(topics=[topic])
@@ -79,7 +79,7 @@ def answered(*leaders):
         (ProduceResponse.LeaderIdAndEpoch(unknown_tagged_fields={5: b"x"}), SAME, LED),
     ],
 )
-def test_each_struct_of_an_array_is_written_as_it_is_whatever_others_share(leaders):
+def test_structs_of_an_array_are_written_independently(leaders):
     response = answered(*leaders)
     assert produce.RESPONSE.decode_whole(produce.RESPONSE.encode_bytes(response, 10), 10) == response
 
@@ -251,7 +251,7 @@ def test_messages_can_be_made_by_name_and_share_no_lists():
 # Records of internal topics.
 
 
-def test_keys_start_with_their_type_and_values_with_their_version():
+def test_keys_begin_with_a_type_and_values_with_a_version():
     key = OffsetCommitKey(group="g", topic="t", partition=3)
     data = offset_commit.RECORD.encode_key(key)
     assert data == bytes.fromhex("0001 0001 67 0001 74 00000003")
@@ -281,7 +281,7 @@ def test_a_null_struct_in_a_tagged_field_is_a_zero_varint():
     assert codec.encode_bytes(value, 0).endswith(b"\1\0\1\0")
 
 
-def test_a_group_protocol_of_a_newer_version_is_read_as_the_newest_known():
+def test_newer_group_protocol_is_read_as_the_newest_known():
     codec = consumer_protocol_subscription.CODEC
     message = codec.message(topics=["a", "b"], user_data=b"u", generation_id=4, rack_id="r")
     for version in range(codec.max_version + 1):

@@ -57,7 +57,7 @@ def test_every_message_can_be_counted(key: int) -> None:
 
 
 @pytest.mark.parametrize("key", registry.keys())
-def test_a_message_is_not_decoded_that_has_more_entries_than_it_may(key: int) -> None:
+def test_message_with_too_many_entries_is_not_decoded(key: int) -> None:
     codec = registry.request_codec(key)
     for version in range(codec.min_version, codec.max_version + 1):
         api = registry.name_of(key)

@@ -30,7 +30,7 @@ def whole(chunks):
     return data[4:]
 
 
-def test_api_versions_responses_never_have_tagged_fields_in_the_header():
+def test_api_versions_response_header_has_no_tagged_fields():
     for version in range(6):
         assert response_header_version(API_VERSIONS, version) == 0
 
@@ -113,7 +113,7 @@ def test_a_response_comes_back_with_its_correlation_id():
         assert decode_response(frame, key, version) == (42, message)
 
 
-def test_the_answer_to_an_unknown_api_versions_version_is_what_all_clients_understand():
+def test_unknown_api_versions_version_is_answered_in_version_0():
     response = ApiVersionsResponse(
         error_code=35, api_keys=[ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=4)]
     )
@@ -143,7 +143,7 @@ def test_tags_can_be_put_into_a_response_header():
     )
 
 
-def test_regions_of_files_and_large_records_stay_chunks_of_their_own():
+def test_file_regions_and_large_records_stay_own_chunks():
     region = FileRegion(fd=3, position=0, size=1000, owner=None)
     large = bytes(100_000)
     partitions = [

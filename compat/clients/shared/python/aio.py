@@ -44,14 +44,14 @@ async def until(
         await step()
 
 
-async def becomes(read: Callable[[], Awaitable[object]], wanted: object, what: str) -> None:
-    """Wait until `read` returns `wanted`: a Kafka broker follows its controller a moment late."""
+async def becomes(read: Callable[[], Awaitable[object]], expected: object, what: str) -> None:
+    """Wait until `read` returns `expected`: a Kafka broker follows its controller a moment late."""
     seen: list[object] = []
 
     async def look() -> None:
         seen[:] = [await read()]
 
-    await until(lambda: seen == [wanted], look, what, 10)
+    await until(lambda: seen == [expected], look, what, 10)
 
 
 @asynccontextmanager
@@ -275,8 +275,8 @@ async def read_by_timestamp() -> str:
         consumer.assign(partitions)
         late = dict.fromkeys(partitions, TIME_ZERO_MS + 1000 * 1000)
         assert await consumer.offsets_for_times(late) == dict.fromkeys(partitions)
-        found = await consumer.offsets_for_times(dict.fromkeys(partitions, TIME_ZERO_MS + 500 * 1000 - 1))
-        for partition, place in found.items():
+        offsets = await consumer.offsets_for_times(dict.fromkeys(partitions, TIME_ZERO_MS + 500 * 1000 - 1))
+        for partition, place in offsets.items():
             assert place.timestamp >= TIME_ZERO_MS + 500 * 1000, place
             consumer.seek(partition, place.offset)
         await until(lambda: len(check.placed) >= 500, lambda: poll(consumer, check), "the younger half")
@@ -375,12 +375,12 @@ async def delete_topic() -> str:
     async with admin_client() as admin:
         response = await admin.delete_topics([topic])
         assert [entry[1] for entry in response.topic_error_codes] == [0], response
-        left = [topic]
+        topics = [topic]
 
         async def look() -> None:
-            left[:] = await admin.list_topics()
+            topics[:] = await admin.list_topics()
 
-        await until(lambda: topic not in left, look, "the topic is gone", 20)
+        await until(lambda: topic not in topics, look, "the topic is gone", 20)
     return "gone"
 
 

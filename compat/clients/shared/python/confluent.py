@@ -146,8 +146,8 @@ def read(topic: str, count: int, *, headers: bool = True, **options: object) -> 
     """Read a whole topic with its partitions assigned by hand."""
     check = Check(headers)
     consumer = group_consumer(cases.topic("unused"), enable_auto_commit=False, **options)
-    found = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, number, 0) for number in found])
+    partitions = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
 
     def poll() -> None:
         for message in consume(consumer, 2000):
@@ -161,9 +161,9 @@ def read(topic: str, count: int, *, headers: bool = True, **options: object) -> 
 @cases.case("create-topic")
 def create_topic() -> str:
     topic = create(cases.topic("create-topic"))
-    found = admin_client().list_topics(topic, TIMEOUT_S).topics[topic]
-    assert found.error is None, found.error
-    assert sorted(found.partitions) == list(range(PARTITIONS)), found.partitions
+    described = admin_client().list_topics(topic, TIMEOUT_S).topics[topic]
+    assert described.error is None, described.error
+    assert sorted(described.partitions) == list(range(PARTITIONS)), described.partitions
     try:
         create(topic)
         raise AssertionError("a topic was created twice")
@@ -296,8 +296,8 @@ def read_by_timestamp() -> str:
     consumer = group_consumer(cases.topic("unused"), enable_auto_commit=False)
 
     def lookup(timestamp_ms: int) -> list[TopicPartition]:
-        wanted = [TopicPartition(topic, number, timestamp_ms) for number in range(PARTITIONS)]
-        return consumer.offsets_for_times(wanted, TIMEOUT_S)
+        lookups = [TopicPartition(topic, number, timestamp_ms) for number in range(PARTITIONS)]
+        return consumer.offsets_for_times(lookups, TIMEOUT_S)
 
     # -1 (OFFSET_END): nothing is that young.
     assert [place.offset for place in lookup(TIME_ZERO_MS + 1000 * 1000)] == [-1] * PARTITIONS

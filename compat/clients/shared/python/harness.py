@@ -100,27 +100,27 @@ class Check:
         place = f"partition {partition} offset {offset}"
         assert value is not None, f"{place}: no value"
         number = int(value.split(b":", 1)[0])
-        wanted = record(number)
-        assert key == wanted.key, f"{place}: key {key!r} instead of {wanted.key!r}"
-        assert value == wanted.value, f"{place}: value {value!r} instead of {wanted.value!r}"
+        expected = record(number)
+        assert key == expected.key, f"{place}: key {key!r} instead of {expected.key!r}"
+        assert value == expected.value, f"{place}: value {value!r} instead of {expected.value!r}"
         if self.headers:
             got = [(name, bytes(content or b"")) for name, content in headers or ()]
-            assert got == wanted.headers, f"{place}: headers {got} instead of {wanted.headers}"
-        known = self.placed.setdefault((partition, offset), number)
-        assert known == number, f"{place}: record {number}, but earlier it was record {known}"
+            assert got == expected.headers, f"{place}: headers {got} instead of {expected.headers}"
+        earlier = self.placed.setdefault((partition, offset), number)
+        assert earlier == number, f"{place}: record {number}, but earlier it was record {earlier}"
         if offset <= self._last_offset.get(partition, -1):
             self.repeated += 1
         self._last_offset[partition] = offset
         self.numbers.add(number)
         return number
 
-    def has(self, wanted: Iterable[int]) -> bool:
+    def has(self, numbers: Iterable[int]) -> bool:
         """Say whether all these numbers were seen."""
-        return self.numbers.issuperset(wanted)
+        return self.numbers.issuperset(numbers)
 
-    def finish(self, wanted: Iterable[int], *, repeats: bool = False) -> None:
+    def finish(self, expected: Iterable[int], *, repeats: bool = False) -> None:
         """Each wanted number is at one offset, nothing else is there, order and partitions are right."""
-        numbers = set(wanted)
+        numbers = set(expected)
         missing = sorted(numbers - self.numbers)
         assert not missing, (
             f"{len(missing)} of {len(numbers)} records are missing, the first are {missing[:5]}"
@@ -152,8 +152,8 @@ def until(condition: Callable[[], bool], step: Callable[[], object], what: str, 
         step()
 
 
-def becomes(read: Callable[[], object], wanted: object, what: str) -> None:
-    """Wait until `read` returns `wanted`: a Kafka broker follows its controller a moment late."""
+def becomes(read: Callable[[], object], expected: object, what: str) -> None:
+    """Wait until `read` returns `expected`: a Kafka broker follows its controller a moment late."""
     seen: list[object] = [read()]
 
     def look() -> None:
@@ -161,7 +161,7 @@ def becomes(read: Callable[[], object], wanted: object, what: str) -> None:
         seen[0] = read()
 
     try:
-        until(lambda: seen[0] == wanted, look, what, 10)
+        until(lambda: seen[0] == expected, look, what, 10)
     except AssertionError as error:
         raise AssertionError(f"{error}; it is {seen[0]}") from None
 
@@ -195,13 +195,13 @@ class Cases:
         """Run the cases named on the command line, or all. Ends the process: 1 when one failed."""
         if len(sys.argv) < 2:
             sys.exit(f"usage: {sys.argv[0]} HOST:PORT [CASE...]")
-        self.bootstrap, *wanted = sys.argv[1:]
+        self.bootstrap, *arguments = sys.argv[1:]
         undecided = set(self.names) - set(self._functions) - set(self.lacks)
         assert not undecided, f"neither there nor lacking: {undecided}"
-        unknown = set(wanted) - set(self.names)
+        unknown = set(arguments) - set(self.names)
         if unknown:
             sys.exit(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(self.names)}")
-        verdicts = [self._run(name) for name in self.names if not wanted or name in wanted]
+        verdicts = [self._run(name) for name in self.names if not arguments or name in arguments]
         sys.stdout.flush()
         # Clients leave threads behind; a case that hangs must not hold the others up.
         os._exit(verdicts.count("FAIL") > 0)
@@ -334,7 +334,7 @@ def share_topic_in_group(
 def restart_broker(how: str) -> None:
     """Have the broker stopped by SIGTERM (`term`) or SIGKILL (`kill`) and started again; returns when it serves.
 
-    Raises SkipCaseError when nobody has said how, AssertionError when it does not work.
+    Raises SkipCaseError without a command for it, AssertionError when it does not work.
     """
     command = os.environ.get("COMPAT_RESTART", "")
     if not command:

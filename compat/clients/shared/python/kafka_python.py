@@ -229,8 +229,8 @@ def read_by_timestamp() -> str:
     assert consumer.offsets_for_times(dict.fromkeys(partitions, TIME_ZERO_MS + 1000 * 1000)) == dict.fromkeys(
         partitions
     )
-    found = consumer.offsets_for_times(dict.fromkeys(partitions, TIME_ZERO_MS + 500 * 1000 - 1))
-    for partition, place in found.items():
+    offsets = consumer.offsets_for_times(dict.fromkeys(partitions, TIME_ZERO_MS + 500 * 1000 - 1))
+    for partition, place in offsets.items():
         assert place.timestamp >= TIME_ZERO_MS + 500 * 1000, place
         consumer.seek(partition, place.offset)
     check = Check()

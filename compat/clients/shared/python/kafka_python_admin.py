@@ -13,8 +13,8 @@ def administer(connection: dict[str, object], topic: str, group: str) -> str:
 
     def configs() -> dict[str, object]:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-        found = admin.describe_configs([resource], config_filter="all")["topic"][topic]
-        return {name: entry["value"] for name, entry in found.items()}
+        described = admin.describe_configs([resource], config_filter="all")["topic"][topic]
+        return {name: entry["value"] for name, entry in described.items()}
 
     before = configs()
     assert before["cleanup.policy"] == "delete", before

@@ -38,7 +38,7 @@ HEADERS = "text:hello,n:1"
 SEPARATOR = "\x1f"
 IN_ONE_JVM = os.environ.get("COMPAT_TOOLS_IN_ONE_JVM") == "yes"
 WITH_OWN_JVM = ("console-consumer", "console-producer", "producer-perf-test")
-"""Tools that read input, or whose two outputs are told apart: they have a JVM of their own in any case."""
+"""Tools that read input, or with two outputs to tell apart: they have a JVM of their own in any case."""
 shared_jvm: list[ToolProcess] = []
 KAFKA = release("4.x")
 cases = Cases(
@@ -69,10 +69,10 @@ def in_one_jvm(name: str, *arguments: str) -> str:
     if not shared_jvm:
         shared_jvm.append(ToolProcess(KAFKA, timeout_s=TIMEOUT_S).__enter__())
         atexit.register(shared_jvm[0].__exit__, None, None, None)
-    code, said = shared_jvm[0].run(name, *with_broker(name, *arguments))
+    code, output = shared_jvm[0].run(name, *with_broker(name, *arguments))
     if code:
-        raise ToolError(f"kafka-{name} {' '.join(arguments)}: {said[-600:]}")
-    return said
+        raise ToolError(f"kafka-{name} {' '.join(arguments)}: {output[-600:]}")
+    return output
 
 
 def tool(name: str, *arguments: str, lines: Iterable[bytes] = ()) -> str:
@@ -86,15 +86,15 @@ def tool(name: str, *arguments: str, lines: Iterable[bytes] = ()) -> str:
         timeout=TIMEOUT_S,
         check=False,
     )
-    said = done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
+    output = done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
     if done.returncode:
-        raise ToolError(f"kafka-{name} {' '.join(arguments)}: {said[-600:]}")
+        raise ToolError(f"kafka-{name} {' '.join(arguments)}: {output[-600:]}")
     return done.stdout.decode(errors="replace")
 
 
 def create(topic: str) -> str:
-    said = tool("topics", "--create", "--topic", topic, "--partitions", str(PARTITIONS))
-    assert f"Created topic {topic}." in said, said
+    output = tool("topics", "--create", "--topic", topic, "--partitions", str(PARTITIONS))
+    assert f"Created topic {topic}." in output, output
     return topic
 
 
@@ -133,12 +133,12 @@ def read(topic: str, count: int, *options: str) -> Check:
 def read_more(check: Check, topic: str, count: int, *options: str) -> Check:
     if "--group" not in options:  # the tool's own name for it may be nobody's to use
         options = (*options, "--group", f"{topic}-{next(numbers)}")
-    said = tool(
+    output = tool(
         "console-consumer",
         *("--topic", topic, "--max-messages", str(count), "--timeout-ms", "20000", *options),
         *formatter(),
     )
-    for line in filter(is_record, said.splitlines()):
+    for line in filter(is_record, output.splitlines()):
         check.add(*parse(line))
     return check
 
@@ -355,12 +355,12 @@ def transactions() -> str:
         *("--topic", topic, *options, "--transactional-id", identity, "--transaction-duration-ms", "100"),
     )
     for level in ("read_committed", "read_uncommitted"):
-        said = tool(
+        output = tool(
             "console-consumer",
             *("--topic", topic, "--from-beginning", "--timeout-ms", "5000", "--isolation-level", level),
             *("--max-messages", "1000"),
         )
-        assert len(said.splitlines()) == 1000, f"{level}: {len(said.splitlines())} records"
+        assert len(output.splitlines()) == 1000, f"{level}: {len(output.splitlines())} records"
     listed = [line.split() for line in tool("transactions", "list").splitlines()]
     assert [row[3] for row in listed if row[0] == identity] == ["CompleteCommit"], listed
     described = tool("transactions", "describe", "--transactional-id", identity)
@@ -382,10 +382,10 @@ def administer() -> str:
     tool("topics", "--alter", "--topic", topic, "--partitions", "5")
     assert "PartitionCount: 5" in tool("topics", "--describe", "--topic", topic)
     dirs = json.loads(tool("log-dirs", "--describe", "--topic-list", topic).splitlines()[-1])
-    found = [
+    entries = [
         replica for broker in dirs["brokers"] for dir_ in broker["logDirs"] for replica in dir_["partitions"]
     ]
-    assert sorted(replica["partition"] for replica in found) == [f"{topic}-{i}" for i in range(5)], dirs
+    assert sorted(replica["partition"] for replica in entries) == [f"{topic}-{i}" for i in range(5)], dirs
     assert re.search(r"Produce\(0\): 0 to \d+ \[usable: \d+\]", tool("broker-api-versions"))
     assert "Cluster ID: " in tool("cluster", "cluster-id")
     return "configs, records, groups, offsets set back, reassignment, election, partitions, log dirs, API versions"
@@ -429,14 +429,14 @@ def _delete_records(topic: str, ends: dict[int, int]) -> None:
         file = Path(directory) / "records.json"
         place = {"topic": topic, "partition": 1, "offset": ends[1] - 2}
         file.write_text(json.dumps({"version": 1, "partitions": [place]}))
-        said = tool("delete-records", "--offset-json-file", str(file))
-    assert f"{topic}-1\tlow_watermark: {ends[1] - 2}" in said, said
+        output = tool("delete-records", "--offset-json-file", str(file))
+    assert f"{topic}-1\tlow_watermark: {ends[1] - 2}" in output, output
     assert offsets(topic, "-2") == {0: 0, 1: ends[1] - 2, 2: 0}
 
 
 def _groups(topic: str, group: str, ends: dict[int, int]) -> None:
-    left = ends[0] + ends[2] + 2
-    read(topic, left, "--group", group)
+    lag = ends[0] + ends[2] + 2
+    read(topic, lag, "--group", group)
     assert group in tool("consumer-groups", "--list").split()
     assert group in tool("groups", "--list")
     assert "Empty" in tool("consumer-groups", "--describe", "--group", group, "--state")

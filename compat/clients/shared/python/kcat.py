@@ -164,11 +164,11 @@ class Member:
     def _listen(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            said = line.decode()
-            self._said.append(said)
-            if "assigned:" in said:
-                self._assigned = set(map(int, re.findall(r"\[(\d+)\]", said)))
-            elif "revoked:" in said:
+            text = line.decode()
+            self._said.append(text)
+            if "assigned:" in text:
+                self._assigned = set(map(int, re.findall(r"\[(\d+)\]", text)))
+            elif "revoked:" in text:
                 self._assigned = set()
 
     def poll(self) -> Iterator[tuple[int, int, bytes, bytes]]:
@@ -255,8 +255,8 @@ def read_by_timestamp() -> str:
     read(topic, "-o", "beginning", "-o", f"e@{between_ms}").finish(range(500))
     late_ms = between_ms + 3_600_000
     for number in range(PARTITIONS):
-        found = kcat("-Q", "-t", f"{topic}:{number}:{late_ms}").decode()
-        assert "offset -1" in found, found
+        output = kcat("-Q", "-t", f"{topic}:{number}:{late_ms}").decode()
+        assert "offset -1" in output, output
     return "from and up to a time between two batches; kcat cannot set timestamps itself"
 
 

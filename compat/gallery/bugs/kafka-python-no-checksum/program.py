@@ -1,4 +1,4 @@
-"""A consumer whose broker damages what it sends."""
+"""A consumer of a broker that damages what it sends."""
 
 from gallery import bootstrap, not_shown, shown
 from kafka import KafkaConsumer, KafkaProducer

@@ -1,4 +1,4 @@
-"""An idempotent producer whose connection breaks."""
+"""An idempotent producer with a connection that breaks."""
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from gallery import bootstrap, not_shown, shown

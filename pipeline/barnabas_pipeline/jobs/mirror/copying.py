@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -32,6 +32,9 @@ from barnabas_pipeline.jobs.mirror.reading import Counts, coordinates_of, read_b
 from barnabas_pipeline.jobs.mirror.resuming import resume
 from barnabas_pipeline.log.model import Log, OffsetRange
 from barnabas_pipeline.log.transports import open_log
+
+if TYPE_CHECKING:
+    from barnabas.client.producing.outbox import Delivery
 
 PARTS_TOGETHER = 4
 """Partitions of a task that are copied at the same time; each has a buffer, and what a fetch has brought."""
@@ -78,7 +81,7 @@ async def _copy_part(part: Part, result: PartResult) -> None:
 
 
 def _is_fenced(error: BaseException | None) -> bool:
-    """Say whether a broker has refused the producer for a later one."""
+    """Return whether a broker has refused the producer for a later one."""
     if isinstance(error, ResponseError) and error.code in FENCED:
         return True
     return isinstance(error, ProducerFencedError) or (error is not None and _is_fenced(error.__cause__))
@@ -86,15 +89,15 @@ def _is_fenced(error: BaseException | None) -> bool:
 
 def producer_settings(part: Part) -> tuple[ProducerSettings, ClientSettings]:
     """Return the settings to write with. Raises ValueError."""
-    given = {**DEFAULTS, **part.target.client_settings}
+    client_settings = {**DEFAULTS, **part.target.client_settings}
     settings = replace(
-        ProducerSettings.of(given),
+        ProducerSettings.of(client_settings),
         acks=-1,
         is_idempotent=True,
         transactional_id=part.transactional_id,
         creates_topics=False,
     )
-    return settings, ClientSettings.of(given, client_id="barnabas-mirror")
+    return settings, ClientSettings.of(client_settings, client_id="barnabas-mirror")
 
 
 async def _copy(part: Part, result: PartResult) -> None:
@@ -123,15 +126,15 @@ class _Copy:
     records: int = 0
     size: int = 0
     is_open: bool = False
-    last: Any = None
+    last: Delivery | None = None
     """Fate of the newest record."""
 
     async def run(self, start: int) -> None:
         """Copy up to the end of the part, or up to what cannot be read, which is raised then."""
         counts = Counts()
-        wanted = OffsetRange(self.part.place.partition, start, self.part.bound.end)
-        blocks = read_blocks(self.log, wanted, counts)
-        position, failure = wanted.end, None
+        offset_range = OffsetRange(self.part.place.partition, start, self.part.bound.end)
+        blocks = read_blocks(self.log, offset_range, counts)
+        position, failure = offset_range.end, None
         copied = start
         while True:
             try:
@@ -203,20 +206,20 @@ class _Copy:
 
 
 async def _is_visible(client: Client, place: tuple[str, int], offset: int) -> bool:
-    found = (await Admin(client).offsets({place: LATEST}, is_committed=True))[place]
-    return isinstance(found, OffsetAt) and found.offset > offset
+    latest = (await Admin(client).offsets({place: LATEST}, is_committed=True))[place]
+    return isinstance(latest, OffsetAt) and latest.offset > offset
 
 
 def is_from_target(part: Part, record: Record) -> bool:
-    """Say whether the target itself had the record before: a loop, which ends here."""
-    for one in coordinates_of(record):
-        if one.cluster_id == part.target_cluster_id and (
-            one.cluster_id != part.place.cluster_id or one.topic_id == part.place.target_id
+    """Return whether the record comes from the target itself: such a loop ends here."""
+    for coordinates in coordinates_of(record):
+        if coordinates.cluster_id == part.target_cluster_id and (
+            coordinates.cluster_id != part.place.cluster_id or coordinates.topic_id == part.place.target_id
         ):
             return True
     return False
 
 
-def copy_in_task(parts: Iterator[Part]) -> Iterator[PartResult]:
+def copy_in_task(parts: Iterable[Part]) -> Iterator[PartResult]:
     """Copy the parts of a Spark partition."""
     return iter(copy_parts(parts))

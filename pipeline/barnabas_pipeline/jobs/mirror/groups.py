@@ -57,11 +57,11 @@ class Groups:
             if isinstance(offsets, ClientError):
                 failures[-1] = offsets
                 continue
-            for partition, one in offsets.items():
-                if not isinstance(one, CommittedOffset) or partition not in mirrored:
+            for partition, offset in offsets.items():
+                if not isinstance(offset, CommittedOffset) or partition not in mirrored:
                     continue
-                if self._seen.get(_key(group, partition, mirrored[partition])) != one.offset:
-                    changed.setdefault(group, {})[partition] = one
+                if self._seen.get(_key(group, partition, mirrored[partition])) != offset.offset:
+                    changed.setdefault(group, {})[partition] = offset
         try:
             self._move_changed(changed, mirrored, summary)
         finally:
@@ -86,35 +86,35 @@ class Groups:
                 summary.groups_live += 1
                 continue
             have = self._target.committed(group)
-            wanted: dict[TopicPartition, CommittedOffset] = {}
+            targets: dict[TopicPartition, CommittedOffset] = {}
             keys = {}
-            for partition, one in offsets.items():
+            for partition, offset in offsets.items():
                 place = mirrored[partition].place
-                translated = self._translated(mirrored[partition], one.offset)
+                translated = self._translated(mirrored[partition], offset.offset)
                 if translated is None:
                     summary.groups_waiting += 1
                     continue
                 goal = (place.target, place.partition)
-                keys[goal] = _key(group, partition, mirrored[partition]), one.offset
+                keys[goal] = _key(group, partition, mirrored[partition]), offset.offset
                 if goal in have and have[goal].offset == translated:
-                    self._seen[keys[goal][0]] = one.offset
+                    self._seen[keys[goal][0]] = offset.offset
                 elif goal in have and have[goal].offset > translated and not self._options.moves_groups_back:
                     summary.groups_kept += 1
-                    self._seen[keys[goal][0]] = one.offset
+                    self._seen[keys[goal][0]] = offset.offset
                 else:
-                    wanted[goal] = CommittedOffset(translated, metadata=one.metadata)
-            if wanted:
-                self._commit(group, wanted, keys, summary)
+                    targets[goal] = CommittedOffset(translated, metadata=offset.metadata)
+            if targets:
+                self._commit(group, targets, keys, summary)
 
     def _commit(
         self,
         group: str,
-        wanted: Mapping[TopicPartition, CommittedOffset],
+        targets: Mapping[TopicPartition, CommittedOffset],
         keys: Mapping[TopicPartition, tuple[tuple[str, TopicPartition, str], int]],
         summary: MirrorSummary,
     ) -> None:
         faults.point("mirror.before_groups")
-        outcomes = self._target.ask(lambda admin: admin.commit_offsets(group, wanted))
+        outcomes = self._target.ask(lambda admin: admin.commit_offsets(group, targets))
         for goal, error in outcomes.items():
             if error is None:
                 key, offset = keys[goal]

@@ -107,7 +107,7 @@ class Part:
 
     @property
     def transactional_id(self) -> str:
-        """The same for whoever mirrors this partition: of two of them the later fences the earlier."""
+        """The transactional id, the same in each mirror of this partition: of two mirrors the later fences the earlier."""
         place = self.place
         return f"{GROUP_PREFIX}{place.cluster_id}/{place.topic_id or self.source.topic}/{place.partition}/{place.target}"
 
@@ -177,7 +177,7 @@ class MirrorSummary:
 
 
 def check_position(place: Place, topic: str, position: int, bound: Bounds) -> None:
-    """See that the source still has what comes next. Raises DataLossError."""
+    """Check that the source still has the next offset. Raises DataLossError."""
     if position < bound.start:
         missing = MissingOffsets(place.partition, position, bound.start)
         raise DataLossError(f"retention has overtaken the mirror of {topic}", [missing])
@@ -186,12 +186,12 @@ def check_position(place: Place, topic: str, position: int, bound: Bounds) -> No
         raise DataLossError(f"{topic} has become shorter than what was mirrored of it", [missing])
 
 
-def check_identity(place: Place, topic: str, found: Coordinates) -> None:
-    """See that a position is of this incarnation of the topic. Raises DataLossError."""
-    if (found.cluster_id, found.topic_id) == (place.cluster_id, place.topic_id):
+def check_identity(place: Place, topic: str, coordinates: Coordinates) -> None:
+    """Check that a position is of this incarnation of the topic. Raises DataLossError."""
+    if (coordinates.cluster_id, coordinates.topic_id) == (place.cluster_id, place.topic_id):
         return
     raise DataLossError(
-        f"{place.target}-{place.partition} mirrors {found.topic_id} of cluster {found.cluster_id}, not {topic} "
+        f"{place.target}-{place.partition} mirrors {coordinates.topic_id} of cluster {coordinates.cluster_id}, not {topic} "
         f"{place.topic_id} of {place.cluster_id}",
-        [MissingOffsets(place.partition, found.offset, None)],
+        [MissingOffsets(place.partition, coordinates.offset, None)],
     )

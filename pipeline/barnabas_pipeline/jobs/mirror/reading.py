@@ -21,16 +21,16 @@ MAGIC_WITH_CONTROL = 2
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of what is no record for readers."""
+    """Counts of offsets without a visible record."""
 
     control: int = 0
 
 
-def read_blocks(log: Log, wanted: OffsetRange, counts: Counts | None = None) -> Iterator[list[Record]]:
+def read_blocks(log: Log, offset_range: OffsetRange, counts: Counts | None = None) -> Iterator[list[Record]]:
     """Yield the records that consumers see, in order, some at a time. Raises IncompleteError, DataLossError."""
     block: list[Record] = []
     try:
-        for record in read_records(log, wanted, counts):
+        for record in read_records(log, offset_range, counts):
             block.append(record)
             if len(block) >= RECORDS_PER_BLOCK:
                 yield block
@@ -41,11 +41,11 @@ def read_blocks(log: Log, wanted: OffsetRange, counts: Counts | None = None) -> 
     yield block
 
 
-def read_records(log: Log, wanted: OffsetRange, counts: Counts | None = None) -> Iterator[Record]:
+def read_records(log: Log, offset_range: OffsetRange, counts: Counts | None = None) -> Iterator[Record]:
     """Yield the records that consumers see, in order. Raises IncompleteError, DataLossError."""
-    for item in log.read(wanted):
+    for item in log.read(offset_range):
         if isinstance(item, CorruptSpan):
-            raise _damaged(log, wanted, item.start, item.detail)
+            raise _damaged(log, offset_range, item.start, item.detail)
         header = item.header
         if header.magic >= MAGIC_WITH_CONTROL and header.is_control:
             if counts is not None:
@@ -55,18 +55,18 @@ def read_records(log: Log, wanted: OffsetRange, counts: Counts | None = None) ->
             continue
         try:
             for record in iter_any_records(item.data):
-                if wanted.start <= record.offset < wanted.end:
+                if offset_range.start <= record.offset < offset_range.end:
                     yield record
         except RecordsError as error:
-            raise _damaged(log, wanted, header.base_offset, error.message) from None
+            raise _damaged(log, offset_range, header.base_offset, error.message) from None
 
 
-def _damaged(log: Log, wanted: OffsetRange, offset: int, detail: str) -> IncompleteError:
+def _damaged(log: Log, offset_range: OffsetRange, offset: int, detail: str) -> IncompleteError:
     topic = getattr(log, "options").topic  # noqa: B009  # of both transports
-    return IncompleteError(f"{topic}-{wanted.partition} is damaged at {offset}: {detail}")
+    return IncompleteError(f"{topic}-{offset_range.partition} is damaged at {offset}: {detail}")
 
 
 def coordinates_of(record: Record) -> list[Coordinates]:
     """Return the coordinates that a record has in the clusters that it was mirrored from, the newest last."""
-    found = (parse_coordinates(value) for name, value in record.headers if name == HEADER)
-    return [one for one in found if one is not None]
+    parsed = (parse_coordinates(value) for name, value in record.headers if name == HEADER)
+    return [one for one in parsed if one is not None]

@@ -40,22 +40,22 @@ async def resume(client: Client, part: Part, result: PartResult) -> tuple[int, b
     To be asked for when no other mirror can write any more. Raises DataLossError; what `on_data_loss` has recorded instead
     is put into `result`.
     """
-    kept = found = await committed_position(client, part)
-    if found is None:
-        found = await trio.to_thread.run_sync(_newest_header, part)
-    if found is None:
+    kept = position = await committed_position(client, part)
+    if position is None:
+        position = await trio.to_thread.run_sync(_newest_header, part)
+    if position is None:
         return part.bound.start, False
     try:
-        check_identity(part.place, part.source.topic, found)
-        check_position(part.place, part.source.topic, found.offset, part.bound)
+        check_identity(part.place, part.source.topic, position)
+        check_position(part.place, part.source.topic, position.offset, part.bound)
     except DataLossError as loss:
         if part.on_data_loss != RECORD:
             raise
         result.lost = str(loss)
-        same = (found.cluster_id, found.topic_id) == (part.place.cluster_id, part.place.topic_id)
-        is_shorter = same and found.offset > part.bound.high_watermark
+        same = (position.cluster_id, position.topic_id) == (part.place.cluster_id, part.place.topic_id)
+        is_shorter = same and position.offset > part.bound.high_watermark
         return part.bound.end if is_shorter else part.bound.start, False
-    return found.offset, kept is not None
+    return position.offset, kept is not None
 
 
 async def committed_position(client: Client, part: Part) -> Coordinates | None:
@@ -63,16 +63,16 @@ async def committed_position(client: Client, part: Part) -> Coordinates | None:
     place = part.place
     group, target = GroupMetadata(part.group), TopicPartition(place.target, place.partition)
     try:
-        found = await client.retrying(lambda: committed(client, group, [target], stable=False))
+        offsets = await client.retrying(lambda: committed(client, group, [target], stable=False))
     except ResponseError as error:
         if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
             return None
         raise
-    return place.parse_position(found[target].metadata) if target in found else None
+    return place.parse_position(offsets[target].metadata) if target in offsets else None
 
 
 def _newest_header(part: Part) -> Coordinates | None:
-    """Look for the newest record of this mirror in the target. Raises UsageError, DataLossError."""
+    """Find the newest record of this mirror in the target. Raises UsageError, DataLossError."""
     log, bounds = _open_target(part)
     try:
         return newest_header(log, part, bounds[part.place.partition])
@@ -97,7 +97,7 @@ def _open_target(part: Part) -> tuple[Log, dict[int, Bounds]]:
 
 
 def newest_header(log: Log, part: Part, there: Bounds) -> Coordinates | None:
-    """Look from the end, in ranges that double; where the topic is not shared, the newest record decides."""
+    """Search from the end, in ranges that double; if the topic is not shared, the newest record decides."""
     end, size = there.end, TAIL_OFFSETS
     while end > there.start:
         start = max(there.start, end - size)
@@ -118,11 +118,11 @@ def newest_header(log: Log, part: Part, there: Bounds) -> Coordinates | None:
     return None
 
 
-def _is_mine(part: Part, one: Coordinates) -> bool:
-    """Say whether coordinates are of this mirror; in a topic of its own those of any are, and are checked afterwards."""
+def _is_mine(part: Part, coordinates: Coordinates) -> bool:
+    """Return whether coordinates are of this mirror; in a topic of its own those of any are, and are checked afterwards."""
     if not part.shares_topics:
-        return one.partition == part.place.partition
-    return (one.cluster_id, one.topic_id, one.partition) == (
+        return coordinates.partition == part.place.partition
+    return (coordinates.cluster_id, coordinates.topic_id, coordinates.partition) == (
         part.place.cluster_id,
         part.place.topic_id,
         part.place.partition,

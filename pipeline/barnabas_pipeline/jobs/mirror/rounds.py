@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from barnabas.client import ClientError
 from barnabas.wire.topic_partitions import TopicPartition
@@ -48,6 +48,14 @@ from barnabas_pipeline.jobs.triggers import parse_trigger, repeat
 from barnabas_pipeline.log.model import Bounds, OffsetRange
 from barnabas_pipeline.log.planning import shorten
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from barnabas.client import CommittedOffset
+    from barnabas_pipeline.jobs.mirror.model import Coordinates
+
 ONCE = "once"
 Progress = Callable[[MirrorSummary, float], None]
 
@@ -83,7 +91,7 @@ class Mirror:
     """A mirror of some clusters into one. Lifecycle: `run`, as often as wanted, then `close`; `stop` ends it for good."""
 
     def __init__(
-        self, spark: Any, options: MirrorOptions, progress: Progress = lambda _round, _seconds: None
+        self, spark: SparkSession, options: MirrorOptions, progress: Progress = lambda _round, _seconds: None
     ) -> None:
         """Raises UsageError for options that cannot work."""
         if options.target.log_dirs:
@@ -108,7 +116,7 @@ class Mirror:
     # --- running --------------------------------------------------------------------------------------------
 
     def run(self, trigger: str = ONCE) -> MirrorSummary:
-        """Mirror once, until what is there is mirrored (`available`), or in rounds until it is stopped."""
+        """Mirror once, up to the present ends (`available`), or in rounds until `stop`."""
         interval = None if trigger == ONCE else parse_trigger(trigger)
         is_bounded = interval is None
         self._ends.clear()
@@ -145,7 +153,7 @@ class Mirror:
         return EXIT_INCOMPLETE if codes else EXIT_DONE
 
     def _note(self, done: _Round) -> None:
-        """Add a round to the figures; of what is so at the end, the newest counts."""
+        """Add the figures of a round; gauges, such as the lag, are those of the newest round."""
         total, new = self.summary, done.summary
         new.failures = [f"{one.where}: {one.text}" for one in done.failures]
         for name in (
@@ -210,18 +218,20 @@ class Mirror:
         for target, streams in sorted(by_target.items()):
             if len(streams) == 1:
                 done.streams += streams
-            for one in streams if len(streams) > 1 else ():
-                done.fail(one, UsageError(f"{len(streams)} topics would be called {target!r}; see --rename"))
+            for stream in streams if len(streams) > 1 else ():
+                done.fail(
+                    stream, UsageError(f"{len(streams)} topics would be called {target!r}; see --rename")
+                )
 
     def _prepare_topics(self, done: _Round) -> None:
-        wanted = {
-            one.target: (one.source if isinstance(one.source, Site) else None, one.topic)
-            for one in done.streams
+        targets = {
+            stream.target: (stream.source if isinstance(stream.source, Site) else None, stream.topic)
+            for stream in done.streams
         }
-        found = self._topics.prepare(wanted, done.summary)
+        prepared = self._topics.prepare(targets, done.summary)
         kept = []
         for stream in done.streams:
-            there = found.get(stream.target)
+            there = prepared.get(stream.target)
             if isinstance(there, Topic):
                 stream.there = there
                 kept.append(stream)
@@ -230,7 +240,7 @@ class Mirror:
         done.streams = kept
 
     def _plan(self, done: _Round, *, is_bounded: bool) -> None:
-        """Decide what is copied: what the source has, and the target has not."""
+        """Plan the parts to copy: records of the source that the target lacks."""
         for cluster, source in self._sources:
             mine = [one for one in done.streams if one.source is source]
             if not mine:
@@ -255,8 +265,12 @@ class Mirror:
                         key = (place.cluster_id, place.topic_id, number)
                         end = min(bound.end, self._ends.setdefault(key, bound.end))
                         bound = bound._replace(end=max(bound.start, end))
-                    known = committed.get((stream.target, number))
-                    position = place.parse_position(known.metadata) if known is not None else None
+                    committed_offset = committed.get((stream.target, number))
+                    position = (
+                        place.parse_position(committed_offset.metadata)
+                        if committed_offset is not None
+                        else None
+                    )
                     try:
                         start = self._start(
                             stream, place, bound, position, is_empty=(stream.target, number) in empty
@@ -270,13 +284,15 @@ class Mirror:
                         done.parts.append(self._part(stream, place, bound, start))
         self._shorten(done)
 
-    def _empty_partitions(self, streams: list[Stream], committed: Any) -> set[TopicPartition]:
+    def _empty_partitions(
+        self, streams: list[Stream], committed: Mapping[TopicPartition, CommittedOffset]
+    ) -> set[TopicPartition]:
         """Return partitions of the target without a position and without records: nothing was mirrored there yet."""
         unknown = [
-            one.there
-            for one in streams
-            if one.there is not None
-            and any((one.target, number) not in committed for number in range(one.topic.partitions))
+            stream.there
+            for stream in streams
+            if stream.there is not None
+            and any((stream.target, number) not in committed for number in range(stream.topic.partitions))
         ]
         return {
             place
@@ -285,7 +301,7 @@ class Mirror:
         }
 
     def _start(
-        self, stream: Stream, place: Place, bound: Bounds, position: Any, *, is_empty: bool
+        self, stream: Stream, place: Place, bound: Bounds, position: Coordinates | None, *, is_empty: bool
     ) -> int | None:
         """Return where to begin, as far as is known; None if there is nothing to do. Raises DataLossError."""
         if position is None:
@@ -319,7 +335,7 @@ class Mirror:
         )
 
     def _shorten(self, done: _Round) -> None:
-        """Give each partition its fair share of what a round copies; the rest is left for the next."""
+        """Cut each part to its fair share of a round; the next round has the rest."""
         whole = [
             OffsetRange(n, part.start, max(part.start, part.bound.end)) for n, part in enumerate(done.parts)
         ]
@@ -364,21 +380,21 @@ class Mirror:
                 done.fail(f"groups of {cluster}", error)
 
 
-def mirror(spark: Any, options: MirrorOptions) -> MirrorSummary:
-    """Mirror what is there now. Raises DataLossError, UsageError or IncompleteError for the worst that failed."""
-    one = Mirror(spark, options)
+def mirror(spark: SparkSession, options: MirrorOptions) -> MirrorSummary:
+    """Mirror the present records once. Raises DataLossError, UsageError or IncompleteError for the worst that failed."""
+    mirror = Mirror(spark, options)
     try:
-        summary = one.run()
-        raise_worst(one)
+        summary = mirror.run()
+        raise_worst(mirror)
         return summary
     finally:
-        one.close()
+        mirror.close()
 
 
-def raise_worst(one: Mirror) -> None:
+def raise_worst(mirror: Mirror) -> None:
     """Raise the worst failure of the newest round, if there is any."""
-    code = one.exit_code
-    text = "; ".join(f"{failure.where}: {failure.text}" for failure in one.failures)
+    code = mirror.exit_code
+    text = "; ".join(f"{failure.where}: {failure.text}" for failure in mirror.failures)
     if code == EXIT_DATA_LOSS:
         raise DataLossError(text, [])
     if code == EXIT_USAGE:

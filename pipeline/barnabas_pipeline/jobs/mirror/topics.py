@@ -34,14 +34,14 @@ def settings_of(site: Site, topics: Sequence[str]) -> dict[str, dict[str, str]]:
     """Return the settings to copy of topics: those that were set for the topic. Raises IncompleteError."""
     resources = [Resource("topic", name) for name in topics]
     answers = site.ask(lambda admin: admin.describe_configs(resources, names=sorted(COPIED)))
-    found = {}
+    configs = {}
     for resource, entries in answers.items():
         if isinstance(entries, ClientError):
             raise IncompleteError(f"{site.cluster}: {entries}")
-        found[resource.name] = {
-            one.name: one.value for one in entries if _is_own(one) and one.value is not None
+        configs[resource.name] = {
+            entry.name: entry.value for entry in entries if _is_own(entry) and entry.value is not None
         }
-    return found
+    return configs
 
 
 def _is_own(entry: ConfigEntry) -> bool:
@@ -57,7 +57,7 @@ class TargetTopics:
 
     def prepare(
         self,
-        wanted: Mapping[str, tuple[Site | None, Topic]],
+        targets: Mapping[str, tuple[Site | None, Topic]],
         summary: MirrorSummary,
     ) -> dict[str, Topic | PipelineError]:
         """Return the target's topic for each name, made and grown as the source's; an error where that cannot be.
@@ -65,40 +65,46 @@ class TargetTopics:
         `wanted` has, for each name in the target, the source (None: log dirs, without settings) and its topic there.
         """
         there = self._target.topics()
-        found: dict[str, Topic | PipelineError] = {}
-        missing = [name for name in wanted if name not in there]
+        prepared: dict[str, Topic | PipelineError] = {}
+        missing = [name for name in targets if name not in there]
         short = {
             name: topic.partitions
-            for name, (_, topic) in wanted.items()
+            for name, (_, topic) in targets.items()
             if name in there and there[name].partitions < topic.partitions
         }
         if not self._options.creates_topics:
-            found |= {name: UsageError(f"{self._target.cluster} has no topic {name!r}") for name in missing}
+            prepared |= {
+                name: UsageError(f"{self._target.cluster} has no topic {name!r}") for name in missing
+            }
             for name, count in short.items():
                 have = there[name].partitions
-                found[name] = UsageError(f"{name} has {have} partitions, {wanted[name][1].name} has {count}")
+                prepared[name] = UsageError(
+                    f"{name} has {have} partitions, {targets[name][1].name} has {count}"
+                )
             missing, short = [], {}
         for name in missing:
             try:
-                summary.created_topics += self._create(name, *wanted[name])
+                summary.created_topics += self._create(name, *targets[name])
             except PipelineError as error:
-                found[name] = error
+                prepared[name] = error
         if short:
-            found |= self._grow(short, there, summary)
+            prepared |= self._grow(short, there, summary)
         if self._options.syncs_configs:
-            found |= self._sync([name for name in wanted if name in there], wanted, summary)
+            prepared |= self._sync([name for name in targets if name in there], targets, summary)
         if missing or short:
             faults.point("mirror.after_topics")
             there = self._wait_for(
-                {name: wanted[name][1].partitions for name in (*missing, *short) if name not in found}
+                {name: targets[name][1].partitions for name in (*missing, *short) if name not in prepared}
             )
-        return {name: found.get(name) or there[name] for name in wanted if name in found or name in there}
+        return {
+            name: prepared.get(name) or there[name] for name in targets if name in prepared or name in there
+        }
 
     def _create(self, name: str, source: Site | None, topic: Topic) -> int:
         """Make a topic; returns how many were. Raises IncompleteError, UsageError for what the target refuses."""
         configs = {} if source is None else settings_of(source, [topic.name])[topic.name]
-        wanted = NewTopic(name, topic.partitions, self._options.replication_factor, configs)
-        error = self._target.ask(lambda admin: admin.create_topics([wanted]))[name]
+        new_topic = NewTopic(name, topic.partitions, self._options.replication_factor, configs)
+        error = self._target.ask(lambda admin: admin.create_topics([new_topic]))[name]
         if isinstance(error, ResponseError):
             if (
                 error.code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -122,7 +128,7 @@ class TargetTopics:
         return failed
 
     def _sync(
-        self, names: list[str], wanted: Mapping[str, tuple[Site | None, Topic]], summary: MirrorSummary
+        self, names: list[str], targets: Mapping[str, tuple[Site | None, Topic]], summary: MirrorSummary
     ) -> dict[str, PipelineError]:
         """Set what differs, and take back what the source has no more."""
         failed: dict[str, PipelineError] = {}
@@ -130,12 +136,12 @@ class TargetTopics:
         changes: dict[Resource, list[ConfigChange]] = {}
         by_source: dict[Site, list[str]] = {}
         for name in names:
-            source, topic = wanted[name]
+            source, topic = targets[name]
             if source is not None:
                 by_source.setdefault(source, []).append(topic.name)
         theirs = {source: settings_of(source, topics) for source, topics in by_source.items()}
         for name in names:
-            source, topic = wanted[name]
+            source, topic = targets[name]
             if source is None:
                 continue
             have, want = mine[name], theirs[source][topic.name]

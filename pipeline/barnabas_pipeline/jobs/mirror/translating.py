@@ -32,11 +32,11 @@ class Translator:
             low < high
         ):  # what is mirrored below `low` comes before, what is mirrored from `high` on does not
             middle = (low + high) // 2
-            found = self._first_mirrored(middle, high)
-            if found is None or found[1] >= offset:
+            mirrored = self._first_mirrored(middle, high)
+            if mirrored is None or mirrored[1] >= offset:
                 high = middle
             else:
-                low = found[0] + 1
+                low = mirrored[0] + 1
         visible = self._first(low, self._bound.end)
         return self._bound.end if visible is None else visible.offset
 
@@ -48,7 +48,7 @@ class Translator:
     def _first_mirrored(self, start: int, end: int) -> tuple[int, int] | None:
         """Return the offset of the first record of this mirror, here and at the source."""
         for record in read_records(self._log, OffsetRange(self._place.partition, start, end)):
-            for one in coordinates_of(record)[-1:]:
-                if one[:3] == (self._place.cluster_id, self._place.topic_id, self._place.partition):
-                    return record.offset, one.offset
+            for coordinates in coordinates_of(record)[-1:]:
+                if coordinates[:3] == (self._place.cluster_id, self._place.topic_id, self._place.partition):
+                    return record.offset, coordinates.offset
         return None

@@ -21,7 +21,7 @@ Outcome = ClientError | None
 
 BROKER_TIMEOUT_MS_MAX = 30_000
 PARTITIONS_PER_TURN = 500
-"""Partitions whose leaders are looked up before other tasks run."""
+"""Number of partitions for which leaders are looked up before other tasks run."""
 
 
 def outcome(code: int, doing: str, message: str | None = None) -> ResponseError | None:

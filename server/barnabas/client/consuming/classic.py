@@ -44,7 +44,7 @@ class ClassicMembership(Membership):
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
-        self._needs_join = trio.Event()
+        self.join_due = trio.Event()
         self._remembered: set[TopicPartition] = set()
         """Partitions that an eager member had before it gave all up, for the sticky assignor."""
         self._last_generation = -1
@@ -52,19 +52,19 @@ class ClassicMembership(Membership):
         """Topics and numbers of their partitions that the assignment was made for, if the member leads."""
         self._joined_topics: frozenset[str] | None = None
         """Topics of the newest request to join; None before the first."""
-        self._is_joining = False
+        self.is_joining = False
         self._has_left = False
         self._leads_topics: set[str] = set()
 
     def wake(self) -> None:
         """Join again if the subscription or the topics have changed."""
         if self.subscription.topics(self._topics) != self._joined_topics or self._counts_have_changed():
-            self._needs_join.set()
+            self.join_due.set()
 
     def rejoin(self) -> None:
         """Join again, as a new member."""
         self._forget_member()
-        self._needs_join.set()
+        self.join_due.set()
 
     def _forget_member(self) -> None:
         self.generation = -1
@@ -80,21 +80,21 @@ class ClassicMembership(Membership):
     async def run(self) -> None:
         """Be a member, for ever; an error that ends the membership goes to the consumer."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._beat)
+            nursery.start_soon(self.beat)
             nursery.start_soon(self._follow_topics)
             while not self._has_left:
-                await self._needs_join.wait()
-                self._needs_join = trio.Event()
+                await self.join_due.wait()
+                self.join_due = trio.Event()
                 try:
-                    await self._join()
+                    await self.join()
                 except _AgainError:
-                    self._needs_join.set()
+                    self.join_due.set()
                 except ClientError as error:
                     if not error.is_retriable:
                         self._has_left = True
                         self._host.fail(error)
                         return
-                    self._needs_join.set()
+                    self.join_due.set()
                     await self._pause()
 
     async def _follow_topics(self) -> None:
@@ -104,7 +104,7 @@ class ClassicMembership(Membership):
 
     # --- joining --------------------------------------------------------------------------------------------
 
-    async def _join(self) -> None:
+    async def join(self) -> None:
         """Join, and take up the assignment. Raises _AgainError, ClientError."""
         host, settings = self._host, self._settings
         if self.subscription.pattern is not None and not self._topics.version:
@@ -116,7 +116,7 @@ class ClassicMembership(Membership):
                 self._remembered = set(host.assigned)
                 await host.revoke(set(host.assigned))
         topics = self.subscription.topics(self._topics)
-        self._is_joining = True
+        self.is_joining = True
         self._joined_topics = topics
         try:
             joined = await self._ask_join(topics)
@@ -124,7 +124,7 @@ class ClassicMembership(Membership):
             generation = joined.generation_id
             assigned = await self._sync(joined, generation)
         finally:
-            self._is_joining = False
+            self.is_joining = False
         self.generation = self._last_generation = generation
         self._remembered = set()
         await self._take(assigned)
@@ -136,7 +136,7 @@ class ClassicMembership(Membership):
             await host.revoke(gone)
         await host.add(assigned - host.assigned)
         if gone and self._settings.is_cooperative:
-            self._needs_join.set()  # now that others can have them
+            self.join_due.set()  # now that others can have them
         self.wake()
 
     async def _ask_join(self, topics: frozenset[str]) -> JoinGroupResponse:
@@ -243,12 +243,12 @@ class ClassicMembership(Membership):
 
     # --- heartbeats -----------------------------------------------------------------------------------------
 
-    async def _beat(self) -> None:
+    async def beat(self) -> None:
         """Send heartbeats while the member is in a generation and does not join."""
         settings = self._settings
         while True:
             await trio.sleep(settings.heartbeat_interval_ms / 1000)
-            if self.generation < 0 or self._is_joining or self._has_left:
+            if self.generation < 0 or self.is_joining or self._has_left:
                 continue
             if self._host.busy_s() * 1000 > settings.max_poll_interval_ms:
                 await self._step_back()
@@ -262,10 +262,11 @@ class ClassicMembership(Membership):
                     self._host.fail(error)
                     return
                 continue
-            if generation == self.generation and not self._is_joining:
-                self._take_beat(response.error_code)
+            if generation == self.generation and not self.is_joining:
+                self.take_beat(response.error_code)
 
-    def _take_beat(self, code: int) -> None:
+    def take_beat(self, code: int) -> None:
+        """Do what the error code of a heartbeat asks for. Raises ClientError."""
         if not code or code in COORDINATOR_ERRORS:
             return
         if code in _UNKNOWN:
@@ -273,7 +274,7 @@ class ClassicMembership(Membership):
                 self.member_id = ""
             self.rejoin()
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self._needs_join.set()
+            self.join_due.set()
         elif code == ErrorCode.FENCED_INSTANCE_ID:
             self._host.fail(
                 FencedInstanceError(f"another member of {self.group_id!r} has the same instance id")
@@ -289,7 +290,7 @@ class ClassicMembership(Membership):
         self.member_id = ""
         await self._host.lose(set(self._host.assigned))
         await self._host.idle()
-        self._needs_join.set()
+        self.join_due.set()
 
     async def leave(self) -> None:
         """Leave the group, unless the member is static. Raises ClientError."""

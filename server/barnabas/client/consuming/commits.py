@@ -5,7 +5,7 @@ The rule: a commit counts only for the member that the consumer is now; where it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import trio
 
@@ -16,6 +16,8 @@ from barnabas.client.consuming.settings import ConsumerSettings
 from barnabas.client.errors import ClientError, CommitFailedError, ResponseError
 from barnabas.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
 from barnabas.wire.generated.errors import ErrorCode
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Commits:
@@ -29,6 +31,7 @@ class Commits:
         group: Callable[[], GroupMetadata],
         is_member: Callable[[], bool],
         rejoin: Callable[[], None],
+        send: Callable[[Client, GroupMetadata, Offsets], Awaitable[None]] = offsets.commit,
     ) -> None:
         """`is_member` tells whether the consumer has subscribed; `rejoin` is called when it is not known any more."""
         self._client = client
@@ -37,8 +40,9 @@ class Commits:
         self._group = group
         self._is_member = is_member
         self._rejoin = rejoin
+        self._send = send
 
-    async def commit(self, values: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def commit(self, values: Offsets) -> None:
         """Commit. Raises CommitFailedError, other ClientErrors."""
         if not values:
             await trio.lowlevel.checkpoint()
@@ -49,7 +53,7 @@ class Commits:
             if self._is_member() and before.generation_id < 0:
                 raise CommitFailedError(f"the consumer is not in group {before.group_id!r} now")
             try:
-                await self._client.retrying(lambda: offsets.commit(self._client, self._group(), values))
+                await self._client.retrying(lambda: self._send(self._client, self._group(), values))
                 break
             except CommitFailedError:
                 if before.member_id and self._group() == before:

@@ -102,14 +102,14 @@ class Fetcher:
         """Fetch, for ever."""
         async with trio.open_nursery() as self._nursery:
             while True:
-                next_look = self._look(trio.current_time())
+                next_look = self.look(trio.current_time())
                 with trio.move_on_at(next_look):
                     await self._wakes.wait()
                 self._wakes = trio.Event()
 
     # --- deciding -------------------------------------------------------------------------------------------
 
-    def _look(self, now: float) -> float:
+    def look(self, now: float) -> float:
         """Start requests to brokers that have none, and return when to look again."""
         next_look = math.inf
         by_source: dict[int, list[Partition]] = {}

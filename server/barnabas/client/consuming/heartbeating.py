@@ -35,36 +35,37 @@ class ConsumerMembership(Membership):
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self.member_id = uuid_text(secrets.token_bytes(16))
-        self._interval_ms = FIRST_INTERVAL_MS
-        self._beats = trio.Event()
-        self._reconciles = trio.Event()
-        self._target: TopicIds | None = None
+        self.interval_ms = FIRST_INTERVAL_MS
+        """Time between two heartbeats, as the broker has it."""
+        self.beat_due = trio.Event()
+        self.reconcile_due = trio.Event()
+        self.target: TopicIds | None = None
         """Newest assignment of the broker's, as far as it is not reconciled."""
         self._said: dict[str, Any] = {}
         """Fields that the broker knows, which are left out until they change."""
-        self._owned: TopicIds = {}
+        self.owned: TopicIds = {}
         """Partitions that the broker is to know the member has."""
-        self._has_left = False
+        self.has_left = False
 
     def wake(self) -> None:
         """Tell the broker of another subscription."""
-        self._beats.set()
+        self.beat_due.set()
 
     def rejoin(self) -> None:
         """Join again; the partitions are lost."""
         self.generation = -1
-        self._reconciles.set()
+        self.reconcile_due.set()
 
     async def run(self) -> None:
         """Be a member, for ever; an error that ends the membership goes to the consumer."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._reconcile)
-            nursery.start_soon(self._follow_topics)
+            nursery.start_soon(self.reconcile)
+            nursery.start_soon(self.follow_topics)
             while not self.subscription.names and self.subscription.pattern is None:
                 await self._next_beat(None)
-            while not self._has_left:
+            while not self.has_left:
                 if self.generation < 0 and self._host.assigned:
-                    self._reconciles.set()  # they are lost first
+                    self.reconcile_due.set()  # they are lost first
                     await self._next_beat(None)
                     continue
                 is_late = self._host.busy_s() * 1000 > self._settings.max_poll_interval_ms
@@ -72,49 +73,50 @@ class ConsumerMembership(Membership):
                     if is_late and self.generation >= 0:
                         await self._step_back()
                         continue
-                    await self._beat()
+                    await self.beat()
                 except ClientError as error:
                     if not error.is_retriable:
-                        self._has_left = True
+                        self.has_left = True
                         self._host.fail(error)
                         return
                     self._said.clear()  # it is unknown what has arrived
                     await self._pause()
                 else:
-                    await self._next_beat(self._interval_ms)
+                    await self._next_beat(self.interval_ms)
 
     async def _next_beat(self, after_ms: int | None) -> None:
         with trio.move_on_after(float("inf") if after_ms is None else after_ms / 1000):
-            await self._beats.wait()
-        self._beats = trio.Event()
+            await self.beat_due.wait()
+        self.beat_due = trio.Event()
 
-    async def _follow_topics(self) -> None:
+    async def follow_topics(self) -> None:
+        """Heartbeat and reconcile when topics that matter have changed, for ever."""
         while True:
             await self._topics.changed()
             if self.subscription.pattern is not None:
                 names = sorted(self.subscription.topics(self._topics))
                 if self._said.get("subscribed_topic_names") != names:
-                    self._beats.set()
-            if self._target is not None:
-                self._reconciles.set()  # names of topics may be known by now
+                    self.beat_due.set()
+            if self.target is not None:
+                self.reconcile_due.set()  # names of topics may be known by now
 
     # --- heartbeats -----------------------------------------------------------------------------------------
 
-    async def _beat(self) -> None:
+    async def beat(self) -> None:
         """Send a heartbeat. Raises ClientError."""
         settings = self._settings
         is_joining = self.generation < 0
         entry = ConsumerGroupHeartbeatRequest.TopicPartitions
         if is_joining:
             self._said.clear()
-            self._owned, self._target = {}, None
+            self.owned, self.target = {}, None
         fields: dict[str, Any] = {
             "instance_id": settings.instance_id,
             "rack_id": settings.rack or None,
             "rebalance_timeout_ms": settings.max_poll_interval_ms,
             "subscribed_topic_names": sorted(self.subscription.topics(self._topics)),
             "server_assignor": settings.server_assignor,
-            "topic_partitions": [entry(topic_id, list(parts)) for topic_id, parts in self._owned.items()],
+            "topic_partitions": [entry(topic_id, list(parts)) for topic_id, parts in self.owned.items()],
         }
         changed = {name: value for name, value in fields.items() if self._said.get(name) != value}
         if settings.instance_id is not None:
@@ -123,7 +125,7 @@ class ConsumerMembership(Membership):
             self.group_id, self.member_id, JOINS if is_joining else self.generation, **changed
         )
         response: ConsumerGroupHeartbeatResponse = await self._ask(request, version_max=VERSION_MAX)
-        if self._has_left or (not is_joining and self.generation < 0):
+        if self.has_left or (not is_joining and self.generation < 0):
             return
         self._take(response, fields)
 
@@ -133,19 +135,19 @@ class ConsumerMembership(Membership):
             self._said = fields
             self.member_id = response.member_id or self.member_id
             self.generation = response.member_epoch
-            self._interval_ms = response.heartbeat_interval_ms or self._interval_ms
+            self.interval_ms = response.heartbeat_interval_ms or self.interval_ms
             if response.assignment is not None:
-                self._target = {
+                self.target = {
                     topic.topic_id: list(topic.partitions) for topic in response.assignment.topic_partitions
                 }
-                self._reconciles.set()
+                self.reconcile_due.set()
         elif code in _FENCED:
             self.rejoin()
-            self._beats.set()
+            self.beat_due.set()
         elif code == ErrorCode.FENCED_INSTANCE_ID:
             raise FencedInstanceError(f"another member of {self.group_id!r} has the same instance id")
         elif code in COORDINATOR_ERRORS or is_retriable(code):
-            self._interval_ms = min(self._interval_ms, FIRST_INTERVAL_MS)
+            self.interval_ms = min(self.interval_ms, FIRST_INTERVAL_MS)
             raise ResponseError(code, f"sending heartbeats to group {self.group_id!r}")
         else:
             doing = f"being a member of group {self.group_id!r}"
@@ -153,33 +155,33 @@ class ConsumerMembership(Membership):
 
     # --- reconciling ----------------------------------------------------------------------------------------
 
-    async def _reconcile(self) -> None:
+    async def reconcile(self) -> None:
         """Make what the consumer has into what it is to have, each time that differs."""
         while True:
-            await self._reconciles.wait()
-            self._reconciles = trio.Event()
+            await self.reconcile_due.wait()
+            self.reconcile_due = trio.Event()
             host = self._host
             if self.generation < 0:
                 await host.lose(set(host.assigned))
-                self._beats.set()
+                self.beat_due.set()
                 continue
-            target = self._target
+            target = self.target
             places = None if target is None else self._named(target)
             if places is None:
                 continue
             if gone := host.assigned - places:
                 await host.revoke(gone)
             if self.generation < 0:
-                self._reconciles.set()
+                self.reconcile_due.set()
                 continue
             if new := places - host.assigned:
                 await host.add(new)
             if self.generation < 0:
-                self._reconciles.set()
-            elif self._target is target:
+                self.reconcile_due.set()
+            elif self.target is target:
                 assert target is not None
-                self._target, self._owned = None, target
-                self._beats.set()
+                self.target, self.owned = None, target
+                self.beat_due.set()
 
     def _named(self, target: TopicIds) -> set[TopicPartition] | None:
         """Return partitions by name; None as long as a topic is not known."""
@@ -199,7 +201,7 @@ class ConsumerMembership(Membership):
 
     async def leave(self) -> None:
         """Leave the group; a static member may come back to what it had. Raises ClientError."""
-        self._has_left = True
+        self.has_left = True
         if self.generation >= 0:
             await self._send_leave(LEAVES if self._settings.instance_id is None else LEAVES_FOR_A_WHILE)
         self.generation = -1

@@ -6,6 +6,7 @@ The rule: one task does it for all partitions that need it; a position that was 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import ModuleType
 
 import trio
 
@@ -34,6 +35,7 @@ class Locator:
         settings: ConsumerSettings,
         partitions: dict[TopicPartition, Partition],
         group: Callable[[], GroupMetadata | None],
+        requests: ModuleType = offsets,
     ) -> None:
         self.moved = trio.Event()
         """Set, and replaced, when positions have been found, or cannot be."""
@@ -44,6 +46,7 @@ class Locator:
         self._settings = settings
         self._partitions = partitions
         self._group = group
+        self._requests = requests
         self._wakes = trio.Event()
         self._is_done = True
 
@@ -58,7 +61,7 @@ class Locator:
         while True:
             await self._wakes.wait()
             self._wakes = trio.Event()
-            if await self._locate_all():
+            if await self.locate_all():
                 pause_s = settings.retry_backoff_ms / 1000
             else:
                 self._wakes.set()
@@ -68,7 +71,7 @@ class Locator:
             self.moved = trio.Event()
             self.changed()
 
-    async def _locate_all(self) -> bool:
+    async def locate_all(self) -> bool:
         """Look up all that is missing, and say whether nothing is left."""
         self._is_done = True
         for step in (self._find_committed, self._find_bounds, self._validate):
@@ -102,7 +105,7 @@ class Locator:
         group = self._group()
         offsets_by_place = {}
         if group is not None and lacking:
-            offsets_by_place = await offsets.committed(
+            offsets_by_place = await self._requests.committed(
                 self._client, group, lacking, stable=self._settings.is_committed_only
             )
         for place, (partition, seeks) in lacking.items():
@@ -125,7 +128,7 @@ class Locator:
         if not lacking:
             return
         times = {place: offsets.BY_RESET[partition.reset] for place, (partition, _) in lacking.items()}
-        results = await offsets.list_offsets(
+        results = await self._requests.list_offsets(
             self._client, self._topics, times, committed_only=self._settings.is_committed_only
         )
         self._take_errors(results.errors)
@@ -148,7 +151,7 @@ class Locator:
         if not checked:
             return
         epochs = {place: partition.fetch_epoch for place, (partition, _, _) in checked.items()}
-        results = await offsets.epoch_ends(self._client, self._topics, epochs)
+        results = await self._requests.epoch_ends(self._client, self._topics, epochs)
         self._take_errors(results.errors)
         for place, (partition, seeks, epoch) in checked.items():
             if partition.seeks != seeks or place in results.errors:

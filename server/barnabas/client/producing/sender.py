@@ -89,14 +89,14 @@ class Sender:
         """Send what is due, for ever."""
         async with trio.open_nursery() as self._nursery:
             while True:
-                next_look = self._look(trio.current_time())
+                next_look = self.look(trio.current_time())
                 with trio.move_on_at(next_look):
                     await self._wakes.wait()
                 self._wakes = trio.Event()
 
     # --- deciding -------------------------------------------------------------------------------------------
 
-    def _look(self, now: float) -> float:
+    def look(self, now: float) -> float:
         """Start what is due, and return when to look again."""
         next_look = self._expire(now)
         self._give_up_unsent()

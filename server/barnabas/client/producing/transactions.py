@@ -87,12 +87,12 @@ class Transactions(Identity):
         self.reason: ClientError | None = None
         """Why the transaction has failed."""
         self._id: str = settings.transactional_id
-        self._added: set[Outbox] = set()
-        self._to_add: set[Outbox] = set()
-        self._groups: set[str] = set()
-        self._has_begun = False
+        self.added_outboxes: set[Outbox] = set()
+        self.outboxes_to_add: set[Outbox] = set()
+        self.groups: set[str] = set()
+        self.has_begun = False
         """True if the coordinator may know of the transaction."""
-        self._needs_epoch = False
+        self.needs_epoch = False
 
     @property
     def is_aborting(self) -> bool:  # type: ignore[override]
@@ -106,14 +106,14 @@ class Transactions(Identity):
         while True:
             await self._needed.wait()
             self._needed = trio.Event()
-            adding = self._to_add - self._added
+            adding = self.outboxes_to_add - self.added_outboxes
             try:
                 await self._add_partitions(adding)
             except ClientError as error:
                 self._fail(error)
             else:
-                self._added |= adding
-            self._to_add -= adding
+                self.added_outboxes |= adding
+            self.outboxes_to_add -= adding
             self._wake()
 
     def current(self) -> Producer:
@@ -128,26 +128,26 @@ class Transactions(Identity):
             return True
         if self.is_aborting:
             return False
-        if not self.is_v2 and outbox not in self._added:
-            self._to_add.add(outbox)
+        if not self.is_v2 and outbox not in self.added_outboxes:
+            self.outboxes_to_add.add(outbox)
             self._needed.set()
             return False
         return True
 
     def has_sent(self) -> None:
         """Note that something is sent."""
-        self._has_begun = True
+        self.has_begun = True
 
     def refuse_sequences(self, outbox: Outbox) -> None:
         """Note that the sequences of a partition lead nowhere: only a new epoch helps, after an abort."""
         lost = "records were lost, or it is not known whether they are there"
         outbox.is_unresolved = False
-        self._needs_epoch = True
+        self.needs_epoch = True
         self._fail(TransactionFailedError(f"{outbox}: {lost}"))
 
     def has_failed(self, error: ClientError) -> None:
         """Note that a batch has failed, and the transaction with it."""
-        self._needs_epoch = True
+        self.needs_epoch = True
         self._fail(error)
 
     def _fail(self, error: ClientError) -> None:
@@ -227,14 +227,14 @@ class Transactions(Identity):
         """Commit or abort, as was begun; all records are acknowledged or have failed. Raises ClientError."""
         commit = self.state is State.COMMITTING
         with self._patience("committing" if commit else "aborting"):
-            if self._has_begun:
+            if self.has_begun:
                 await self._end(commit=commit)
-            if self._needs_epoch:
+            if self.needs_epoch:
                 await self._init()
-                self._needs_epoch = False
-        self._added.clear()
-        self._to_add.clear()
-        self._groups.clear()
+                self.needs_epoch = False
+        self.added_outboxes.clear()
+        self.outboxes_to_add.clear()
+        self.groups.clear()
         self.state = State.READY
 
     async def _end(self, *, commit: bool) -> None:
@@ -244,10 +244,10 @@ class Transactions(Identity):
             self._id, TRANSACTION, request, lambda connection: connection.version_of(26, version_max)
         )
         self._check(response.error_code, "committing" if commit else "aborting")
-        self._has_begun = False
+        self.has_begun = False
         if response.producer_id >= 0:
             self.producer = response.producer_id, response.producer_epoch
-            self._needs_epoch = False
+            self.needs_epoch = False
 
     async def _add_partitions(self, outboxes: set[Outbox]) -> None:
         topics: dict[str, list[int]] = {}
@@ -268,7 +268,7 @@ class Transactions(Identity):
             }
             return (error_codes - {ErrorCode.OPERATION_NOT_ATTEMPTED}) or {0}
 
-        self._has_begun = True
+        self.has_begun = True
         version_max = ADD_PARTITIONS_VERSION_MAX
         response = await self._ask(
             self._id, TRANSACTION, request, lambda connection: connection.version_of(24, version_max), codes
@@ -282,14 +282,14 @@ class Transactions(Identity):
         """Add offsets of a group to the transaction. Raises ClientError; the transaction has failed then."""
         try:
             with self._patience(f"committing offsets of {group.group_id!r}"):
-                if not self.is_v2 and group.group_id not in self._groups:
-                    self._has_begun = True
+                if not self.is_v2 and group.group_id not in self.groups:
+                    self.has_begun = True
                     request = AddOffsetsToTxnRequest(self._id, *self.producer, group.group_id)
                     response = await self._ask(
                         self._id, TRANSACTION, request, lambda connection: connection.version_of(25, 4)
                     )
                     self._check(response.error_code, f"adding group {group.group_id!r} to the transaction")
-                    self._groups.add(group.group_id)
+                    self.groups.add(group.group_id)
                 await self._commit_offsets(offsets, group)
         except ClientError as error:
             if not isinstance(error, TimedOutError):
@@ -326,7 +326,7 @@ class Transactions(Identity):
         def codes(response: Any) -> set[int]:
             return {part.error_code for topic in response.topics for part in topic.partitions}
 
-        self._has_begun = True
+        self.has_begun = True
         response = await self._ask(group.group_id, GROUP, request, prepare, codes)
         doing = f"committing offsets of {group.group_id!r}"
         for code in codes(response):

@@ -50,7 +50,7 @@ async def is_refused(network: Network, host: str, port: int) -> bool:
 class ControllerContact:
     """Keeps a connection with the controller on another broker, and says when its process has ended.
 
-    Implements `cluster.store.Subscriber`. Lifecycle: `run` in a task.
+    Implements `cluster.metadata.store.Subscriber`. Lifecycle: `run` in a task.
     """
 
     def __init__(

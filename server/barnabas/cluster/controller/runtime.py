@@ -53,7 +53,7 @@ RETRY_SECONDS = 1.0
 
 
 class ControllerRuntime:
-    """Implements `cluster.ports.Controller`. Lifecycle: `run` in a task, as the channels."""
+    """Implements `cluster.metadata.ports.Controller`. Lifecycle: `run` in a task, as the channels."""
 
     def __init__(
         self,

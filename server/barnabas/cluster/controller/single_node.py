@@ -36,7 +36,7 @@ class LostLogs(Protocol):
 
 
 class EmbeddedController:
-    """Implements `cluster.ports.Controller`."""
+    """Implements `cluster.metadata.ports.Controller`."""
 
     def __init__(
         self, metadata: MetadataStore, replicas: LocalReplicas, lost_dirs: LostLogs, budget: LoopBudget

@@ -49,9 +49,9 @@ T = TypeVar("T")
 
 STATES_PER_WRITE = 100
 """So many states are written by one transaction."""
-READS_AT_ONCE = 1_000
-WRITES_AT_ONCE = 4
-WATCHED_READS_AT_ONCE = 200
+READS_PER_BATCH = 1_000
+WRITES_CONCURRENT = 4
+WATCHED_READS_CONCURRENT = 200
 
 
 class ControllerMovedError(Exception):
@@ -98,8 +98,8 @@ class ControllerZnodes:
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Read many znodes, None for those that are not there."""
         nodes: list[tuple[bytes, Stat] | None] = []
-        for start in range(0, len(paths), READS_AT_ONCE):
-            part = paths[start : start + READS_AT_ONCE]
+        for start in range(0, len(paths), READS_PER_BATCH):
+            part = paths[start : start + READS_PER_BATCH]
             nodes += await self.ask(lambda part=part: self._zookeeper.get_many(part))  # type: ignore[misc]
             await self._budget.checkpoint()
         return nodes
@@ -134,7 +134,7 @@ class ControllerZnodes:
             except NoNodeError:
                 nodes[number] = None
 
-        await self._in_parallel(read, range(len(paths)), WATCHED_READS_AT_ONCE)
+        await self._in_parallel(read, range(len(paths)), WATCHED_READS_CONCURRENT)
         return nodes
 
     async def _in_parallel(
@@ -302,8 +302,8 @@ class ControllerZnodes:
         """Read the states of partitions, those that there are."""
         asked = list(partitions)
         states = {}
-        for start in range(0, len(asked), READS_AT_ONCE):
-            part = asked[start : start + READS_AT_ONCE]
+        for start in range(0, len(asked), READS_PER_BATCH):
+            part = asked[start : start + READS_PER_BATCH]
             nodes = await self.get_many([znodes.state_path(*one) for one in part])
             for partition, node in zip(part, nodes, strict=True):
                 if node is None:
@@ -339,7 +339,7 @@ class ControllerZnodes:
         parts = [
             dict(items[start : start + STATES_PER_WRITE]) for start in range(0, len(items), STATES_PER_WRITE)
         ]
-        await self._in_parallel(lambda part: write(part, written), parts, WRITES_AT_ONCE)
+        await self._in_parallel(lambda part: write(part, written), parts, WRITES_CONCURRENT)
         return written
 
     async def _write_part(self, states: dict[TopicPartition, PartitionState], written: Written) -> None:

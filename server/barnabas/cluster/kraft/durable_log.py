@@ -7,7 +7,6 @@ has cut short. One task owns the log; methods that sync may be run in a thread w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.directory import DIRECTORY
@@ -15,16 +14,18 @@ from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID, StoredLog
 from barnabas.cluster.kraft.quorum import Leadership, decode_control
 from barnabas.cluster.kraft.snapshots import StoredSnapshot, is_oldest_beyond
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot, snapshot_steps
+from barnabas.config.quorum import LogSettings
 from barnabas.log.config import UNLIMITED, LogConfig
 from barnabas.log.disk import Disk, file_names
 from barnabas.log.format import CorruptFileError, names
 from barnabas.log.format.quorum_state import QUORUM_STATE, QuorumState
-from barnabas.log.loading import Loader
 from barnabas.log.openfiles import OpenFiles
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.removing import RemovalTask
+from barnabas.log.parts import LogParts
+from barnabas.log.recovery.loading import Loader
+from barnabas.log.removal.pending import Trash
+from barnabas.log.removal.remove import RemovalTask
 from barnabas.log.scan import iter_headers
-from barnabas.log.trash import Trash
 from barnabas.records.any_magic import iter_any_records
 from barnabas.records.batch import BatchHeader
 from barnabas.records.errors import RecordsError
@@ -35,20 +36,6 @@ DELETED = ".deleted"
 READ_BYTES_MAX = 1 << 20
 NEVER_MS = (1 << 31) - 1
 """After how long a producer expires, of which a metadata log has none (Kafka's Integer.MAX_VALUE)."""
-
-
-class LogSettings(NamedTuple):
-    """Kafka's settings of a metadata log, with its defaults; sizes in bytes, -1 for no limit of retention."""
-
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * 86_400_000
-    retention_bytes: int = 100 << 20
-    retention_ms: int = 7 * 86_400_000
-    snapshot_bytes: int = 20 << 20
-    """Bytes of records after which a snapshot is made."""
-    snapshot_interval_ms: int = 3_600_000
-    delete_delay_ms: int = 60_000
-    batch_bytes_max: int = 8 << 20
 
 
 class DurableLog:
@@ -87,19 +74,11 @@ class DurableLog:
         )
         pool = OpenFiles()
         loader = Loader(disk, pool, self.path, config, now_ms=now_ms, producer_expiration_ms=NEVER_MS)
-        self.log = PartitionLog(
-            names.CLUSTER_METADATA_TOPIC,
-            0,
-            log_dir=self._log_dir,
-            config=config,
-            disk=disk,
-            pool=pool,
-            trash=self._trash,
-            loaded=loader.load(),
-            topic_id=METADATA_TOPIC_ID,
-            high_watermark=0,
-            now_ms=now_ms,
-        )
+        parts = LogParts(
+            self._log_dir, config, disk, pool, self._trash, loader.load(), METADATA_TOPIC_ID,
+            high_watermark=0, now_ms=now_ms,
+        )  # fmt: skip
+        self.log = PartitionLog(names.CLUSTER_METADATA_TOPIC, 0, parts)
         if names.PARTITION_METADATA not in file_names(disk, self.path):
             self.log.save_topic_id(METADATA_TOPIC_ID)
         self._find_snapshots()

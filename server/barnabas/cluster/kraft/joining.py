@@ -17,8 +17,8 @@ from barnabas.cluster.kraft.controllers import ControllerConnections
 from barnabas.cluster.kraft.durable_log import DurableLog
 from barnabas.cluster.kraft.follower import Controllers, MetadataFollower
 from barnabas.cluster.kraft.observer import Identity, Observer
-from barnabas.cluster.kraft.quorum_settings import QuorumSettings
 from barnabas.cluster.kraft.state import MetadataLogError
+from barnabas.config.quorum import QuorumSettings
 from barnabas.environment import Environment
 from barnabas.log.disk import Disk
 from barnabas.log.format import CorruptFileError

@@ -213,8 +213,8 @@ class LogDirsRegistered(Change):
         self.directory_ids = directory_ids
 
     def apply(self, draft: Draft) -> None:
-        """Replace the broker's log dirs."""
-        draft.log_dirs.put(self.broker_id, self.directory_ids)
+        """Replace the broker's log dirs; none: the broker is forgotten."""
+        draft.log_dirs.put(self.broker_id, self.directory_ids or None)
 
 
 class FeaturesChanged(Change):

@@ -44,7 +44,7 @@ class _Creation:
 
 
 class ControllerTopicCreation:
-    """Implements `topic_creation.TopicCreation`, and follows the image (`cluster.store.Subscriber`).
+    """Implements `topic_creation.TopicCreation`, and follows the image (`cluster.metadata.store.Subscriber`).
 
     Lifecycle: `run` in a task, until cancelled; without it nothing is made.
     """
@@ -55,7 +55,7 @@ class ControllerTopicCreation:
         metadata: MetadataStore,
         broker_id: int,
         *,
-        local: LocalTopicCreation,
+        local: LocalTopicCreation | None,
         peers: Peers,
     ) -> None:
         self._config = config
@@ -124,7 +124,7 @@ class ControllerTopicCreation:
         return name in creation.refused or name in self._metadata.image.topics
 
     async def _made(self, names: Sequence[str]) -> dict[str, RequestError]:
-        if self._metadata.image.controller_id == self._broker_id:
+        if self._local is not None and self._metadata.image.controller_id == self._broker_id:
             return await self._local.ensure_all(names)
         response: CreateTopicsResponse = await self._peers.ask_controller(
             self._request(names),

@@ -1,16 +1,18 @@
-"""Many new topics in one change. Pure.
+"""New topics, however they are asked for. Pure.
 
-The rule: each topic is decided on as if those before it were there already, and refused on its own.
+The rule: `create_topics` is the only way to a new topic, and each topic passes `admit` there, the place for a limit.
+Each is decided on as if those before it in the same request existed already, and is refused on its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.image import Change, ClusterImage
+from barnabas.cluster.metadata.internal_topics import SHAPES
 from barnabas.config.loading import BrokerConfig
 from barnabas.errors import RequestError, detached
 from barnabas.wire.generated.errors import ErrorCode
@@ -25,6 +27,23 @@ class NewTopic(NamedTuple):
     replication_factor: int
     assignments: Mapping[int, Sequence[int]] = MappingProxyType({})
     settings: Mapping[str, str] = MappingProxyType({})
+
+
+def admit(image: ClusterImage, config: BrokerConfig, topic: NewTopic, created: Collection[str]) -> None:
+    """Raise the RequestError for a valid topic that a limit forbids. There is none: Kafka has no limit on topics either.
+
+    `image` has the topics that exist, `created` the names of those that the same request creates before this one. These
+    come here, in a cluster at its controller:
+
+    - CreateTopics, also with `validate_only`: from clients, `barnabas topics`, the console and the registry, from `seeds`
+      (`tools/seeding/planting.py`), and from the other brokers of a cluster for what they may not create themselves
+      (`ControllerTopicCreation`)
+    - Metadata with `auto.create.topics.enable` (`LocalTopicCreation`)
+    - StreamsGroupHeartbeat, for repartition and changelog topics of an application
+
+    These do not: the broker's own internal topics (`internal_topics.SHAPES`), without which no group forms; topics of
+    which logs or znodes exist already (`adoption`, `cluster/zookeeper`); new partitions of a topic (`add_partitions`).
+    """
 
 
 def create_topics(
@@ -48,14 +67,16 @@ def create_topics(
         try:
             if name in names:
                 raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
-            changes = controller.create_topic(
+            changes = topic_decisions.create_topic(
                 image, config, name, topic.topic_id, topic.partitions, topic.replication_factor,
                 assignments=topic.assignments, settings=topic.settings,
             )  # fmt: skip
             if with_each_other and ("." in name or "_" in name):
                 other = similar.setdefault(name.replace(".", "_"), name)
                 if other != name:
-                    raise controller.mixed_up(name, other)
+                    raise topic_decisions.mixed_up(name, other)
+            if name not in SHAPES:
+                admit(image, config, topic, names)
             if charge is not None:
                 charge(name, len(topic.assignments) or topic.partitions)
         except RequestError as error:

@@ -34,6 +34,9 @@ GROUP = 32
 NO_TOPIC_ID = bytes(16)
 """The id of a topic without one: those of clusters with a controller older than Kafka 2.8."""
 
+_UNKNOWN_DIRECTORIES = (bytes(16), bytes(15) + b"\1")
+"""As a replica's log dir: from before log dirs had ids, and not chosen yet (KIP-858)."""
+
 _NONE: Settings = MappingProxyType({})
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -51,7 +54,14 @@ class PartitionInfo(NamedTuple):
     removing: tuple[int, ...] = ()
     """Those of `replicas` that go when the reassignment is done."""
     offline: tuple[int, ...] = ()
-    """Those of `replicas` that cannot be reached, or have a log dir that has failed."""
+    """Those of `replicas` that cannot be reached, or have a log dir that has failed, where the controller says so."""
+    recovering: bool = False
+    """True for a leader of an unclean election that has not taken stock yet (KIP-704)."""
+    directories: tuple[bytes, ...] = ()
+    """Log dirs of the replicas, in their order (KIP-858); empty where the cluster has none."""
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas: outside of the ISR, with all committed records (KIP-966)."""
+    last_known_elr: tuple[int, ...] = ()
 
     def with_sole_leader(self, leader: int) -> PartitionInfo:
         """Return the same with this leader alone in sync, in a new epoch: what only others had is given up."""
@@ -93,6 +103,8 @@ class BrokerInfo(NamedTuple):
     rack: str | None
     endpoints: Mapping[str, tuple[str, int]]
     epoch: int = -1
+    in_controlled_shutdown: bool = False
+    """True from the request to shut down until the broker registers again (KIP-841)."""
 
 
 class ImageSource(Protocol):
@@ -156,6 +168,20 @@ class ClusterImage(NamedTuple):
         """Return the epoch of a broker's registration, -1 for one that is not registered."""
         broker = self.brokers.get(broker_id)
         return broker.epoch if broker is not None else -1
+
+    def offline_replicas(self, partition: PartitionInfo) -> tuple[int, ...]:
+        """Return the replicas whose broker is not alive or whose log dir is offline."""
+        if not partition.directories:
+            return partition.offline
+        return tuple(
+            replica
+            for replica, directory in zip(partition.replicas, partition.directories, strict=False)
+            if replica not in self.brokers or not self._is_online(replica, directory)
+        )
+
+    def _is_online(self, broker_id: int, directory: bytes) -> bool:
+        known = self.log_dirs.get(broker_id)
+        return not known or directory in known or directory in _UNKNOWN_DIRECTORIES
 
     def settings_of(self, resource_type: int, name: str) -> Settings:
         """Return a resource's own settings, without any defaults."""

@@ -6,7 +6,7 @@ sender can decide whether to send it again; what goes to the controller is repea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -74,7 +74,7 @@ class Peers:
 
     Requests on one connection are answered in their order, so a sender of requests with late answers (a fetch
     that waits for records) names a `channel` of its own, and gets a connection of its own. Implements
-    `cluster.store.Subscriber`: connections to brokers that go, move or register again are closed.
+    `cluster.metadata.store.Subscriber`: connections to brokers that go, move or register again are closed.
     """
 
     def __init__(
@@ -202,6 +202,18 @@ class Peers:
                     failure = PeerUnavailableError(f"broker {controller_id} is not the controller")
             await trio.sleep(min(CONTROLLER_RETRY_SECONDS, max(deadline - trio.current_time(), 0)))
         raise failure or PeerUnavailableError("the controller has not answered in time")
+
+    def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
+        """Return the versions of each API that the controller serves; None while no connection to it is open."""
+        controller_id = self._image().controller_id
+        return next(
+            (
+                link.connection.versions
+                for (broker_id, _), link in self._links.items()
+                if broker_id == controller_id and link.connection is not None and link.connection.is_open
+            ),
+            None,
+        )
 
     # --- connections ----------------------------------------------------------------------------------------
 

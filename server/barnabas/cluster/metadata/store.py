@@ -40,7 +40,7 @@ class MetadataStore(Protocol):
     def subscribe(self, subscriber: Subscriber) -> None:
         """Have `subscriber` follow each change, in order."""
 
-    async def change(self, decide: Decide) -> ClusterImage:
+    async def change(self, decide: Decide, /) -> ClusterImage:
         """Ask `decide` for changes to the newest image, make them last, and return the image just after them.
 
         Changes are made one after the other, each seen by all subscribers before the next is published; so a

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.creation import NewTopic, create_topics
 from barnabas.cluster.metadata.image import Change, ClusterImage
 from barnabas.cluster.metadata.internal_topics import SHAPES
@@ -82,7 +82,7 @@ class LocalTopicCreation:
                     partitions += topics[-1].partitions
                 yield None
             try:
-                controller.check_partition_count(partitions)
+                topic_decisions.check_partition_count(partitions)
             except RequestError as error:
                 refused.update((topic.name, error) for topic in topics)
                 return

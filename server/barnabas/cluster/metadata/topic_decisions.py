@@ -129,7 +129,7 @@ def create_topic(
 def assign_replicas(
     image: ClusterImage, partitions: int, replication_factor: int, *, start: int, shift: int, first: int = 0
 ) -> list[tuple[int, ...]]:
-    """Spread replicas over brokers and racks, see `cluster.assignment`.
+    """Spread replicas over brokers and racks, see `cluster.metadata.assignment`.
 
     Raises INVALID_REPLICATION_FACTOR; INVALID_REPLICA_ASSIGNMENT if only some brokers have a rack.
     """

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 ALTER_PARTITION = 56
 TOPIC_IDS_SINCE, EPOCHS_SINCE = 2, 3
-CHANGES_AT_ONCE = 1_000
+CHANGES_PER_BATCH = 1_000
 RETRY_SECONDS = 0.05
 """After an answer that says nothing of the proposals; Kafka waits as long."""
 UNSUPPORTED_SECONDS = 10.0
@@ -71,8 +71,8 @@ class RemoteAlterPartition:
             self._wake = trio.Event()
             proposals = [one for one in self._waiting.values() if is_current(one)]
             self._waiting.clear()
-            for at in range(0, len(proposals), CHANGES_AT_ONCE):
-                unwritten = await self._carry_out(proposals[at : at + CHANGES_AT_ONCE])
+            for at in range(0, len(proposals), CHANGES_PER_BATCH):
+                unwritten = await self._carry_out(proposals[at : at + CHANGES_PER_BATCH])
                 for replica, change in unwritten:
                     # A newer proposal of the same replica belongs to a newer epoch.
                     self._waiting.setdefault(replica, (replica, change))

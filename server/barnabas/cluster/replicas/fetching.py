@@ -31,7 +31,7 @@ FetcherKey = tuple[int, int]
 class ReplicaFetchers:
     """Implements `ports.Fetchers` with connections to leaders. Lifecycle: `run` in a task.
 
-    Also a `cluster.store.Subscriber`: partitions are spread again when `num.replica.fetchers` changes.
+    Also a `cluster.metadata.store.Subscriber`: partitions are spread again when `num.replica.fetchers` changes.
     """
 
     def __init__(self, broker_id: int, parts: FetcherParts, own_epoch: Callable[[], int]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.cluster.replicas.replica import Replica
     from barnabas.environment import Threads
 
-SYNCS_AT_ONCE = 8
+SYNCS_CONCURRENT = 8
 """Syncs of different partitions that run side by side: a file system joins those that meet."""
 
 FULL_RETRY_SECONDS = 1.0
@@ -35,7 +35,7 @@ class Flusher:
         self._threads = threads
         self._storage_failed = storage_failed
         self._wanted: dict[Replica, bool] = {}  # those in hand, with whether they want another sync
-        self._limiter = trio.CapacityLimiter(SYNCS_AT_ONCE)
+        self._limiter = trio.CapacityLimiter(SYNCS_CONCURRENT)
         self._nursery: trio.Nursery | None = None
 
     def request(self, partition: Replica) -> None:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CHANGES_AT_ONCE = 500
+CHANGES_PER_BATCH = 500
 INTERVAL_MS_MIN = 10
 SHRINKS_PER_LAG = 10
 SHRINKS_PER_FULL_ROUND = 5
-REPLICAS_AT_ONCE = 100
+REPLICAS_PER_TURN = 100
 RETRY_SECONDS = 1.0
 
 Proposal = tuple["Replica", "IsrChange"]
@@ -58,7 +58,7 @@ class LocalAlterPartition:
         """Decide on proposals until cancelled, those that have come meanwhile together."""
         while True:
             await self._wake.wait()
-            proposals, self._waiting = self._waiting[:CHANGES_AT_ONCE], self._waiting[CHANGES_AT_ONCE:]
+            proposals, self._waiting = self._waiting[:CHANGES_PER_BATCH], self._waiting[CHANGES_PER_BATCH:]
             if not self._waiting:
                 self._wake = trio.Event()
             await self._carry_out(proposals)
@@ -126,5 +126,5 @@ async def shrink_periodically(replicas: Replicas, budget: LoopBudget, lag_max_ms
         for number, replica in enumerate(replicas.replicated(), 1):
             if is_for_all or replica.log.high_watermark < replica.log.log_end_offset:
                 replica.shrink_isr()
-            if number % REPLICAS_AT_ONCE == 0:
+            if number % REPLICAS_PER_TURN == 0:
                 await budget.checkpoint()

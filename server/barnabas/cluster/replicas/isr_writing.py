@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CHANGES_AT_ONCE = 500
+CHANGES_PER_BATCH = 500
 RETRY_SECONDS = 1.0
 NOTIFICATION_INTERVAL_SECONDS = 2.5
 QUIET_SECONDS = 5.0
@@ -72,8 +72,8 @@ class WrittenIsrs:
                 self._wake = trio.Event()
                 proposals = [one for one in self._waiting.values() if is_current(one)]
                 self._waiting.clear()
-                for at in range(0, len(proposals), CHANGES_AT_ONCE):
-                    await self._carry_out(proposals[at : at + CHANGES_AT_ONCE])
+                for at in range(0, len(proposals), CHANGES_PER_BATCH):
+                    await self._carry_out(proposals[at : at + CHANGES_PER_BATCH])
 
     async def _carry_out(self, proposals: list[Proposal]) -> None:
         """Write the states of these partitions; those with an answer that was lost are read again first."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOGS_AT_ONCE: Final = 64
+LOGS_PER_BATCH: Final = 64
 """So many logs are made or deleted in one piece, in a thread; a broker that stops waits for one piece at most."""
 
 
@@ -57,6 +57,8 @@ class Replicas:
         self._replicated: dict[tuple[str, int], Replica] = {}  # those of them that other brokers have too
         self._image: ClusterImage | None = None
         self._told_new: set[tuple[str, int]] = set()
+        self.on_log_replaced: Callable[[str, int], None] = lambda _topic, _index: None
+        """Called when the log of a partition is in another log dir."""
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(tuple(self._replicas.values()))
@@ -176,7 +178,7 @@ class Replicas:
                         topic_id = topic.id if topic.id != NO_TOPIC_ID else None
                         new.append((Wanted(name, index, topic_id, config), info))
                 await self._budget.checkpoint()
-                if len(new) == LOGS_AT_ONCE:
+                if len(new) == LOGS_PER_BATCH:
                     await self._make(new, now_ms)
                     new = []
         if new:
@@ -376,8 +378,8 @@ class Replicas:
         be deleted, are set aside.
         """
         errors: dict[TopicPartition, ErrorCode] = {}
-        for at in range(0, len(keys), LOGS_AT_ONCE):
-            some = keys[at : at + LOGS_AT_ONCE]
+        for at in range(0, len(keys), LOGS_PER_BATCH):
+            some = keys[at : at + LOGS_PER_BATCH]
             for key in some:
                 self._close(*key)
             self.own_logs.keep_others(some, topic_id)
@@ -427,6 +429,7 @@ class Replicas:
         replica = self._replicas.get((partition_log.topic, partition_log.partition))
         if replica is not None:
             replica.replace_log(partition_log)
+        self.on_log_replaced(partition_log.topic, partition_log.partition)
 
     def lose(self, logs: Iterable[PartitionLog]) -> None:
         """Take replicas on a failed disk offline: they answer KAFKA_STORAGE_ERROR from now on."""
@@ -447,4 +450,6 @@ class Replicas:
 
 def _import_logs() -> None:
     """Import what a broker needs from its first partition on: it takes some 20 ms."""
-    import_modules("barnabas.log.loading", "barnabas.log.partition_log", "barnabas.cluster.replicas.replica")
+    import_modules(
+        "barnabas.log.recovery.loading", "barnabas.log.partition_log", "barnabas.cluster.replicas.replica"
+    )

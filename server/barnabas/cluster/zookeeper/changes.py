@@ -54,7 +54,7 @@ from barnabas.serving.loop_budget import LoopBudget
 
 PLACE = "ZooKeeper"
 """Stands in errors where a log dir stands otherwise."""
-APPLIED_AT_ONCE = 500
+APPLIED_PER_TURN = 500
 """So many changes make a new image between two looks at the clock."""
 DELETION_SECONDS_MAX = 5.0
 """So long a topic waits for the end of another one of its name: its znodes outlive what brokers and clients see of it."""
@@ -427,8 +427,8 @@ async def decided(budget: LoopBudget, decide: Decide, image: ClusterImage) -> li
 
 async def applied(budget: LoopBudget, image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
     """The image after these changes; others run while it is made."""
-    for start in range(0, len(changes), APPLIED_AT_ONCE):
-        image = image.apply(changes[start : start + APPLIED_AT_ONCE])
+    for start in range(0, len(changes), APPLIED_PER_TURN):
+        image = image.apply(changes[start : start + APPLIED_PER_TURN])
         await budget.checkpoint()
     return image
 

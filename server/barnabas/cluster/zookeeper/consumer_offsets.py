@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class ZooKeeperConsumerOffsets:
-    """Implements `cluster.ports.ConsumerOffsets`."""
+    """Implements `cluster.metadata.ports.ConsumerOffsets`."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper

@@ -39,7 +39,7 @@ NO_EPOCH = -1
 
 
 class ZooKeeperFeatures:
-    """Implements `cluster.ports.FeatureLevels`. Lifecycle: `read` once, then `run` in a task, until cancelled."""
+    """Implements `cluster.metadata.ports.FeatureLevels`. Lifecycle: `read` once, then `run` in a task, until cancelled."""
 
     def __init__(self, zookeeper: ZooKeeper, store: ZooKeeperStore) -> None:
         self._zookeeper = zookeeper

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 ASK_SECONDS = 0.2
 """Pause before another broker is asked whether it still counts this one, a request of some 30 bytes."""
 TIMEOUT_SECONDS = 1.0
-TOPICS_AT_ONCE = 100
+TOPICS_PER_BATCH = 100
 CHANNEL = "missed elections"
 
 
@@ -92,8 +92,8 @@ class MissedElections:
         if any(broker.node_id == self._broker_id for broker in response.brokers):
             return
         topics = await self._topics_led()
-        for at in range(0, len(topics), TOPICS_AT_ONCE):
-            await self._take_over(other, await self._metadata(other, topics[at : at + TOPICS_AT_ONCE]))
+        for at in range(0, len(topics), TOPICS_PER_BATCH):
+            await self._take_over(other, await self._metadata(other, topics[at : at + TOPICS_PER_BATCH]))
 
     async def _metadata(self, other: int, topics: Sequence[str]) -> MetadataResponse:
         request = MetadataRequest(

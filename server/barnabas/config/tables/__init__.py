@@ -9,22 +9,23 @@ A row is plain data: (name, type, default, allowed, importance, changes, effect,
     importance  Kafka's: high, medium, low
     changes     "" at a restart only; "broker" or "cluster" while the broker runs, for one or for all (KIP-226);
                 "internal" is at a restart only, and not shown unless it is set
-    effect      "" when the broker acts on it, else the key of the reason in WITHOUT_EFFECT; "!" before it where somebody
-                relies on it for safety or durability, so that a value other than the default stops the start.
-                `cluster` and `zookeeper` (the latter for what Kafka 4 no longer has) are acted upon by a broker whose
-                zookeeper.connect is set
+    effect      "" when the broker acts on it, else the key of the reason in WITHOUT_EFFECT; "!" before it where safety
+                or durability may rely on it, so that a value other than the default stops the start.
+                `zookeeper` (for what Kafka 4 no longer has) is acted upon by a broker with zookeeper.connect, `quorum`
+                by one with process.roles=broker, `cluster` by both
 
 Names, types, defaults and bounds are those of Apache Kafka 4.3; a default that differs is named in
 docs/decisions/0030-defaults.md.
 
-The rule: whoever makes the broker act on a setting empties its effect (or makes it `cluster`) and names it in
-`config/broker.py`; tests hold the two together. A table is read when a name is looked for that the tables before it do
-not have. A setting that no Kafka has is a row as any other, and is named in `OWN` too.
+The rule: a setting that the broker acts on has an empty effect (or `cluster`) and a name in `config/broker.py`; tests hold
+the two together. A table is read when a name is looked for that the tables before it do
+not have. A setting that Kafka does not have is a row of the table `own`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -33,13 +34,13 @@ from barnabas.config.setting import Setting
 Row = tuple[str, str, str | None, str, str, str, str, str]
 
 TABLES = (
-    "network", "log", "groups", "transactions", "topics", "share", "limits", "replication", "controller",
+    "network", "own", "log", "groups", "transactions", "topics", "share", "limits", "replication", "controller",
     "tls", "sasl", "tiered", "retired",
 )  # fmt: skip
 """Those that every start needs come first."""
 
 WITHOUT_EFFECT = {
-    "cluster": "it is about a cluster, and without zookeeper.connect a broker is alone",
+    "cluster": "it is about a cluster, and without process.roles=broker or zookeeper.connect a broker is alone",
     "fixed": "what it would change is fixed here",
     "jvm": "there is no Java virtual machine to load it into",
     "kerberos": "the Kerberos library renews tickets after half of their life",
@@ -48,6 +49,7 @@ WITHOUT_EFFECT = {
     "metrics": "no such metrics are kept",
     "oauth": "tokens are asked for with a client id and secret, or read from a file, when they are needed",
     "purgatory": "a request that waits is forgotten as soon as it is answered",
+    "quorum": "it is about a KRaft quorum of controllers, and without process.roles=broker there is none",
     "quotas": "the rate of moves between log directories is limited without samples",
     "removed": "Kafka 4 has no such setting",
     "sasl": "what a login to other brokers takes, and when it is renewed, is fixed here",
@@ -62,20 +64,6 @@ _UNLISTED = frozenset((
     "leader.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ))  # fmt: skip
-OWN = frozenset((
-    "authentication.timeout.ms", "clock.virtual", "console.listener", "console.origins",
-    "console.registry.basic.auth.user.info", "console.registry.bearer.auth.token", "console.registry.ssl.ca.location",
-    "console.registry.ssl.certificate.location", "console.registry.ssl.key.location",
-    "console.registry.ssl.key.password", "console.registry.url",
-    "console.ssl.certificate.location", "console.ssl.key.location", "console.token", "control.listener", "control.token",
-    "delegation.token.max.per.owner", "faults.file", "faults.seed", "kafka.version", "log.record.validation",
-    "max.request.entries", "max.unauthenticated.connections", "metrics.listener", "registry.listener",
-    "registry.ssl.certificate.location", "registry.ssl.key.location", "telemetry.enable",
-    "telemetry.client.retained.bytes", "telemetry.client.retained.series", "telemetry.retained.bytes",
-    "telemetry.retained.series", "zookeeper.digest.credentials", "zookeeper.sasl.client.username",
-    "zookeeper.sasl.jaas.config",
-))  # fmt: skip
-"""Settings that Kafka does not have: shown where they are set, so that tools may take what is shown to a Kafka."""
 _OPEN_PREFIXES = ("config.providers.", "metrics.jmx.", "rlmm.config.", "rsm.config.")
 LISTENER_PREFIX = "listener.name."
 _MECHANISMS = ("gssapi.", "oauthbearer.", "plain.", "scram-sha-256.", "scram-sha-512.")
@@ -96,10 +84,10 @@ def find(name: str) -> Setting[Any] | None:
     while name not in _rows and _unread:
         _read_table()
     row = _rows.get(name)
-    found = Setting.of_row(row) if row is not None else _for_listener(name)
-    if found is not None:  # what does not exist is not remembered: anybody may ask for anything
-        _settings[name] = found
-    return found
+    result = Setting.of_row(row) if row is not None else _for_listener(name)
+    if result is not None:  # a name that does not exist is not cached: clients may ask for any number
+        _settings[name] = result
+    return result
 
 
 def _read_table() -> None:
@@ -113,16 +101,16 @@ def _for_listener(name: str) -> Setting[Any] | None:
     inner = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
     for mechanism in _MECHANISMS:
         inner = inner.removeprefix(mechanism)
-    known = find(inner) if inner and not inner.startswith(LISTENER_PREFIX) else None
-    return known and known.for_listener(name)
+    base = find(inner) if inner and not inner.startswith(LISTENER_PREFIX) else None
+    return base and base.for_listener(name)
 
 
 def setting(name: str) -> Setting[Any]:
     """The broker setting called `name`. Raises KeyError."""
-    known = find(name)
-    if known is None:
+    result = find(name)
+    if result is None:
         raise KeyError(name)
-    return known
+    return result
 
 
 def names() -> Iterator[str]:
@@ -139,14 +127,20 @@ def listed(*, in_cluster: bool = False) -> list[str]:
 
 def is_listed(name: str, *, in_cluster: bool = False) -> bool:
     """Say whether a setting is shown when it is not set."""
-    known = find(name)
+    row = find(name)
     return (
-        known is not None
-        and known.changes != "internal"
-        and not is_gone(known, in_cluster=in_cluster)
+        row is not None
+        and row.changes != "internal"
+        and not is_gone(row, in_cluster=in_cluster)
         and name not in _UNLISTED
-        and name not in OWN
+        and name not in own_names()
     )
+
+
+@cache
+def own_names() -> frozenset[str]:
+    """Return the names of the settings that Kafka does not have."""
+    return frozenset(row[0] for row in import_module(f"{__name__}.own").ROWS)
 
 
 def is_gone(setting: Setting[Any], *, in_cluster: bool) -> bool:
@@ -155,5 +149,5 @@ def is_gone(setting: Setting[Any], *, in_cluster: bool) -> bool:
 
 
 def belongs_to_plugin(name: str) -> bool:
-    """Say whether a name is for a plugin to know, so that nobody can call it wrong."""
+    """Return whether a name belongs to plugins, so that it is not reported as unknown."""
     return name.startswith(_OPEN_PREFIXES)

@@ -103,7 +103,5 @@ ROWS: tuple[Row, ...] = (
      "How long an idle idempotent producer is remembered."),
     ("producer.id.expiration.check.interval.ms", "int", "600000", "1..", "low", "internal", "fixed",
      "How often producers that are no longer used are looked for."),
-    ("log.record.validation", "string", "full", "full|header", "medium", "cluster", "",
-     "How far a leader looks at records: at each one, or at batch headers only. Not one of Kafka's."),
 )
 # fmt: on

@@ -127,7 +127,5 @@ ROWS: tuple[Row, ...] = (
      "Life of a token that is not renewed."),
     ("delegation.token.expiry.check.interval.ms", "long", "3600000", "1..", "low", "", "",
      "How often expired tokens are removed."),
-    ("delegation.token.max.per.owner", "int", "1000", "1..", "medium", "", "",
-     "Tokens that an owner may have, and users that may renew one of them; a setting of Barnabas alone."),
 )
 # fmt: on

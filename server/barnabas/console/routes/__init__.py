@@ -7,12 +7,9 @@ becomes an answer here, and nowhere else.
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from barnabas.client import (
     AuthenticationError,
@@ -25,6 +22,7 @@ from barnabas.client.errors import describe
 from barnabas.console.base import Call, ConsoleError, Route
 from barnabas.console.live import check_view
 from barnabas.errors import leaves
+from barnabas.network.routes import NoRouteError, Router, router_of
 from barnabas.wire.errors import EncodeError
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -37,7 +35,6 @@ MODULES = (
     "cluster", "topics", "topic_changes", "records", "groups", "transactions", "access", "inside", "subjects",
 )  # fmt: skip
 DOING_CHARS_MAX, REASON_CHARS_MAX = 200, 300
-_PARAMETER = re.compile(r"\{(\w+)\}")
 _STATUS: dict[int, int] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.GROUP_ID_NOT_FOUND: 404,
@@ -51,22 +48,9 @@ _STATUS: dict[int, int] = {
 
 
 @cache
-def routes() -> tuple[Route, ...]:
-    """Return all routes, in the order of their modules."""
-    found = [import_module(f"barnabas.console.routes.{name}").ROUTES for name in MODULES]
-    return tuple(route for part in found for route in part)
-
-
-@cache
-def _patterns() -> tuple[tuple[re.Pattern[str], Route], ...]:
-    return tuple((re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", route.path)), route) for route in routes())
-
-
-def _matching(path: str) -> Iterator[tuple[Route, dict[str, str]]]:
-    for pattern, route in _patterns():
-        found = pattern.fullmatch(path)
-        if found is not None:
-            yield route, {name: unquote(value) for name, value in found.groupdict().items()}
+def router() -> Router[Route]:
+    """Return the router of all routes, in the order of their modules."""
+    return router_of(__name__, MODULES)
 
 
 async def dispatch(
@@ -82,7 +66,7 @@ async def dispatch(
 def failure_of(error: Exception, doing: str) -> tuple[int, dict[str, Any]]:
     """Return HTTP status and text of what was raised."""
     error = _first(error)
-    if isinstance(error, ConsoleError):
+    if isinstance(error, ConsoleError | NoRouteError):
         return error.status, {"error": str(error)}
     if isinstance(error, ClientError):
         return _status_of(error), {"error": _text_of(error), "code": _code_of(error)}
@@ -101,28 +85,22 @@ def _reason_of(error: EncodeError | UnicodeEncodeError) -> str:
 
 
 def _first(error: Exception) -> Exception:
-    """Return the first of several errors that were raised together: one that nobody has expected before all others."""
-    found = [one for one in leaves(error) if isinstance(one, Exception)]
-    unexpected = [one for one in found if not isinstance(one, ConsoleError | ClientError | EncodeError)]
-    return (unexpected or found or [error])[0]
+    """Return the first of several errors that were raised together: an unexpected one before all others."""
+    errors = [leaf for leaf in leaves(error) if isinstance(leaf, Exception)]
+    unexpected = [leaf for leaf in errors if not isinstance(leaf, ConsoleError | ClientError | EncodeError)]
+    return (unexpected or errors or [error])[0]
 
 
 async def _answered(
     backend: Backend, method: str, path: str, query: Mapping[str, str], body: Any
 ) -> tuple[int, Any]:
-    matching = list(_matching(path))
-    if not matching:
-        raise ConsoleError(404, f"there is nothing at {path}")
-    for route, parts in matching:
-        if route.method != method:
-            continue
-        if body is not None and not isinstance(body, dict):
-            raise ConsoleError(400, "a JSON object is expected as the body")
-        if route.view:
-            await check_view(backend, route.view)
-        value = await route.handler(Call(backend, parts, query, body or {}))
-        return (204, None) if value is None else (200, value)
-    raise ConsoleError(405, f"{path} takes {', '.join(route.method for route, _ in matching)}")
+    route, parameters = router().find(method, path)
+    if body is not None and not isinstance(body, dict):
+        raise ConsoleError(400, "a JSON object is expected as the body")
+    if route.view:
+        await check_view(backend, route.view)
+    value = await route.handler(Call(backend, parameters, query, body or {}))
+    return (204, None) if value is None else (200, value)
 
 
 def _status_of(error: ClientError) -> int:

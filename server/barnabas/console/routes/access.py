@@ -1,4 +1,4 @@
-"""Routes over who may do what: ACLs, users, quotas, delegation tokens."""
+"""Routes of access: ACLs, users, quotas, delegation tokens."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ async def list_acls(call: Call) -> object:
     return acl_page(call, await call.backend.admin.acls())
 
 
-def acl_page(call: Call, found: Sequence[Acl]) -> dict[str, Any]:
+def acl_page(call: Call, acls: Sequence[Acl]) -> dict[str, Any]:
     """Return the page of ACLs that a request asks for, and the words that they are made of."""
     page = paging.page_of(
         call,
-        found,
+        acls,
         {
-            "principal": lambda one: (one.principal or "", one),
-            "resource": lambda one: (one.resource_name or "", one),
+            "principal": lambda acl: (acl.principal or "", acl),
+            "resource": lambda acl: (acl.resource_name or "", acl),
         },
-        lambda one: " ".join(filter(None, one)),
+        lambda acl: " ".join(filter(None, acl)),
     )
-    return {**page.as_json(one._asdict() for one in page.rows), "words": _WORDS}
+    return {**page.as_json(acl._asdict() for acl in page.rows), "words": _WORDS}
 
 
 def _acl(call: Call) -> Acl:
@@ -74,12 +74,12 @@ async def delete_acl(call: Call) -> object:
 
 async def list_users(call: Call) -> object:
     """Return the users that have passwords."""
-    found = await call.backend.admin.users()
+    users = await call.backend.admin.users()
     return {
         "users": [
-            {"name": name, "mechanisms": {} if isinstance(one, ClientError) else one,
-             "error": error_text(one) if isinstance(one, ClientError) else None}
-            for name, one in found.items()
+            {"name": name, "mechanisms": {} if isinstance(mechanisms, ClientError) else mechanisms,
+             "error": error_text(mechanisms) if isinstance(mechanisms, ClientError) else None}
+            for name, mechanisms in users.items()
         ],
         "mechanisms": list(MECHANISMS),
     }  # fmt: skip
@@ -110,8 +110,11 @@ async def delete_password(call: Call) -> object:
 
 async def list_quotas(call: Call) -> object:
     """Return all quotas."""
-    found = await call.backend.admin.quotas()
-    return {"quotas": [{"entity": dict(one.entity), "values": one.values} for one in found], "keys": QUOTAS}
+    quotas = await call.backend.admin.quotas()
+    return {
+        "quotas": [{"entity": dict(quota.entity), "values": quota.values} for quota in quotas],
+        "keys": QUOTAS,
+    }
 
 
 async def change_quotas(call: Call) -> object:
@@ -131,11 +134,11 @@ async def change_quotas(call: Call) -> object:
 async def list_tokens(call: Call) -> object:
     """Return delegation tokens, without what one could log in with."""
     rows: list[dict[str, Any]] = []
-    for one in await call.backend.admin.tokens():
-        row = dataclasses.asdict(one)
+    for token in await call.backend.admin.tokens():
+        row = dataclasses.asdict(token)
         del row["hmac"]
-        row["owner"], row["requester"] = str(one.owner), str(one.requester)
-        row["renewers"] = [str(renewer) for renewer in one.renewers]
+        row["owner"], row["requester"] = str(token.owner), str(token.requester)
+        row["renewers"] = [str(renewer) for renewer in token.renewers]
         rows.append(row)
     return {"tokens": rows}
 

@@ -18,12 +18,12 @@ from barnabas.tools.probing.release import guess
 async def overview(call: Call) -> object:
     """Return what a first look shows: the cluster in numbers."""
     backend = call.backend
-    found: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
 
     async def cluster() -> None:
         info = await backend.admin.describe_cluster()
         connection = await backend.client.any_connection()
-        found["cluster"] = {
+        summary["cluster"] = {
             "id": info.cluster_id,
             "controller": info.controller_id,
             "brokers": len(info.brokers),
@@ -33,13 +33,13 @@ async def overview(call: Call) -> object:
     async def groups() -> None:
         listed, failures = await backend.admin.list_groups()
         states: dict[str, int] = {}
-        for one in listed.values():
-            states[one.state or "Unknown"] = states.get(one.state or "Unknown", 0) + 1
-        found["groups"] = {"count": len(listed), "states": states, "failures": len(failures)}
+        for group in listed.values():
+            states[group.state or "Unknown"] = states.get(group.state or "Unknown", 0) + 1
+        summary["groups"] = {"count": len(listed), "states": states, "failures": len(failures)}
 
     async def topics() -> None:
         rows = await backend.topics.rows()
-        found["topics"] = {
+        summary["topics"] = {
             "count": len(rows),
             "internal": sum(row.is_internal for row in rows),
             "partitions": sum(row.partitions for row in rows),
@@ -49,20 +49,20 @@ async def overview(call: Call) -> object:
 
     async with trio.open_nursery() as nursery:
         for work in (cluster, groups, topics):
-            nursery.start_soon(_quietly, work, found)
-    if "cluster" not in found:
-        raise found["error"]
-    error = found.pop("error", None)
-    found["note"] = error_text(error) if error is not None else None
-    return found
+            nursery.start_soon(_quietly, work, summary)
+    if "cluster" not in summary:
+        raise summary["error"]
+    error = summary.pop("error", None)
+    summary["note"] = error_text(error) if error is not None else None
+    return summary
 
 
-async def _quietly(work: Any, found: dict[str, Any]) -> None:
+async def _quietly(work: Any, summary: dict[str, Any]) -> None:
     """Leave out what a visitor may not see, and remember why."""
     try:
         await work()
     except ClientError as error:
-        found["error"] = error
+        summary["error"] = error
 
 
 async def list_brokers(call: Call) -> object:
@@ -73,44 +73,49 @@ async def list_brokers(call: Call) -> object:
 
     async def look(broker: int) -> None:
         try:
-            dirs[broker] = [_log_dir(one) for one in await log_dirs_of(call.backend.admin, broker)]
+            dirs[broker] = [_log_dir(log_dir) for log_dir in await log_dirs_of(call.backend.admin, broker)]
         except ClientError as error:
             dirs[broker] = error
 
     async with trio.open_nursery() as nursery:
-        for one in info.brokers:
-            nursery.start_soon(look, one.broker_id)
+        for broker in info.brokers:
+            nursery.start_soon(look, broker.broker_id)
     return {
         "cluster_id": info.cluster_id,
         "controller": info.controller_id,
         "brokers": [
             {
-                "id": one.broker_id,
-                "host": one.host,
-                "port": one.port,
-                "rack": one.rack,
-                "fenced": one.is_fenced,
-                "controller": one.broker_id == info.controller_id,
-                "log_dirs": good(dirs[one.broker_id]) or [],
-                "error": error_text(dirs[one.broker_id])
-                if isinstance(dirs[one.broker_id], ClientError)
+                "id": broker.broker_id,
+                "host": broker.host,
+                "port": broker.port,
+                "rack": broker.rack,
+                "fenced": broker.is_fenced,
+                "controller": broker.broker_id == info.controller_id,
+                "log_dirs": good(dirs[broker.broker_id]) or [],
+                "error": error_text(dirs[broker.broker_id])
+                if isinstance(dirs[broker.broker_id], ClientError)
                 else None,
             }
-            for one in info.brokers
+            for broker in info.brokers
         ],
         "features": [
-            {"name": one.name, "min": one.min_level, "max": one.max_level, "finalized": one.finalized_level}
-            for one in await admin.features()
+            {
+                "name": feature.name,
+                "min": feature.min_level,
+                "max": feature.max_level,
+                "finalized": feature.finalized_level,
+            }
+            for feature in await admin.features()
         ],
     }
 
 
-def _log_dir(one: LogDir) -> dict[str, Any]:
+def _log_dir(log_dir: LogDir) -> dict[str, Any]:
     return {
-        "path": one.path,
-        "total_bytes": one.total_bytes if one.total_bytes >= 0 else None,
-        "usable_bytes": one.usable_bytes if one.usable_bytes >= 0 else None,
-        "error": error_text(one.error) if one.error is not None else None,
+        "path": log_dir.path,
+        "total_bytes": log_dir.total_bytes if log_dir.total_bytes >= 0 else None,
+        "usable_bytes": log_dir.usable_bytes if log_dir.usable_bytes >= 0 else None,
+        "error": error_text(log_dir.error) if log_dir.error is not None else None,
     }
 
 
@@ -131,18 +136,18 @@ def entry_as_json(entry: ConfigEntry) -> dict[str, Any]:
 
 async def settings_of(call: Call, resource: Resource) -> object:
     """Return the settings of a resource. Raises ClientError."""
-    found = (await call.backend.admin.describe_configs([resource], documentation=True))[resource]
-    if isinstance(found, ClientError):
-        raise found
-    return {"settings": [entry_as_json(one) for one in sorted(found, key=lambda one: one.name)]}
+    entries = (await call.backend.admin.describe_configs([resource], documentation=True))[resource]
+    if isinstance(entries, ClientError):
+        raise entries
+    return {"settings": [entry_as_json(entry) for entry in sorted(entries, key=lambda entry: entry.name)]}
 
 
 async def change_settings(call: Call, resource: Resource) -> None:
     """Change settings of a resource as a body says. Raises ClientError, ConsoleError."""
-    wanted, removed = call.field("set", dict, {}), call.field("remove", list, [])
-    if not all(isinstance(one, str) for one in (*wanted.values(), *removed)):
+    values, removed = call.field("set", dict, {}), call.field("remove", list, [])
+    if not all(isinstance(one, str) for one in (*values.values(), *removed)):
         raise ConsoleError(400, "set: names with texts, remove: names expected")
-    changes = [ConfigChange(name, 0, value) for name, value in wanted.items()]
+    changes = [ConfigChange(name, 0, value) for name, value in values.items()]
     changes += [ConfigChange(name, 1, None) for name in removed]
     if not changes:
         raise ConsoleError(400, "nothing to change: give set or remove")

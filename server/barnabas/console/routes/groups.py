@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 _EMPTY = ("", "Empty", "Dead")
 ORDERS = {
-    "name": lambda one: one.group_id,
-    "kind": lambda one: (one.kind, one.group_id),
-    "state": lambda one: (one.state, one.group_id),
+    "name": lambda group: group.group_id,
+    "kind": lambda group: (group.kind, group.group_id),
+    "state": lambda group: (group.state, group.group_id),
 }
 
 
@@ -35,20 +35,25 @@ async def list_groups(call: Call) -> object:
     listed, failures = await call.backend.admin.list_groups(
         kinds=[kind] if kind else (), states=[call.query["state"]] if call.query.get("state") else ()
     )
-    page = paging.page_of(call, listed.values(), ORDERS, lambda one: one.group_id)
-    lags = await lags_of(call.backend.admin, {one.group_id: one for one in page.rows})
+    page = paging.page_of(call, listed.values(), ORDERS, lambda group: group.group_id)
+    lags = await lags_of(call.backend.admin, {group.group_id: group for group in page.rows})
     rows = []
-    for one in page.rows:
-        lag = lags[one.group_id]
+    for group in page.rows:
+        lag = lags[group.group_id]
         info = lag.info
-        row = {"name": one.group_id, "kind": one.kind, "state": one.state, "coordinator": one.coordinator}
+        row = {
+            "name": group.group_id,
+            "kind": group.kind,
+            "state": group.state,
+            "coordinator": group.coordinator,
+        }
         row |= {"lag": lag.total, "members": None, "topics": len({part.topic for part in lag.partitions})}
         if isinstance(info, ClientError):
             row["error"] = error_text(info)
         else:
             row |= {"state": info.state, "members": len(info.members)}
         if lag.total is not None:
-            call.backend.note_lag(one.group_id, lag.total)
+            call.backend.note_lag(group.group_id, lag.total)
         rows.append(row)
     return {**page.as_json(rows), "failures": {broker: error_text(one) for broker, one in failures.items()}}
 
@@ -73,27 +78,27 @@ async def describe_group(call: Call) -> object:
         call,
         lag.partitions,
         {
-            "topic": lambda one: (one.topic, one.partition),
-            "lag": lambda one: (one.lag or 0, one.topic, one.partition),
+            "topic": lambda partition: (partition.topic, partition.partition),
+            "lag": lambda partition: (partition.lag or 0, partition.topic, partition.partition),
         },
-        lambda one: f"{one.topic} {one.client_id}",
+        lambda partition: f"{partition.topic} {partition.client_id}",
     )
     history = call.backend.note_lag(listed.group_id, lag.total) if lag.total is not None else []
     return {
         **_described(lag, lag.info),
         "partitions": page.as_json(
             {
-                "topic": one.topic,
-                "partition": one.partition,
-                "committed": one.committed,
-                "next": one.latest,
-                "lag": one.lag,
-                "member": one.member_id,
-                "client_id": one.client_id,
-                "host": one.host,
-                "error": error_text(one.error) if one.error is not None else None,
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "committed": partition.committed,
+                "next": partition.latest,
+                "lag": partition.lag,
+                "member": partition.member_id,
+                "client_id": partition.client_id,
+                "host": partition.host,
+                "error": error_text(partition.error) if partition.error is not None else None,
             }
-            for one in page.rows
+            for partition in page.rows
         ),
         "history": [{"at": at, "lag": total} for at, total in history],
     }
@@ -129,7 +134,7 @@ def _described(lag: GroupLag, info: GroupInfo) -> dict[str, Any]:
 
 MEMBERS_MAX = 500
 TOPICS_MAX = 1_000
-"""Topics and partitions whose offsets are set anew by one request."""
+"""Topics and partitions with offsets that one request resets."""
 NAMES_MAX = 20_000
 """Topics and partitions of members that are shown, of all members together."""
 
@@ -142,10 +147,10 @@ def _first(names: Sequence[T], room: list[int]) -> list[T]:
 
 
 def _by_topic(places: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    partitions: dict[str, list[int]] = {}
     for topic, partition in places:
-        found.setdefault(topic, []).append(partition)
-    return found
+        partitions.setdefault(topic, []).append(partition)
+    return partitions
 
 
 async def reset_offsets(call: Call) -> object:
@@ -182,16 +187,16 @@ async def reset_offsets(call: Call) -> object:
 
 
 def _topics(call: Call) -> list[tuple[str, int | None]]:
-    found: list[tuple[str, int | None]] = []
+    topics: list[tuple[str, int | None]] = []
     names = call.field("topics", list, [])
     if len(names) > TOPICS_MAX:
         raise ConsoleError(400, f"topics: at most {TOPICS_MAX} expected")
-    for one in names:
-        if not isinstance(one, str) or not one:
+    for name in names:
+        if not isinstance(name, str) or not name:
             raise ConsoleError(400, "topics: an array of TOPIC or TOPIC:PARTITION expected")
-        topic, colon, number = one.rpartition(":")
-        found.append((topic, int(number)) if colon and number.isdecimal() else (one, None))
-    return found
+        topic, colon, number = name.rpartition(":")
+        topics.append((topic, int(number)) if colon and number.isdecimal() else (name, None))
+    return topics
 
 
 def _target(call: Call) -> Target:

@@ -44,7 +44,7 @@ async def list_connections(call: Call) -> object:
 
 async def tap_requests(call: Call) -> object:
     """Return requests with their answers, as they come."""
-    live, wanted = _live(call), dict(call.query)
+    live, filters = _live(call), dict(call.query)
 
     async def work(send: Send) -> None:
         async with live.watching() as watch:
@@ -52,7 +52,7 @@ async def tap_requests(call: Call) -> object:
             seen: set[int] = set()
             while not watch.is_over:
                 await check_view(call.backend, REQUESTS)  # a right may be taken away meanwhile
-                for requests in await _as_json(watch.find(wanted, seen, REQUESTS_PER_TURN)):
+                for requests in await _as_json(watch.find(filters, seen, REQUESTS_PER_TURN)):
                     await send("requests", requests)
                 await trio.sleep(TURN_SECONDS)
 
@@ -74,8 +74,8 @@ async def _as_json(requests: Sequence[Seen]) -> list[bytes]:
 
 async def show_metrics(call: Call) -> object:
     """Return the broker's metrics: families, and samples of those that are asked for."""
-    wanted = tuple(filter(None, call.query.get("names", "").split(",")))
-    return {"families": families_of(await _live(call).metrics(), wanted)}
+    names = tuple(filter(None, call.query.get("names", "").split(",")))
+    return {"families": families_of(await _live(call).metrics(), names)}
 
 
 async def show_log(call: Call) -> object:
@@ -87,7 +87,7 @@ async def steer(call: Call) -> object:
     """Pass a request on to the control API."""
     path = call.path["rest"]
     if path.split("/")[0] not in STEERED:
-        raise ConsoleError(404, f"the console steers {', '.join(STEERED)}")
+        raise ConsoleError(404, f"the console controls only {', '.join(STEERED)}")
     body = {name: value for name, value in call.body.items() if name not in ("method", "confirm")} or None
     method = call.field("method", str, "GET")
     if path.endswith("/restore") or path == "reset":

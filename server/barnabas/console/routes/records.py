@@ -104,17 +104,19 @@ def _cursor(offsets: Mapping[Place, int]) -> str:
 
 
 def _read_cursor(text: str, bounds: Bounds, default: Mapping[Place, int]) -> dict[Place, int]:
-    found = dict(default)
+    cursor = dict(default)
     topic = next(iter(bounds.first))[0]
     try:
         for part in text.split(","):
             partition, offset = map(int, part.split(":"))
             place = topic, partition
-            if place in found:
-                found[place] = min(max(offset, bounds.first[place]), bounds.next[place])
+            if place in cursor:
+                cursor[place] = min(max(offset, bounds.first[place]), bounds.next[place])
     except ValueError:
-        raise ConsoleError(400, "before and after: what an answer gave as older or newer expected") from None
-    return found
+        raise ConsoleError(
+            400, "before and after: the value of older or newer of a response expected"
+        ) from None
+    return cursor
 
 
 def _is_left(low: Mapping[Place, int], high: Mapping[Place, int]) -> bool:
@@ -250,14 +252,14 @@ async def _send(
 
 async def _writer(call: Call, field: str) -> Serializer:
     """Return what writes keys or values by the schema that a body names. Raises ConsoleError."""
-    wanted = call.body[f"{field}_schema"]
+    schema = call.body[f"{field}_schema"]
     client = registry_of(call)
     from barnabas.registry.encoding import Serializer
 
     try:
-        if isinstance(wanted, int) and not isinstance(wanted, bool):
-            return await Serializer.of_id(client, wanted, call.backend.sandbox)
-        if wanted == "latest":
+        if isinstance(schema, int) and not isinstance(schema, bool):
+            return await Serializer.of_id(client, schema, call.backend.sandbox)
+        if schema == "latest":
             return await Serializer.of_latest(client, f"{call.path['topic']}-{field}", call.backend.sandbox)
     except RegistryError as error:
         raise registry_failure(error) from None
@@ -292,7 +294,7 @@ def _record(row: Any, number: int, schemas: Collection[str] = ()) -> dict[str, A
         raise ConsoleError(400, f"records[{number}]: an object expected")
     headers = row.get("headers") or []
     if not isinstance(headers, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("name"), str) for one in headers
+        isinstance(header, dict) and isinstance(header.get("name"), str) for header in headers
     ):
         raise ConsoleError(400, f"records[{number}].headers: an array of {{name, value}} expected")
     partition, timestamp_ms = row.get("partition"), row.get("timestamp")
@@ -304,7 +306,9 @@ def _record(row: Any, number: int, schemas: Collection[str] = ()) -> dict[str, A
             field: None if field in schemas else _bytes(row.get(field), f"records[{number}].{field}")
             for field in ("key", "value")
         },
-        "headers": [(one["name"], _bytes(one.get("value"), f"records[{number}].headers")) for one in headers],
+        "headers": [
+            (header["name"], _bytes(header.get("value"), f"records[{number}].headers")) for header in headers
+        ],
         "partition": partition,
         "timestamp_ms": timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000,
     }

@@ -21,7 +21,7 @@ LIST_BYTES_MAX = 16 << 20
 def registry_of(call: Call) -> RegistryClient:
     """Return the client of the registry. Raises ConsoleError where none is known."""
     if call.backend.registry is None:
-        raise ConsoleError(404, "no registry of schemas is known: give --registry URL")
+        raise ConsoleError(404, "there is no schema registry: set it with --registry URL")
     return call.backend.registry
 
 
@@ -45,7 +45,7 @@ async def list_subjects(call: Call) -> object:
     try:
         return await backend.sandbox.call(subjects_page, data, dict(call.query), owner=backend.owner)
     except ValueError:
-        raise ConsoleError(502, "the registry answers with what is no list of subjects") from None
+        raise ConsoleError(502, "the response of the registry is not a list of subjects") from None
     except SandboxError as error:
         raise ConsoleError(503, f"the list of subjects cannot be read: {error}") from None
 
@@ -74,16 +74,18 @@ async def compare_versions(call: Call) -> object:
     from barnabas.console.versions import compare
 
     subject = quote(call.path["subject"], safe="")
-    known: list[int] = await ask(call, "GET", f"/subjects/{subject}/versions")
-    newer = call.whole("newer", known[-1], least=1)
-    before = [one for one in known if one < newer]
+    versions: list[int] = await ask(call, "GET", f"/subjects/{subject}/versions")
+    newer = call.whole("newer", versions[-1], least=1)
+    before = [one for one in versions if one < newer]
     older = call.whole("older", before[-1] if before else newer, least=1)
     level = await ask(call, "GET", f"/config/{subject}?defaultToGlobal=true")
     try:
-        found = await compare(call.backend, registry_of(call), call.path["subject"], known, older, newer)
+        comparison = await compare(
+            call.backend, registry_of(call), call.path["subject"], versions, older, newer
+        )
     except RegistryError as error:
         raise registry_failure(error) from None
-    return {**found, "compatibility": level.get("compatibilityLevel")}
+    return {**comparison, "compatibility": level.get("compatibilityLevel")}
 
 
 async def register_schema(call: Call) -> object:

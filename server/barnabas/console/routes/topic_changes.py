@@ -1,6 +1,6 @@
-"""Routes that change topics: made, enlarged, configured, trimmed, deleted.
+"""Routes that change topics: create, add partitions, configure, trim, delete.
 
-The rule: what destroys records says how many before, and is done for who has named the topic.
+The rule: what destroys records says how many before, and is done if the body names the topic.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def trim_topic(call: Call) -> object:
     first = await admin.offsets(dict.fromkeys(places, EARLIEST))
     last = await admin.offsets(dict.fromkeys(places, LATEST))
     before = call.field("before", dict, {})
-    wanted: dict[tuple[str, int], int] = {}
+    offsets: dict[tuple[str, int], int] = {}
     rows: list[dict[str, Any]] = []
     for place in places:
         start, end = first[place], last[place]
@@ -69,7 +69,7 @@ async def trim_topic(call: Call) -> object:
                 400, f"before: partition {place[1]} ends at {end.offset}; give an offset up to that"
             )
         if offset > start.offset:
-            wanted[place] = offset
+            offsets[place] = offset
             rows.append(
                 {
                     "partition": place[1],
@@ -81,7 +81,7 @@ async def trim_topic(call: Call) -> object:
     if call.field("check", bool, False):
         return {"rows": rows, "records": sum(row["records"] for row in rows), "done": False}
     call.confirmed(info.name)
-    outcomes = await admin.delete_records(wanted) if wanted else {}
+    outcomes = await admin.delete_records(offsets) if offsets else {}
     for row in rows:
         outcome = outcomes[info.name, row["partition"]]
         row["error"] = error_text(outcome) if isinstance(outcome, ClientError) else None

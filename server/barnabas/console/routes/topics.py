@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.console.topic_index import TopicRow
 
 MEASURED_MAX = 2_000
-"""Partitions of a page whose offsets and sizes are asked for."""
+"""Partitions of a page for which offsets and sizes are asked for."""
 UNKNOWN = dict.fromkeys(COLUMNS)
 
 
@@ -37,15 +37,15 @@ async def list_topics(call: Call) -> object:
     if call.flag("unhealthy"):
         rows = [row for row in rows if row.under_replicated or row.offline]
     sort = call.query.get("sort", "")
-    known = await backend.measured.get(sort) if sort in COLUMNS else {}
+    sorted_by = await backend.measured.get(sort) if sort in COLUMNS else {}
     await trio.lowlevel.checkpoint()  # to sort many takes a turn of the event loop
-    orders = {column: lambda row: (known.get(row.name, -1), row.name) for column in COLUMNS}
+    orders = {column: lambda row: (sorted_by.get(row.name, -1), row.name) for column in COLUMNS}
     page = paging.page_of(call, rows, {**ORDERS, **orders}, lambda row: row.name)
     await trio.lowlevel.checkpoint()
     measured = await measure(backend, [row for row in page.rows if row.partitions])
     if sort in COLUMNS:  # the page is in order as it is read
-        for name in measured.keys() & known.keys():
-            measured[name][sort] = known[name]
+        for name in measured.keys() & sorted_by.keys():
+            measured[name][sort] = sorted_by[name]
     return page.as_json(
         {
             "name": row.name,
@@ -76,36 +76,39 @@ async def measure(backend: Backend, rows: Sequence[TopicRow]) -> dict[str, dict[
 async def topic_of(call: Call) -> TopicInfo:
     """Return the topic of a path. Raises ResponseError."""
     name = call.path["topic"]
-    found = (await call.backend.admin.topics([name]))[name]
-    if isinstance(found, ClientError):
-        raise found
-    return found
+    topic = (await call.backend.admin.topics([name]))[name]
+    if isinstance(topic, ClientError):
+        raise topic
+    return topic
 
 
 async def describe_topic(call: Call) -> object:
     """Return a topic with a page of its partitions, and what all of them hold unless they are very many."""
     info = await topic_of(call)
     page = paging.page_of(
-        call, info.partitions, {"number": lambda one: one.number}, lambda one: str(one.number)
+        call,
+        info.partitions,
+        {"number": lambda partition: partition.number},
+        lambda partition: str(partition.number),
     )
     is_whole = len(info.partitions) <= MEASURED_MAX
     led: Led = {}
-    for one in info.partitions if is_whole else page.rows:
-        if one.leader >= 0:
-            led.setdefault(one.leader, {}).setdefault(info.name, []).append(one.number)
+    for partition in info.partitions if is_whole else page.rows:
+        if partition.leader >= 0:
+            led.setdefault(partition.leader, {}).setdefault(info.name, []).append(partition.number)
     firsts, lasts, sizes = await bounds_and_sizes(call.backend.admin, led)
     rows: list[dict[str, Any]] = []
-    for one in page.rows:
-        place = info.name, one.number
+    for partition in page.rows:
+        place = info.name, partition.number
         first, last = firsts.get(place), lasts.get(place)
         rows.append(
             {
-                "partition": one.number,
-                "leader": one.leader,
-                "epoch": one.leader_epoch,
-                "replicas": list(one.replicas),
-                "in_sync": list(one.in_sync),
-                "offline": list(one.offline),
+                "partition": partition.number,
+                "leader": partition.leader,
+                "epoch": partition.leader_epoch,
+                "replicas": list(partition.replicas),
+                "in_sync": list(partition.in_sync),
+                "offline": list(partition.offline),
                 "first": first,
                 "next": last,
                 "records": last - first if first is not None and last is not None else None,
@@ -117,7 +120,7 @@ async def describe_topic(call: Call) -> object:
         "id": info.id,
         "internal": info.is_internal,
         "partitions": page.as_json(rows),
-        "records": sum(last - firsts[one] for one, last in lasts.items() if one in firsts)
+        "records": sum(last - firsts[place] for place, last in lasts.items() if place in firsts)
         if is_whole
         else None,
         "bytes": sum(sizes.values()) if is_whole and sizes else None,
@@ -131,25 +134,25 @@ async def topic_settings(call: Call) -> object:
 
 
 async def topic_producers(call: Call) -> object:
-    """Return the producers that a topic's partitions know, with those whose transaction is open first."""
+    """Return the producers that a topic's partitions know, those with an open transaction first."""
     info = await topic_of(call)
     led = [(info.name, one.number) for one in info.partitions if one.leader >= 0]
-    found = await call.backend.admin.producers(led[:MEASURED_MAX])
+    producers = await call.backend.admin.producers(led[:MEASURED_MAX])
     rows = [
         {
             "partition": place[1],
-            "producer_id": one.producer_id,
-            "epoch": one.producer_epoch,
-            "last_sequence": one.last_sequence,
-            "last_at_ms": one.last_at_ms,
-            "coordinator_epoch": one.coordinator_epoch,
-            "transaction_offset": one.transaction_offset if one.transaction_offset >= 0 else None,
+            "producer_id": state.producer_id,
+            "epoch": state.producer_epoch,
+            "last_sequence": state.last_sequence,
+            "last_at_ms": state.last_at_ms,
+            "coordinator_epoch": state.coordinator_epoch,
+            "transaction_offset": state.transaction_offset if state.transaction_offset >= 0 else None,
         }
-        for place, states in found.items()
-        for one in good(states) or ()
+        for place, states in producers.items()
+        for state in good(states) or ()
     ]
     rows.sort(key=lambda row: (row["transaction_offset"] is None, -row["last_at_ms"]))
-    failures = [error_text(one) for one in found.values() if isinstance(one, ClientError)]
+    failures = [error_text(one) for one in producers.values() if isinstance(one, ClientError)]
     return {
         "producers": rows[: paging.SIZE_MAX],
         "total": len(rows),
@@ -161,12 +164,12 @@ async def topic_groups(call: Call) -> object:
     """Return the groups that read a topic or have committed offsets of it, the one that is furthest behind first."""
     name, admin = call.path["topic"], call.backend.admin
     listed, _ = await admin.list_groups()
-    wanted = dict(list(listed.items())[:GROUPS_MAX])
+    groups = dict(list(listed.items())[:GROUPS_MAX])
     rows: list[dict[str, Any]] = []
-    for group_id, lag in (await lags_of(admin, wanted, name)).items():
+    for group_id, lag in (await lags_of(admin, groups, name)).items():
         if not lag.partitions:
             continue
-        known = [one.lag for one in lag.partitions if one.lag is not None]
+        lags = [one.lag for one in lag.partitions if one.lag is not None]
         errors = [one.error for one in lag.partitions if one.error is not None]
         rows.append(
             {
@@ -175,12 +178,12 @@ async def topic_groups(call: Call) -> object:
                 "state": lag.listed.state if isinstance(lag.info, ClientError) else lag.info.state,
                 "partitions": len(lag.partitions),
                 "members": len({one.member_id for one in lag.partitions} - {""}),
-                "lag": sum(known) if known else None,
+                "lag": sum(lags) if lags else None,
                 "error": error_text(errors[0]) if errors else None,
             }
         )
     rows.sort(key=lambda row: (-(row["lag"] or 0), row["group"]))
-    return {"groups": rows, "looked_at": len(wanted), "total": len(listed)}
+    return {"groups": rows, "looked_at": len(groups), "total": len(listed)}
 
 
 async def topic_acls(call: Call) -> object:

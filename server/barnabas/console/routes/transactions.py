@@ -14,9 +14,9 @@ from barnabas.console.outcomes import error_text, good
 
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 ORDERS: dict[str, Callable[[ListedTransaction], Any]] = {
-    "id": lambda one: one.transactional_id,
-    "state": lambda one: (one.state, one.transactional_id),
-    "age": lambda one: (one.state not in OPEN, one.transactional_id),
+    "id": lambda transaction: transaction.transactional_id,
+    "state": lambda transaction: (transaction.state, transaction.transactional_id),
+    "age": lambda transaction: (transaction.state not in OPEN, transaction.transactional_id),
 }
 
 
@@ -24,10 +24,12 @@ async def list_transactions(call: Call) -> object:
     """Return a page of transactional ids, with the age of what is open."""
     listed, failures = await call.backend.admin.list_transactions()
     if call.flag("open"):
-        listed = [one for one in listed if one.state in OPEN]
-    page = paging.page_of(call, listed, ORDERS, lambda one: one.transactional_id)
-    infos = await call.backend.admin.describe_transactions(one.transactional_id for one in page.rows)
-    rows = [_row(one, good(infos[one.transactional_id])) for one in page.rows]
+        listed = [transaction for transaction in listed if transaction.state in OPEN]
+    page = paging.page_of(call, listed, ORDERS, lambda transaction: transaction.transactional_id)
+    infos = await call.backend.admin.describe_transactions(
+        transaction.transactional_id for transaction in page.rows
+    )
+    rows = [_row(transaction, good(infos[transaction.transactional_id])) for transaction in page.rows]
     if call.query.get("sort") == "age":
         rows.sort(key=lambda row: -(row["age_ms"] or 0))
     return {**page.as_json(rows), "failures": {broker: error_text(one) for broker, one in failures.items()}}

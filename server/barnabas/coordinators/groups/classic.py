@@ -87,7 +87,7 @@ class ClassicGroup(ClassicState):
         return self.members.shares([name for name, _ in protocols])
 
     def _has_room_for(self, member_id: str) -> bool:
-        """While members gather, those count who have come; later, those who are in. Empty groups take anybody."""
+        """While members gather, those that have joined count; later, all members. An empty group takes any member."""
         if self.state is State.EMPTY:
             return True
         if self.state is not State.PREPARING_REBALANCE:
@@ -171,7 +171,7 @@ class ClassicGroup(ClassicState):
             out.records.append(self.record())
             response = self._joined(member)
             if not joining.can_skip_assignment:
-                # An old client must not assign again: told of the leader that it was, it only asks for its own part.
+                # An old client must not assign again: with the former leader in the answer it only asks for its own part.
                 response = self._generation_of(leader_before, is_for_leader=True).joined(member.id)
             else:
                 answer = response.response if isinstance(response, LeadersAnswer) else response
@@ -232,7 +232,7 @@ class ClassicGroup(ClassicState):
         self._complete_join(now_ms, out)
 
     def _complete_join(self, now_ms: int, out: Decision) -> None:
-        """Begin a new generation with those who have joined."""
+        """Begin a new generation with the members that have joined."""
         self.is_initial = False
         joining = self.members.joining
         if len(joining) < len(self.members):
@@ -310,8 +310,8 @@ class ClassicGroup(ClassicState):
         if member.id == self.leader and self.writing != self.generation:
             if assigned is None:
                 assigned = {entry.member_id: entry.assignment for entry in request.assignments}
-            known = assigned.keys() & self.members.keys()
-            self.assignments = {member_id: assigned[member_id] for member_id in known}
+            member_ids = assigned.keys() & self.members.keys()
+            self.assignments = {member_id: assigned[member_id] for member_id in member_ids}
             if self._is_large():
                 self.writing = self.generation
                 out.effects.append(self._record_needed(now_ms))
@@ -324,9 +324,9 @@ class ClassicGroup(ClassicState):
         if len(self.members) >= MANY_MEMBERS:
             return True
         protocol = self.protocol or ""
-        given = sum(len(assignment) for assignment in self.assignments.values())
-        said = sum(len(one.metadata_for(protocol)) for one in self.members.values())
-        return given + said >= LARGE_RECORD_BYTES
+        assignment_bytes = sum(len(assignment) for assignment in self.assignments.values())
+        metadata_bytes = sum(len(one.metadata_for(protocol)) for one in self.members.values())
+        return assignment_bytes + metadata_bytes >= LARGE_RECORD_BYTES
 
     def _record_needed(self, now_ms: int) -> RecordNeeded:
         value = self.metadata_of(now_ms, [])
@@ -360,11 +360,11 @@ class ClassicGroup(ClassicState):
         """Give every member that waits for it its assignment."""
         self._enter(State.STABLE, now_ms)
         waiting = self.members.end_syncs()
-        kind, protocol, given = self.protocol_type, self.protocol, self.assignments
+        kind, protocol, assignments = self.protocol_type, self.protocol, self.assignments
         self._answer_all(
             waiting,
             lambda member_id: SyncGroupResponse(
-                protocol_type=kind, protocol_name=protocol, assignment=given.get(member_id, b"")
+                protocol_type=kind, protocol_name=protocol, assignment=assignments.get(member_id, b"")
             ),
             out,
         )
@@ -435,7 +435,7 @@ class ClassicGroup(ClassicState):
         self._member_gone(now_ms, out)
 
     def _drop_pending(self, member_id: str, now_ms: int, out: Decision) -> None:
-        """Nobody waits any more for one who has been given an id; it was no member, so that nothing else changes."""
+        """Stop waiting for a client that was given an id; it was no member, so nothing else changes."""
         self.pending.discard(member_id)
         out.timers[("session", self.id, member_id)] = None
         if self.state is State.PREPARING_REBALANCE:

@@ -73,12 +73,12 @@ class ClassicState:
 
     @property
     def state_name(self) -> str:
-        """The state, as clients are told."""
+        """The name of the state for clients."""
         return self.state.value
 
     @property
     def is_unused(self) -> bool:
-        """True while nobody is in the group, and nobody is about to join."""
+        """True while the group has no members, and none that are about to join."""
         return self.state is State.EMPTY and not self.pending
 
     @property
@@ -94,11 +94,11 @@ class ClassicState:
     def known_member(self, member_id: str, instance_id: str | None) -> Member:
         """The member, if the id and the instance id belong together."""
         if instance_id is not None:
-            known = self.static_ids.get(instance_id)
-            if known is None:
+            owner_id = self.static_ids.get(instance_id)
+            if owner_id is None:
                 raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
-            if known != member_id:
-                raise RequestError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} now belongs to {known}")
+            if owner_id != member_id:
+                raise RequestError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} now belongs to {owner_id}")
         member = self.members.get(member_id)
         if member is None:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -109,8 +109,8 @@ class ClassicState:
         members = self.members.values()
         if self.subscriptions is not None and self.subscriptions[:2] == (self.protocol, members):
             return 0
-        said = sum([len(metadata) for member in members for _, metadata in member.protocols[:1]])
-        return len(members) + said // BYTES_PER_TOPIC
+        metadata_bytes = sum([len(metadata) for member in members for _, metadata in member.protocols[:1]])
+        return len(members) + metadata_bytes // BYTES_PER_TOPIC
 
     def subscribed_topics(self) -> Set[str] | None:
         """Return the topics of all members, as they say for the chosen assignor; None if that is not known.
@@ -123,15 +123,15 @@ class ClassicState:
         if self.protocol_type != CONSUMER or self.protocol is None:
             return None
         members = self.members.values()
-        known = self.subscriptions
-        if known is None or known[:2] != (self.protocol, members):
-            known = self.subscriptions = (self.protocol, members, _topics_of(members, self.protocol))
-        return known[2]
+        subscriptions = self.subscriptions
+        if subscriptions is None or subscriptions[:2] != (self.protocol, members):
+            subscriptions = self.subscriptions = (self.protocol, members, _topics_of(members, self.protocol))
+        return subscriptions[2]
 
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_commit(self, committer: Committer, context: EventContext) -> None:
-        """Check who commits offsets, and note that it was heard of. A group without members keeps them for anybody.
+        """Check the committer, and count the commit as a sign of life. A group without members takes any commit.
 
         Old transactional producers cannot say which member they commit for, and need not.
         """
@@ -150,10 +150,10 @@ class ClassicState:
         self.watch_session(member, context.now_ms, context.out)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Let anybody ask for committed offsets: members do not say who they are."""
+        """Accept any request for committed offsets: members do not name themselves in it."""
 
     def check_offset_deletion(self) -> None:
-        """Raise NON_EMPTY_GROUP if members are no consumers: nobody knows what they read."""
+        """Raise NON_EMPTY_GROUP if members are no consumers: their subscriptions are not known."""
         if self.members and self.protocol_type != CONSUMER:
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, "the group has members that are no consumers")
 
@@ -186,15 +186,17 @@ class ClassicState:
     # --- what is kept ---------------------------------------------------------------------------------------
 
     def end(self, out: Decision) -> None:
-        """Write the group's tombstone; who has been given an id and has not come back, has none any more."""
+        """Write the group's tombstone; ids that were given to clients that have not come back are void."""
         out.records.append(group_tombstone(self.id))
         for member_id in self.pending:
             out.timers[("session", self.id, member_id)] = None
 
     def record(self) -> Record:
         """Return what must be remembered of the group."""
-        protocol, given = self.protocol or "", self.assignments
-        members = [member.record(protocol, given.get(member.id, b"")) for member in self.members.values()]
+        protocol, assignments = self.protocol or "", self.assignments
+        members = [
+            member.record(protocol, assignments.get(member.id, b"")) for member in self.members.values()
+        ]
         value = self.metadata_of(self.state_since_ms, members)
         return group_record(self.id, value, self.settings.record_versions)
 

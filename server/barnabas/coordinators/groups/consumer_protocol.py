@@ -1,6 +1,6 @@
 """Subscriptions and assignments of consumers, as they are sent inside of the classic protocol. Pure.
 
-It names topics by name, the groups here by id: what does not exist (any more) is left out on the way.
+It has topics by name, groups here have them by id: topics that do not exist (any more) are skipped.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SAID_ENTRIES_MAX = 250_000
 def read_topics(metadata: bytes) -> list[str]:
     """Return the topics that a member says it reads, whatever version it writes. Raises DecodeError.
 
-    Only what version 0 has is read, which every version begins with, as Kafka does: a member may leave out what its version
-    adds, or add what nobody knows yet.
+    Only the fields of version 0 are read, with which every version begins, as Kafka does: a member may leave out what its
+    version adds, or add fields of later versions.
     """
-    said = decode_prefix(subscription.CODEC, metadata, version=0, entries_max=SAID_ENTRIES_MAX)
-    return said.topics
+    decoded = decode_prefix(subscription.CODEC, metadata, version=0, entries_max=SAID_ENTRIES_MAX)
+    return decoded.topics
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
@@ -39,17 +39,19 @@ def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     return decode_prefix(subscription.CODEC, metadata, entries_max=SAID_ENTRIES_MAX)
 
 
-def owned_partitions(said: ConsumerProtocolSubscription, image: ClusterImage) -> TopicIdPartitions:
+def owned_partitions(
+    member_subscription: ConsumerProtocolSubscription, image: ClusterImage
+) -> TopicIdPartitions:
     """Return the partitions that a member says it has."""
-    return _partitions_of(said.owned_partitions, image)
+    return _partitions_of(member_subscription.owned_partitions, image)
 
 
 def read_assignment(data: bytes, image: ClusterImage) -> TopicIdPartitions:
-    """Return the partitions that a member was given; none when it has not been told yet. Raises DecodeError."""
+    """Return the partitions in an assignment; none in an empty one. Raises DecodeError."""
     if not data:
         return frozenset()
-    given = decode_prefix(assignment.CODEC, data, entries_max=SAID_ENTRIES_MAX)
-    return _partitions_of(given.assigned_partitions, image)
+    decoded = decode_prefix(assignment.CODEC, data, entries_max=SAID_ENTRIES_MAX)
+    return _partitions_of(decoded.assigned_partitions, image)
 
 
 def _partitions_of(topics: Iterable[Any], image: ClusterImage) -> TopicIdPartitions:
@@ -61,7 +63,9 @@ def _partitions_of(topics: Iterable[Any], image: ClusterImage) -> TopicIdPartiti
     )
 
 
-def write_assignment(topic_partitions: Iterable[TopicIdPartition], said: bytes, image: ClusterImage) -> bytes:
+def write_assignment(
+    topic_partitions: Iterable[TopicIdPartition], member_metadata: bytes, image: ClusterImage
+) -> bytes:
     """An assignment for the member that has said this, in the version that it understands."""
     value = ConsumerProtocolAssignment(
         assigned_partitions=[
@@ -70,5 +74,5 @@ def write_assignment(topic_partitions: Iterable[TopicIdPartition], said: bytes, 
             if (name := image.topic_name(topic_id)) is not None
         ]
     )
-    version = int.from_bytes(said[:2], "big")
+    version = int.from_bytes(member_metadata[:2], "big")
     return encode_versioned(assignment.CODEC, value, min(version, assignment.CODEC.max_version))

@@ -15,7 +15,7 @@ from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.runtime.journal import Journal
 from barnabas.coordinators.runtime.refused import refuse
 from barnabas.coordinators.runtime.runtime import Runtime
-from barnabas.coordinators.runtime.shard import GiveWay, never
+from barnabas.coordinators.runtime.shard import Checkpoint, no_checkpoint
 from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Entry, slices
 from barnabas.environment.lazy import import_modules
 from barnabas.errors import PeerError, RequestError
@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TARGETS_AT_ONCE: Final = 50
+TARGETS_PER_EVENT: Final = 50
 """Of a large assignment so many members' parts are written in one batch: a millisecond's worth."""
-TARGETS_COMPARED_AT_ONCE: Final = 1_000
+TARGETS_COMPARED_PER_EVENT: Final = 1_000
 """So many are compared at once with what was written, which takes less than a millisecond, too."""
 
 
@@ -47,7 +47,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
         metadata: ImageSource,
         *,
         steady_ms: Callable[[], int] | None = None,
-        give_way: GiveWay = never,
+        checkpoint: Checkpoint = no_checkpoint,
         threads: Threads | None = None,
     ) -> None:
         def make() -> GroupShard:
@@ -61,7 +61,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             now_ms,
             steady_ms=steady_ms,
             commit_timeout_ms=settings.offsets_commit_timeout_ms,
-            give_way=give_way,
+            checkpoint=checkpoint,
             prepare=self._import_groups,
             threads=threads,
             is_large_timer=_is_large_timer,
@@ -85,9 +85,9 @@ class GroupCoordinator(Runtime["GroupShard"]):
             return
         decoded = entry.decoded
         for index, (key, value) in enumerate(entry.records):
-            said = decoded.get(index) if decoded else None
-            if said is not None:
-                machine.replay_said(said, entry.producer_id)
+            record = decoded.get(index) if decoded else None
+            if record is not None:
+                machine.replay_decoded(record, entry.producer_id)
                 continue
             try:
                 machine.replay(key, value, loading=loading, producer_id=entry.producer_id)
@@ -106,7 +106,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
             end()
 
     async def take_effect(self, effect: AnyTarget | RecordNeeded, shard: Shard[GroupShard]) -> None:
-        """Do in a thread what is too long for an event, and let its group have the result."""
+        """Compute in a thread what is too long for an event, and write the result to its group."""
         from barnabas.coordinators.groups.generation import RecordNeeded
 
         if isinstance(effect, RecordNeeded):
@@ -146,7 +146,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
         try:
             parts = list((target or {}).items())
             # Twice, since the last event compares all: what was written must be known to be the same by then.
-            for part in (*slices(parts, TARGETS_AT_ONCE), *slices(parts, TARGETS_COMPARED_AT_ONCE)):
+            for part in (*slices(parts, TARGETS_PER_EVENT), *slices(parts, TARGETS_COMPARED_PER_EVENT)):
                 if not await self.write_on(
                     shard,
                     lambda machine, out, part=part: machine.write_part_of_target(  # type: ignore[misc]
@@ -155,7 +155,7 @@ class GroupCoordinator(Runtime["GroupShard"]):
                     is_large=partial(_is_large_part, part),
                 ):
                     break
-                await self._give_way()
+                await self._checkpoint()
             await self.write_on(
                 shard, lambda machine, out: machine.target_computed(effect, target, self._now_ms(), out)
             )

@@ -1,8 +1,8 @@
-"""Groups whose members have epochs of their own, and that change only by replay: what they have in common. Pure.
+"""The common part of groups with member epochs, which change only by replay. Pure.
 
     Empty -> Assigning (the epoch is ahead of the target) -> Reconciling (members are behind the target) -> Stable
 
-The rule: the state here changes only when a record is replayed. What is decided meanwhile is records and nothing else.
+The rule: the state here changes only when a record is replayed. An event decides on records and changes nothing else.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class EpochGroup(ABC, Generic[M, K]):
 
     @property
     def is_unused(self) -> bool:
-        """True while nobody is in the group."""
+        """True while the group has no members."""
         return not self.members
 
     @property
@@ -105,7 +105,7 @@ class EpochGroup(ABC, Generic[M, K]):
         """Return how many partitions or tasks a member has."""
 
     def check_empty(self) -> None:
-        """Raise NON_EMPTY_GROUP if somebody is in the group."""
+        """Raise NON_EMPTY_GROUP if the group has members."""
         if self.members:
             raise RequestError(ErrorCode.NON_EMPTY_GROUP, f"group {self.id!r} has members")
 
@@ -178,21 +178,21 @@ class ReconciledGroup(EpochGroup[E, K]):
 
     def static_member(self, instance_id: str, member_id: str) -> E:
         """Return the member that has an instance id. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-        known = self.static_ids.get(instance_id)
-        if known is None:
+        owner_id = self.static_ids.get(instance_id)
+        if owner_id is None:
             raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id {instance_id!r} is not known")
-        if known != member_id:
+        if owner_id != member_id:
             raise RequestError(
-                ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {known!r}"
+                ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {owner_id!r}"
             )
-        return self.members[known]
+        return self.members[owner_id]
 
     def known_member(self, instance_id: str | None, member_id: str) -> E:
         """Return the member with these ids. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         return self.member(member_id) if instance_id is None else self.static_member(instance_id, member_id)
 
     def replaced_by(self, member: E) -> str | None:
-        """Return the id of the other member whose instance id this one has taken over, if there is one."""
+        """Return the id of the member from which this one has taken over its instance id, if there is one."""
         holder = self.static_ids.get(member.instance_id) if member.instance_id is not None else None
         return None if holder == member.id else holder
 
@@ -229,7 +229,7 @@ class ReconciledGroup(EpochGroup[E, K]):
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Check who asks for committed offsets. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION."""
+        """Check a fetch of committed offsets. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION."""
         if member_id is None and epoch < 0:
             return
         member = self.member(member_id or "")

@@ -35,10 +35,10 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EpochMember(Generic[K]):
-    """One member: who it is, and what it has: partitions or tasks.
+    """A member: its identity, its subscription, and the partitions or tasks that it has.
 
     `assigned` and `revoking` give for each of them the member epoch in which it was assigned (KIP-1251). Those in
-    `revoking` are still the member's, but it has been told to give them up.
+    `revoking` are still the member's until it reports them as revoked.
     """
 
     id: str
@@ -55,7 +55,7 @@ class EpochMember(Generic[K]):
 
     @property
     def stale_epoch_error(self) -> ErrorCode:
-        """The error code for who names another epoch."""
+        """The error code for a request with another epoch."""
         return ErrorCode.STALE_MEMBER_EPOCH
 
     def is_reconciled_to(self, epoch: int) -> bool:
@@ -121,8 +121,8 @@ def changed(member: E, **values: Any) -> E:
     kind = type(member)
     slots = _slots.get(kind)
     if slots is None:
-        found = [(each.name, getattr(kind, each.name)) for each in fields(kind)]
-        slots = _slots[kind] = tuple((name, slot.__get__, slot.__set__) for name, slot in found)
+        descriptors = [(each.name, getattr(kind, each.name)) for each in fields(kind)]
+        slots = _slots[kind] = tuple((name, slot.__get__, slot.__set__) for name, slot in descriptors)
     new = object.__new__(kind)
     for name, read, write in slots:
         write(new, values.pop(name) if name in values else read(member))

@@ -65,9 +65,11 @@ def _expired(
 ) -> list[TopicPartition]:
     """Return those of these offsets of a group that are kept too long."""
     group = shard.groups.get(group_id)
-    known = shard.offsets.get(group_id, {})
+    committed = shard.offsets.get(group_id, {})
     offsets = {
-        topic_partition: known[topic_partition] for topic_partition in some if topic_partition in known
+        topic_partition: committed[topic_partition]
+        for topic_partition in some
+        if topic_partition in committed
     }
     if not offsets:
         return []
@@ -109,7 +111,7 @@ def _forget_offsets(
 def _expire(
     group_id: str, topic_partitions: Sequence[TopicPartition], now_ms: int, shard: GroupShard, out: Decision
 ) -> None:
-    """Forget some offsets that were found to be kept too long, if nobody has committed them again since."""
+    """Remove some offsets that are past their retention, unless they were committed again since."""
     shard.delete_offsets(group_id, _expired(shard, group_id, topic_partitions, now_ms), out)
 
 

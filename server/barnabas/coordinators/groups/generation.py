@@ -22,7 +22,7 @@ LARGE_RECORD_BYTES: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class LeadersAnswer:
-    """The answer to the leader of very many members, whose list is made by whoever sends it."""
+    """The answer to the leader of very many members; the sender of the response makes their list."""
 
     response: JoinGroupResponse
     members: tuple[Member, ...]
@@ -91,6 +91,6 @@ class RecordNeeded:
     def compute(self) -> Record:
         """Return the record."""
         protocol = self.value.protocol or ""
-        given = self.assignments
-        members = [member.record(protocol, given.get(member.id, b"")) for member in self.members]
+        assignments = self.assignments
+        members = [member.record(protocol, assignments.get(member.id, b"")) for member in self.members]
         return group_record(self.group_id, replace(self.value, members=members), self.versions)

@@ -1,7 +1,7 @@
 """Interface of every kind of group: classic, consumer, share and streams groups. Pure.
 
-The rule: whoever describes, lists, deletes or expires groups, or commits offsets, asks the group; what differs between
-the kinds is decided by the kind.
+The rule: describing, listing, deleting and expiring groups, and committing offsets, ask the group; the kind of the group
+decides what differs between the kinds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAST_WITHOUT_MEMBER_EPOCHS, FIRST_WITH_MEMBER_EPOCHS = 8, 9
 class Committer(NamedTuple):
     """Member or client that commits offsets, with the partitions and the version of OffsetCommit.
 
-    `generation` is the member epoch in groups that have those, and -1 from somebody who is no member. A transaction's
+    `generation` is the member epoch in groups that have those, and -1 from a client that is no member. A transaction's
     commits count as the last version of OffsetCommit without member epochs, or as the first with them (KIP-1319).
     """
 
@@ -56,7 +56,7 @@ class Group(Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """True if the group may end, or become one of another kind, as nobody is in it or about to join."""
+        """True if the group may end, or become one of another kind: it has no members, and none that are about to join."""
 
     @property
     def is_written(self) -> bool:
@@ -78,4 +78,4 @@ class Group(Protocol):
         """Return which offsets may expire, None if all are kept."""
 
     def end(self, out: Decision) -> None:
-        """Write the tombstones of the group and its members, and cancel the timers of those who are about to join."""
+        """Write the tombstones of the group and its members, and cancel the timers of members that are about to join."""

@@ -21,7 +21,7 @@ MANY_MEMBERS: Final = 500
 
 
 class State(Enum):
-    """The states, with the names that clients are told."""
+    """The states, with their names for clients."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -30,9 +30,9 @@ class State(Enum):
 
 
 class Member:
-    """One member. It is never changed; a new one takes its place when it joins again with something else.
+    """A member of a classic group. It is never changed; a new one takes its place when it joins with other metadata.
 
-    `joined_in` is the generation of the group when it came: in that one nobody knows yet whether its client still
+    `joined_in` is the generation of the group when it joined: in that one it is not known yet whether its client still
     waits for the next.
     """
 
@@ -219,7 +219,7 @@ class Members:
         self._count(member.protocol_names, member.rebalance_timeout_ms, 1)
 
     def take(self, member_id: str) -> Member:
-        """Remove a member and return it; nobody waits for its requests any more."""
+        """Remove a member, with its waiters, and return it."""
         member = self._by_id.pop(member_id)
         self._count(member.protocol_names, member.rebalance_timeout_ms, -1)
         self.joining.pop(member_id, None)
@@ -253,19 +253,19 @@ class Members:
             return next(iter(self._lists))[0]
         anybody = next(iter(self._by_id.values()))
         shared = {name for name in anybody.protocol_names if self._votes[name] == len(self)}
-        assert shared, "members without a protocol in common are not let in"
+        assert shared, "members without a protocol in common cannot join"
         votes: Counter[str] = Counter()
         for names, count in self._lists.items():
             votes[next(name for name in names if name in shared)] += count
         return votes.most_common(1)[0][0]
 
     def end_joins(self) -> dict[str, int]:
-        """Nobody waits any more for the answer to a JoinGroup request; return the waiters by member."""
+        """Remove and return the waiters of JoinGroup requests, by member."""
         waiting, self.joining = self.joining, {}
         return waiting
 
     def end_syncs(self) -> dict[str, int]:
-        """Nobody waits any more for the answer to a SyncGroup request; return the waiters by member."""
+        """Remove and return the waiters of SyncGroup requests, by member."""
         waiting, self.syncing = self.syncing, {}
         return waiting
 

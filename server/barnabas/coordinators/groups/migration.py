@@ -1,7 +1,7 @@
 """Groups that change their protocol while they have members (KIP-848). Pure.
 
 A classic group of consumers becomes a consumer group when the first member of that protocol joins; it becomes a classic
-one again when the last such member is gone. The rule: members keep what they have, and are told to join again.
+one again when the last such member is gone. The rule: members keep what they have, and must join again.
 """
 
 from __future__ import annotations
@@ -72,25 +72,25 @@ def upgrade(group: ClassicGroup, context: EventContext) -> ConsumerGroup:
 def _upgraded(
     member: Member, group: ClassicGroup, upgraded: ConsumerGroup, context: EventContext
 ) -> ConsumerMember:
-    said = read_subscription(member.metadata_for(group.protocol or member.protocols[0][0]))
+    subscription = read_subscription(member.metadata_for(group.protocol or member.protocols[0][0]))
     assignment = group.assignments.get(member.id, b"")
-    given = read_assignment(assignment, context.image)
+    owned = read_assignment(assignment, context.image)
     if not assignment:  # a rebalance that has come to nothing: some members have kept what they had
-        given = owned_partitions(said, context.image)
+        owned = owned_partitions(subscription, context.image)
     # Assignors of clients may have given a partition to two members: the first keeps it.
     topic_partitions = {
         topic_partition: group.generation
-        for topic_partition in given
+        for topic_partition in owned
         if topic_partition not in upgraded.owners
     }
     return ConsumerMember(
         member.id,
         instance_id=member.instance_id,
-        rack_id=said.rack_id,
+        rack_id=subscription.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        topics=frozenset(said.topics),
+        topics=frozenset(subscription.topics),
         classic=ClassicProtocols(member.session_timeout_ms, tuple(member.protocols)),
         epoch=group.generation,
         previous_epoch=group.generation,
@@ -99,7 +99,7 @@ def _upgraded(
 
 
 def _send_back(group: ClassicGroup, context: EventContext) -> None:
-    """End what the classic group was doing: who waits for it is to join again."""
+    """End the rebalance of the classic group: its waiters are answered that they must join again."""
     code = ErrorCode.REBALANCE_IN_PROGRESS
     for member_id, waiter in group.members.joining.items():
         response = JoinGroupResponse(error_code=code, member_id=member_id)
@@ -160,7 +160,7 @@ def _is_settled(group: ConsumerGroup, leaving_id: str) -> bool:
 
 
 def _has(member: ConsumerMember) -> TopicIdPartitions:
-    """Return the partitions that a member may believe it has: also those that it has been told to give up."""
+    """Return the partitions that a member may believe it has: also those that it is to revoke."""
     return frozenset((*member.assigned, *member.revoking))
 
 
@@ -173,19 +173,19 @@ def _downgraded(
     classic.generation, classic.protocol_type = group.epoch, CONSUMER
     for member, _ in members:
         assert member.classic is not None
-        one = Member(
+        classic_member = Member(
             member.id, member.instance_id, member.client_id, member.client_host,
             member.classic.session_timeout_ms, member.rebalance_timeout_ms, list(member.classic.protocols),
         )  # fmt: skip
-        classic.members.put(one)
+        classic.members.put(classic_member)
         if member.instance_id is not None:
             classic.static_ids[member.instance_id] = member.id
     classic.protocol = classic.members.choose_protocol()
     classic.leader = classic.members.first_id()
     for member, former in members:
-        said = classic.members[member.id].metadata_for(classic.protocol)
+        metadata = classic.members[member.id].metadata_for(classic.protocol)
         # Not what it shall have, as that may still be another's: a group that moves on again starts from here.
-        classic.assignments[member.id] = write_assignment(_has(former), said, context.image)
+        classic.assignments[member.id] = write_assignment(_has(former), metadata, context.image)
     for member_id in group.members:
         forget_timers(group, member_id, context)
     group.end(context.out)

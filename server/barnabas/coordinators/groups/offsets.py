@@ -20,7 +20,7 @@ def expired_offsets(
     retention_ms: int,
     now_ms: int,
 ) -> list[TopicPartition]:
-    """The partitions whose offsets are kept too long."""
+    """The partitions with offsets that are past their retention."""
     in_use, empty_since_ms = retention.topics_in_use, retention.empty_since_ms
     return [
         topic_partition

@@ -47,7 +47,7 @@ class PendingOffsets:
         if len(producers) > 1:
             place = group_id, topic_partition
             order = self._contested.get(place) or [
-                other for other, known in producers.items() if topic_partition in known
+                other for other, others in producers.items() if topic_partition in others
             ]
             if len(order) > 1 or order != [producer_id]:
                 self._contested[place] = [*(other for other in order if other != producer_id), producer_id]
@@ -132,8 +132,8 @@ class PendingOffsets:
     def of(self, group_id: str, topic_partition: TopicPartition) -> list[OffsetCommitValue]:
         """Return what open transactions have committed for a partition, and may count."""
         producers = self._by_group.get(group_id, {}).values()
-        found = [offsets.get(topic_partition) for offsets in producers]
-        return [value for value in found if value is not None]
+        values = [offsets.get(topic_partition) for offsets in producers]
+        return [value for value in values if value is not None]
 
     def each(self, group_id: str) -> Iterator[TopicPartition]:
         """Go through the partitions of which a group's offset may change, once for each transaction."""

@@ -143,30 +143,32 @@ def join_group(shard: GroupDirectory, joining: Joining, context: EventContext) -
         raise RequestError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"more than {PROTOCOLS_MAX} protocols are offered"
         )
-    known = shard.groups.get(request.group_id)
+    existing = shard.groups.get(request.group_id)
     classic = shard.find(request.group_id, ClassicGroup)
-    if known is not None and classic is None and not known.is_unused:
+    if existing is not None and classic is None and not existing.is_unused:
         try:
-            _join_epoch_group(shard, known, joining, context)
+            _join_epoch_group(shard, existing, joining, context)
         except RequestError as error:
             context.out.clear()
             # As Kafka's groups of this kind, it names no member.
             context.out.replies.append((joining.waiter, JoinGroupResponse(error_code=error.code)))
         return
-    if known is not None and classic is None and not request.member_id:
-        known.end(context.out)
-        known = None
-    if known is None and (not request.member_id or shard.exists(request.group_id)):
+    if existing is not None and classic is None and not request.member_id:
+        existing.end(context.out)
+        existing = None
+    if existing is None and (not request.member_id or shard.exists(request.group_id)):
         classic = ClassicGroup(request.group_id, settings)
     group = classic or shard.group(request.group_id)
     group.join(joining, context.now_ms, context.out)
     shard.groups[request.group_id] = group
 
 
-def _join_epoch_group(shard: GroupDirectory, known: Group, joining: Joining, context: EventContext) -> None:
-    group = shard.find(known.id, ConsumerGroup)
+def _join_epoch_group(
+    shard: GroupDirectory, existing: Group, joining: Joining, context: EventContext
+) -> None:
+    group = shard.find(existing.id, ConsumerGroup)
     if group is None:
-        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"this is a {known.kind} group")
+        raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"this is a {existing.kind} group")
     member = classic_members.join(group, joining, context)
     if member is None:
         return

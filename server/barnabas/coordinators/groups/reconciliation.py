@@ -1,9 +1,9 @@
 """The step of one member towards its target. Pure.
 
-The rule: a partition is given to a member only when nobody has it, and counts as given up only when its owner no longer
-reports it. A member moves on alone; nobody waits for it except those who want what it must give up.
+The rule: a partition is assigned to a member only when no other member has it, and counts as revoked only when its owner
+no longer reports it. A member moves on alone; only members that are to get its partitions wait for it.
 
-It does not matter what a partition is: partitions of consumer groups and tasks of streams groups move alike.
+Partitions of consumer groups and tasks of streams groups move alike.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def _step(
     }
     if revoking and (reported is None or not reported.isdisjoint(revoking)):
         return _moved(member, MemberState.UNREVOKED, epoch, kept, revoking)
-    wanted = [topic_partition for topic_partition in target if topic_partition not in kept]
-    free = [topic_partition for topic_partition in wanted if topic_partition not in taken]
+    missing = [topic_partition for topic_partition in target if topic_partition not in kept]
+    free = [topic_partition for topic_partition in missing if topic_partition not in taken]
     kept.update(dict.fromkeys(free, target_epoch))
-    state = MemberState.STABLE if len(free) == len(wanted) else MemberState.UNRELEASED
+    state = MemberState.STABLE if len(free) == len(missing) else MemberState.UNRELEASED
     return _moved(member, state, target_epoch, kept, {})
 
 

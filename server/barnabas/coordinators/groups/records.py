@@ -17,7 +17,7 @@ LEADER_EPOCH_SINCE: Final = 3
 """The version of an offset's value from which on it has all fields but the expiry."""
 
 
-class Said(NamedTuple):
+class DecodedRecord(NamedTuple):
     """Content of a record of one kind of group: its type, its decoded key, and its value or None."""
 
     type_id: int

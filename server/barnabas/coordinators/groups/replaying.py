@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from barnabas.coordinators.groups.epoch_group import EpochGroup, ReconciledGroup
 from barnabas.coordinators.groups.epoch_member import EpochMember
-from barnabas.coordinators.groups.records import Said, check_epoch
+from barnabas.coordinators.groups.records import DecodedRecord, check_epoch
 from barnabas.wire.codec import RecordType
 from barnabas.wire.topic_partitions import TopicIdPartition
 
@@ -18,9 +18,9 @@ ApplyRecord = Callable[[Any, Any, Any], None]
 
 
 class Replay(Generic[G]):
-    """A kind of group whose records all name their group in `group_id`, and which ends with the tombstone of `epoch`.
+    """Replay for a kind of group: its records all have their group in `group_id`; the tombstone of `epoch` ends it.
 
-    `apply_record` has for each type what a record does to its group, given its decoded key, and value or None.
+    `apply_record` has for each type the function that applies a record to its group, by its decoded key, and value or None.
     """
 
     def __init__(
@@ -36,20 +36,22 @@ class Replay(Generic[G]):
         """The types of the records of this kind of group."""
         return self._types.keys()
 
-    def decoded(self, type_id: int, key: bytes, value: bytes | None) -> Said:
+    def decoded(self, type_id: int, key: bytes, value: bytes | None) -> DecodedRecord:
         """Return what a record of one of the types says. Raises DecodeError."""
         record_type = self._types[type_id][0]
         written = None if value is None else record_type.decode_value(value)
         if record_type is self._epoch and written is not None:
             check_epoch(written.epoch)
-        return Said(type_id, record_type.decode_key(key), written)
+        return DecodedRecord(type_id, record_type.decode_key(key), written)
 
-    def apply(self, said: Said, find: Callable[[str, bool], G | None], end: Callable[[str], None]) -> None:
+    def apply(
+        self, decoded: DecodedRecord, find: Callable[[str, bool], G | None], end: Callable[[str], None]
+    ) -> None:
         """Replay what a record says.
 
         `find` returns the group of an id; made if the flag says so, otherwise None where there is none of this kind.
         """
-        type_id, where, written = said
+        type_id, where, written = decoded
         record_type, apply_record = self._types[type_id]
         group = find(where.group_id, written is not None)
         if group is not None:

@@ -1,7 +1,7 @@
 """The groups of one partition of __consumer_offsets, and the offsets they have committed. Pure.
 
-The rule: `handle_*` decide and raise; `replay` replays what was decided, when it happens and when it is read again
-after a start, so that both lead to the same state.
+The rule: events decide, and raise RequestError; `replay` applies the records of decisions, right after they are appended
+and when they are read again after a start, so that both lead to the same state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from barnabas.coordinators.groups.member import Joining
 from barnabas.coordinators.groups.pending import PendingOffsets
 from barnabas.coordinators.groups.records import (
     CommittedOffset,
-    Said,
+    DecodedRecord,
     check_epoch,
     group_tombstone,
     is_whole,
@@ -130,8 +130,8 @@ class GroupShard:
         other = self.groups.get(group_id)
         if other is None and not self.exists(group_id):
             return f"there is no group {group_id!r}"
-        found = ClassicGroup.kind if other is None else other.kind
-        return f"group {group_id!r} is a {found} group, not a {kind.kind} group"
+        actual_kind = ClassicGroup.kind if other is None else other.kind
+        return f"group {group_id!r} is a {actual_kind} group, not a {kind.kind} group"
 
     def new_share_group(self, group_id: str) -> ShareGroup:
         """A share group of which nothing is written yet; what is remembered of it besides is kept for its records."""
@@ -164,7 +164,7 @@ class GroupShard:
     def share_state_size(self, group_id: str) -> int:
         """Return of how many topics and partitions a share group has a state, or is about to."""
         group = self.find(group_id, ShareGroup)
-        return 0 if group is None else group.known.size
+        return 0 if group is None else group.topic_states.size
 
     def exists(self, group_id: str) -> bool:
         """Say whether anything is known of a group."""
@@ -293,7 +293,7 @@ class GroupShard:
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_commit(self, group_id: str, committer: Committer, now_ms: int, out: Decision) -> None:
-        """See that whoever commits may do so, in this version of OffsetCommit. Raises RequestError."""
+        """Check that the committer may commit, in this version of OffsetCommit. Raises RequestError."""
         group = self.groups.get(group_id)
         if group is not None:
             group.check_commit(committer, EventContext(self.metadata.image, now_ms, out))
@@ -305,7 +305,7 @@ class GroupShard:
             raise RequestError(code, f"there is no group {group_id!r}")
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
-        """See that whoever asks for offsets may do so; only members with epochs say who they are."""
+        """Check that a requester may fetch offsets; only members with epochs name themselves."""
         group = self.groups.get(group_id)
         if group is not None:
             group.check_fetch(member_id, member_epoch)
@@ -380,8 +380,8 @@ class GroupShard:
         if kind == offset_commit.RECORD.type_id:
             where = offset_commit.RECORD.decode_key(key)
             committed = None if value is None else offset_commit.RECORD.decode_value(value)
-            one = CommittedOffset(where.group, (where.topic, where.partition), committed)
-            self.replay_commit(one, producer_id)
+            offset = CommittedOffset(where.group, (where.topic, where.partition), committed)
+            self.replay_commit(offset, producer_id)
             if committed is None and not loading:
                 self._keep_empty(where.group)
         elif producer_id != NO_PRODUCER_ID:
@@ -401,7 +401,7 @@ class GroupShard:
         else:
             of_kind = BY_RECORD_TYPE.get(kind)
             if of_kind is not None and of_kind.replay is not None:
-                self._replay_said(of_kind, of_kind.replay.decoded(kind, key, value))
+                self._replay_decoded(of_kind, of_kind.replay.decoded(kind, key, value))
             elif kind not in record_type_ids(OFFSETS_TOPIC):
                 raise DecodeError(f"is of type {kind}, which is not known", "record key", 0)
 
@@ -412,16 +412,16 @@ class GroupShard:
             group = self.groups[group_id] = kind.make(self, group_id)
         return group
 
-    def replay_said(self, said: CommittedOffset | Said, producer_id: int) -> None:
+    def replay_decoded(self, decoded: CommittedOffset | DecodedRecord, producer_id: int) -> None:
         """Replay a record that need not be decoded; `producer_id` is that of a transaction."""
-        if isinstance(said, CommittedOffset):
-            self.replay_commit(said, producer_id)
+        if isinstance(decoded, CommittedOffset):
+            self.replay_commit(decoded, producer_id)
         elif producer_id == NO_PRODUCER_ID:
-            self._replay_said(BY_RECORD_TYPE[said.type_id], said)
+            self._replay_decoded(BY_RECORD_TYPE[decoded.type_id], decoded)
 
-    def _replay_said(self, kind: Kind[Any], said: Said) -> None:
+    def _replay_decoded(self, kind: Kind[Any], decoded: DecodedRecord) -> None:
         assert kind.replay is not None
-        kind.replay.apply(said, partial(self._replayed, kind), partial(self.end, kind=kind.group))
+        kind.replay.apply(decoded, partial(self._replayed, kind), partial(self.end, kind=kind.group))
 
     def replay_commit(self, committed: CommittedOffset, producer_id: int) -> None:
         """Replay what a record of an offset says, which counts when the transaction of its producer commits, if any."""

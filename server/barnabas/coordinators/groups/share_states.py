@@ -11,12 +11,12 @@ from functools import partial
 from barnabas.coordinators.groups.directory import GroupDirectory
 from barnabas.coordinators.groups.share import membership, records
 from barnabas.coordinators.groups.share.group import ShareGroup
-from barnabas.coordinators.groups.share.known import KnownTopics, partitions_in
+from barnabas.coordinators.groups.share.topic_states import TopicStates, partitions_in
 from barnabas.coordinators.statemachine.context import EventContext
 from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision, Large, slices
 from barnabas.wire.topic_partitions import TopicIdPartition, TopicIdPartitions
 
-GROUPS_AT_ONCE = 50
+GROUPS_PER_EVENT = 50
 """So many groups are looked at in one event."""
 
 
@@ -49,7 +49,7 @@ def begun(
     """The share coordinator has begun states, or could not."""
     group = shard.find(group_id, ShareGroup)
     if group is not None:
-        _write(group, group.known.finished(done).failed(failed), out)
+        _write(group, group.topic_states.finished(done).failed(failed), out)
 
 
 def being_deleted(
@@ -65,17 +65,21 @@ def being_deleted(
             shard.share_group(group_id)
         return frozenset()
     group.check_empty()
-    wanted = group.known.topic_ids if topic_ids is None else topic_ids
+    deleted = group.topic_states.topic_ids if topic_ids is None else topic_ids
     there = (
-        group.known.topic_partitions
+        group.topic_states.topic_partitions
         if topic_ids is not None
-        else group.known.topic_partitions | partitions_in(group.known.initializing)
+        else group.topic_states.topic_partitions | partitions_in(group.topic_states.initializing)
     )
-    topic_partitions = frozenset(topic_partition for topic_partition in there if topic_partition[0] in wanted)
+    topic_partitions = frozenset(
+        topic_partition for topic_partition in there if topic_partition[0] in deleted
+    )
     if topic_partitions:
         _write(
             group,
-            group.known.being_deleted(frozenset(topic_partition[0] for topic_partition in topic_partitions)),
+            group.topic_states.being_deleted(
+                frozenset(topic_partition[0] for topic_partition in topic_partitions)
+            ),
             out,
         )
     return topic_partitions
@@ -85,17 +89,17 @@ def deleted(shard: GroupDirectory, group_id: str, topic_ids: frozenset[bytes], o
     """The share coordinator has deleted the states of these topics."""
     group = shard.find(group_id, ShareGroup)
     if group is not None:
-        _write(group, group.known.without(topic_ids), out)
+        _write(group, group.topic_states.without(topic_ids), out)
 
 
 def forgetting_topics(
     shard: GroupDirectory, topic_ids: frozenset[bytes]
 ) -> Iterator[Callable[[GroupDirectory, Decision], None] | Large]:
     """Events that forget topics that are gone, some groups at a time."""
-    for group_ids in slices(tuple(shard.groups), GROUPS_AT_ONCE):
+    for group_ids in slices(tuple(shard.groups), GROUPS_PER_EVENT):
         event = partial(_forget_topics, group_ids, topic_ids)
         groups = [group for id_ in group_ids if (group := shard.find(id_, ShareGroup)) is not None]
-        yield Large(event) if sum(group.known.size for group in groups) > EVENT_SIZE_MAX else event
+        yield Large(event) if sum(group.topic_states.size for group in groups) > EVENT_SIZE_MAX else event
 
 
 def _forget_topics(
@@ -104,9 +108,9 @@ def _forget_topics(
     for group_id in group_ids:
         group = shard.find(group_id, ShareGroup)
         if group is not None:
-            _write(group, group.known.without(topic_ids), out)
+            _write(group, group.topic_states.without(topic_ids), out)
 
 
-def _write(group: ShareGroup, known: KnownTopics, out: Decision) -> None:
-    if known != group.known:
-        out.records.append(records.known_record(group.id, known))
+def _write(group: ShareGroup, topic_states: TopicStates, out: Decision) -> None:
+    if topic_states != group.topic_states:
+        out.records.append(records.topic_states_record(group.id, topic_states))

@@ -1,4 +1,4 @@
-"""Target assignments of groups whose members have epochs: what is written of them, at once or in parts. Pure."""
+"""Target assignments of groups with member epochs, and their records, in one decision or in parts. Pure."""
 
 from __future__ import annotations
 
@@ -80,16 +80,16 @@ def target_computed(
 
 def _write_members(
     group_id: str,
-    known: dict[str, frozenset[K]],
+    current: dict[str, frozenset[K]],
     part: Iterable[tuple[str, frozenset[K]]],
     records: TargetRecords[K],
     context: EventContext,
 ) -> None:
     for member_id, assigned in part:
-        before = known.get(member_id)
+        before = current.get(member_id)
         if before is assigned:
             continue
         if before == assigned:
-            known[member_id] = assigned  # the same from now on, so that the next comparison is short
+            current[member_id] = assigned  # the same from now on, so that the next comparison is short
         else:
             context.out.records.append(records.target_record(group_id, member_id, assigned))

@@ -36,7 +36,7 @@ def partition_counts(ids: Iterable[bytes], image: ClusterImage) -> dict[bytes, i
 def topics_hash(names: Collection[str], image: ClusterImage) -> int:
     """A signed 64-bit hash of everything about these topics that an assignment depends on; 0 if none exists.
 
-    It is the number that Kafka's coordinator writes (KIP-1101), so that a group goes on as it is whoever wrote it.
+    It is the number that Kafka's coordinator writes (KIP-1101), so that a group survives the change from one to the other.
     """
     hashes = [_hash_of(image.topics[name], image) for name in sorted(names) if name in image.topics]
     return signed_xxh3(pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
@@ -44,25 +44,25 @@ def topics_hash(names: Collection[str], image: ClusterImage) -> int:
 
 def hash_size(topic: TopicInfo, image: ClusterImage) -> int:
     """Return how many partitions `topics_hash` goes through for this topic: none if its hash is known."""
-    known = _hashes.get(topic.name)
-    is_known = known is not None and known[0] is topic and known[1] is image.brokers
+    cached = _hashes.get(topic.name)
+    is_known = cached is not None and cached[0] is topic and cached[1] is image.brokers
     return 0 if is_known else len(topic.partitions)
 
 
 def _hash_of(topic: TopicInfo, image: ClusterImage) -> int:
     brokers = image.brokers
-    known = _hashes.get(topic.name)
-    if known is not None and known[0] is topic and known[1] is brokers:
-        return known[2]
+    cached = _hashes.get(topic.name)
+    if cached is not None and cached[0] is topic and cached[1] is brokers:
+        return cached[2]
     racks = tuple(
         tuple(sorted(rack for b in partition.replicas if b in brokers and (rack := brokers[b].rack)))
         for partition in topic.partitions
     )
     if len(_hashes) >= HASHES_MAX:
         _hashes.clear()
-    made = _topic_hash(topic.id, topic.name, racks)
-    _hashes[topic.name] = (topic, brokers, made)
-    return made
+    topic_hash = _topic_hash(topic.id, topic.name, racks)
+    _hashes[topic.name] = (topic, brokers, topic_hash)
+    return topic_hash
 
 
 def _topic_hash(topic_id: bytes, name: str, racks: tuple[tuple[str, ...], ...]) -> int:

@@ -7,9 +7,9 @@ from typing import Any, Generic
 
 import trio
 
-from barnabas.coordinators.runtime.shard import GiveWay, M, Shard
+from barnabas.coordinators.runtime.shard import Checkpoint, M, Shard
 from barnabas.coordinators.runtime.shard_log import ShardLog
-from barnabas.coordinators.runtime.shards import ANSWERS_AT_ONCE, Shards
+from barnabas.coordinators.runtime.shards import ANSWERS_PER_TURN, Shards
 from barnabas.coordinators.statemachine.decision import Decision, ManyReplies
 from barnabas.errors import RequestError
 
@@ -17,13 +17,13 @@ from barnabas.errors import RequestError
 class Answers(Generic[M]):
     """Releases the requests that wait on shards."""
 
-    def __init__(self, shards: Shards[M], log: ShardLog[M], give_way: GiveWay) -> None:
+    def __init__(self, shards: Shards[M], log: ShardLog[M], checkpoint: Checkpoint) -> None:
         self._shards = shards
         self._log = log
-        self._give_way = give_way
+        self._checkpoint = checkpoint
 
     def send(self, shard: Shard[M], out: Decision) -> None:
-        """Release those whom a decision answers, once it is committed."""
+        """Release the requests that a decision answers, once it is committed."""
         nursery = self._shards.nursery
         if nursery is None or self._log.is_committed(shard, shard.end_offset):
             # Nothing to wait for, or nobody who could: before the runtime runs there are no requests.
@@ -60,11 +60,11 @@ class Answers(Generic[M]):
     async def _send_many(self, shard: Shard[M], many: ManyReplies) -> None:
         """Release some requests in each turn of the event loop, as each has an answer to encode and send then."""
         to = iter(many.to.items())
-        while some := tuple(islice(to, ANSWERS_AT_ONCE)):
+        while some := tuple(islice(to, ANSWERS_PER_TURN)):
             for key, number in some:
                 _release(shard, number, many.reply(key))
             await trio.lowlevel.checkpoint()
-            await self._give_way()
+            await self._checkpoint()
 
 
 def _release(shard: Shard[Any], number: int, response: Any) -> None:

@@ -44,7 +44,7 @@ def batch_of(
 
 
 def check_whole(partition_log: PartitionLog) -> None:
-    """See that nothing was cut out of the log of a coordinator's partition on which nobody has decided yet.
+    """Check that a partition has no damage that a recovery has cut out and no operator has decided on.
 
     Raises StorageError, CorruptRecordsError.
     """
@@ -60,8 +60,8 @@ def check_whole(partition_log: PartitionLog) -> None:
 def read_entries(partition_log: PartitionLog) -> Iterator[Entry]:
     """All batches of the log of a coordinator's partition, oldest first, up to where it ends by then.
 
-    Batches and records that no coordinator can have written are left out, with an error in the log. Raises StorageError,
-    and CorruptRecordsError for a batch that is damaged: it is not believed, and nobody knows whose it is.
+    Batches and records that no coordinator can have written are skipped, with an error in the log. Raises StorageError,
+    and CorruptRecordsError for a damaged batch: it is not trusted, and the ids that its records are about are not known.
     """
     expected = 0  # the first batch may begin before the log does
     try:
@@ -124,7 +124,7 @@ def _advice(partition_log: PartitionLog) -> str:
 
 
 def _entries_of(dir_path: str, data: bytes, position: int, header: BatchHeader) -> Iterator[Entry]:
-    """Yield what a batch says; what no coordinator can have written is left out, with an error in the log."""
+    """Yield the entries of a batch; skips what no coordinator can have written, with an error in the log."""
     try:
         records = list(iter_any_records(data, position))
     except RecordsError as error:
@@ -144,15 +144,15 @@ def _entries_of(dir_path: str, data: bytes, position: int, header: BatchHeader) 
                     dir_path, record.offset,
                 )  # fmt: skip
         return
-    known: list[Record] = []
+    with_keys: list[Record] = []
     offsets: list[int] = []
     for record in records:
         if record.key is None:
             log.error("%s: the record at offset %d is refused: it has no key", dir_path, record.offset)
         else:
-            known.append((record.key, record.value))
+            with_keys.append((record.key, record.value))
             offsets.append(record.offset)
-    yield Entry(known, header.producer_id if header.is_transactional else NO_PRODUCER_ID, offsets=offsets)
+    yield Entry(with_keys, header.producer_id if header.is_transactional else NO_PRODUCER_ID, offsets=offsets)
 
 
 def _control_type(record: AnyRecord) -> ControlType:

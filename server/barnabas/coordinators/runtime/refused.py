@@ -1,4 +1,4 @@
-"""Records of an internal topic that are left out when they are replayed: named by place, in the log."""
+"""Records of an internal topic that a replay skips: their place and the reason, in the log."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def refuse(topic: str, partition: int, entry: Entry, index: int, why: object) ->
     else:
         level, why = logging.ERROR, f"no coordinator can have written it: {why}"
     log.log(
-        level, "%s-%d: the record at %s is left out, and changes nothing: %s", topic, partition, where, why
+        level, "%s-%d: skipping the record at %s, which changes nothing: %s", topic, partition, where, why
     )

@@ -1,8 +1,20 @@
-"""Runs state machines over the partitions of an internal topic: lets them decide, and answers.
+"""The engine of the coordinators: writes and reads on state machines that are kept in the partitions of an internal topic.
 
-The rule: whatever an event decides is appended before anybody hears of it, and every answer waits until all that its
-shard has appended is committed. An event that raises has decided nothing. Shards are loaded and unloaded by `Shards`, and
-appended to by `ShardLog`.
+A coordinator keeps its state in a log. Its machine, one for each partition (a shard), is a replay of that partition, so a
+broker that takes over a partition continues from the log alone. All work on a machine is a write or a read.
+
+A write runs an event. The event looks at the machine, and fills a decision: records, replies, timers, effects. The runtime
+appends the records as one batch and replays them into the machine at once, so that the next event sees them; it returns
+the result when the high watermark has passed them. An event that raises has decided nothing. A read looks at the machine
+and decides nothing. Its answer waits for the high watermark like that of a write: no answer shows state that a failure of
+the leader could take back.
+
+Events of a shard run one after the other and never wait inside, so machines need no locks. An event that is too large for
+a turn of the event loop decides in a thread, and the next events of its shard queue up. A timer that is due is an event,
+too. Replies and effects follow the commit; where they are many, in slices with checkpoints between them.
+
+A shard belongs to one leader epoch, which is compared before each event: a former leader answers NOT_COORDINATOR. `Shards`
+loads and unloads them, `ShardLog` appends to their log, `Answers` and `Timers` do what their names say.
 """
 
 from __future__ import annotations
@@ -19,7 +31,7 @@ from barnabas.cluster.metadata.partitioning import partition_for
 from barnabas.coordinators.runtime.answers import Answers
 from barnabas.coordinators.runtime.journal import Journal, led_partitions
 from barnabas.coordinators.runtime.refused import refuse
-from barnabas.coordinators.runtime.shard import GiveWay, M, Shard, never
+from barnabas.coordinators.runtime.shard import Checkpoint, M, Shard, no_checkpoint
 from barnabas.coordinators.runtime.shard_log import ShardLog
 from barnabas.coordinators.runtime.shards import READ_AGAIN_SECONDS, Shards
 from barnabas.coordinators.runtime.timers import Timers
@@ -36,8 +48,8 @@ log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS: Final = 5_000
 """Time that an answer waits for replicas (Kafka's offsets.commit.timeout.ms)."""
-PUT_OFF_MS: Final = 10
-"""Time that a due timer is put off while very many are being set, as it may be among these, or its shard is held."""
+RETRY_MS: Final = 10
+"""Time until a due timer is tried again while very many are being set, as it may be among these, or its shard is held."""
 
 R = TypeVar("R")
 
@@ -53,12 +65,12 @@ class Runtime(Generic[M]):
         *,
         steady_ms: Callable[[], int] | None = None,
         commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
-        give_way: GiveWay = never,
-        prepare: Callable[[], Awaitable[None]] = never,
+        checkpoint: Checkpoint = no_checkpoint,
+        prepare: Callable[[], Awaitable[None]] = no_checkpoint,
         threads: Threads | None = None,
         is_large_timer: Callable[[M, Hashable], bool] | None = None,
     ) -> None:
-        """`now_ms` is the wall clock, and `steady_ms` one for timers that nobody sets; None for the same.
+        """`now_ms` is the wall clock, and `steady_ms` the monotonic one, for timers; None for the same.
 
         `prepare` is awaited once, before the first shard is made: it imports in a thread what `make` needs.
 
@@ -68,18 +80,18 @@ class Runtime(Generic[M]):
         self._journal = journal
         self._threads = threads
         self._is_large_timer = is_large_timer
-        self._give_way = give_way
+        self._checkpoint = checkpoint
         self._now_ms = now_ms
         name = type(self).__name__
         self._shards: Shards[M] = Shards(
             name, journal, make, now_ms,
-            replay=self._replay, loaded=self._begin_service, prepare=prepare, give_way=give_way, threads=threads,
+            replay=self._replay, loaded=self._begin_service, prepare=prepare, checkpoint=checkpoint, threads=threads,
         )  # fmt: skip
         self._log: ShardLog[M] = ShardLog(
             name, journal, now_ms, commit_timeout_ms, replay=self._replay, read_again=self._shards.read_again
         )
-        self._timers: Timers[M] = Timers(name, give_way, wall_ms=now_ms, steady_ms=steady_ms or now_ms)
-        self._answers: Answers[M] = Answers(self._shards, self._log, give_way)
+        self._timers: Timers[M] = Timers(name, checkpoint, wall_ms=now_ms, steady_ms=steady_ms or now_ms)
+        self._answers: Answers[M] = Answers(self._shards, self._log, checkpoint)
         self._numbers = count(1)
         self._nursery: trio.Nursery | None = None
 
@@ -88,7 +100,7 @@ class Runtime(Generic[M]):
         return await self._shards.partition_of(key)
 
     async def prepare(self) -> None:
-        """Have all that shards need; takes no time but for the first time."""
+        """Prepare for the first shard; later calls return immediately."""
         await self._shards.prepare()
 
     # --- events ---------------------------------------------------------------------------------------------
@@ -100,13 +112,14 @@ class Runtime(Generic[M]):
         *,
         is_large: Callable[[M], bool] | None = None,
     ) -> R:
-        """Let `event` decide on an id's shard; returns what it returns, once all that it saw is committed.
+        """Run `event` on the shard of an id; returns its result, once all that it saw is committed.
 
-        Nothing is waited for before the event, unless another one has the shard in a thread. Gives way after it, so that
-        a loop of them keeps nobody waiting. Where `is_large` says so it decides in a thread, and its shard waits.
+        The event runs without a wait before it, unless another event has the shard in a thread. Yields afterwards, so that
+        a loop of writes does not starve other tasks. Where `is_large` is true of the machine, the event decides in a
+        thread, and later events of the shard wait for it.
 
-        Raises the RequestError that the event raises, of which nothing is kept, or that of the `Refused` which it
-        returns, whose decision is committed all the same; and COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or
+        Raises the RequestError that the event raises, and then drops its decision, or that of the `Refused` that it
+        returns, and then commits its decision all the same; and COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or
         COORDINATOR_LOAD_IN_PROGRESS.
         """
         shards = self._shards
@@ -125,7 +138,7 @@ class Runtime(Generic[M]):
         except Exception as error:
             failure = error
         # Not as a `finally`: what is compiled must not wait while it handles an exception.
-        await self._give_way()
+        await self._checkpoint()
         if failure is not None:
             try:
                 raise failure
@@ -142,7 +155,7 @@ class Runtime(Generic[M]):
         *,
         is_large: Callable[[M], bool] | None = None,
     ) -> R | Deferred[R]:
-        """As `write`, without waiting where nothing is to be waited for; it gives way to nobody then."""
+        """As `write`; returns the result itself, without a yield, where no wait is needed."""
         shards = self._shards
         count = shards.partitions
         if not count:
@@ -167,7 +180,7 @@ class Runtime(Generic[M]):
     def write_for_reply(
         self, key: str, event: Callable[[M, Decision, int], None], respond: Respond[R]
     ) -> R | Deferred[R]:
-        """Let `event` decide with the number of a waiter, which this or a later event answers.
+        """Run `event` with the number of a waiter, which this or a later event answers.
 
         Returns what `respond` makes of that answer, or of the RequestError with which the waiter fails, without waiting
         where it is there. A reply that is cancelled is dropped when it comes. Raises RequestError as `write`.
@@ -204,34 +217,35 @@ class Runtime(Generic[M]):
             raise
         return future.result() if waiter.is_answered else future
 
-    async def read(self, key: str, look: Callable[[M], R]) -> R:
-        """Return what `look` returns of an id's machine, once all that it saw is committed.
+    async def read(
+        self, key: str, look: Callable[[M], R], *, is_large: Callable[[M], bool] | None = None
+    ) -> R:
+        """Return the result of `look` at the machine of an id, once all that it saw is committed.
 
-        Raises RequestError as `write`.
+        Where `is_large` is true, `look` runs in a thread. Raises RequestError as `write`.
         """
-        return await self.write(key, lambda machine, _: look(machine))
+        return await self.write(key, lambda machine, _: look(machine), is_large=is_large)
 
     async def read_all(self, look: Callable[[M], Iterable[R]]) -> list[R]:
-        """Collect what `look` yields of the machine of each shard that this broker leads, once all of that is committed.
+        """Collect the items that `look` yields for each shard that this broker leads, once all of them are committed.
 
-        Others may run between two items. Raises RequestError as `write`:
-        a part of them is not what was asked for.
+        Yields between two items. Raises RequestError as `write`, where one of the shards fails.
         """
-        found: list[R] = []
+        items: list[R] = []
         for shard in await self._shards.all_active():
             await self._when_free(shard)
             for item in look(shard.machine):
-                found.append(item)
-                await self._give_way()
+                items.append(item)
+                await self._checkpoint()
                 if shard.is_held:
                     await self._when_free(shard)
             await self._log.wait_committed(shard, shard.end_offset)
-        return found
+        return items
 
     async def machines(self) -> list[M]:
         """Return the machine of each shard that this broker leads, with all of its state committed.
 
-        Raises RequestError as `write`: a part of them is not what was asked for.
+        Raises RequestError as `write`, where one of the shards fails.
         """
         shards = await self._shards.all_active()
         for shard in shards:
@@ -241,10 +255,10 @@ class Runtime(Generic[M]):
     async def write_all(
         self, events_of: Callable[[M], Iterable[Callable[[M, Decision], Any] | Large]]
     ) -> None:
-        """Let events decide on each shard, once it is loaded; others may run between two of them.
+        """Run events on each shard, once it is loaded; yields between two of them.
 
-        `events_of` may be a generator: it goes on when the event before is committed, and sees what has changed meanwhile.
-        What cannot be done on a shard is logged, and the others go on.
+        `events_of` may be a generator: it resumes when the event before is committed, and sees the changes meanwhile.
+        A failure on a shard is logged, and does not stop the events of others.
         """
         for partition in led_partitions(self._journal):
             try:
@@ -257,13 +271,13 @@ class Runtime(Generic[M]):
                     else:
                         self._decide(shard, event)
                     await self._log.wait_committed(shard, shard.end_offset)
-                    await self._give_way()
+                    await self._checkpoint()
                     if shard.is_held:
                         await self._when_free(shard)
             except RequestError as error:
-                log.warning("%s: partition %d is left out: %s", type(self).__name__, partition, error)
+                log.warning("%s: skipping partition %d: %s", type(self).__name__, partition, error)
             except Exception:
-                log.exception("%s: partition %d is left out", type(self).__name__, partition)
+                log.exception("%s: skipping partition %d", type(self).__name__, partition)
 
     # --- the life of a shard --------------------------------------------------------------------------------
 
@@ -272,10 +286,7 @@ class Runtime(Generic[M]):
         await self._shards.load_all()
 
     def unload(self) -> None:
-        """Unload all shards: the internal topic was deleted. It is made again when it is next needed.
-
-        Requests that wait are answered with NOT_COORDINATOR, upon which clients look for their coordinator again.
-        """
+        """Unload all shards, as the internal topic was deleted: requests that wait are answered NOT_COORDINATOR."""
         self._shards.unload_deleted()
 
     def leadership_changed(self) -> None:
@@ -285,13 +296,12 @@ class Runtime(Generic[M]):
             self._nursery.start_soon(self.load_all)
 
     def _begin_service(self, shard: Shard[M]) -> None:
-        """Let a shard that is loaded decide on what must follow."""
         self._decide(shard, lambda machine, out: machine.loaded(self._now_ms(), out))
 
     # --- deciding -------------------------------------------------------------------------------------------
 
     def _decide(self, shard: Shard[M], event: Callable[[M, Decision], R]) -> R:
-        """Let an event decide, and append what it decided. An event that raises has decided nothing.
+        """Run an event, and append its decision. An event that raises has decided nothing.
 
         Raises what the event raises, and RequestError if it cannot be appended.
         """
@@ -310,14 +320,14 @@ class Runtime(Generic[M]):
             self._shards.read_again(shard, "an event failed halfway")
 
     async def _when_free(self, shard: Shard[M]) -> Shard[M]:
-        """Return the shard, or the one in its place, when no large event has it. Raises RequestError as `write`."""
+        """Return the shard, or the one in its place, when no large event has it. Raises RequestError."""
         while shard.is_held:
             await shard.when_free()
             shard = self._shards.active(shard.partition)
         return shard
 
     async def _decide_aside(self, shard: Shard[M], event: Callable[[M, Decision], R]) -> R:
-        """As `_decide`, with the machine in a thread; everybody else who wants the shard waits meanwhile."""
+        """As `_decide`, with the machine in a thread; later events of the shard wait meanwhile."""
         threads = self._threads
         if threads is None:
             return self._decide(shard, event)
@@ -344,7 +354,7 @@ class Runtime(Generic[M]):
             )
 
     def _apply(self, shard: Shard[M], out: Decision) -> None:
-        """Append and replay what was decided; the answers to waiters follow once it is committed."""
+        """Append and replay a decision; the answers to waiters follow once it is committed."""
         if out.records:
             self._log.append(shard, out)
         self._follow_up(shard, out)
@@ -363,7 +373,7 @@ class Runtime(Generic[M]):
             self._answers.send(shard, out)
 
     def _replay(self, partition: int, machine: M, entry: Entry, *, loading: bool) -> None:
-        """Hand what is in the log to the machine; what it cannot have written is left out."""
+        """Replay a batch into the machine; skips records that no coordinator can have written."""
         if entry.committed is not None:
             refuse(self._journal.topic, partition, entry, 0, "no transaction writes to this topic")
         for index, (key, value) in enumerate(entry.records):
@@ -376,7 +386,9 @@ class Runtime(Generic[M]):
         try:
             await self._log.wait_committed(shard, end_offset)
         except RequestError as error:
-            log.warning("what the coordinator's partition %d decided waits: %s", shard.partition, error)
+            log.warning(
+                "effects in partition %d are delayed until it is read again: %s", shard.partition, error
+            )
             # When the shard is read again it finds what is still to be done.
             self._shards.read_again(shard, "what was decided is not committed")
             return
@@ -391,7 +403,7 @@ class Runtime(Generic[M]):
             log.exception("%s: %r", type(self).__name__, type(effect))
 
     async def take_effect(self, effect: Any, shard: Shard[M]) -> None:
-        """Do what a decision of `shard` wants to happen elsewhere; for coordinators whose machines want something."""
+        """Carry out an effect of a decision of `shard`; for coordinators with machines that decide on effects."""
         raise NotImplementedError(effect)
 
     async def write_on(
@@ -401,7 +413,7 @@ class Runtime(Generic[M]):
         *,
         is_large: Callable[[M], bool] | None = None,
     ) -> R:
-        """Let `event` decide on a shard that is known, unless it is no longer in service; else as `write`."""
+        """Run `event` on this shard, as `write`. Raises RequestError if it is no longer in service."""
         result = await self.append_on(shard, event, is_large=is_large)
         await self._log.wait_committed(shard, shard.end_offset)
         return result
@@ -413,7 +425,7 @@ class Runtime(Generic[M]):
         *,
         is_large: Callable[[M], bool] | None = None,
     ) -> R:
-        """As `write_on`, without waiting until what was decided is committed: what is answered later waits for that."""
+        """As `write_on`, without a wait for the commit: later answers of the shard wait for it."""
         if shard.is_held:
             await shard.when_free()
         self._check_in_service(shard)
@@ -423,13 +435,13 @@ class Runtime(Generic[M]):
 
     # --- timers ---------------------------------------------------------------------------------------------
 
-    def put_off(self, kinds: Collection[str], ms: int) -> None:
-        """Have all timers whose keys begin with one of `kinds` end later by `ms`."""
+    def postpone(self, kinds: Collection[str], ms: int) -> None:
+        """Postpone all timers by `ms` that have keys beginning with one of `kinds`."""
         for shard in self._shards:
-            self._timers.put_off(shard, kinds, ms)
+            self._timers.postpone(shard, kinds, ms)
 
     def end_timer(self, key: Hashable) -> bool:
-        """Have the time of a timer be over now; false if no shard has set it."""
+        """End a timer now; false if no shard has set it."""
         for shard in self._shards:
             if shard.is_active and key in shard.timers:
                 del shard.timers[key]
@@ -441,7 +453,7 @@ class Runtime(Generic[M]):
         return False
 
     async def run(self) -> None:
-        """Let timers expire and answers go out, until cancelled."""
+        """Expire timers and send answers, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = self._shards.nursery = nursery
             try:
@@ -450,12 +462,12 @@ class Runtime(Generic[M]):
                     for shard, key in self._timers.due():
                         now_ms = self._now_ms()
                         if shard.timers_to_set or shard.is_held:
-                            self._timers.set(shard, {key: now_ms + PUT_OFF_MS})
+                            self._timers.set(shard, {key: now_ms + RETRY_MS})
                         elif self._is_large_timer is not None and self._is_large_timer(shard.machine, key):
                             nursery.start_soon(self._expire_aside, shard, key, now_ms)
                         else:
                             self._expire(shard, key, now_ms)
-                        await self._give_way()
+                        await self._checkpoint()
                     if self._timers.is_due():
                         await trio.lowlevel.checkpoint()
                     else:
@@ -479,10 +491,10 @@ class Runtime(Generic[M]):
             self._expire_again(shard, key, now_ms, error)
 
     def _expire_again(self, shard: Shard[M], key: Hashable, now_ms: int, error: Exception) -> None:
-        """Log that what follows from a timer fails; set it once more where nothing was decided."""
+        """Log that the event of a timer has failed; set the timer again where the event could not be appended."""
         if not isinstance(error, RequestError):
-            log.error("%s: the end of %s", type(self).__name__, key, exc_info=error)
+            log.error("%s: timer %s failed", type(self).__name__, key, exc_info=error)
             return
-        log.warning("what the end of %s decided waits: %s", key, error)
+        log.warning("timer %s is retried: %s", key, error)
         if shard.is_active:
             self._timers.set_decided(shard, {key: now_ms + int(READ_AGAIN_SECONDS * 1000)})

@@ -38,13 +38,13 @@ class Machine(Protocol):
 
 M = TypeVar("M", bound=Machine)
 R_contra = TypeVar("R_contra", bound=Machine, contravariant=True)
-WOKEN_AT_ONCE_MAX: Final = 32
-GiveWay = Callable[[], Awaitable[None]]
-"""Lets others run if this turn of the event loop has been long enough (`LoopBudget.checkpoint`)."""
+WOKEN_PER_TURN_MAX: Final = 32
+Checkpoint = Callable[[], Awaitable[None]]
+"""Yields if this turn of the event loop has been long enough (`LoopBudget.checkpoint`)."""
 
 
-async def never() -> None:
-    """Give way to nobody: for runtimes that are alone, as in tests."""
+async def no_checkpoint() -> None:
+    """Do not yield: for runtimes without other tasks, as in tests."""
 
 
 class Replay(Protocol[R_contra]):
@@ -71,13 +71,29 @@ class ShardState(Enum):
 
 TRANSITIONS: Final[dict[ShardState, frozenset[ShardState]]] = {
     ShardState.LOADING: frozenset(
-        (ShardState.ACTIVE, ShardState.FAILED, ShardState.DAMAGED, ShardState.UNLOADING)
+        (
+            ShardState.ACTIVE,  # all records are replayed
+            ShardState.FAILED,  # the log cannot be read, or a record cannot be replayed
+            ShardState.DAMAGED,  # a batch does not match its checksum, or was cut out by a recovery
+            ShardState.UNLOADING,  # meanwhile the leader moved, or the topic was deleted
+        )
     ),
-    ShardState.ACTIVE: frozenset((ShardState.UNLOADING,)),
-    ShardState.UNLOADING: frozenset((ShardState.UNLOADING,)),
-    ShardState.FAILED: frozenset((ShardState.UNLOADING,)),
-    ShardState.DAMAGED: frozenset((ShardState.UNLOADING,)),
+    ShardState.ACTIVE: frozenset(
+        (
+            ShardState.UNLOADING,  # the leader moved, the topic was deleted, or the machine may differ from its log
+            ShardState.FAILED,  # the event that follows loading has failed
+        )
+    ),
+    ShardState.UNLOADING: frozenset(
+        (
+            ShardState.UNLOADING,  # for a second reason, while its waiters fail
+            ShardState.FAILED,  # the event that follows loading could not be appended, which unloads the shard
+        )
+    ),
+    ShardState.FAILED: frozenset((ShardState.UNLOADING,)),  # the leader moved, or the topic was deleted
+    ShardState.DAMAGED: frozenset((ShardState.UNLOADING,)),  # the same; a new leader epoch reads again
 }
+"""States that may follow each state; an unloaded shard never returns, another one is loaded in its place."""
 
 
 class Timer:
@@ -146,15 +162,15 @@ class Shard(Generic[M]):
         self.committing: set[trio.CancelScope] = set()
         """Waits for the high watermark; cancelled when the shard is unloaded."""
         self.is_forgotten = False
-        """True if its partition was deleted: nobody else goes on with what it has decided."""
+        """True if its partition was deleted: no later shard resumes what it has decided."""
         self.large_entry: Entry | None = None
         """The next batch to be read, where it is too long for a turn of the event loop."""
         self.is_held = False
         """True while a large event has the machine in a thread."""
         self.after_hold: list[Callable[[], None]] = []
-        """Calls that tell the machine, before any other event, of what is in the log already."""
+        """Calls that bring the machine up to date with the log, before the next event."""
         self._queue: OrderedDict[int, trio.Event] = OrderedDict()
-        """Those who wait while it is held, in the order in which they came; each goes when it has had its turn."""
+        """Events that wait while it is held, in their order; each is removed when it has had its turn."""
         self._tickets = count(1)
         self._at_once = 1
         """Largest number of them awake at a time: one after a large event, more while none of them has been one."""
@@ -171,7 +187,7 @@ class Shard(Generic[M]):
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Keep the machine from everybody else; who wants it waits in `when_free`."""
+        """Reserve the machine for one event; others wait in `when_free`."""
         assert not self.is_held, "a shard is held by one at a time"
         self.is_held = True
         try:
@@ -185,11 +201,11 @@ class Shard(Generic[M]):
             self.after_hold.clear()
 
     async def when_free(self) -> None:
-        """Wait until no large event has the machine, which the caller may use until it waits for something.
+        """Wait until no large event has the machine, which the caller may use until its next wait.
 
-        They are woken in the order in which they came, and few at a time: a thousand members that join at once with large
-        events would wake each other a million times. Of those that do not, up to `WOKEN_AT_ONCE_MAX` have the same turn of
-        the event loop.
+        Callers are woken in their order, and few at a time: a thousand members that join together with large events would
+        wake each other a million times. Of callers with small events up to `WOKEN_PER_TURN_MAX` have the same turn of the
+        event loop.
         """
         ticket = 0
         try:
@@ -198,7 +214,7 @@ class Shard(Generic[M]):
                 self._queue[ticket] = woken = trio.Event()  # at its place, also where it was woken in vain
                 await woken.wait()
             if ticket:
-                self._at_once = min(2 * self._at_once, WOKEN_AT_ONCE_MAX)
+                self._at_once = min(2 * self._at_once, WOKEN_PER_TURN_MAX)
         finally:
             if ticket:
                 del self._queue[ticket]
@@ -211,15 +227,15 @@ class Shard(Generic[M]):
             woken.set()
 
     def enter(self, state: ShardState, failure: RequestError | None = None) -> None:
-        """Go on to a state; whoever waits for the end of loading is woken."""
+        """Enter a state; the end of loading wakes the tasks that wait for it."""
         assert state in TRANSITIONS[self.state], f"{self.state} -> {state}"
         self.state, self.failure = state, failure
         if state is not ShardState.LOADING:
             self.settled.set()
 
-    def unload(self, failure: RequestError) -> None:
-        """Stop deciding: no timer is left. `fail_waiting` must follow."""
-        self.enter(ShardState.UNLOADING, failure)
+    def unload(self, failure: RequestError, state: ShardState = ShardState.UNLOADING) -> None:
+        """Go out of service, without timers. `fail_waiting` must follow."""
+        self.enter(state, failure)
         self.timers.clear()
         self.timers_to_set.clear()
 

@@ -49,7 +49,7 @@ class ShardLog(Generic[M]):
         self._read_again = read_again
 
     def append(self, shard: Shard[M], out: Decision) -> None:
-        """Append the records of a decision and let the shard's machine replay them. Raises RequestError."""
+        """Append the records of a decision, and replay them into the shard's machine. Raises RequestError."""
         entry = self._write(shard, out)
         try:
             self._replay(shard.partition, shard.machine, entry, loading=False)

@@ -1,8 +1,8 @@
 """The shards of a coordinator: one for each partition of the internal topic that this broker leads.
 
-The rule: a shard is loaded when it is first asked for, and belongs to one leader epoch. One that is long to read is read
-beside everything else, in slices; who asks meanwhile is answered COORDINATOR_LOAD_IN_PROGRESS. One that no longer agrees
-with its log is unloaded, and another one is read in its place.
+The rule: a shard is loaded when it is first needed, and belongs to one leader epoch. A long one is read beside all other
+work, in slices, and requests meanwhile are answered COORDINATOR_LOAD_IN_PROGRESS. A shard that no longer agrees with its
+log is unloaded, and another one is read in its place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import trio
 from barnabas.cluster.metadata.partitioning import partition_for
 from barnabas.coordinators.runtime.errors import client_code
 from barnabas.coordinators.runtime.journal import Journal, is_led_in, led_partitions
-from barnabas.coordinators.runtime.shard import GiveWay, M, Replay, Shard, ShardState
+from barnabas.coordinators.runtime.shard import Checkpoint, M, Replay, Shard, ShardState
 from barnabas.coordinators.statemachine.decision import Entry
 from barnabas.errors import RequestError, StorageError
 from barnabas.records.errors import CorruptRecordsError
@@ -35,13 +35,13 @@ SLICE_RECORDS: Final = 500
 """So many records are read before others may run: a few milliseconds' worth."""
 BYTES_PER_RECORD: Final = 100
 """A longer record counts as several: it is long by the partitions, members or names in it."""
-ANSWERS_AT_ONCE: Final = 16
+ANSWERS_PER_TURN: Final = 16
 """Of the requests that one event answers, so many are released in a turn of the event loop."""
 MOVED = "another broker leads the partition, or this one in another epoch"
 
 
 class Shards(Generic[M]):
-    """Loads shards, finds them, and unloads them. While `nursery` is None everything is read at once."""
+    """Loads shards, finds them, and unloads them. While `nursery` is None a partition is read in one go."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Shards(Generic[M]):
         replay: Replay[M],
         loaded: Callable[[Shard[M]], object],
         prepare: Callable[[], Awaitable[None]],
-        give_way: GiveWay,
+        checkpoint: Checkpoint,
         threads: Threads | None = None,
     ) -> None:
         """`name` is for the log; `loaded` is called when a shard has become active, with nothing in between.
@@ -68,7 +68,7 @@ class Shards(Generic[M]):
         self._loaded = loaded
         self._prepare = prepare
         self._is_prepared = False
-        self._give_way = give_way
+        self._checkpoint = checkpoint
         self._threads = threads
         self._shards: dict[int, Shard[M]] = {}
         self._reading_again: defaultdict[int, bool] = defaultdict(bool)
@@ -98,7 +98,7 @@ class Shards(Generic[M]):
         return partition_for(key, self.partitions)
 
     async def prepare(self) -> None:
-        """Have all that shards need; takes no time but for the first time."""
+        """Prepare for the first shard; later calls return immediately."""
         if not self._is_prepared:
             await self._prepare()
             self._is_prepared = True
@@ -106,7 +106,7 @@ class Shards(Generic[M]):
     # --- loading --------------------------------------------------------------------------------------------
 
     def active(self, partition: int) -> Shard[M]:
-        """Return the shard of a partition; one that is long to read goes on being read in the background.
+        """Return the shard of a partition; a long one is read in the background.
 
         Raises COORDINATOR_LOAD_IN_PROGRESS until then, or that it cannot be read.
         """
@@ -157,7 +157,7 @@ class Shards(Generic[M]):
                     await self.when_active(partition)
             except RequestError as error:
                 shard = self._shards.get(partition)
-                if shard is None or shard.state is not ShardState.DAMAGED:  # that has been told
+                if shard is None or shard.state is not ShardState.DAMAGED:  # that was logged already
                     log.warning("%s: %s", self._name, error)
             await trio.lowlevel.checkpoint()
 
@@ -185,7 +185,7 @@ class Shards(Generic[M]):
 
         So nothing can be appended that it has not seen. A shard that cannot be read has failed.
         """
-        left = SLICE_RECORDS
+        records_left = SLICE_RECORDS
         try:
             for entry in shard.entries:
                 size = _size(entry)
@@ -194,10 +194,10 @@ class Shards(Generic[M]):
                     return
                 self._replay(shard.partition, shard.machine, entry, loading=True)
                 shard.records_read += len(entry.records)
-                left -= size
-                if left <= 0:
+                records_left -= size
+                if records_left <= 0:
                     return
-            # What it has read may not be committed yet: nobody is told of it, and nothing follows from it, before it is.
+            # The last records may not be committed yet: answers and effects wait until they are.
             shard.end_offset = self._journal.end_offset(shard.partition)
             shard.enter(ShardState.ACTIVE)
             self._loaded(shard)
@@ -211,20 +211,21 @@ class Shards(Generic[M]):
             self._fail(shard, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _fail(self, shard: Shard[M], code: int) -> None:
-        self._end(shard, RequestError(code, f"partition {shard.partition} cannot be read"))
-        shard.state = ShardState.FAILED
+        self._end(shard, RequestError(code, f"partition {shard.partition} cannot be read"), ShardState.FAILED)
 
     def _damaged(self, shard: Shard[M], error: CorruptRecordsError) -> None:
-        """Take a shard out of service until somebody has decided what becomes of its damaged records.
+        """Take a shard out of service until an operator decides on its damaged records.
 
-        Nobody knows whose they are. Without them a group could be told that it has committed nothing.
+        The groups or ids that they are about are not known. Without them a group could seem to have no commits.
         """
         log.error(
             "%s: partition %d is out of service, and COORDINATOR_NOT_AVAILABLE is answered for all that it keeps: %s",
             self._name, shard.partition, error.message,
         )  # fmt: skip
-        self._fail(shard, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        shard.state = ShardState.DAMAGED
+        failure = RequestError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"partition {shard.partition} cannot be read"
+        )
+        self._end(shard, failure, ShardState.DAMAGED)
 
     async def _load_rest(self, shard: Shard[M]) -> None:
         began_ms = self._now_ms()
@@ -243,7 +244,7 @@ class Shards(Generic[M]):
             )  # fmt: skip
 
     async def _load_large(self, shard: Shard[M], entry: Entry) -> bool:
-        """Replay a batch that is long by itself in a thread: nobody else sees the machine yet. Whether it could be read."""
+        """Replay a long batch in a thread, as no event has the machine yet; returns whether it could be read."""
         assert self._threads is not None
         try:
             await self._threads.run(lambda: self._replay(shard.partition, shard.machine, entry, loading=True))
@@ -263,11 +264,11 @@ class Shards(Generic[M]):
             del self._shards[shard.partition]
         self._end(shard, RequestError(ErrorCode.NOT_COORDINATOR, why))
 
-    def _end(self, shard: Shard[M], failure: RequestError) -> None:
-        """Take a shard out of service; who waits for it is answered, some in each turn of the event loop."""
-        shard.unload(failure)
+    def _end(self, shard: Shard[M], failure: RequestError, state: ShardState = ShardState.UNLOADING) -> None:
+        """Take a shard out of service; the requests that wait for it fail, some in each turn of the event loop."""
+        shard.unload(failure, state)
         failing = shard.fail_waiting(failure.code)
-        for _ in islice(failing, ANSWERS_AT_ONCE):
+        for _ in islice(failing, ANSWERS_PER_TURN):
             pass
         if self.nursery is not None:
             self.nursery.start_soon(self.fail_in_turns, failing)
@@ -278,14 +279,14 @@ class Shards(Generic[M]):
     async def fail_in_turns(self, failing: Iterator[None]) -> None:
         """Take the steps of `Shard.fail`, some in each turn of the event loop."""
         for number, _ in enumerate(failing, 1):
-            if number % ANSWERS_AT_ONCE == 0:
+            if number % ANSWERS_PER_TURN == 0:
                 await trio.lowlevel.checkpoint()
-                await self._give_way()
+                await self._checkpoint()
 
     def unload_deleted(self) -> None:
         """Unload all shards: the internal topic was deleted. It is made again when it is next needed."""
         if self._shards:
-            log.warning("%s: the internal topic was deleted, and all that was in it is forgotten", self._name)
+            log.warning("%s: the internal topic was deleted, and all its state with it", self._name)
         self.partitions = 0
         for shard in self:
             shard.is_forgotten = True
@@ -298,9 +299,9 @@ class Shards(Generic[M]):
                 self.unload(shard, MOVED)
 
     def read_again(self, shard: Shard[M], why: str) -> None:
-        """Forget a shard that no longer agrees with its log, and load another one soon, though nobody asks.
+        """Unload a shard that no longer agrees with its log, and load another one soon, without a request for it.
 
-        What it has begun goes on then: timers, and transactions that are prepared.
+        The next shard resumes what this one has begun: timers, and the ends of prepared transactions.
         """
         self.unload(shard, why)
         if self.nursery is not None and not self._reading_again[shard.partition]:

@@ -1,10 +1,10 @@
 """Timers of all shards of a coordinator, in one heap.
 
-The rule: a timer has one entry in the heap. When that comes and the timer was put off meanwhile, it is pushed again.
-Very many timers are set some at a time, and what is decided meanwhile on one of them holds.
+The rule: a timer has one entry in the heap. When that is due and the timer was postponed meanwhile, it is pushed again.
+Very many timers are set in slices, and a later decision on one of them prevails.
 
-Decisions name times of the wall clock. What counts is how far off they are when they are set: whoever sets the wall clock
-later neither ends nor prolongs what somebody waits for, as in Kafka.
+Decisions have times of the wall clock. How far off they are when they are set is what counts: a change of the wall clock
+neither ends a timer nor prolongs it, as in Kafka.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from typing import Final, Generic
 
 import trio
 
-from barnabas.coordinators.runtime.shard import GiveWay, M, Shard, Timer, TimersToSet
+from barnabas.coordinators.runtime.shard import Checkpoint, M, Shard, Timer, TimersToSet
 
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS: Final = 3600.0
-TIMERS_AT_ONCE: Final = 200
+TIMERS_PER_TURN: Final = 200
 """So many timers are set before others may run."""
 _Entry = tuple[int, int, Shard[M], Hashable]
-"""When it is due, its number, and whose timer it is."""
+"""Due time of the entry, its number, and the shard and key of its timer."""
 
 
 class Timers(Generic[M]):
     """Due times of timers by shard and key. `name` is for the log.
 
-    `wall_ms` is the clock of the times that are decided, `steady_ms` one that nobody sets.
+    `wall_ms` is the clock of decisions, `steady_ms` the monotonic one.
     """
 
     def __init__(
-        self, name: str, give_way: GiveWay, *, wall_ms: Callable[[], int], steady_ms: Callable[[], int]
+        self, name: str, checkpoint: Checkpoint, *, wall_ms: Callable[[], int], steady_ms: Callable[[], int]
     ) -> None:
         self._name = name
-        self._give_way = give_way
+        self._checkpoint = checkpoint
         self._wall_ms = wall_ms
         self._steady_ms = steady_ms
         self._heap: list[_Entry[M]] = []
@@ -66,12 +66,12 @@ class Timers(Generic[M]):
         timers: Mapping[Hashable, int | None],
         many: Sequence[Iterable[tuple[Hashable, int | None]]] = (),
     ) -> bool:
-        """Set the timers of a decision; what `timers` has on one of `many` holds.
+        """Set the timers of a decision; an entry of `timers` prevails over the same one in `many`.
 
-        Returns whether the caller must have the rest set: they are very many, and nobody does so yet for this shard.
+        Returns whether the caller must start to set the rest: timers are very many, and no task sets this shard's yet.
         """
         to_set = shard.timers_to_set
-        if not (many or to_set) and len(timers) <= TIMERS_AT_ONCE:
+        if not (many or to_set) and len(timers) <= TIMERS_PER_TURN:
             if timers:
                 self.set(shard, timers)
             return False
@@ -79,30 +79,30 @@ class Timers(Generic[M]):
             waiting.overruled.update(timers)
         is_in_progress = bool(to_set)
         to_set.extend([TimersToSet(iter(each), set(timers)) for each in many])
-        if len(timers) <= TIMERS_AT_ONCE:
+        if len(timers) <= TIMERS_PER_TURN:
             self.set(shard, timers)
         else:
             to_set.append(TimersToSet(iter(timers.items()), set()))
         return bool(to_set) and not is_in_progress
 
     def set_rest(self, shard: Shard[M]) -> None:
-        """Set at once what `set_decided` has left: nobody else runs."""
+        """Set the rest that `set_decided` has returned for, in one go: before the runtime runs there are no other tasks."""
         while shard.timers_to_set:
             self._set_some(shard)
 
     async def set_rest_in_slices(self, shard: Shard[M]) -> None:
-        """Set what `set_decided` has left, and what it leaves meanwhile; others may run in between."""
+        """Set the rest of `set_decided`, also of calls meanwhile; yields in between."""
         while shard.timers_to_set:
             if self._set_some(shard):
-                await self._give_way()
+                await self._checkpoint()
 
     def _set_some(self, shard: Shard[M]) -> bool:
         """Set the next timers of those that are left; returns whether there were any, of one decision."""
         first = shard.timers_to_set[0]
         try:
-            some = dict(islice(first.timers, TIMERS_AT_ONCE))
+            some = dict(islice(first.timers, TIMERS_PER_TURN))
         except Exception:
-            log.exception("%s: timers of partition %d", self._name, shard.partition)
+            log.exception("%s: timers of partition %d cannot be set", self._name, shard.partition)
             some = {}
         if not some:
             shard.timers_to_set.popleft()
@@ -117,8 +117,8 @@ class Timers(Generic[M]):
         now_ms, end = self._steady_ms(), self._pushed
         later: list[_Entry[M]] = []
         try:
-            while (found := self._pop_due(now_ms, end, later)) is not None:
-                yield found
+            while (timer := self._pop_due(now_ms, end, later)) is not None:
+                yield timer
         finally:
             for entry in later:
                 heapq.heappush(self._heap, entry)
@@ -147,8 +147,8 @@ class Timers(Generic[M]):
             return shard, key
         return None
 
-    def put_off(self, shard: Shard[M], kinds: Collection[str], ms: int) -> None:
-        """Have the timers of a shard whose keys begin with one of `kinds` end later by `ms`."""
+    def postpone(self, shard: Shard[M], kinds: Collection[str], ms: int) -> None:
+        """Postpone the timers of a shard by `ms` that have keys beginning with one of `kinds`."""
         for key, timer in shard.timers.items():
             if isinstance(key, tuple) and key[0] in kinds:
                 timer.due_ms += ms

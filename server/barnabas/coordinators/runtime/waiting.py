@@ -17,7 +17,7 @@ Respond = Callable[[Any], "T | Deferred[T]"]
 
 
 class Waiter:
-    """A request that is answered later, by some event; one task waits for that, or somebody is called."""
+    """A request that a later event answers; one task waits for that, or a callback is called."""
 
     __slots__ = ("_call", "_task", "failure", "is_answered", "response")
 
@@ -57,7 +57,7 @@ class Waiter:
         self._call = call
 
     async def wait(self) -> None:
-        """Wait until it is answered; takes no turn where it is already. Nobody is called then."""
+        """Wait until it is answered, without a turn where it is already. The callback is dropped."""
         self._call = None
         if not self.is_answered:
             # A `trio.Event` does the same with a set of tasks, for twice the work.

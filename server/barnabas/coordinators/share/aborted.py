@@ -11,7 +11,7 @@ from barnabas.records.batch import BatchHeader
 def aborted_batches(
     headers: Iterable[tuple[BatchHeader, bool]], aborted: Sequence[tuple[int, int]]
 ) -> list[Span]:
-    """Return the spans of the batches that nobody may see who reads only what is committed.
+    """Return the spans of the batches that are hidden from readers of committed records.
 
     `headers` are those of the log with whether each is an abort marker; `aborted` are (first offset, producer id) of
     the aborted transactions there.

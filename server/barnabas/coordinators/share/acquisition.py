@@ -64,8 +64,8 @@ def again(
         fragile = max(run.deliveries for run in available) >= few_from
         if fragile and (count or after_others):
             return picked, False
-        left = acquire_request.records_max - count if acquire_request.strict else NO_LIMIT
-        for span in _portion(available, batch, first, last, left, deliveries_max):
+        count_max = acquire_request.records_max - count if acquire_request.strict else NO_LIMIT
+        for span in _portion(available, batch, first, last, count_max, deliveries_max):
             picked.append(span)
             count += span[1] - span[0] + 1
         if fragile:
@@ -79,11 +79,11 @@ def fewer_from(deliveries_max: int) -> int:
 
 
 def _portion(
-    runs: Sequence[Run], batch: Span, first: int, last: int, left: int, deliveries_max: int
+    runs: Sequence[Run], batch: Span, first: int, last: int, count_max: int, deliveries_max: int
 ) -> Iterator[Span]:
     """Yield what is taken of one batch's available runs."""
     few_from = fewer_from(deliveries_max)
-    cap, taken = left, 0
+    cap, taken = count_max, 0
     capped = False
     for run in runs:
         start, end = max(run.first, first), min(run.last, last)
@@ -104,11 +104,11 @@ def _portion(
 
 
 def fresh(
-    batches: Sequence[Span], first: int, last: int, acquire_request: AcquireRequest, left: int
+    batches: Sequence[Span], first: int, last: int, acquire_request: AcquireRequest, count_max: int
 ) -> list[Span]:
-    """The portions in which offsets `first` to `last`, never delivered, are acquired; `left` is how many are wanted."""
-    if last - first + 1 > left:
-        cut = first + left - 1
+    """The portions in which offsets `first` to `last`, never delivered, are acquired, up to `count_max` or so."""
+    if last - first + 1 > count_max:
+        cut = first + count_max - 1
         if not acquire_request.strict:
             # To the end of the batch that holds the last wanted one: a client gets whole batches.
             cut = next((end for base, end in batches if base <= cut <= end), cut)

@@ -15,7 +15,7 @@ class StateBatch(NamedTuple):
     deliveries: int
 
 
-def combine(known: Iterable[StateBatch], news: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+def combine(current: Iterable[StateBatch], news: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
     """Disjoint batches in order, from `start_offset` on (-1: all), that say what both say.
 
     Where batches overlap the one with more deliveries wins, and then the one in the higher state, whichever was written
@@ -23,7 +23,7 @@ def combine(known: Iterable[StateBatch], news: Iterable[StateBatch], start_offse
     """
     batches = sorted(
         (StateBatch(max(batch.first, start_offset), batch.last, batch.state, batch.deliveries)
-         for batch in (*known, *news) if batch.last >= start_offset),
+         for batch in (*current, *news) if batch.last >= start_offset),
         key=lambda batch: (batch.deliveries, batch.state),
     )  # fmt: skip
     edges = sorted({batch.first for batch in batches} | {batch.last + 1 for batch in batches})

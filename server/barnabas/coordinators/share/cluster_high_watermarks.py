@@ -33,7 +33,7 @@ _MOVED = (
     ErrorCode.NETWORK_EXCEPTION,
 )
 
-Found = dict["TopicPartition", int | RequestError]
+Watermarks = dict["TopicPartition", int | RequestError]
 
 
 class ClusterHighWatermarks:
@@ -55,69 +55,73 @@ class ClusterHighWatermarks:
         self._peers = peers
         self._timeout_s = timeout_ms / 1000
 
-    async def of(self, topic_partitions: Iterable[TopicPartition]) -> Found:
+    async def of(self, topic_partitions: Iterable[TopicPartition]) -> Watermarks:
         """Return the high watermark of each partition, or why it is not known."""
-        found: Found = {}
-        left = list(topic_partitions)
+        results: Watermarks = {}
+        remaining = list(topic_partitions)
         for pause in PAUSES:
             await trio.sleep(pause)
-            await self._ask_leaders(left, found)
-            left = [one for one in left if _has_moved(found[one])]
-            if not left:
+            await self._ask_leaders(remaining, results)
+            remaining = [one for one in remaining if _has_moved(results[one])]
+            if not remaining:
                 break
-        return found
+        return results
 
-    async def _ask_leaders(self, wanted: Iterable[TopicPartition], found: Found) -> None:
-        """Ask the leaders that the image names now, all at once; what they answer is added to `found`."""
+    async def _ask_leaders(self, topic_partitions: Iterable[TopicPartition], results: Watermarks) -> None:
+        """Ask the leaders that the image names now, all at once; what they answer is added to `results`."""
         image = self._metadata.image
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        for one in wanted:
-            info = image.partition(*one)
+        for topic_partition in topic_partitions:
+            info = image.partition(*topic_partition)
             if info is None:
-                found[one] = RequestError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {one[0]}-{one[1]}"
+                results[topic_partition] = RequestError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"there is no partition {topic_partition[0]}-{topic_partition[1]}",
                 )
             elif info.leader not in image.brokers:
-                found[one] = RequestError(
-                    ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {one[0]}-{one[1]} now"
+                results[topic_partition] = RequestError(
+                    ErrorCode.LEADER_NOT_AVAILABLE,
+                    f"{topic_partition[0]}-{topic_partition[1]} has no leader now",
                 )
             else:
-                by_leader[info.leader].append(one)
+                by_leader[info.leader].append(topic_partition)
         async with trio.open_nursery() as nursery:
             for leader, of_leader in by_leader.items():
-                nursery.start_soon(self._ask, leader, of_leader, found)
+                nursery.start_soon(self._ask, leader, of_leader, results)
 
-    async def _ask(self, leader: int, wanted: list[TopicPartition], found: Found) -> None:
+    async def _ask(self, leader: int, topic_partitions: list[TopicPartition], results: Watermarks) -> None:
         if leader == self._broker_id:
-            found |= await self._local.of(wanted)
+            results |= await self._local.of(topic_partitions)
             return
         try:
             response: ListOffsetsResponse = await self._peers.ask(
-                leader, _request(wanted), timeout_s=self._timeout_s, channel=CHANNEL
+                leader, _request(topic_partitions), timeout_s=self._timeout_s, channel=CHANNEL
             )
         except PeerUnavailableError as error:
-            found |= dict.fromkeys(wanted, RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)))
+            results |= dict.fromkeys(topic_partitions, RequestError(ErrorCode.NETWORK_EXCEPTION, str(error)))
             return
         unanswered = RequestError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {leader} does not answer what was asked"
         )
-        found |= dict.fromkeys(wanted, unanswered)
+        results |= dict.fromkeys(topic_partitions, unanswered)
         for topic in response.topics:
-            for one in topic.partitions:
-                found[topic.name, one.partition_index] = (
-                    RequestError(one.error_code, f"broker {leader} refuses to say where {topic.name} ends")
-                    if one.error_code
-                    else one.offset
+            for partition in topic.partitions:
+                results[topic.name, partition.partition_index] = (
+                    RequestError(
+                        partition.error_code, f"broker {leader} refuses to say where {topic.name} ends"
+                    )
+                    if partition.error_code
+                    else partition.offset
                 )
 
 
-def _has_moved(found: int | RequestError) -> bool:
-    return isinstance(found, RequestError) and found.code in _MOVED
+def _has_moved(result: int | RequestError) -> bool:
+    return isinstance(result, RequestError) and result.code in _MOVED
 
 
-def _request(wanted: Iterable[TopicPartition]) -> ListOffsetsRequest:
+def _request(topic_partitions: Iterable[TopicPartition]) -> ListOffsetsRequest:
     indexes: defaultdict[str, list[int]] = defaultdict(list)
-    for name, index in wanted:
+    for name, index in topic_partitions:
         indexes[name].append(index)
     return ListOffsetsRequest(
         replica_id=CONSUMER,

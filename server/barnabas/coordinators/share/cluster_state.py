@@ -170,7 +170,7 @@ class ClusterShareState:
         info = image.partition(SHARE_TOPIC, partition)
         if info is None or info.leader not in image.brokers:
             raise RequestError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads {SHARE_TOPIC}-{partition} now"
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_TOPIC}-{partition} has no leader now"
             )
         return info.leader
 
@@ -195,6 +195,6 @@ class ClusterShareState:
 
 def _batches(batches: Sequence[Any]) -> tuple[StateBatch, ...]:
     return tuple(
-        StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
-        for one in batches
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in batches
     )

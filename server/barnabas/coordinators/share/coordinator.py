@@ -14,7 +14,7 @@ from typing import Final
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.coordinators.runtime.journal import Journal
 from barnabas.coordinators.runtime.runtime import Runtime
-from barnabas.coordinators.runtime.shard import GiveWay, never
+from barnabas.coordinators.runtime.shard import Checkpoint, no_checkpoint
 from barnabas.coordinators.share.records import ShareState, StateKey
 from barnabas.coordinators.share.state import ShareStateShard, StateWrite
 from barnabas.coordinators.statemachine.decision import Decision
@@ -43,7 +43,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
         steady_ms: Callable[[], int] | None = None,
         updates_max: int,
         write_timeout_ms: int = WRITE_TIMEOUT_MS,
-        give_way: GiveWay = never,
+        checkpoint: Checkpoint = no_checkpoint,
     ) -> None:
         super().__init__(
             journal,
@@ -51,7 +51,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
             now_ms,
             steady_ms=steady_ms,
             commit_timeout_ms=write_timeout_ms,
-            give_way=give_way,
+            checkpoint=checkpoint,
         )
 
     async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
@@ -73,7 +73,7 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
 
     async def summary(self, key: StateKey) -> ShareState | None:
         """Return the state, None if there is none. Raises RequestError as `ShareStateShard.summary`."""
-        return await self.write(name_of(key), lambda shard, _: shard.summary(key))
+        return await self.read(name_of(key), lambda shard: shard.summary(key))
 
     async def delete(self, key: StateKey) -> None:
         """End a state. Raises RequestError as `ShareStateShard.delete`."""
@@ -102,7 +102,9 @@ class ShareStateCoordinator(Runtime[ShareStateShard]):
                 self._journal.delete_before(shard.partition, start)
             except (RequestError, StorageError) as error:
                 log.warning(
-                    "partition %d of the share coordinator is not cleared: %s", shard.partition, error
+                    "redundant records in partition %d of the share coordinator are not deleted: %s",
+                    shard.partition,
+                    error,
                 )
 
 

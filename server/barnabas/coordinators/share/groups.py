@@ -22,7 +22,7 @@ from barnabas.wire.topic_partitions import TopicIdPartition
 
 
 class ShareGroups:
-    """Operations that need both coordinators. `state_changed` is told of groups whose state was begun again or is gone."""
+    """Operations that need both coordinators. `state_changed` is called for a group with a state that is new or gone."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class ShareGroups:
     async def heartbeat(self, beat: Heartbeat, size: int = 0) -> ShareGroupHeartbeatResponse:
         """A ShareGroupHeartbeat request that names topics of `size` partitions. Raises RequestError.
 
-        Who is the first to want a topic need not wait for another heartbeat until it knows what to fetch; the group's epoch
-        rises, and the assignment is written down, at that heartbeat as in Kafka.
+        The first member that is subscribed to a topic gets its partitions in this response, not at the next heartbeat; the
+        group's epoch rises, and the assignment is written, at that next heartbeat as in Kafka.
         """
         answer = await self._beat(beat, size)
         if answer.beginning is None:
@@ -94,8 +94,8 @@ class ShareGroups:
     # --- offsets --------------------------------------------------------------------------------------------
 
     async def check_alterable(self, group_id: str) -> None:
-        """See that a group, if it is there, is one whose offsets may be altered. Raises as `alter_offsets`."""
-        await self._groups.write(group_id, lambda shard, _: share_states.check_alterable(shard, group_id))
+        """Check that the offsets of a group, if it is there, may be altered. Raises as `alter_offsets`."""
+        await self._groups.read(group_id, lambda shard: share_states.check_alterable(shard, group_id))
 
     async def alter_offsets(
         self, group_id: str, offsets: dict[TopicIdPartition, int]
@@ -123,11 +123,11 @@ class ShareGroups:
 
         Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
-        wanted = frozenset(topic_ids)
-        is_large = partial(_is_large, group_id, len(wanted))
+        deleted = frozenset(topic_ids)
+        is_large = partial(_is_large, group_id, len(deleted))
         topic_partitions = await self._groups.write(
             group_id,
-            lambda shard, out: share_states.being_deleted(shard, group_id, wanted, out),
+            lambda shard, out: share_states.being_deleted(shard, group_id, deleted, out),
             is_large=is_large,
         )
         results: dict[bytes, RequestError | None] = {}

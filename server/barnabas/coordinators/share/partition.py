@@ -34,7 +34,7 @@ _STATES = {int(state): state for state in RecordState}
 class Written:
     """Changes to be written down: the start offset and the number of complete records after it, and the changed batches.
 
-    `are_decided` says that their records wait for it; those whose locks have ended do not.
+    `are_decided` says that their records wait for the write; records with locks that have ended do not.
     """
 
     start_offset: int
@@ -122,20 +122,20 @@ class SharePartition:
     ) -> list[Acquired]:
         """Acquire records for a member out of these batches of the log, read from `next_offset` on.
 
-        `aborted` are the batches of aborted transactions, which nobody gets to see.
+        `aborted` are the batches of aborted transactions, which no member gets.
         """
         if not batches or acquire_request.records_max <= 0:
             return []
-        last, left = batches[-1][1], min(acquire_request.records_max, self._room())
-        if left <= 0:
+        last, count_max = batches[-1][1], min(acquire_request.records_max, self._room())
+        if count_max <= 0:
             # The window is full: only what is in it can be delivered again.
             last = min(last, self.end - 1)
-            left = min(acquire_request.records_max, self.end - self.next_offset)
-        if left <= 0 or last < self.start_offset:
+            count_max = min(acquire_request.records_max, self.end - self.next_offset)
+        if count_max <= 0 or last < self.start_offset:
             return []
         self._pass_over(self.next_offset, batches[0][0] - 1)
         first = max(batches[0][0], self.start_offset)
-        taken = self._acquire_known(acquire_request, batches, first, last, left, now_ms)
+        taken = self._acquire_known(acquire_request, batches, first, last, count_max, now_ms)
         self._hide(taken, aborted)
         self.flight.close_up()
         self.advance()
@@ -150,24 +150,24 @@ class SharePartition:
         batches: Sequence[Span],
         first: int,
         last: int,
-        left: int,
+        count_max: int,
         now_ms: int,
     ) -> list[Acquired]:
         """Walk along the stretches of records that were delivered before and those that were not."""
         taken: list[Acquired] = []
         position = first
-        while position <= last and left > 0:
+        while position <= last and count_max > 0:
             stretch = self._stretch(position, last)
             asked = AcquireRequest(
-                acquire_request.member, left, acquire_request.batch_size, acquire_request.strict
+                acquire_request.member, count_max, acquire_request.batch_size, acquire_request.strict
             )
             more = True
             if stretch is None:
-                spans = fresh(batches, max(position, self.end), last, asked, left)
+                spans = fresh(batches, max(position, self.end), last, asked, count_max)
                 position = last + 1
             elif stretch[0].state is AVAILABLE and not stretch[0].deliveries:
                 run = stretch[0]
-                spans = fresh(batches, max(run.first, position), min(run.last, last), asked, left)
+                spans = fresh(batches, max(run.first, position), min(run.last, last), asked, count_max)
                 position = run.last + 1
             else:
                 limit = self.settings.deliveries_max
@@ -175,7 +175,7 @@ class SharePartition:
                 position = stretch[-1].last + 1
             for span in spans:
                 acquired = self._lock(span, acquire_request.member, now_ms)
-                left -= span[1] - span[0] + 1
+                count_max -= span[1] - span[0] + 1
                 taken.append(acquired)
             if not more:
                 break
@@ -226,7 +226,7 @@ class SharePartition:
             self.flight.append(Run(first, last, state, 0, (first, last)))
 
     def _pass_over(self, first: int, last: int) -> None:
-        """These offsets do not exist in the log any more: nobody can get them."""
+        """Archive offsets that do not exist in the log any more: no member can get them."""
         for run in self.flight.cut(first, last):
             if run.state is AVAILABLE:
                 run.state = RecordState.ARCHIVED
@@ -303,7 +303,7 @@ class SharePartition:
         return self._to_write([_batch(run) for run in decided])
 
     def _freed(self, run: Run) -> RecordState:
-        """Return the state of a record that its member has no more; nobody can have one that the log has lost."""
+        """Return the state of a record that its member no longer has; a record that the log has lost is archived."""
         if run.last < self.start_offset:
             return RecordState.ARCHIVED
         return self._unless_exhausted(run, AVAILABLE)
@@ -355,7 +355,7 @@ class SharePartition:
         self.flight.drop_before(self.start_offset)
 
     def log_starts_at(self, offset: int) -> None:
-        """The log begins at `offset` now: what was before it is gone, whoever has acquired it."""
+        """The log begins at `offset` now: records before it are gone, acquired or not."""
         if offset > self.start_offset:
             before = self.flight.cut(self.start_offset, offset - 1)
             self.overtaken += [run for run in before if run.state is ACQUIRED]

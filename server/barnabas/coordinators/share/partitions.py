@@ -1,7 +1,7 @@
 """The share partitions of this broker: loaded when first fetched from, written down through the share coordinator.
 
-The rule: a share partition lives as long as this broker leads its partition in the same epoch, and nobody else has
-begun its state again. Whoever waits for records is woken when records become free, and when there are new ones.
+The rule: a share partition lives as long as this broker leads its partition in the same epoch, and no other broker has
+begun its state again. Fetches that wait are woken when records become free, and when there are new ones.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ IDLE_SECONDS = 3600.0
 NEVER_MS = 2**63 - 1
 
 
-class Shared:
-    """A share partition with the log that it is about, and those who wait for something in it."""
+class LoadedPartition:
+    """A share partition with its log, and the fetches that wait for records of it."""
 
     __slots__ = ("closed", "key", "leader_epoch", "led", "records", "state_epoch", "waiting")
 
@@ -79,7 +79,7 @@ class SharePartitions:
         lock_clock_ms: Callable[[], int],
         defaults: ShareSettings,
     ) -> None:
-        """`now_ms` is the wall clock; `lock_clock_ms` one that nobody sets, by which locks end."""
+        """`now_ms` is the wall clock; `lock_clock_ms` the monotonic one, by which locks end."""
         self._metadata = metadata
         self._replicas = replicas
         self._state = state
@@ -87,7 +87,7 @@ class SharePartitions:
         self._now_ms = now_ms
         self.lock_clock_ms = lock_clock_ms
         self._defaults = defaults
-        self._loaded: dict[StateKey, Shared] = {}
+        self._loaded: dict[StateKey, LoadedPartition] = {}
         self._loading: dict[StateKey, trio.Event] = {}
         self._times_forgotten = 0
         """Goes up whenever states are forgotten: those that are just being read are read again."""
@@ -104,24 +104,24 @@ class SharePartitions:
     def unload(self) -> None:
         """Forget all states, since what the share coordinator knew is gone; they are read again when they are needed."""
         self._times_forgotten += 1
-        for shared in tuple(self._loaded.values()):
-            self._close(shared)
+        for loaded in tuple(self._loaded.values()):
+            self._close(loaded)
 
-    def get(self, key: StateKey) -> Shared | None:
+    def get(self, key: StateKey) -> LoadedPartition | None:
         """Return the share partition, if it is loaded and still ours."""
-        shared = self._loaded.get(key)
-        if shared is not None and not shared.is_current:
-            self._close(shared)
+        loaded = self._loaded.get(key)
+        if loaded is not None and not loaded.is_current:
+            self._close(loaded)
             return None
-        return shared
+        return loaded
 
-    async def load(self, key: StateKey) -> Shared:
+    async def load(self, key: StateKey) -> LoadedPartition:
         """Return the share partition, read from the share coordinator if need be.
 
         What was read is only used if the partition is still led in the same epoch, and nothing was forgotten meanwhile.
         Raises RequestError as a client sees it.
         """
-        while (shared := self.get(key)) is None:
+        while (loaded := self.get(key)) is None:
             loading = self._loading.get(key)
             if loading is not None:
                 await loading.wait()
@@ -134,10 +134,10 @@ class SharePartitions:
                     self._loaded[key] = read
             finally:
                 self._loading.pop(key).set()
-        shared.records.settings = self.settings_of(key[0])
-        return shared
+        loaded.records.settings = self.settings_of(key[0])
+        return loaded
 
-    async def _read(self, key: StateKey) -> Shared:
+    async def _read(self, key: StateKey) -> LoadedPartition:
         group_id, topic_id, index = key
         led = self._replicas.leader(self._metadata.image.topic_name(topic_id) or "", index)
         leader_epoch = led.leader_epoch
@@ -150,29 +150,29 @@ class SharePartitions:
         if start == UNKNOWN_OFFSET:
             start = await self._reset_offset(led, settings)
         records = SharePartition.restore(settings, start, state.batches)
-        return Shared(key, led, leader_epoch, records, state.state_epoch)
+        return LoadedPartition(key, led, leader_epoch, records, state.state_epoch)
 
     async def _reset_offset(self, led: Replica, settings: ShareSettings) -> int:
         if settings.reset.kind == EARLIEST:
             return led.log.log_start_offset
         if settings.reset.kind == BY_DURATION:
             timestamp_ms = self._now_ms() - settings.reset.before_ms
-            found = await self._step_runner.run(led.log.timestamp_steps(timestamp_ms))
-            if found is not None and found.offset < led.log.high_watermark:
-                return found.offset
+            entry = await self._step_runner.run(led.log.timestamp_steps(timestamp_ms))
+            if entry is not None and entry.offset < led.log.high_watermark:
+                return entry.offset
         return led.log.high_watermark
 
     def forget_group(self, group_id: str) -> None:
         """Nothing of what is known of this group counts any more; it is read again when it is needed."""
         self._times_forgotten += 1
-        for shared in [shared for key, shared in self._loaded.items() if key[0] == group_id]:
-            self._close(shared)
+        for loaded in [loaded for key, loaded in self._loaded.items() if key[0] == group_id]:
+            self._close(loaded)
 
-    def _close(self, shared: Shared) -> None:
-        shared.closed = True
-        if self._loaded.get(shared.key) is shared:
-            del self._loaded[shared.key]
-        shared.wake()
+    def _close(self, loaded: LoadedPartition) -> None:
+        loaded.closed = True
+        if self._loaded.get(loaded.key) is loaded:
+            del self._loaded[loaded.key]
+        loaded.wake()
 
     # --- deciding -------------------------------------------------------------------------------------------
 
@@ -180,14 +180,14 @@ class SharePartitions:
         self, key: StateKey, member_id: str, acknowledgements: list[Acknowledgement]
     ) -> None:
         """Apply and persist the acknowledgements of a member. Raises RequestError as a client sees it."""
-        shared = self.get(key)
-        if shared is None:
+        loaded = self.get(key)
+        if loaded is None:
             raise RequestError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nothing was fetched from this partition"
             )
-        shared.records.settings = self.settings_of(key[0])
-        written = shared.records.acknowledge(member_id, acknowledgements, self.lock_clock_ms())
-        await self._write(shared, written)
+        loaded.records.settings = self.settings_of(key[0])
+        written = loaded.records.acknowledge(member_id, acknowledgements, self.lock_clock_ms())
+        await self._write(loaded, written)
 
     async def release(
         self, group_id: str, member_id: str, topic_partitions: Iterable[TopicIdPartition]
@@ -196,26 +196,26 @@ class SharePartitions:
         results: dict[TopicIdPartition, RequestError | None] = {}
         for topic_id, index in topic_partitions:
             results[topic_id, index] = None
-            shared = self.get((group_id, topic_id, index))
+            loaded = self.get((group_id, topic_id, index))
             try:
-                if shared is None:
+                if loaded is None:
                     raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                await self._write(shared, shared.records.release(member_id))
+                await self._write(loaded, loaded.records.release(member_id))
             except RequestError as error:
                 results[topic_id, index] = detached(error)
         return results
 
-    async def _write(self, shared: Shared, written: Written) -> None:
+    async def _write(self, loaded: LoadedPartition, written: Written) -> None:
         """Write down what was decided; it counts when that is done. Raises RequestError as a client sees it."""
         if not written:
             return
         done = False
         try:
             await self._state.write_state(
-                shared.key,
+                loaded.key,
                 StateWrite(
-                    shared.state_epoch,
-                    shared.leader_epoch,
+                    loaded.state_epoch,
+                    loaded.leader_epoch,
                     written.start_offset,
                     written.complete_count,
                     written.batches,
@@ -229,13 +229,13 @@ class SharePartitions:
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ):
-                self._close(shared)
+                self._close(loaded)
             raise seen from error
         finally:
-            shared.records.settle(written, done=done)
+            loaded.records.settle(written, done=done)
             if not done:  # their locks go on, or have ended meanwhile
                 self.lock_ends_at(self.lock_clock_ms())
-            shared.wake()
+            loaded.wake()
 
     # --- time -----------------------------------------------------------------------------------------------
 
@@ -264,36 +264,36 @@ class SharePartitions:
         assert self._nursery is not None
         now_ms = self.lock_clock_ms()
         dues = []
-        for shared in tuple(self._loaded.values()):
-            if not shared.is_current:  # deleted, or led elsewhere: its locks end with it
-                self._close(shared)
+        for loaded in tuple(self._loaded.values()):
+            if not loaded.is_current:  # deleted, or led elsewhere: its locks end with it
+                self._close(loaded)
                 continue
-            due_ms = shared.records.lock_due_ms
+            due_ms = loaded.records.lock_due_ms
             if due_ms is not None and due_ms <= now_ms:
-                shared.records.settings = self.settings_of(shared.key[0])
-                self._nursery.start_soon(self._write_expired, shared, shared.records.expire(now_ms))
-                shared.wake()
-                due_ms = shared.records.lock_due_ms
+                loaded.records.settings = self.settings_of(loaded.key[0])
+                self._nursery.start_soon(self._write_expired, loaded, loaded.records.expire(now_ms))
+                loaded.wake()
+                due_ms = loaded.records.lock_due_ms
             if due_ms is not None:
                 dues.append(due_ms)
         return min(dues, default=NEVER_MS)
 
-    async def _write_expired(self, shared: Shared, written: Written) -> None:
+    async def _write_expired(self, loaded: LoadedPartition, written: Written) -> None:
         try:
-            await self._write(shared, written)
+            await self._write(loaded, written)
         except RequestError as error:
-            if self._metadata.image.topic_name(shared.key[1]) is None:
+            if self._metadata.image.topic_name(loaded.key[1]) is None:
                 log.info(
                     "locks in %s-%d have ended with the topic, which was deleted",
-                    shared.led.topic,
-                    shared.led.index,
+                    loaded.led.topic,
+                    loaded.led.index,
                 )
                 return
             # The records are free all the same; their delivery counts are found again with what is written next.
             log.warning(
                 "locks that have ended in %s-%d are not written down: %s",
-                shared.led.topic,
-                shared.led.index,
+                loaded.led.topic,
+                loaded.led.index,
                 error,
             )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ShareStatePort(Protocol):
-    """Keeps the state of share partitions; raises the RequestErrors of `share.state.ShareStateShard`."""
+    """Keeps the state of share partitions; raises the RequestErrors of `coordinators.share.state.ShareStateShard`."""
 
     async def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
         """Begin a state."""
@@ -37,7 +37,7 @@ class ShareStatePort(Protocol):
 
 
 class HighWatermarks(Protocol):
-    """Says how far partitions are committed, whoever leads them."""
+    """Says how far partitions are committed, on whichever broker their leader is."""
 
     async def of(
         self, topic_partitions: Iterable[TopicPartition]

@@ -56,10 +56,10 @@ class Shares:
             steady_ms=steady_ms,
             updates_max=get(settings.SHARE_COORDINATOR_SNAPSHOT_UPDATE_RECORDS_PER_SNAPSHOT),
             write_timeout_ms=get(settings.SHARE_COORDINATOR_WRITE_TIMEOUT_MS),
-            give_way=budget.checkpoint,
+            checkpoint=budget.checkpoint,
         )
         self.state_port: ShareStatePort = self.state if elsewhere is None else elsewhere(self.state)
-        """The states of all share partitions, whoever coordinates them; `state` has those of this broker."""
+        """The states of all share partitions, on whichever broker; `state` has those that this broker coordinates."""
         self.high_watermarks = high_watermarks
         self.sessions = ShareSessions(get(settings.GROUP_SHARE_MAX_SHARE_SESSIONS))
         self.partitions = SharePartitions(

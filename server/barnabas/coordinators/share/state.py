@@ -29,9 +29,9 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.records import share_snapshot, share_update
 
 UNKNOWN_EPOCH = -1
-"""The epoch of who does not know it, and is not fenced for it."""
+"""The epoch of a requester that does not know it; such a request is not fenced."""
 
-STATES_AT_ONCE = 500
+STATES_PER_EVENT = 500
 """So many states are forgotten in one event."""
 
 
@@ -54,7 +54,7 @@ class ShareStateShard:
         self._image = image
         self.states: dict[StateKey, ShareState] = {}
         self.records_seen = 0
-        """Number of records that were written and read; reset by whoever has made them redundant."""
+        """Number of records that were written and read; reset once they are redundant."""
 
     # --- deciding -------------------------------------------------------------------------------------------
 
@@ -63,12 +63,12 @@ class ShareStateShard:
     ) -> None:
         """Begin a state, or begin it again. Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
         _check_partition(key)
-        known = self.states.get(key)
-        if known is not None:
-            _check_state_epoch(known, state_epoch)
+        current = self.states.get(key)
+        if current is not None:
+            _check_state_epoch(current, state_epoch)
         self._check_exists(key)
         state = ShareState(
-            snapshot_epoch=known.snapshot_epoch + 1 if known else 0,
+            snapshot_epoch=current.snapshot_epoch + 1 if current else 0,
             state_epoch=state_epoch,
             start_offset=start_offset,
             complete_count=UNKNOWN_OFFSET if start_offset == UNKNOWN_OFFSET else 0,
@@ -117,7 +117,7 @@ class ShareStateShard:
     ) -> Iterator[Callable[[ShareStateShard, Decision], None]]:
         """Events that forget what was known of the records of topics that are gone, some of it at a time."""
         gone = [key for key in self.states if key[1] in topic_ids]
-        for keys in slices(gone, STATES_AT_ONCE):
+        for keys in slices(gone, STATES_PER_EVENT):
             yield partial(_forget, keys)
 
     def snapshot(self, keys: Iterable[StateKey], now_ms: int, out: Decision) -> None:
@@ -184,13 +184,13 @@ class ShareStateShard:
             )
 
     def _replay_snapshot(self, where: StateKey, state: ShareState) -> None:
-        known = self.states.get(where)
-        if known is not None:
+        current = self.states.get(where)
+        if current is not None:
             # Epochs never go back, whoever has written what.
             state = replace(
                 state,
-                leader_epoch=max(state.leader_epoch, known.leader_epoch),
-                state_epoch=max(state.state_epoch, known.state_epoch),
+                leader_epoch=max(state.leader_epoch, current.leader_epoch),
+                state_epoch=max(state.state_epoch, current.state_epoch),
             )
         self.states[where] = state
 

@@ -11,7 +11,7 @@ from barnabas.coordinators.statemachine.decision import Decision
 class EventContext:
     """Input that an event may look at, and the decision that it writes to.
 
-    `may_describe` says whether the requester may describe a topic; it is None where nobody is refused.
+    `may_describe` says whether the requester may describe a topic; None without an authorizer.
     """
 
     __slots__ = ("image", "may_describe", "now_ms", "out")

@@ -13,7 +13,7 @@ EVENT_SIZE_MAX: Final = 500
 Record = tuple[bytes, bytes | None]
 """Key and value of a record of an internal topic; no value is a tombstone."""
 NO_PRODUCER_ID: Final = -1
-"""Of an entry whose records are in no transaction."""
+"""The producer id of an entry that is in no transaction."""
 
 
 class ManyReplies(NamedTuple):
@@ -29,8 +29,8 @@ class ManyReplies(NamedTuple):
 class Decision:
     """Grows while an event is handled; `timers` maps a key to its time in ms, or to None to cancel it.
 
-    A reply names the waiter whose request it answers, since one event can release the requests of many. `effects` are
-    what is to happen elsewhere once the records are committed. With a `producer` (id and epoch) the records are part
+    A reply has the number of the waiter that it answers, since one event can release the requests of many. `effects` are
+    carried out elsewhere once the records are committed. With a `producer` (id and epoch) the records are part
     of its transaction and count when that commits.
     """
 
@@ -49,7 +49,7 @@ class Decision:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.decoded: dict[int, Any] = {}
-        """Content of some of the records, by their index: who has just encoded them need not decode them."""
+        """Content of some of the records, by their index: records that were just encoded need not be decoded."""
         self.replies: list[tuple[int, Any]] = []
         self.many_replies: list[ManyReplies] = []
         self.timers: dict[Hashable, int | None] = {}
@@ -62,9 +62,9 @@ class Decision:
         """True if the event changes state before its records are replayed, as classic groups do: if it fails halfway,
         only the log says what is true."""
 
-    def write(self, record: Record, said: Any) -> None:
+    def write(self, record: Record, content: Any) -> None:
         """Add a record, and note what it says."""
-        self.decoded[len(self.records)] = said
+        self.decoded[len(self.records)] = content
         self.records.append(record)
 
     def clear(self) -> None:

@@ -1,7 +1,7 @@
-"""Batches of what many requests want of the same broker, sent together.
+"""Batches of questions to the same broker, sent together.
 
-The rule: one request at a time to each broker; what is wanted meanwhile goes with the next one. So few requests go out
-however many are wanted, and the first does not wait for others.
+The rule: one request at a time to each broker; items that come meanwhile go with the next one. So few requests go out
+for however many items, and the first item does not wait for others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Send = Callable[[int, Sequence[I]], Awaitable[Sequence[A]]]
 
 @dataclass(slots=True, eq=False)
 class _Pending(Generic[I, A]):
-    """An item that somebody wants an answer for."""
+    """An item that waits for its answer."""
 
     item: I
     answer: A | None = None
@@ -60,17 +60,17 @@ class BrokerBatches(Generic[I, A]):
         """Return a broker's answer to an item. Raises PeerUnavailableError; it may have had an effect then."""
         if self._nursery is None:
             raise PeerUnavailableError("this broker sends nothing now")
-        one: _Pending[I, A] = _Pending(item)
+        pending: _Pending[I, A] = _Pending(item)
         waiting = self._waiting.get(broker_id)
         if waiting is None:
-            self._waiting[broker_id] = deque([one])
+            self._waiting[broker_id] = deque([pending])
             self._nursery.start_soon(self._send_all, broker_id)
         else:
-            waiting.append(one)
-        await one.done.wait()
-        if one.failure is not None:
-            raise one.failure
-        return one.answer  # type: ignore[return-value]
+            waiting.append(pending)
+        await pending.done.wait()
+        if pending.failure is not None:
+            raise pending.failure
+        return pending.answer  # type: ignore[return-value]
 
     async def _send_all(self, broker_id: int) -> None:
         """Send to a broker until nothing is left."""
@@ -79,33 +79,33 @@ class BrokerBatches(Generic[I, A]):
         while waiting:
             batch = self._next_batch(waiting)
             try:
-                answers = await self._send(broker_id, [one.item for one in batch])
-                for one, answer in zip(batch, answers, strict=True):
-                    one.answer = answer
+                answers = await self._send(broker_id, [pending.item for pending in batch])
+                for pending, answer in zip(batch, answers, strict=True):
+                    pending.answer = answer
             except PeerUnavailableError as error:
                 _fail(batch, error)
             except Exception as error:
-                log.exception("a request to broker %d", broker_id)
+                log.exception("a request to broker %d failed", broker_id)
                 _fail(batch, PeerUnavailableError(f"broker {broker_id}: {error}"))
-            for one in batch:
-                one.done.set()
+            for pending in batch:
+                pending.done.set()
         del self._waiting[broker_id]
 
     def _next_batch(self, waiting: deque[_Pending[I, A]]) -> list[_Pending[I, A]]:
-        """Take the first items whose keys are different; the others stay, in their order."""
+        """Take the first items with different keys; the others stay, in their order."""
         batch: dict[Hashable, _Pending[I, A]] = {}
-        left: list[_Pending[I, A]] = []
+        postponed: list[_Pending[I, A]] = []
         while waiting and len(batch) < ITEMS_MAX:
-            one = waiting.popleft()
-            key = self._key_of(one.item)
+            pending = waiting.popleft()
+            key = self._key_of(pending.item)
             if key in batch:
-                left.append(one)
+                postponed.append(pending)
             else:
-                batch[key] = one
-        waiting.extendleft(reversed(left))
+                batch[key] = pending
+        waiting.extendleft(reversed(postponed))
         return list(batch.values())
 
 
 def _fail(batch: Sequence[_Pending[I, A]], error: PeerUnavailableError) -> None:
-    for one in batch:
-        one.failure = error
+    for pending in batch:
+        pending.failure = error

@@ -33,7 +33,7 @@ Marker = WriteTxnMarkersRequest.WritableTxnMarker
 Topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
 
 
-class _Wanted(NamedTuple):
+class _MarkerToWrite(NamedTuple):
     """A marker in one partition."""
 
     topic_partition: TopicPartition
@@ -59,9 +59,9 @@ class ClusterMarkers:
         self._late_batches = self._batches_on(LATE_CHANNEL)
         self._late: set[TopicPartition] = set()
 
-    def _batches_on(self, channel: str) -> BrokerBatches[_Wanted, int]:
+    def _batches_on(self, channel: str) -> BrokerBatches[_MarkerToWrite, int]:
         return BrokerBatches(
-            partial(self._send, channel), lambda wanted: (wanted.producer.id, wanted.topic_partition)
+            partial(self._send, channel), lambda pending: (pending.producer.id, pending.topic_partition)
         )
 
     async def run(self) -> None:
@@ -86,7 +86,7 @@ class ClusterMarkers:
         """End a producer's transaction in a partition; returns once the marker is committed.
 
         Raises RequestError with UNKNOWN_TOPIC_OR_PARTITION if there is no such partition any more, or what its leader
-        answers; NETWORK_EXCEPTION or LEADER_NOT_AVAILABLE if nobody does. StorageError.
+        answers; NETWORK_EXCEPTION or LEADER_NOT_AVAILABLE without an answer. StorageError.
         """
         name, index = topic_partition
         info = self._metadata.image.partition(name, index)
@@ -98,9 +98,9 @@ class ClusterMarkers:
             await self._local.write(topic_partition, producer, coordinator_epoch, commit, transaction_version)
             return
         if leader not in self._metadata.image.brokers:
-            raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {name}-{index} now")
+            raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name}-{index} has no leader now")
         code = await self._ask(
-            leader, _Wanted(topic_partition, producer, coordinator_epoch, commit, transaction_version)
+            leader, _MarkerToWrite(topic_partition, producer, coordinator_epoch, commit, transaction_version)
         )
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise RequestError(
@@ -111,7 +111,7 @@ class ClusterMarkers:
         if code:
             raise RequestError(code, f"broker {leader} refuses the marker")
 
-    async def _ask(self, leader: int, marker: _Wanted) -> int:
+    async def _ask(self, leader: int, marker: _MarkerToWrite) -> int:
         """Return what a partition's leader answers. Raises RequestError with NETWORK_EXCEPTION if it does not."""
         topic_partition = marker.topic_partition
         batches = self._late_batches if topic_partition in self._late else self._batches
@@ -126,11 +126,11 @@ class ClusterMarkers:
             self._late.discard(topic_partition)
         return code
 
-    async def _send(self, channel: str, broker_id: int, wanted: Sequence[_Wanted]) -> list[int]:
+    async def _send(self, channel: str, broker_id: int, pending: Sequence[_MarkerToWrite]) -> list[int]:
         """Send markers to a broker; returns the error codes. Raises PeerUnavailableError."""
         response: WriteTxnMarkersResponse = await self._peers.ask(
             broker_id,
-            WriteTxnMarkersRequest(markers=_grouped(wanted)),
+            WriteTxnMarkersRequest(markers=_grouped(pending)),
             timeout_s=self._timeout_s,
             channel=channel,
         )
@@ -141,16 +141,16 @@ class ClusterMarkers:
             for partition in topic.partitions
         }
         return [
-            codes.get((one.producer.id, one.topic_partition), ErrorCode.UNKNOWN_SERVER_ERROR)
-            for one in wanted
+            codes.get((marker.producer.id, marker.topic_partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+            for marker in pending
         ]
 
 
-def _grouped(wanted: Sequence[_Wanted]) -> list[Marker]:
+def _grouped(pending: Sequence[_MarkerToWrite]) -> list[Marker]:
     """The markers of a request, each with all of its partitions."""
     markers: dict[tuple[Producer, int, bool], Marker] = {}
     topics: dict[tuple[Producer, int, bool, str], Topic] = {}
-    for (name, index), producer, epoch, commit, version in wanted:
+    for (name, index), producer, epoch, commit, version in pending:
         marker = markers.get((producer, epoch, commit))
         if marker is None:
             marker = markers[producer, epoch, commit] = Marker(

@@ -34,7 +34,7 @@ CHANNEL = "transactions"
 VERSION_MIN = 4
 """The first version that brokers send, for many transactions."""
 PATIENCE_SECONDS: Final = 1.0
-"""Time that a producer waits here for the end of its transaction before; then it is told CONCURRENT_TRANSACTIONS."""
+"""Time that a producer waits here for the end of its last transaction; then the answer is CONCURRENT_TRANSACTIONS."""
 RETRY_SECONDS: Final = 0.005
 RETRY_SECONDS_MAX: Final = 0.1
 
@@ -42,7 +42,7 @@ Codes = dict["TopicPartition", int]
 """Error codes of the partitions that are refused."""
 
 
-class _Wanted(NamedTuple):
+class _Question(NamedTuple):
     """Partitions to which one request writes in one transaction."""
 
     transactional_id: str
@@ -72,8 +72,8 @@ class ClusterVerifier:
         self._local = local
         self._peers = peers
         self._timeout_s = timeout_ms / 1000
-        self._batches: BrokerBatches[_Wanted, Codes] = BrokerBatches(
-            self._send, lambda wanted: wanted.transactional_id
+        self._batches: BrokerBatches[_Question, Codes] = BrokerBatches(
+            self._send, lambda question: question.transactional_id
         )
 
     async def run(self) -> None:
@@ -92,7 +92,7 @@ class ClusterVerifier:
         coordinator = self._coordinator(transactional_id)
         if coordinator == self._broker_id:
             return await self._local.verify(transactional_id, producer, topic_partitions, implicit=implicit)
-        question = _Wanted(transactional_id, producer, topic_partitions, implicit)
+        question = _Question(transactional_id, producer, topic_partitions, implicit)
         deadline = trio.current_time() + PATIENCE_SECONDS
         seconds = RETRY_SECONDS
         while True:
@@ -118,12 +118,12 @@ class ClusterVerifier:
             if leader in image.brokers:
                 return leader
         raise RequestError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {transactional_id!r} now"
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{transactional_id!r} has no coordinator now"
         )
 
-    async def _send(self, broker_id: int, wanted: Sequence[_Wanted]) -> list[Codes]:
+    async def _send(self, broker_id: int, questions: Sequence[_Question]) -> list[Codes]:
         """Ask a coordinator about transactions; returns their error codes. Raises PeerUnavailableError."""
-        request = AddPartitionsToTxnRequest(transactions=[_transaction(one) for one in wanted])
+        request = AddPartitionsToTxnRequest(transactions=[_transaction(question) for question in questions])
 
         def make(version: int) -> AddPartitionsToTxnRequest:
             if version < VERSION_MIN:
@@ -139,20 +139,23 @@ class ClusterVerifier:
             channel=CHANNEL,
         )
         if response.error_code:
-            return [dict.fromkeys(one.topic_partitions, _whole(response.error_code)) for one in wanted]
+            return [
+                dict.fromkeys(question.topic_partitions, _whole(response.error_code))
+                for question in questions
+            ]
         results = {
             result.transactional_id: {
-                (topic.name, one.partition_index): one.partition_error_code
+                (topic.name, question.partition_index): question.partition_error_code
                 for topic in result.topic_results
-                for one in topic.results_by_partition
-                if one.partition_error_code
+                for question in topic.results_by_partition
+                if question.partition_error_code
             }
             for result in response.results_by_transaction
         }
         unanswered = ErrorCode.NETWORK_EXCEPTION
         return [
-            results.get(one.transactional_id, dict.fromkeys(one.topic_partitions, unanswered))
-            for one in wanted
+            results.get(question.transactional_id, dict.fromkeys(question.topic_partitions, unanswered))
+            for question in questions
         ]
 
 
@@ -161,15 +164,15 @@ def _whole(code: int) -> int:
     return ErrorCode.INVALID_TXN_STATE if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code
 
 
-def _transaction(wanted: _Wanted) -> AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction:
+def _transaction(question: _Question) -> AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction:
     indexes: dict[str, list[int]] = {}
-    for name, index in sorted(wanted.topic_partitions):
+    for name, index in sorted(question.topic_partitions):
         indexes.setdefault(name, []).append(index)
     return AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
-        transactional_id=wanted.transactional_id,
-        producer_id=wanted.producer.id,
-        producer_epoch=wanted.producer.epoch,
-        verify_only=not wanted.implicit,
+        transactional_id=question.transactional_id,
+        producer_id=question.producer.id,
+        producer_epoch=question.producer.epoch,
+        verify_only=not question.implicit,
         topics=[
             AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=partitions)
             for name, partitions in indexes.items()

@@ -62,7 +62,7 @@ class ControllerProducerIds:
         self._arrived = trio.Event()
 
     async def next(self) -> int:
-        """Return a producer id that nobody has had. Raises COORDINATOR_LOAD_IN_PROGRESS if there is no block in time."""
+        """Return a new producer id. Raises COORDINATOR_LOAD_IN_PROGRESS if there is no block in time."""
         deadline = trio.current_time() + PATIENCE_SECONDS
         while (producer_id := self._claim()) is None:
             self._wanted.set()
@@ -103,7 +103,10 @@ class ControllerProducerIds:
                 except (PeerUnavailableError, RequestError, StorageError) as error:
                     if str(error) != logged:
                         logged = str(error)
-                        log.warning("no block of producer ids, asked for until there is one: %s", error)
+                        log.warning(
+                            "no block of producer ids; the controller is asked again until there is one: %s",
+                            error,
+                        )
                     await trio.sleep(RETRY_SECONDS)
 
     async def _allocated(self) -> Block:

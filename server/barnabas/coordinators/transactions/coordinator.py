@@ -19,7 +19,7 @@ import trio
 
 from barnabas.coordinators.runtime.journal import Journal
 from barnabas.coordinators.runtime.runtime import Runtime
-from barnabas.coordinators.runtime.shard import GiveWay, Shard, never
+from barnabas.coordinators.runtime.shard import Checkpoint, Shard, no_checkpoint
 from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision, Refused
 from barnabas.coordinators.transactions.ports import MarkerWriter
 from barnabas.environment.lazy import import_modules
@@ -39,7 +39,7 @@ PATIENCE_SECONDS: Final = 1.0
 """Time that a request waits for the end of the transaction before it."""
 RETRY_SECONDS: Final = 0.1
 RETRY_SECONDS_MAX: Final = 1.0
-MARKERS_AT_ONCE = 1_000
+MARKERS_CONCURRENT = 1_000
 """Largest number of partitions of a transaction that get their markers at a time; 100,000 tasks would be a long turn."""
 TASKS_PER_STEP: Final = 50
 _NOT_NEEDED = (
@@ -64,7 +64,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         steady_ms: Callable[[], int] | None = None,
         new_producer_id: Callable[[], Awaitable[int]],
         markers: MarkerWriter,
-        give_way: GiveWay = never,
+        checkpoint: Checkpoint = no_checkpoint,
         threads: Threads | None = None,
     ) -> None:
         def make() -> TransactionShard:
@@ -81,7 +81,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             make,
             now_ms,
             steady_ms=steady_ms,
-            give_way=give_way,
+            checkpoint=checkpoint,
             prepare=prepare,
             threads=threads,
             is_large_timer=_is_large_timer,
@@ -94,7 +94,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     async def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None
     ) -> Producer:
-        """A producer begins or goes on. Raises RequestError as `TransactionShard.init_producer`."""
+        """A producer begins or resumes. Raises RequestError as `TransactionShard.init_producer`."""
 
         def event(machine: TransactionShard, out: Decision, new_id: int | None) -> Producer | Refused:
             return machine.init_producer(transactional_id, timeout_ms, expected, new_id, self._now_ms(), out)
@@ -129,7 +129,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         for topic_partition in transaction.partitions if transaction is not None else ():
             if not self._markers.is_at_hand(topic_partition):
                 return False
-            await self._give_way()
+            await self._checkpoint()
         return True
 
     async def add_partitions(
@@ -207,10 +207,10 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
             try:
                 return await attempt()
             except RequestError as error:
-                left = deadline - trio.current_time()
-                if error.code != ErrorCode.CONCURRENT_TRANSACTIONS or left <= 0:
+                seconds_left = deadline - trio.current_time()
+                if error.code != ErrorCode.CONCURRENT_TRANSACTIONS or seconds_left <= 0:
                     raise
-            await self._wait_ended(transactional_id, left)
+            await self._wait_ended(transactional_id, seconds_left)
 
     async def _wait_ended(self, transactional_id: str, seconds: float) -> None:
         transaction = self._known(transactional_id)
@@ -223,9 +223,9 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
     # --- ending ---------------------------------------------------------------------------------------------
 
     async def take_effect(self, effect: Any, shard: Shard[TransactionShard]) -> None:
-        """Have all partitions know how a transaction has ended, and then the shard that they do.
+        """Write the end of a transaction to all its partitions, and then to the shard that they have it.
 
-        Whoever reads the shard in a later epoch goes on with what is left, so this ends when the shard is unloaded.
+        The coordinator of a later epoch resumes with the partitions that are left, so this ends when the shard is unloaded.
         """
         ending: Ending = effect
         try:
@@ -234,7 +234,7 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
                     shard, lambda machine, out: machine.complete(ending, self._now_ms(), out)
                 )
         except RequestError as error:
-            log.warning("the end of %s is not written down: %s", ending.transactional_id, error)
+            log.warning("the end of transaction %r is not recorded: %s", ending.transactional_id, error)
         finally:
             event = self._ended.pop(ending.transactional_id, None)
             if event is not None:
@@ -245,44 +245,44 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
         if len(ending.partitions) == 1:
             (topic_partition,) = ending.partitions
             return await self._end_in(topic_partition, ending, shard)
-        left = len(ending.partitions)
+        missing = len(ending.partitions)
         waiting = iter(await self._in_order(ending.partitions))
 
         async def end_in_some() -> None:
-            nonlocal left
+            nonlocal missing
             for topic_partition in waiting:
                 if await self._end_in(topic_partition, ending, shard):
-                    left -= 1
+                    missing -= 1
 
         async with trio.open_nursery() as nursery:
-            for number in range(min(left, MARKERS_AT_ONCE)):
+            for number in range(min(missing, MARKERS_CONCURRENT)):
                 nursery.start_soon(end_in_some)
                 if number % TASKS_PER_STEP == 0:
-                    await self._give_way()
-        return not left
+                    await self._checkpoint()
+        return not missing
 
     async def _in_order(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return partitions in order; a hundred thousand are sorted topic by topic, in steps."""
         by_topic: dict[str, list[int]] = {}
         for topic, index in topic_partitions:
             by_topic.setdefault(topic, []).append(index)
-            await self._give_way()
+            await self._checkpoint()
         ordered: list[TopicPartition] = []
         for topic in sorted(by_topic):
             ordered += ((topic, index) for index in sorted(by_topic[topic]))
-            await self._give_way()
+            await self._checkpoint()
         return ordered
 
     async def _end_in(
         self, topic_partition: TopicPartition, ending: Ending, shard: Shard[TransactionShard]
     ) -> bool:
-        """Write a marker, again and again while that may help; false when another coordinator goes on with it."""
+        """Write a marker, and retry while that may help; false if another coordinator is to write it."""
         seconds = RETRY_SECONDS
         what = (
             f"the end of transaction {ending.transactional_id!r} in {topic_partition[0]}-{topic_partition[1]}"
         )
         while True:
-            await self._give_way()
+            await self._checkpoint()
             if not (shard.is_forgotten or (shard.is_active and self._shards.is_current(shard))):
                 return False
             try:
@@ -301,9 +301,9 @@ class TransactionCoordinator(Runtime["TransactionShard"]):
                     log.warning("%s is not written: %s", what, error)
                     return True
                 if seconds == RETRY_SECONDS:
-                    log.warning("%s is tried again until it can be written: %s", what, error)
+                    log.warning("%s is retried until it can be written: %s", what, error)
             except StorageError as error:
-                log.warning("%s waits: %s", what, error)
+                log.warning("%s is delayed: %s", what, error)
             await trio.sleep(seconds)
             seconds = min(seconds * 2, RETRY_SECONDS_MAX)
 

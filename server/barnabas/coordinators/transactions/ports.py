@@ -58,7 +58,7 @@ class ProducerIds(Protocol):
     """Hands out producer ids."""
 
     async def next(self) -> int:
-        """Return a producer id that nobody has had.
+        """Return a producer id that was never allocated before.
 
         Raises StorageError, or COORDINATOR_LOAD_IN_PROGRESS if the controller gives none now.
         """

@@ -41,7 +41,7 @@ class LocalProducerIds:
         self._next = self._end = 0
 
     async def next(self) -> int:
-        """A producer id that nobody has had. Raises StorageError when a new block cannot be noted."""
+        """Return a producer id that was never allocated before. Raises StorageError when a new block cannot be noted."""
         if self._next == self._end:
             first, count = await note_block(self._store)
             self._next, self._end = first, first + count

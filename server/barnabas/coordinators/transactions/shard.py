@@ -1,8 +1,8 @@
-"""The transactional ids of one partition of __transaction_state: who may do what, and what then follows. Pure.
+"""The transactional ids of one partition of __transaction_state: which producer may do what, and what follows. Pure.
 
-The rule: an event decides on a new value of the transaction and writes it; `replay` makes it the one that counts. The
-partitions are told how a transaction has ended by whoever runs the machine: the decision carries an `Ending`, and
-`complete` is to be called when all of them know.
+The rule: an event decides on a new value of the transaction and writes it; `replay` makes it the current one. The
+coordinator that runs the machine writes the end of a transaction to its partitions: the decision carries an `Ending`, and
+`complete` is to be called when all of them have it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.topic_partitions import TopicPartition
 
 TIMEOUT = "timeout"
-IDS_AT_ONCE = 500
+IDS_PER_EVENT = 500
 """So many transactional ids are looked at in one event."""
 
 
@@ -70,7 +70,7 @@ class TransactionShard:
         now_ms: int,
         out: Decision,
     ) -> Producer | Refused:
-        """A producer begins, or goes on after an error with the id and epoch it had (KIP-360).
+        """A producer begins, or resumes after an error with the id and epoch it had (KIP-360).
 
         Raises INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, or CONCURRENT_TRANSACTIONS until its last transaction has
         ended; refused with the same when one is open, which is aborted first. Raises ProducerIdNeededError when
@@ -237,8 +237,8 @@ class TransactionShard:
             self._fence(transaction, now_ms, out)
 
     def expiring(self, now_ms: int) -> Iterator[Callable[[TransactionShard, Decision], None]]:
-        """Events that forget the transactional ids that nobody has used for long, some of them at a time."""
-        for ids in slices(tuple(self.transactions), IDS_AT_ONCE):
+        """Events that remove the transactional ids that were unused for long, some of them in each."""
+        for ids in slices(tuple(self.transactions), IDS_PER_EVENT):
             yield partial(_expire, ids, now_ms)
 
     # --- replaying ------------------------------------------------------------------------------------------
@@ -287,14 +287,14 @@ def _ending(prepared: Transaction) -> Ending:
 
 
 def _is_known(transaction: Transaction, expected: Producer) -> bool:
-    """Say whether a producer that goes on is the one that this id had, now or before its epochs were used up."""
+    """Say whether a producer that resumes is the one of this id, now or before its epochs were used up."""
     if transaction.epoch == NO_EPOCH or expected.id == transaction.producer_id:
         return True
     return expected.id == transaction.previous_producer_id and expected.epoch >= EPOCH_MAX_OF_CLIENTS
 
 
 def _next_epoch(transaction: Transaction, expected: Producer | None) -> tuple[int, int]:
-    """Epoch and last epoch for a producer that begins or goes on. Raises PRODUCER_FENCED."""
+    """Return epoch and last epoch for a producer that begins or resumes. Raises PRODUCER_FENCED."""
     if expected is None:
         return transaction.epoch + 1, NO_EPOCH
     if transaction.epoch in (NO_EPOCH, expected.epoch):

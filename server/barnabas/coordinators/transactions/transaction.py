@@ -74,7 +74,7 @@ class Transaction:
     """One transactional id; times in ms, -1 where there is none.
 
     `last_epoch` is the epoch before the last bump that its own producer has asked for, so that the request can be
-    repeated. `next_producer_id` is the id that the producer goes on with once this transaction has ended.
+    repeated. `next_producer_id` is the id of the producer once this transaction has ended.
     """
 
     id: str
@@ -106,9 +106,9 @@ class Transaction:
         return self.epoch >= EPOCH_MAX_OF_CLIENTS
 
     def needs_producer_id(self, expected: Producer | None) -> bool:
-        """Say whether a producer that begins, or goes on as `expected`, can only do so with a new id.
+        """Say whether a producer that begins, or resumes as `expected`, can only do so with a new id.
 
-        Nobody goes on with the epoch that is kept for fencing: there would be none to fence it with.
+        No producer resumes with the epoch that is reserved for fencing: there would be none left to fence it with.
         """
         if not self.is_exhausted or expected is None:
             return self.is_exhausted
@@ -170,9 +170,9 @@ class Transaction:
         )  # fmt: skip
 
     def fenced(self, now_ms: int) -> Transaction:
-        """Aborted by the coordinator, whose version is 2 whatever the producer's is: a higher epoch keeps the producer out.
+        """Aborted by the coordinator, with version 2 whatever the producer's is: a higher epoch fences the producer.
 
-        One that asks for a new epoch with the old one may go on with the higher one.
+        A producer that asks for a new epoch with the old one may resume with the higher one.
         """
         return replace(
             self, state=State.PREPARE_ABORT, epoch=min(self.epoch + 1, EPOCH_MAX),

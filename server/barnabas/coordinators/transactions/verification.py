@@ -32,5 +32,5 @@ class LocalVerifier:
                 transactional_id, producer, topic_partitions, client_version=2
             )
             return {}
-        known = await self._transactions.verify_partitions(transactional_id, producer)
-        return dict.fromkeys(topic_partitions - known, ErrorCode.TRANSACTION_ABORTABLE)
+        verified = await self._transactions.verify_partitions(transactional_id, producer)
+        return dict.fromkeys(topic_partitions - verified, ErrorCode.TRANSACTION_ABORTABLE)

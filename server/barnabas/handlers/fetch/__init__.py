@@ -10,50 +10,24 @@ the high watermark, from v11 on also from followers (KIP-392).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.handlers.fetch.answering import FetchAnswer
+from barnabas.handlers.fetch.services import FetchServices
 from barnabas.serving.deferred import Deferred
 
 if TYPE_CHECKING:
-    from barnabas.cluster.metadata.store import MetadataStore
-    from barnabas.cluster.replicas.failures import LogDirFailures
-    from barnabas.cluster.replicas.manager import Replicas
-    from barnabas.config.loading import BrokerConfig
     from barnabas.serving.context import RequestContext
-    from barnabas.serving.fetch_sessions import FetchSessions
-    from barnabas.serving.loop_budget import LoopBudget
-    from barnabas.serving.step_runner import StepRunner
     from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
 
-@dataclass(eq=False)
-class Fetch:
+class Fetch(FetchServices):
     """Handler of Fetch."""
-
-    metadata: MetadataStore
-    replicas: Replicas
-    config: BrokerConfig
-    budget: LoopBudget
-    step_runner: StepRunner
-    fetch_sessions: FetchSessions
-    failures: LogDirFailures
 
     def handle(
         self, context: RequestContext, request: FetchRequest
     ) -> FetchResponse | Deferred[FetchResponse]:
         """Read the available records; when they are too few, wait once for more."""
-        fetch = FetchAnswer(
-            context,
-            request,
-            self.metadata,
-            self.replicas,
-            self.config,
-            self.budget,
-            self.step_runner,
-            self.fetch_sessions,
-            self.failures,
-        )
+        fetch = FetchAnswer(self, context, request)
         response = fetch.answer_nowait()
         return Deferred(fetch.rest) if response is None else response

@@ -21,14 +21,8 @@ from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from barnabas.cluster.metadata.store import MetadataStore
-    from barnabas.cluster.replicas.failures import LogDirFailures
-    from barnabas.cluster.replicas.manager import Replicas
-    from barnabas.config.loading import BrokerConfig
+    from barnabas.handlers.fetch.services import FetchServices
     from barnabas.serving.context import RequestContext
-    from barnabas.serving.fetch_sessions import FetchSessions
-    from barnabas.serving.loop_budget import LoopBudget
-    from barnabas.serving.step_runner import StepRunner
 
 TOPIC_IDS_SINCE: Final = 13
 SESSIONS_SINCE: Final = 7
@@ -48,43 +42,20 @@ class FetchAnswer:
     """One fetch. Lifecycle: `answer_nowait`, and if that is None, `rest`."""
 
     __slots__ = (
-        "_budget",
         "_by_id",
-        "_config",
         "_context",
-        "_failures",
         "_is_incremental",
         "_leaders",
-        "_metadata",
         "_reader",
-        "_replicas",
         "_request",
+        "_services",
         "_session",
-        "_sessions",
-        "_step_runner",
     )
 
-    def __init__(
-        self,
-        context: RequestContext,
-        request: FetchRequest,
-        metadata: MetadataStore,
-        replicas: Replicas,
-        config: BrokerConfig,
-        budget: LoopBudget,
-        step_runner: StepRunner,
-        sessions: FetchSessions,
-        failures: LogDirFailures,
-    ) -> None:
+    def __init__(self, services: FetchServices, context: RequestContext, request: FetchRequest) -> None:
+        self._services = services
         self._context = context
         self._request = request
-        self._metadata = metadata
-        self._replicas = replicas
-        self._config = config
-        self._budget = budget
-        self._step_runner = step_runner
-        self._sessions = sessions
-        self._failures = failures
         self._by_id = context.api_version >= TOPIC_IDS_SINCE
         self._session: Session | None = None
         self._is_incremental = False
@@ -126,17 +97,19 @@ class FetchAnswer:
         if quotas is not None and quotas.empties_fetch(done.response_bytes):
             # A new session is not begun, and one that goes on does not learn what was not sent: as in Kafka.
             if session is not None and not self._is_incremental:
-                self._sessions.close(session.id)
+                self._services.fetch_sessions.close(session.id)
             return FetchResponse(session_id=self._session_id if self._is_incremental else NO_SESSION)
         if done.unconverted:
             from barnabas.handlers.fetch.conversion import convert
 
-            for data, error in await convert(self._context, done.unconverted, step_runner=self._step_runner):
+            for data, error in await convert(
+                self._context, done.unconverted, step_runner=self._services.step_runner
+            ):
                 answer_error(data, error)
         response = FetchResponse(session_id=self._session_id)
         for start in range(0, len(done.served), PARTITIONS_PER_STEP):
             if start:
-                await self._budget.checkpoint()
+                await self._services.budget.checkpoint()
             self._tell(response, done.served[start : start + PARTITIONS_PER_STEP])
         return self._complete(response)
 
@@ -173,8 +146,8 @@ class FetchAnswer:
             every = self._named(topics)
             while some := [*islice(every, PARTITIONS_PER_STEP)]:
                 last.update(((one.topic, one.index), one) for one in some)
-                await self._budget.checkpoint()
-            await self._budget.checkpoint()
+                await self._services.budget.checkpoint()
+            await self._services.budget.checkpoint()
         return [*last.values()]
 
     @property
@@ -193,20 +166,21 @@ class FetchAnswer:
             )
         self._find_session(named)
         reader = self._reader = Reader(
+            self._services,
             self._context,
             self._request,
             named,
             session=self._session if self._is_incremental else None,
-            metadata=self._metadata,
-            replicas=self._replicas,
-            config=self._config,
-            budget=self._budget,
-            failures=self._failures,
         )
         return reader
 
     def _find_session(self, named: list[SessionPartition]) -> None:
-        context, request, sessions, by_id = self._context, self._request, self._sessions, self._by_id
+        context, request, sessions, by_id = (
+            self._context,
+            self._request,
+            self._services.fetch_sessions,
+            self._by_id,
+        )
         if context.api_version < SESSIONS_SINCE:
             return
         if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
@@ -267,7 +241,7 @@ class FetchAnswer:
     def _complete(self, response: FetchResponse) -> FetchResponse:
         """Say where the leaders are that errors name (KIP-951)."""
         if self._leaders:
-            nodes = advertised_nodes(self._metadata.image, self._context.connection, self._leaders)
+            nodes = advertised_nodes(self._services.metadata.image, self._context.connection, self._leaders)
             response.node_endpoints = [
                 FetchResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
                 for node in nodes

@@ -20,12 +20,8 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.metadata.store import MetadataStore
-    from barnabas.cluster.replicas.failures import LogDirFailures
-    from barnabas.cluster.replicas.manager import Replicas
-    from barnabas.config.loading import BrokerConfig
+    from barnabas.handlers.fetch.services import FetchServices
     from barnabas.serving.context import RequestContext
-    from barnabas.serving.loop_budget import LoopBudget
 
 PARTITIONS_PER_CHECKPOINT: Final = 16
 
@@ -54,25 +50,18 @@ class Reader:
 
     def __init__(
         self,
+        services: FetchServices,
         context: RequestContext,
         request: FetchRequest,
         named: list[SessionPartition],
         *,
         session: Session | None,
-        metadata: MetadataStore,
-        replicas: Replicas,
-        config: BrokerConfig,
-        budget: LoopBudget,
-        failures: LogDirFailures,
     ) -> None:
         """`session` is that of an incremental request, which has taken what it names; others read what is `named`."""
         self._context = context
         self._request = request
-        self._metadata = metadata
-        self._replicas = replicas
-        self._budget = budget
-        self._failures = failures
-        terms = self._terms = FetchTerms(context, request, config, metadata)
+        self._services = services
+        terms = self._terms = FetchTerms(context, request, services.config, services.metadata)
         self.is_follower = terms.is_follower
         self._may_follow = not terms.is_follower or context.authorizes(
             Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
@@ -93,7 +82,7 @@ class Reader:
         self._may_watch = self._may_leave_out and may_watch
         all_after_ms = 0
         if self._may_watch:
-            lag_max_ms: int = config.get(settings.REPLICA_LAG_TIME_MAX_MS)
+            lag_max_ms: int = services.config.get(settings.REPLICA_LAG_TIME_MAX_MS)
             all_after_ms = min(ALL_AFTER_MS, lag_max_ms // 4)
         due = named
         if session is not None:
@@ -102,7 +91,7 @@ class Reader:
 
     def _pass_over(self, due: list[SessionPartition], *, is_first: bool) -> FetchPass:
         session = self._session if self._may_watch else None
-        return FetchPass(self._terms, self._replicas, session, due, is_first=is_first)
+        return FetchPass(self._terms, self._services.replicas, session, due, is_first=is_first)
 
     @property
     def wants_anything(self) -> bool:
@@ -125,7 +114,7 @@ class Reader:
     async def read_rest(self) -> FetchPass:
         """Look at all that is left of the pass."""
         while not self.read_some():
-            await self._budget.checkpoint()
+            await self._services.budget.checkpoint()
         return self.result
 
     def read_some(self) -> bool:
@@ -143,7 +132,9 @@ class Reader:
             want = due[number]
             if want.topic != topic:
                 topic = want.topic
-                name = topic if isinstance(topic, str) else self._metadata.image.topic_name(topic) or ""
+                name = (
+                    topic if isinstance(topic, str) else self._services.metadata.image.topic_name(topic) or ""
+                )
                 is_known = name != "" or isinstance(topic, str)
                 may_read = is_known and self._may_read(name)
             if may_read and self._may_leave_out and done.is_quiet(name, want):
@@ -178,15 +169,15 @@ class Reader:
     ) -> PartitionData:
         """Return the answer of a partition that could not be read."""
         done = self.result
-        error = self._failures.failed(failure) if isinstance(failure, StorageError) else failure
+        error = self._services.failures.failed(failure) if isinstance(failure, StorageError) else failure
         if done.size and isinstance(failure, StorageError) and lacks_files(failure.cause):
             # What was read keeps its files open until it is sent: enough for one answer.
             done.remaining = 0
-            return unread(want, self._replicas.find(topic, want.index))
+            return unread(want, self._services.replicas.find(topic, want.index))
         data = unread(want)
         answer_error(data, error)
         if self._terms.tells_leader and error.code in _MOVED:
-            leader = self._replicas.current_leader(topic, want.index)
+            leader = self._services.replicas.current_leader(topic, want.index)
             data.current_leader = FetchResponse.LeaderIdAndEpoch(*leader)
         done.must_answer = True
         return data
@@ -208,8 +199,8 @@ class Reader:
                 done.waiting = None
                 for partition in done.seen:
                     partition.subscribers.unsubscribe(watcher)
-            if self._budget.is_used_up:  # one batch may have woken a thousand fetches
-                await self._budget.admit(is_active=True)
+            if self._services.budget.is_used_up:  # one batch may have woken a thousand fetches
+                await self._services.budget.admit(is_active=True)
             session = self._session
             due = self._named if session is None else list(session.changed.values())
             self.result = self._pass_over(due, is_first=False)

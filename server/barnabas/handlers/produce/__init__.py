@@ -10,7 +10,6 @@ v12 makes partitions part of the transaction by itself (KIP-890); v13 names topi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,96 +19,73 @@ from barnabas.cluster.metadata.endpoints import advertised_nodes
 from barnabas.cluster.replicas.replica import ACKS_ALL
 from barnabas.errors import RequestError
 from barnabas.handlers.produce.appending import Appender
+from barnabas.handlers.produce.services import ProduceServices
 from barnabas.records.steps import run
 from barnabas.serving.deferred import Deferred
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
-    from barnabas.cluster.metadata.store import MetadataStore
-    from barnabas.cluster.replicas.manager import Replicas
-    from barnabas.config.loading import BrokerConfig
-    from barnabas.coordinators.transactions.ports import TransactionVerifier
-    from barnabas.environment import Threads
     from barnabas.records.steps import Steps
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
-    from barnabas.serving.step_runner import StepRunner
 
 CURRENT_LEADER_SINCE = 10
 ANSWERS_PER_CHECKPOINT = 500
 
 
-@dataclass(eq=False)
-class Produce:
+class Produce(ProduceServices):
     """Handler of Produce."""
-
-    metadata: MetadataStore
-    replicas: Replicas
-    transaction_verifier: TransactionVerifier
-    config: BrokerConfig
-    budget: LoopBudget
-    step_runner: StepRunner
-    threads: Threads
 
     def handle(
         self, context: RequestContext, request: ProduceRequest
     ) -> ProduceResponse | Deferred[ProduceResponse | None] | None:
         """Append and answer; None for acks=0."""
-        appender = Appender(
-            context,
-            request,
-            self.metadata,
-            self.replicas,
-            self.transaction_verifier,
-            self.config,
-            self.budget,
-            self.step_runner,
-            self.threads,
-        )
+        appender = Appender(self, context, request)
         if appender.append_nowait() and not (appender.pending and request.acks):
             response = _answer(context, request, appender)
             if response is not None and appender.refusals.has_moved:
-                run(_name_leaders(context, response, metadata=self.metadata, replicas=self.replicas))
+                run(self._name_leaders(context, response))
             return response
-        return Deferred(
-            partial(
-                _append_rest,
-                context,
-                request,
-                appender,
-                self.metadata,
-                self.replicas,
-                self.budget,
-                self.step_runner,
+        return Deferred(partial(self._append_rest, context, request, appender))
+
+    async def _append_rest(
+        self, context: RequestContext, request: ProduceRequest, appender: Appender
+    ) -> ProduceResponse | None:
+        """Append what could not be appended at once, and answer when the records may be acknowledged."""
+        try:
+            await appender.admit()
+        except RequestError:
+            if request.acks == 0:
+                context.close_after_response = True
+                return None
+            raise
+        await appender.append_rest()
+        if appender.pending and request.acks:
+            await _wait(appender, request, self.budget)
+        response = _answer(context, request, appender)
+        if response is not None and appender.refusals.has_moved:
+            await self.step_runner.run(self._name_leaders(context, response))
+        return response
+
+    def _name_leaders(self, context: RequestContext, response: ProduceResponse) -> Steps[None]:
+        """Name the leaders of partitions that were refused since another broker leads them (KIP-951), by topic."""
+        if context.api_version < CURRENT_LEADER_SINCE:
+            return
+        leaders: set[int] = set()
+        for topic in response.responses:
+            yield None
+            for number, answer in enumerate(topic.partition_responses, 1):
+                if not number % ANSWERS_PER_CHECKPOINT:
+                    yield None
+                if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    leader_id, leader_epoch = self.replicas.current_leader(topic.name, answer.index)
+                    answer.current_leader = ProduceResponse.LeaderIdAndEpoch(leader_id, leader_epoch)
+                    leaders.add(leader_id)
+        for node in advertised_nodes(self.metadata.image, context.connection, leaders) if leaders else ():
+            response.node_endpoints.append(
+                ProduceResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
             )
-        )
-
-
-async def _append_rest(
-    context: RequestContext,
-    request: ProduceRequest,
-    appender: Appender,
-    metadata: MetadataStore,
-    replicas: Replicas,
-    budget: LoopBudget,
-    step_runner: StepRunner,
-) -> ProduceResponse | None:
-    """Append what could not be appended at once, and answer when the records may be acknowledged."""
-    try:
-        await appender.admit()
-    except RequestError:
-        if request.acks == 0:
-            context.close_after_response = True
-            return None
-        raise
-    await appender.append_rest()
-    if appender.pending and request.acks:
-        await _wait(appender, request, budget)
-    response = _answer(context, request, appender)
-    if response is not None and appender.refusals.has_moved:
-        await step_runner.run(_name_leaders(context, response, metadata=metadata, replicas=replicas))
-    return response
 
 
 def _answer(context: RequestContext, request: ProduceRequest, appender: Appender) -> ProduceResponse | None:
@@ -118,28 +94,6 @@ def _answer(context: RequestContext, request: ProduceRequest, appender: Appender
         _end_without_response(context, appender.topics)
         return None
     return ProduceResponse(responses=appender.topics)
-
-
-def _name_leaders(
-    context: RequestContext, response: ProduceResponse, *, metadata: MetadataStore, replicas: Replicas
-) -> Steps[None]:
-    """Name the leaders of the partitions that were refused since another broker leads them (KIP-951), topic by topic."""
-    if context.api_version < CURRENT_LEADER_SINCE:
-        return
-    leaders: set[int] = set()
-    for topic in response.responses:
-        yield None
-        for number, answer in enumerate(topic.partition_responses, 1):
-            if not number % ANSWERS_PER_CHECKPOINT:
-                yield None
-            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader_id, leader_epoch = replicas.current_leader(topic.name, answer.index)
-                answer.current_leader = ProduceResponse.LeaderIdAndEpoch(leader_id, leader_epoch)
-                leaders.add(leader_id)
-    for node in advertised_nodes(metadata.image, context.connection, leaders) if leaders else ():
-        response.node_endpoints.append(
-            ProduceResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-        )
 
 
 async def _wait(appender: Appender, request: ProduceRequest, budget: LoopBudget) -> None:

@@ -28,13 +28,7 @@ from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 from barnabas.wire.topic_partitions import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.cluster.metadata.store import MetadataStore
-    from barnabas.cluster.replicas.manager import Replicas
-    from barnabas.config.loading import BrokerConfig
-    from barnabas.coordinators.transactions.ports import TransactionVerifier
-    from barnabas.environment import Threads
-    from barnabas.serving.loop_budget import LoopBudget
-    from barnabas.serving.step_runner import StepRunner
+    from barnabas.handlers.produce.services import ProduceServices
 
 ABORTABLE_KNOWN_SINCE: Final = 11
 IMPLICIT_SINCE: Final = 12
@@ -57,56 +51,35 @@ class Appender:
 
     __slots__ = (
         "_admission",
-        "_budget",
-        "_config",
         "_context",
         "_is_admitted",
         "_is_closed",
         "_may_write",
-        "_metadata",
         "_name",
         "_refused",
         "_replicas",
         "_request",
         "_responses",
         "_room",
-        "_step_runner",
-        "_threads",
+        "_services",
         "_topics",
-        "_verifier",
         "pending",
         "refusals",
         "topics",
     )
 
-    def __init__(
-        self,
-        context: RequestContext,
-        request: ProduceRequest,
-        metadata: MetadataStore,
-        replicas: Replicas,
-        verifier: TransactionVerifier,
-        config: BrokerConfig,
-        budget: LoopBudget,
-        step_runner: StepRunner,
-        threads: Threads,
-    ) -> None:
-        self.refusals = Refusals(context, replicas)
+    def __init__(self, services: ProduceServices, context: RequestContext, request: ProduceRequest) -> None:
+        self.refusals = Refusals(context, services.replicas)
+        self._services = services
         self.topics: list[ProduceResponse.TopicProduceResponse] = []
         self.pending: list[tuple[Replica, int, PartitionResponse]] = []
         self._context = context
         self._request = request
         # What the request names, each partition once; None until that is found out.
         self._topics: list[ProduceRequest.TopicProduceData] | None = None
-        self._metadata = metadata
-        self._replicas = replicas
-        self._verifier = verifier
+        self._replicas = services.replicas
         self._admission: Admission | None = None
         self._is_admitted = False
-        self._config = config
-        self._budget = budget
-        self._step_runner = step_runner
-        self._threads = threads
         self._refused: dict[TopicPartition, RequestError] = {}
         self._room = BYTES_PER_CHECKPOINT  # until the loop's budget is looked at
         # Of the topic that is appended to: its answers so far, None where it has not begun; its name; whether the requester
@@ -150,13 +123,13 @@ class Appender:
         context, transactional_id = self._context, self._request.transactional_id
         if self._topics is None:
             steps = last_of_each(self._request.topic_data, by_id=context.api_version >= TOPIC_IDS_SINCE)
-            self._topics = await self._step_runner.run(steps)
+            self._topics = await self._services.step_runner.run(steps)
         parts: list[Part] = []
         sequences: dict[TopicPartition, int] = {}
         is_transactional = False
         count = 0
         for topic in self._topics:
-            await self._budget.checkpoint()
+            await self._services.budget.checkpoint()
             batches = []
             for data in topic.partition_data:
                 producer = transactional_producer(data.records)
@@ -164,7 +137,7 @@ class Appender:
                     batches.append((data.index, *producer))
                 count += 1
                 if not count % LOOKS_PER_CHECKPOINT:
-                    await self._budget.checkpoint()
+                    await self._services.budget.checkpoint()
             if batches:
                 is_transactional = True
                 name = self._name_of(topic)
@@ -194,8 +167,8 @@ class Appender:
             implicit=version >= IMPLICIT_SINCE,
             abortable_known=version >= ABORTABLE_KNOWN_SINCE,
             replicas=self._replicas,
-            verifier=self._verifier,
-            config=self._config,
+            verifier=self._services.transaction_verifier,
+            config=self._services.config,
         )
         self._refused = await self._admission.admit(parts, sequences, now_ms=context.now_ms)
 
@@ -204,12 +177,12 @@ class Appender:
         topics = self._topics
         assert topics is not None, "admitted first"
         while len(self.topics) < len(topics):
-            await self._budget.checkpoint()
+            await self._services.budget.checkpoint()
             topic = topics[len(self.topics)]
             while not self._append_topic(topic):
                 if self._room <= 0:
                     self._room = BYTES_PER_CHECKPOINT
-                    await self._budget.checkpoint()
+                    await self._services.budget.checkpoint()
                 else:
                     await self._append_next(topic)
 
@@ -307,7 +280,7 @@ class Appender:
 
     def _name_of(self, topic: ProduceRequest.TopicProduceData) -> str:
         if self._context.api_version >= TOPIC_IDS_SINCE:
-            return self._metadata.image.topic_name(topic.topic_id) or ""
+            return self._services.metadata.image.topic_name(topic.topic_id) or ""
         return topic.name
 
     def _is_closed_to_clients(self, topic: str) -> bool:
@@ -335,7 +308,7 @@ class Appender:
             raise RequestError(
                 ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._request.acks}; -1, 0 and 1 are known"
             )
-        if self._is_closed and self._metadata.image.partition(topic, index) is not None:
+        if self._is_closed and self._services.metadata.image.partition(topic, index) is not None:
             raise RequestError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"the broker alone writes to {topic}, and a client with the id {ADMIN_CLIENT_ID}",
@@ -350,7 +323,7 @@ class Appender:
             raise RequestError(ErrorCode.INVALID_RECORD, "a produce request without records")
         acks, version, now_ms = self._request.acks, self._context.api_version, self._context.now_ms
         steps = partition.validation(records, acks=acks, api_version=version, now_ms=now_ms)
-        valid = await self._step_runner.run(steps)
+        valid = await self._services.step_runner.run(steps)
         if not self._is_written_in_thread(len(valid.records)):
             return self._append_valid(partition, valid)
         async with partition.large_appends:  # one after the other, in the order in which they were validated
@@ -359,7 +332,7 @@ class Appender:
             if write is None:
                 return self._append_valid(partition, valid)
             try:
-                await self._threads.run(write.run)
+                await self._services.threads.run(write.run)
                 return self._append_valid(partition, valid)
             finally:
                 partition.end_background_write(log, write)

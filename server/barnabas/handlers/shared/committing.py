@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.cluster.replicas.manager import Replicas
     from barnabas.coordinators.groups.coordinator import GroupCoordinator
-    from barnabas.coordinators.runtime.shard import GiveWay
+    from barnabas.coordinators.runtime.shard import Checkpoint
     from barnabas.serving.context import RequestContext
     from barnabas.serving.loop_budget import LoopBudget
 
 BROKER_RETENTION = -1
 """The retention time of a request that leaves it to the broker."""
 TIMESTAMP_MAX = 2**63 - 1
-COMMITS_AT_ONCE = 250
+COMMITS_PER_BATCH = 250
 """So many offsets are committed in one event: a few milliseconds' worth."""
 FEW = PARTITIONS_PER_CHECKPOINT = 16
 TOPICS_PER_CHECKPOINT = 1_000
@@ -106,7 +106,7 @@ class Commits:
         self._metadata = metadata
         self._replicas = replicas
         self._group_coordinator = group_coordinator
-        self._give_way: GiveWay = budget.checkpoint
+        self._checkpoint: Checkpoint = budget.checkpoint
         self._requested: list[RequestedCommit] = []
         self._accepted: list[Answer] = []
         self._taken = 0
@@ -135,7 +135,7 @@ class Commits:
             await self._check_size()
         answers: list[T] = []
         for _ in self._take_in_steps(answers, new_topic, new_partition, by_id=by_id):
-            await self._give_way()
+            await self._checkpoint()
         return answers
 
     @property
@@ -187,8 +187,8 @@ class Commits:
             count += of_topic
             names_size += of_topic * len(topic.name)
             if number % TOPICS_PER_CHECKPOINT == 0:
-                await self._give_way()
-        if count <= COMMITS_AT_ONCE:
+                await self._checkpoint()
+        if count <= COMMITS_PER_BATCH:
             return
         group_id = self._request.group_id
         topic_partition = (OFFSETS_TOPIC, await self._group_coordinator.partition_of(group_id))
@@ -259,9 +259,9 @@ class Commits:
 
     async def commit(self, commit: Callable[[Sequence[RequestedCommit]], Awaitable[None]]) -> None:
         """Let `commit` commit some offsets at a time; each partition's answer says how it went with its own."""
-        for first in range(0, len(self._requested), COMMITS_AT_ONCE):
-            some = self._requested[first : first + COMMITS_AT_ONCE]
-            answers = self._accepted[first : first + COMMITS_AT_ONCE]
+        for first in range(0, len(self._requested), COMMITS_PER_BATCH):
+            some = self._requested[first : first + COMMITS_PER_BATCH]
+            answers = self._accepted[first : first + COMMITS_PER_BATCH]
             try:
                 await commit(some)
             except RequestError as error:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.changes import ConfigChanged
 from barnabas.cluster.metadata.image import (
     BROKER,
@@ -25,7 +25,7 @@ from barnabas.cluster.metadata.image import (
 from barnabas.config import client_metrics, tables, without_effect
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.cluster import is_on_zookeeper
 from barnabas.config.listeners import concerns_security
 from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import LIST, Setting, SettingError
@@ -37,6 +37,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
+    from barnabas.cluster.kraft.forwarding import Forwarder
     from barnabas.cluster.metadata.store import MetadataStore
     from barnabas.config.listeners import ListenerSecurity
     from barnabas.serving.context import RequestContext
@@ -93,6 +94,19 @@ class Answer(Protocol):
 A = TypeVar("A", bound=Answer)
 
 
+@dataclass(eq=False)
+class ConfigServices:
+    """Fields of the handlers that alter settings."""
+
+    metadata: MetadataStore
+    config: BrokerConfig
+    budget: LoopBudget
+    broker_id: int
+    security: ListenerSecurity
+    forwarder: Forwarder | None
+    """Where a KRaft quorum keeps the settings, its active controller alters what is not refused here."""
+
+
 class ConfigAlteration:
     """Changes that one request makes to the settings of resources. Lifecycle: `apply`, once.
 
@@ -100,35 +114,25 @@ class ConfigAlteration:
     """
 
     def __init__(
-        self,
-        context: RequestContext,
-        *,
-        replace_all: bool,
-        validate_only: bool,
-        metadata: MetadataStore,
-        config: BrokerConfig,
-        budget: LoopBudget,
-        broker_id: int,
-        security: ListenerSecurity,
+        self, services: ConfigServices, context: RequestContext, *, replace_all: bool, validate_only: bool
     ) -> None:
+        self._services = services
         self._context = context
         self._replace_all = replace_all
         self._validate_only = validate_only
-        self._metadata = metadata
-        self._config = config
-        self._budget = budget
-        self._broker_id = broker_id
-        self._security = security
 
-    async def apply(self, resources: Sequence[Any], new_answer: Callable[[], A]) -> list[A]:
+    async def apply(self, request: Any, new_answer: Callable[[], A]) -> list[A]:
         """Alter all resources in one change, and answer each; one that is refused does not keep the others back.
 
         Raises StorageError.
         """
-        changes = await self._wanted_changes(resources)
+        changes = await self._wanted_changes(request.resources)
         await self._check(changes)
         await self._check_security(changes)
-        await self._change(changes)
+        if self._services.forwarder is not None:
+            await self._forward(self._services.forwarder, changes, request)
+        else:
+            await self._change(changes)
         answers = []
         for change in changes:
             answer = new_answer()
@@ -136,7 +140,7 @@ class ConfigAlteration:
             if change.refused is not None:
                 answer.error_code, answer.error_message = change.refused.code, change.refused.message
             answers.append(answer)
-            await self._budget.checkpoint()
+            await self._services.budget.checkpoint()
         return answers
 
     async def _wanted_changes(self, resources: Sequence[Any]) -> list[ResourceChange]:
@@ -144,7 +148,7 @@ class ConfigAlteration:
         count = 0
         for resource in resources:
             count += len(resource.configs)
-            await self._budget.checkpoint()
+            await self._services.budget.checkpoint()
         too_many = None
         if count > ALTERATIONS_PER_REQUEST_MAX:
             too_many = RequestError(
@@ -158,9 +162,9 @@ class ConfigAlteration:
                 for entry in resource.configs:
                     operation = SET if self._replace_all else entry.config_operation
                     change.alterations.append(Alteration(entry.name, operation, entry.value))
-                    await self._budget.checkpoint()
+                    await self._services.budget.checkpoint()
             changes.append(change)
-            await self._budget.checkpoint()
+            await self._services.budget.checkpoint()
         return changes
 
     async def _check(self, changes: Sequence[ResourceChange]) -> None:
@@ -171,9 +175,9 @@ class ConfigAlteration:
         counts: Counter[tuple[int, str]] = Counter()
         for change in changes:
             counts[change.key] += 1
-            await self._budget.checkpoint()
+            await self._services.budget.checkpoint()
         for change in changes:
-            await self._budget.checkpoint()
+            await self._services.budget.checkpoint()
             if change.refused is not None:
                 continue
             try:
@@ -185,24 +189,27 @@ class ConfigAlteration:
 
     def _check_resource(self, change: ResourceChange) -> None:
         _check_alterations(change.alterations)
-        check_type(change.resource_type, self._config)
+        check_type(change.resource_type, self._services.config)
         if change.resource_type == BROKER:
-            check_broker_name(change.name, broker_id=self._broker_id)
+            check_broker_name(change.name, broker_id=self._services.broker_id)
         require_on_resource(self._context, Operation.ALTER_CONFIGS, change.resource_type, change.name)
         if change.resource_type != BROKER_LOGGER:
-            _check_resource(change.resource_type, change.name, broker_id=self._broker_id)
+            _check_resource(change.resource_type, change.name, broker_id=self._services.broker_id)
         elif self._replace_all:
             raise RequestError(ErrorCode.INVALID_REQUEST, "loggers can only be altered one by one")
         else:
             _alter_loggers(
-                change.name, change.alterations, validate_only=self._validate_only, broker_id=self._broker_id
+                change.name,
+                change.alterations,
+                validate_only=self._validate_only,
+                broker_id=self._services.broker_id,
             )
 
     async def _check_security(self, changes: Sequence[ResourceChange]) -> None:
         """Refuse settings of TLS and SASL that would break a listener: keys are read before they are applied."""
-        image, config = self._metadata.image, self._config
+        image, config = self._services.metadata.image, self._services.config
         for change in changes:
-            await self._budget.checkpoint()
+            await self._services.budget.checkpoint()
             if change.resource_type != BROKER or change.refused is not None:
                 continue
             if not any(concerns_security(alteration.name) for alteration in change.alterations):
@@ -217,7 +224,7 @@ class ConfigAlteration:
                     if change.name
                     else config.with_dynamic(settings, {})
                 )
-                await self._security.check(trial)
+                await self._services.security.check(trial)
             except RequestError as error:
                 change.refused = detached(error)
             except SettingError as error:
@@ -241,24 +248,41 @@ class ConfigAlteration:
                         yield change
 
         if self._validate_only:
-            for _ in decide(self._metadata.image):
-                await self._budget.checkpoint()
+            for _ in decide(self._services.metadata.image):
+                await self._services.budget.checkpoint()
             return
-        await self._metadata.change(decide)
+        await self._services.metadata.change(decide)
         for change in changes:
             if change.resource_type == BROKER and change.refused is None:
-                _log_unknown(self._context, change, self._config)
-            await self._budget.checkpoint()
+                _log_unknown(self._context, change, self._services.config)
+            await self._services.budget.checkpoint()
+
+    async def _forward(self, forwarder: Forwarder, changes: Sequence[ResourceChange], request: Any) -> None:
+        """Have the controller alter all that is not refused and no logger; notes what it refuses."""
+        accepted = {
+            change.key: change
+            for change in changes
+            if change.refused is None and change.resource_type != BROKER_LOGGER
+        }
+        resources = [one for one in request.resources if (one.resource_type, one.resource_name) in accepted]
+        if not resources:
+            return
+        response = await forwarder.forward(self._context, replace(request, resources=resources))
+        for answer in response.responses:
+            change = accepted.get((answer.resource_type, answer.resource_name))
+            if change is not None and answer.error_code:
+                change.refused = RequestError(answer.error_code, answer.error_message or "")
+            await self._services.budget.checkpoint()
 
     def _changed(self, image: ClusterImage, change: ResourceChange) -> ConfigChanged:
         resource_type, name = change.key
         before = image.settings_of(resource_type, name)
-        if resource_type == BROKER and self._config.kept_for_all:
+        if resource_type == BROKER and self._services.config.kept_for_all:
             settings = self._with_kept(before, change)
         else:
             first = {} if self._replace_all else before
-            settings = _altered(resource_type, first, change.alterations, self._config)
-        _check_settings(resource_type, name, settings, config=self._config)
+            settings = _altered(resource_type, first, change.alterations, self._services.config)
+        _check_settings(resource_type, name, settings, config=self._services.config)
         if resource_type == TOPIC and name not in image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return ConfigChanged(resource_type, name, tuple(sorted(settings.items())))
@@ -268,10 +292,10 @@ class ConfigAlteration:
 
         They can neither be set for one broker nor be taken away from all. Raises INVALID_CONFIG.
         """
-        name, of_all = change.name, self._config.kept_for_all
+        name, of_all = change.name, self._services.config.kept_for_all
         kept = of_all if not name else {}
         first = {} if self._replace_all else {**kept, **before}
-        settings = _altered(BROKER, first, change.alterations, self._config)
+        settings = _altered(BROKER, first, change.alterations, self._services.config)
         named = {alteration.name: alteration.operation for alteration in change.alterations}
         for setting in of_all:
             if name and named.get(setting, DELETE) != DELETE:
@@ -308,7 +332,7 @@ def _check_resource(resource_type: int, name: str, *, broker_id: int) -> None:
     elif not name:
         raise RequestError(ErrorCode.INVALID_REQUEST, "the name of the resource is empty")
     elif resource_type == TOPIC:
-        controller.check_topic_name(name)
+        topic_decisions.check_topic_name(name)
 
 
 def _check_settings(
@@ -325,7 +349,7 @@ def _check_settings(
         return
     try:
         if resource_type == TOPIC:
-            controller.check_settings(settings, config)
+            topic_decisions.check_settings(settings, config)
         elif resource_type == GROUP:
             group_settings.check(settings, config)
         else:
@@ -337,7 +361,7 @@ def _check_settings(
 def _known(name: str, config: BrokerConfig) -> Setting[Any] | None:
     """Return the row of a broker's setting; None for a name that is no setting, or none any more."""
     row = tables.find(name)
-    return None if row is None or tables.is_gone(row, in_cluster=is_clustered(config)) else row
+    return None if row is None or tables.is_gone(row, in_cluster=is_on_zookeeper(config)) else row
 
 
 def _log_unknown(context: RequestContext, change: ResourceChange, config: BrokerConfig) -> None:

@@ -6,13 +6,14 @@ The rule: each group has an answer of its own, and an error of one is not the ot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.groups.topics import by_topic
-from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX, Decision
+from barnabas.coordinators.statemachine.decision import EVENT_SIZE_MAX
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.wire.generated.errors import ErrorCode
@@ -56,61 +57,61 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-async def describe_each(
-    context: RequestContext,
-    request: DescribeRequest,
-    describe: Callable[[str, GroupShard], tuple[D, Iterator[MemberToDescribe]]],
-    empty: Callable[[], D],
-    topics_of: Callable[[D], Iterable[str]],
-    *,
-    group_coordinator: GroupCoordinator,
-    budget: LoopBudget,
-    threads: Threads,
-    is_large: Callable[[str, GroupShard], bool] | None = None,
-) -> list[D]:
-    """Describe each group on its own, once; where `describe` raises a RequestError, `empty` is filled with that.
+@dataclass(eq=False)
+class GroupsDescribed:
+    """Fields of the handlers, and how they describe groups."""
 
-    `describe` returns a description without members, and what makes these; they are many, so others may run in between.
-    What is large is made in `threads`, also a description without members for which `is_large` says so.
-    A group with `topics_of` which the requester may not describe one is not described either.
-    """
+    group_coordinator: GroupCoordinator
+    budget: LoopBudget
+    threads: Threads
 
-    def perform(
-        group_id: str,
-        shard: GroupShard,
-        out: Decision,  # noqa: ARG001
-    ) -> tuple[D, Iterator[MemberToDescribe]]:
-        return describe(group_id, shard)
+    async def describe_each(
+        self,
+        context: RequestContext,
+        request: DescribeRequest,
+        describe: Callable[[str, GroupShard], tuple[D, Iterator[MemberToDescribe]]],
+        empty: Callable[[], D],
+        topics_of: Callable[[D], Iterable[str]],
+        *,
+        is_large: Callable[[str, GroupShard], bool] | None = None,
+    ) -> list[D]:
+        """Describe each group on its own, once; where `describe` raises a RequestError, `empty` is filled with that.
 
-    groups = []
-    for group_id in dict.fromkeys(request.group_ids):
-        await budget.checkpoint()
-        try:
-            context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
-            if not group_id:
-                raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-            described, members = await group_coordinator.write(
-                group_id,
-                partial(perform, group_id),
-                is_large=partial(is_large, group_id) if is_large is not None else None,
-            )
-            for member in members:
-                described.members.append(
-                    await threads.run(member.make) if member.size > EVENT_SIZE_MAX else member.make()
+        `describe` returns a description without members, and what makes these; they are many, so others may run in between.
+        What is large is made in a thread, also a description without members for which `is_large` says so.
+        A group with `topics_of` which the requester may not describe one is not described either.
+        """
+        groups = []
+        for group_id in dict.fromkeys(request.group_ids):
+            await self.budget.checkpoint()
+            try:
+                context.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+                if not group_id:
+                    raise RequestError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+                described, members = await self.group_coordinator.read(
+                    group_id,
+                    partial(describe, group_id),
+                    is_large=partial(is_large, group_id) if is_large is not None else None,
                 )
-                await budget.checkpoint()
-            topics = topics_of(described)
-            await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, topics, budget)
-        except RequestError as error:
-            described = empty()
-            described.group_id = group_id
-            described.error_code = error.code
-            described.error_message = error.message or None
-        else:
-            if request.include_authorized_operations:
-                described.authorized_operations = context.authorized_operations(ResourceType.GROUP, group_id)
-        groups.append(described)
-    return groups
+                for member in members:
+                    described.members.append(
+                        await self.threads.run(member.make) if member.size > EVENT_SIZE_MAX else member.make()
+                    )
+                    await self.budget.checkpoint()
+                topics = topics_of(described)
+                await context.require_each(Operation.DESCRIBE, ResourceType.TOPIC, topics, self.budget)
+            except RequestError as error:
+                described = empty()
+                described.group_id = group_id
+                described.error_code = error.code
+                described.error_message = error.message or None
+            else:
+                if request.include_authorized_operations:
+                    described.authorized_operations = context.authorized_operations(
+                        ResourceType.GROUP, group_id
+                    )
+            groups.append(described)
+        return groups
 
 
 class _Assigned(Protocol):

@@ -29,7 +29,7 @@ REST_SECONDS_MAX: Final = 10.0
 """The longest time that a group waits for its next expression, as in Kafka, where groups always wait so long."""
 FREE_SECONDS: Final = 0.005
 """After expressions that take no longer than this a group need not wait."""
-AUTHORIZED_AT_ONCE: Final = 50
+AUTHORIZED_PER_TURN: Final = 50
 
 
 class Matches(NamedTuple):
@@ -134,5 +134,5 @@ def _steps(
     if may_describe is not None:
         for number, name in enumerate(matching(expression, topics), 1):
             described[name] = may_describe(name)
-            if number % AUTHORIZED_AT_ONCE == 0:
+            if number % AUTHORIZED_PER_TURN == 0:
                 yield False

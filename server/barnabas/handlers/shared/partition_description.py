@@ -67,7 +67,7 @@ class PartitionDescriber:
             leader_epoch=info.leader_epoch,
             replica_nodes=self._shown(info.replicas),
             isr_nodes=self._shown(info.isr),
-            offline_replicas=list(info.offline),
+            offline_replicas=list(self._image.offline_replicas(info)),
         )
         if self._replicas.is_offline(topic, index, info):
             described.error_code = ErrorCode.LEADER_NOT_AVAILABLE

@@ -21,7 +21,7 @@ from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.share_fetch import ShareFetchResponse
 
 if TYPE_CHECKING:
-    from barnabas.coordinators.share.partitions import Shared
+    from barnabas.coordinators.share.partitions import LoadedPartition
     from barnabas.coordinators.share.shares import Shares
     from barnabas.serving.loop_budget import LoopBudget
     from barnabas.wire.topic_partitions import TopicIdPartition
@@ -39,7 +39,7 @@ class Found:
     """Batches that were read of one partition from `next_offset` on. `cut_short` says that there is more than was read."""
 
     topic_partition: TopicIdPartition
-    shared: Shared
+    shared: LoadedPartition
     data: bytes
     batches: list[tuple[int, BatchHeader]]
     upper_offset: int
@@ -48,7 +48,7 @@ class Found:
 
 
 async def look(
-    loaded: dict[TopicIdPartition, Shared], bytes_max: int, *, budget: LoopBudget
+    loaded: dict[TopicIdPartition, LoadedPartition], bytes_max: int, *, budget: LoopBudget
 ) -> tuple[list[Found], list[tuple[TopicIdPartition, RequestError]]]:
     """Read the partitions with something to acquire, sharing the bytes evenly. Return the readings, and the failures."""
     acquirable = {
@@ -68,7 +68,7 @@ async def look(
 
 
 async def _read(
-    topic_partition: TopicIdPartition, shared: Shared, bytes_max: int, *, budget: LoopBudget
+    topic_partition: TopicIdPartition, shared: LoadedPartition, bytes_max: int, *, budget: LoopBudget
 ) -> Found | None:
     log, records = shared.led.log, shared.records
     upper = log.last_stable_offset if records.settings.committed_only else log.high_watermark

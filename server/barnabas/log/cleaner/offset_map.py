@@ -22,14 +22,16 @@ class OffsetMap:
 
     __slots__ = ("_count", "_limit", "_slots", "_table", "count_max", "latest_offset", "slots_max")
 
-    def __init__(self, bytes_max: int, load_factor_max: float = 0.9) -> None:
-        """`bytes_max` is log.cleaner.dedupe.buffer.size, the other log.cleaner.io.buffer.load.factor."""
+    def __init__(self, bytes_max: int, load_factor_max: float = 0.9, *, slots_min: int = _SLOTS_MIN) -> None:
+        """Make a map of `bytes_max` (log.cleaner.dedupe.buffer.size), full at a share of it
+        (log.cleaner.io.buffer.load.factor), that begins with `slots_min` slots and grows.
+        """
         self.slots_max = max(2, bytes_max // SLOT_SIZE)
         # One slot stays free, so that every search ends.
         self.count_max = max(1, min(int(self.slots_max * load_factor_max), self.slots_max - 1))
         self.latest_offset = NO_OFFSET
         self._count = 0
-        self._resize(min(self.slots_max, _SLOTS_MIN))
+        self._resize(min(self.slots_max, slots_min))
 
     def __len__(self) -> int:
         return self._count

@@ -4,6 +4,7 @@ mark.
 The rule: keys that are not known here are kept as they are; a broker of another make may need them.
 """
 
+import re
 from collections.abc import Mapping
 from string import hexdigits
 from types import MappingProxyType
@@ -14,6 +15,7 @@ from barnabas.wire.ids import parse_uuid, uuid_text
 
 UUID_SIZE = 16
 DAMAGED_CHARACTERS_MAX = 4
+_BROKER_EPOCH = re.compile(rb'"brokerEpoch"\s*:\s*(-?\d{1,18})\b')
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -103,6 +105,12 @@ def is_damaged_copy(topic_id: bytes, of: bytes) -> bool:
 def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
     """Write the file that marks a clean shutdown (KIP-966 put a broker epoch in it)."""
     return f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
+
+
+def decode_clean_shutdown(data: bytes) -> int:
+    """Return the broker epoch in the mark of a clean shutdown, -1 where it has none: those before Kafka 3.8 are empty."""
+    match = _BROKER_EPOCH.search(data)
+    return int(match[1]) if match is not None else -1
 
 
 def encode_properties(pairs: Mapping[str, str]) -> bytes:

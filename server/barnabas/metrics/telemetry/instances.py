@@ -1,8 +1,8 @@
-"""Client instances (KIP-714): who may ask for subscriptions and push metrics when. Pure.
+"""Client instances (KIP-714): the times at which one may ask for its subscription and push metrics. Pure.
 
-The rule: an instance is made by whatever request names it first, and what is remembered of it is bounded: the least
-recently used of too many goes, and so does one whose connection closes or that has been silent for too long. One that
-is gone is created again by its next request, so nothing is lost but the time of its last push.
+The rule: an instance is made by the first request that names it, and what is remembered of it is bounded: the least
+recently used of too many goes, and so does one after its connection closes or a time without requests. One that is gone
+is created again by its next request, so nothing is lost but the time of its last push.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from barnabas.errors import RequestError
-from barnabas.metrics.telemetry.subscriptions import Attributes, Subscriptions, Wanted
+from barnabas.metrics.telemetry.subscriptions import Attributes, Selection, Subscriptions
 from barnabas.records.compression import Codec
 from barnabas.wire.generated.errors import ErrorCode
 
@@ -35,7 +35,7 @@ class ClientInstance:
     id: bytes
     attributes: Attributes
     connection_id: int
-    wanted: Wanted
+    selection: Selection
     subscription_id: int
     subscriptions_version: int
     expires_ms: int = 0
@@ -47,18 +47,18 @@ class ClientInstance:
     @property
     def lifetime_ms(self) -> int:
         """Milliseconds that an instance is remembered after a request, and what it pushed with it."""
-        return max(EXPIRATION_MS_MIN, EXPIRATION_INTERVALS * self.wanted.push_interval_ms)
+        return max(EXPIRATION_MS_MIN, EXPIRATION_INTERVALS * self.selection.push_interval_ms)
 
     def may_get(self, now_ms: int) -> bool:
         """Say whether it may ask for its subscription: once per push interval."""
-        if now_ms - max(self.last_get_ms, self.last_push_ms) < self.wanted.push_interval_ms:
+        if now_ms - max(self.last_get_ms, self.last_push_ms) < self.selection.push_interval_ms:
             return False
         self.last_get_ms = now_ms
         return True
 
     def may_push(self, now_ms: int) -> bool:
         """Say whether it may push: once per interval, and at any time after it asked, for clients spread their pushes."""
-        early = now_ms - self.last_push_ms < self.wanted.push_interval_ms
+        early = now_ms - self.last_push_ms < self.selection.push_interval_ms
         if early and self.last_get_ms <= self.last_push_ms:
             return False
         self.last_push_ms = now_ms
@@ -105,15 +105,15 @@ class ClientInstances:
         """Return the id of a client that says that it has this one: a zero id is given a new one."""
         if asked != ZERO_ID:
             return asked
-        made = self._new_id()
-        while made in self._instances:
-            made = self._new_id()
-        return made
+        new_id = self._new_id()
+        while new_id in self._instances:
+            new_id = self._new_id()
+        return new_id
 
     def get(
         self, instance_id: bytes, attributes: Attributes, connection_id: int, now_ms: int
     ) -> ClientInstance:
-        """Return the instance that asks for its subscription; `id_for` says who it is.
+        """Return the instance that asks for its subscription; its id is from `id_for`.
 
         Raises RequestError(THROTTLING_QUOTA_EXCEEDED) before the push interval is over, unless the subscription has
         changed or the last push was refused for a reason that asking again can mend.
@@ -136,9 +136,9 @@ class ClientInstances:
         compression: int,
         size: int,
     ) -> ClientInstance:
-        """Return the instance whose push of `size` bytes may be taken; `settled` is to be told how that went.
+        """Return the instance that may push `size` bytes now; `settled` takes the outcome of the push.
 
-        Raises RequestError: INVALID_REQUEST for an id that nobody can have or after the last push,
+        Raises RequestError: INVALID_REQUEST for a zero id or after the last push,
         THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE.
         """
         if instance_id in _RESERVED_IDS:
@@ -188,36 +188,36 @@ class ClientInstances:
         self.counts.throttled += 1
         return RequestError(
             ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-            f"the push interval of {instance.wanted.push_interval_ms} ms is not over",
+            f"the push interval of {instance.selection.push_interval_ms} ms is not over",
         )
 
     def _instance(
         self, instance_id: bytes, attributes: Attributes, connection_id: int, now_ms: int
     ) -> ClientInstance:
         """Return the instance with this id under the subscriptions of now, used just now."""
-        known = self._instances.pop(instance_id, None)
-        if known is not None and known.expires_ms <= now_ms:
-            self._forget_connection(known)
-            known = None
-        if known is None or known.subscriptions_version < self.subscriptions.version:
-            if known is not None:
-                attributes = known.attributes
-                self._forget_connection(known)
-            known = self._made(instance_id, attributes, connection_id)
-        known.expires_ms = now_ms + known.lifetime_ms
-        self._instances[instance_id] = known
+        instance = self._instances.pop(instance_id, None)
+        if instance is not None and instance.expires_ms <= now_ms:
+            self._forget_connection(instance)
+            instance = None
+        if instance is None or instance.subscriptions_version < self.subscriptions.version:
+            if instance is not None:
+                attributes = instance.attributes
+                self._forget_connection(instance)
+            instance = self._made(instance_id, attributes, connection_id)
+        instance.expires_ms = now_ms + instance.lifetime_ms
+        self._instances[instance_id] = instance
         self._make_room()
-        return known
+        return instance
 
     def _made(self, instance_id: bytes, attributes: Attributes, connection_id: int) -> ClientInstance:
-        wanted = self.subscriptions.wanted(attributes)
+        selection = self.subscriptions.selection_for(attributes)
         self._by_connection[connection_id] = instance_id
         return ClientInstance(
             instance_id,
             attributes,
             connection_id,
-            wanted,
-            wanted.subscription_id(instance_id),
+            selection,
+            selection.subscription_id(instance_id),
             self.subscriptions.version,
         )
 

@@ -98,8 +98,8 @@ def read(codec: int, data: bytes, bytes_max: int) -> Pushed:
     except DecodeError as error:
         raise RequestError(ErrorCode.INVALID_RECORD, f"no metrics of OpenTelemetry: {error}") from None
     labels: dict[str, str] = {}
-    for one in message.resource_metrics:
-        labels.update(_labels(one.resource.attributes))
+    for of_resource in message.resource_metrics:
+        labels.update(_labels(of_resource.resource.attributes))
         _check("labels of a resource", len(labels), LABELS_MAX)
     points: list[Point] = []
     for metric in _metrics(message):
@@ -163,9 +163,9 @@ def _histogram(point: Any) -> Distribution:
 def _labels(attributes: Any) -> Labels:
     _check("labels of a data point", len(attributes), LABELS_MAX)
     labels = []
-    for one in attributes:
-        _check("characters in the name of a label", len(one.key), NAME_CHARS_MAX)
-        labels.append((one.key, _text(one.value)))
+    for attribute in attributes:
+        _check("characters in the name of a label", len(attribute.key), NAME_CHARS_MAX)
+        labels.append((attribute.key, _text(attribute.value)))
     return tuple(labels)
 
 

@@ -1,4 +1,4 @@
-"""The latest metrics of each client instance, kept for whoever looks at them. Pure.
+"""The latest metrics of each client instance, kept to be shown. Pure.
 
 The rule: what clients push may never fill the broker's memory. A client's metrics go when it has been silent for as
 long as its instance would be remembered. Where a client has too many series, those that it has not pushed for the
@@ -18,7 +18,7 @@ from barnabas.metrics.telemetry.subscriptions import Attributes
 _SERIES_BYTES = 300  # of the objects that hold one series, besides its texts
 _LABEL_BYTES = 100
 _STEP_BYTES = 100
-_EVICTED_AT_ONCE = 8
+_EVICTED_SHARE = 8
 """A client that has too much loses this part of its series, an eighth, at a time: each is looked for from the first."""
 
 SeriesKey = tuple[str, str, Labels]
@@ -62,7 +62,7 @@ class PushedMetrics:
         self.size_bytes = 0
         self.series_count = 0
         self.evicted = 0
-        """Number of clients whose metrics had to make room."""
+        """Number of clients with metrics that were dropped for those of others."""
         self.evicted_series = 0
         """Number of series that have been evicted, those of evicted clients included."""
 
@@ -74,7 +74,7 @@ class PushedMetrics:
     def begin(
         self, instance_id: bytes, attributes: Attributes, resource: Labels, *, now_ms: int, lifetime_ms: int
     ) -> ClientMetrics:
-        """Begin a push, whose points are added next: the client's metrics."""
+        """Begin a push of points, which are added next to the client's metrics."""
         client = self._clients.pop(instance_id, None)
         if client is None:
             client = ClientMetrics(instance_id, attributes)
@@ -117,16 +117,16 @@ class PushedMetrics:
 
     def _add(self, client: ClientMetrics, point: Point) -> None:
         key = (point.name, point.kind, tuple(sorted(point.labels)))
-        known = client.series.pop(key, None)
+        before = client.series.pop(key, None)
         value = point.value
-        if known is not None:
-            self._grow(client, -1, -_series_bytes(key, known))
+        if before is not None:
+            self._grow(client, -1, -_series_bytes(key, before))
             if not point.delta:
                 pass
-            elif isinstance(known, Distribution) and isinstance(value, Distribution):
-                value = known.plus(value)
-            elif isinstance(known, float) and isinstance(value, float):
-                value = known + value
+            elif isinstance(before, Distribution) and isinstance(value, Distribution):
+                value = before.plus(value)
+            elif isinstance(before, float) and isinstance(value, float):
+                value = before + value
         client.series[key] = value  # as the last: the first ones are those not pushed for the longest time
         self._grow(client, 1, _series_bytes(key, value))
 
@@ -136,7 +136,7 @@ class PushedMetrics:
         self.series_count += series
 
     def _evict_series(self, client: ClientMetrics) -> None:
-        count = len(client.series) // _EVICTED_AT_ONCE + 1
+        count = len(client.series) // _EVICTED_SHARE + 1
         for key in list(islice(client.series, count)):
             self._grow(client, -1, -_series_bytes(key, client.series.pop(key)))
         self.evicted_series += count

@@ -24,7 +24,7 @@ Attributes = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """Metrics that a client is to push, as sorted prefixes, `*` alone for all; and the interval."""
 
     metrics: tuple[str, ...]
@@ -97,15 +97,15 @@ class Subscriptions:
             self._texts = texts
             self.version += 1
 
-    def wanted(self, attributes: Attributes) -> Wanted:
+    def selection_for(self, attributes: Attributes) -> Selection:
         """Return what a client is to push."""
         return _together(one for one in self._all.values() if one.matches(attributes))
 
 
-def _together(subscriptions: Iterable[Subscription]) -> Wanted:
+def _together(subscriptions: Iterable[Subscription]) -> Selection:
     metrics: set[str] = set()
     interval_ms = INTERVAL_MS_DEFAULT
-    for one in subscriptions:
-        metrics.update(one.metrics)
-        interval_ms = min(interval_ms, one.interval_ms)
-    return Wanted((ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics)), interval_ms)
+    for subscription in subscriptions:
+        metrics.update(subscription.metrics)
+        interval_ms = min(interval_ms, subscription.interval_ms)
+    return Selection((ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics)), interval_ms)

@@ -2,7 +2,7 @@
 
 The rule: no piece but the first is larger than PIECE_BYTES, so that a thread that makes a hundred of them holds the
 interpreter for a moment each, never for a copy of the whole. The whole is given back to the system piece by piece, too:
-the pages of 127 MB at once take 10 to 20 ms, throughout which nobody else gets the interpreter.
+the pages of 127 MB at once take 10 to 20 ms, throughout which no other thread gets the interpreter.
 
 What decompresses is a generator that yields after every MB. A thread that goes on and on starves the event loop: the
 library releases the interpreter for each piece, but for no longer than another thread takes to wake up. That one comes too
@@ -22,7 +22,7 @@ PIECE_BYTES = 256 << 10
 FIRST_PIECE_BYTES = 1 << 20
 """Most batches are no larger, and are not copied once more: a MB of LZ4 takes 220 us in one piece, 310 in four."""
 TURN_BYTES = 1 << 20
-"""After so many bytes whoever decompresses yields; what is made at once is no larger."""
+"""Bytes after which decompression yields; a piece is no larger."""
 LARGE_BYTES = 8 << 20
 """From this size on the whole is given back piece by piece."""
 
@@ -55,7 +55,7 @@ class Pieces:
         self._drop()
 
     def _drop(self) -> None:
-        """Give the memory back, if nobody has asked for the whole."""
+        """Give the memory back, unless the whole was taken."""
         stream, self._stream = self._stream, None
         if stream is not None:
             _give_back(stream)
@@ -104,7 +104,7 @@ def whole(parts: Parts) -> bytes:
 
 
 class Large:
-    """Holds a large result for whoever gives it back when it is not used any more."""
+    """Holds a large result until it is not used any more."""
 
     __slots__ = ("_body",)
 
@@ -112,7 +112,7 @@ class Large:
         self._body = body
 
     def give_back(self) -> None:
-        """Give the memory back piece by piece, best in a thread; unless somebody still has it, who then does."""
+        """Give the memory back piece by piece, best in a thread; not while there are other references to it."""
         body, self._body = self._body, b""
         if sys.getrefcount(body) > 2:  # this variable's, and that of the call
             return
@@ -122,7 +122,7 @@ class Large:
 
 
 def _give_back(stream: BytesIO) -> None:
-    """Free the content of a stream that nobody else has, from its end on.
+    """Free the content of a stream without other references, from its end on.
 
     `getvalue` cuts the memory off where `truncate` has set the end.
     """

@@ -42,7 +42,7 @@ def decompress(data: Buffer, bytes_max: int) -> Parts:
             yield from _decompress_block(view, bytes_max, bytes_max, out)
             return out.join()
         pos = len(_XERIAL_HEADER)
-        left = bytes_max
+        room = bytes_max
         if len(view) < pos:
             raise CompressedStreamError("snappy stream is cut short in its header")
         while pos < len(view):
@@ -52,25 +52,25 @@ def decompress(data: Buffer, bytes_max: int) -> Parts:
             pos += _LENGTH.size
             if not 0 < size <= len(view) - pos:
                 raise CompressedStreamError(f"snappy block of {size} bytes where {len(view) - pos} are left")
-            left -= yield from _decompress_block(view[pos : pos + size], left, bytes_max, out)
+            room -= yield from _decompress_block(view[pos : pos + size], room, bytes_max, out)
             pos += size
         return out.join()
 
 
 def _decompress_block(
-    block: memoryview, left: int, bytes_max: int, out: Pieces
+    block: memoryview, room: int, bytes_max: int, out: Pieces
 ) -> Generator[None, None, int]:
     """Decompress a raw block, at most `left` bytes, to the end of `out`; returns how many."""
-    if _announced_size(block) > left:
+    if _announced_size(block) > room:
         raise DecompressedTooLargeError("snappy", bytes_max)
     try:
-        found = memoryview(cramjam.snappy.decompress_raw(block))
+        decompressed = memoryview(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise CompressedStreamError(f"snappy block is corrupt: {error}") from None
-    for at in range(0, len(found), PIECE_BYTES):
-        if out.add(bytes(found[at : at + PIECE_BYTES])):
+    for at in range(0, len(decompressed), PIECE_BYTES):
+        if out.add(bytes(decompressed[at : at + PIECE_BYTES])):
             yield None
-    return len(found)
+    return len(decompressed)
 
 
 def compressor(level: int | None, size: int) -> Compressor:  # noqa: ARG001 (other codecs want the size)

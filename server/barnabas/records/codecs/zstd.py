@@ -70,7 +70,7 @@ def _check_frames(raw: bytes) -> int:
 
 
 def _check_frame(raw: bytes, pos: int) -> tuple[int, int]:
-    """Walk over the frame whose descriptor is at `pos`: (announced content size or 0, position after it)."""
+    """Walk over the frame with its descriptor at `pos`: (announced content size or 0, position after it)."""
     try:
         descriptor = raw[pos]
         single_segment = descriptor & 0x20

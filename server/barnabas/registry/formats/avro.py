@@ -26,11 +26,11 @@ _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> AvroSchema:
     """Understand a schema. Raises SchemaError."""
-    known: dict[str, Type] = {}
-    for _, one in dependencies:
-        read(one, known)
-    referred = dict(known)
-    return AvroSchema(read(text, known, is_new=is_new), referred)
+    types: dict[str, Type] = {}
+    for _, dependency in dependencies:
+        read(dependency, types)
+    referred = dict(types)
+    return AvroSchema(read(text, types, is_new=is_new), referred)
 
 
 class AvroSchema:
@@ -91,7 +91,7 @@ class AvroSchema:
 def _plain(of: Type, seen: set[str]) -> Any:
     """Return a type for fastavro: complete, without logical types."""
     if of.kind == "union":
-        return [_plain(one, seen) for one in of.branches]
+        return [_plain(field, seen) for field in of.branches]
     if not of.name:
         if of.item is None:
             return of.kind
@@ -99,16 +99,16 @@ def _plain(of: Type, seen: set[str]) -> Any:
     if of.name in seen:
         return of.name
     seen.add(of.name)
-    found: dict[str, Any] = {"type": of.kind, "name": of.name}
+    plain: dict[str, Any] = {"type": of.kind, "name": of.name}
     if of.kind == "fixed":
-        return {**found, "size": of.size}
+        return {**plain, "size": of.size}
     if of.kind == "enum":
-        return {**found, "symbols": of.symbols}
+        return {**plain, "symbols": of.symbols}
     fields = []
-    for one in of.fields:
-        default = {"default": one.default} if one.has_default else {}
-        fields.append({"name": one.name, "type": _plain(one.type, seen), **default})
-    return {**found, "fields": fields}
+    for field in of.fields:
+        default = {"default": field.default} if field.has_default else {}
+        fields.append({"name": field.name, "type": _plain(field.type, seen), **default})
+    return {**plain, "fields": fields}
 
 
 def _to_json(value: Any) -> Any:
@@ -160,35 +160,35 @@ def _from_json(of: Type, value: Any, path: str) -> Any:
 
 
 def _record(of: Type, value: dict[str, Any], path: str) -> dict[str, Any]:
-    names = {one.name for one in of.fields}
+    names = {field.name for field in of.fields}
     if unknown := sorted(value.keys() - names):
         raise SchemaError(f"{of.name} has no field {', '.join(unknown)}")
-    found = {}
-    for one in of.fields:
-        if one.name in value:
-            found[one.name] = _from_json(one.type, value[one.name], f"{path}.{one.name}")
-        elif one.has_default:
-            default = one.default
-            found[one.name] = _from_json(one.type, default, f"{path}.{one.name}")
+    record = {}
+    for field in of.fields:
+        if field.name in value:
+            record[field.name] = _from_json(field.type, value[field.name], f"{path}.{field.name}")
+        elif field.has_default:
+            default = field.default
+            record[field.name] = _from_json(field.type, default, f"{path}.{field.name}")
         else:
-            raise SchemaError(f"{f'{path}.{one.name}'.lstrip('.')} is missing, and has no default")
-    return found
+            raise SchemaError(f"{f'{path}.{field.name}'.lstrip('.')} is missing, and has no default")
+    return record
 
 
 def _branch(of: Type, value: Any, path: str) -> Any:
     """Return the value of the first branch that it fits; `{"branch": value}`, as in Avro's own JSON, names one."""
     if isinstance(value, dict) and len(value) == 1:
         [(name, inner)] = value.items()
-        for one in of.branches:
-            if name == (one.name or one.kind):
-                return _chosen(one, _from_json(one, inner, path))
-    for one in of.branches:
+        for branch in of.branches:
+            if name == (branch.name or branch.kind):
+                return _chosen(branch, _from_json(branch, inner, path))
+    for branch in of.branches:
         try:
-            return _chosen(one, _from_json(one, value, path))
+            return _chosen(branch, _from_json(branch, value, path))
         except SchemaError:
             continue
     raise SchemaError(
-        f"{path.lstrip('.') or 'the value'} is none of {', '.join(one.name or one.kind for one in of.branches)}"
+        f"{path.lstrip('.') or 'the value'} is none of {', '.join(branch.name or branch.kind for branch in of.branches)}"
     )
 
 

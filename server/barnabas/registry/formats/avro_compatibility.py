@@ -38,7 +38,7 @@ class _AmbiguousError(Exception):
 
 
 class _Rules:
-    """Rules of one comparison, whose pairs are a reader's and a writer's type."""
+    """Rules of one comparison of pairs of a reader's and a writer's type."""
 
     def __init__(self) -> None:
         self.spend: Callable[[int], None] = lambda _: None

@@ -20,7 +20,7 @@ class EmptyValues:
     """Which types of a schema take no bytes, and how many values are in one value of each."""
 
     def __init__(self, root: Type) -> None:
-        """Raises RecursionError for a schema whose types lead to each other in too long a chain."""
+        """Raises RecursionError for a schema with too long a chain of types that lead to each other."""
         self._counts: dict[int, int] = {}
         """Values without bytes in a value that takes none; 0 for a type that takes some."""
         self.there_are_any = False

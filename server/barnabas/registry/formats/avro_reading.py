@@ -25,9 +25,9 @@ _TYPE_WORDS = {
 _FIELD_WORDS = {"name", "type", "doc", "default", "order", "aliases"}
 
 
-def read(text: str, known: dict[str, Type], *, is_new: bool = False) -> Type:
-    """Read a schema; types of `known` may be referred to, and those that it defines are added. Raises SchemaError."""
-    reading = _Reading(known, is_new=is_new)
+def read(text: str, types: dict[str, Type], *, is_new: bool = False) -> Type:
+    """Read a schema; it may refer to `types`, and those that it defines are added to them. Raises SchemaError."""
+    reading = _Reading(types, is_new=is_new)
     try:
         value = read_json(text, is_strict=is_new, is_avro=True)
     except SchemaError:
@@ -48,13 +48,13 @@ def _is_name(text: str) -> bool:
 class _Reading:
     """One text."""
 
-    def __init__(self, known: dict[str, Type], *, is_new: bool) -> None:
-        self._known = known
+    def __init__(self, types: dict[str, Type], *, is_new: bool) -> None:
+        self._known = types
         self._is_new = is_new
         self._awaited: dict[str, Type] = {}
         """Types that are named before they are defined."""
         self._open: set[str] = set()
-        """Records whose fields are being read."""
+        """Records with fields that are being read."""
         self._defaults: list[tuple[str, Field]] = []
         """Fields with a default, with the names of their records."""
 

@@ -84,45 +84,45 @@ class Writer:
     def _head(self, of: Type, space: str) -> dict[str, Any]:
         own, _, short = of.name.rpartition(".")
         kind = "record" if of.kind == "error" and self._is_normal else of.kind
-        found: dict[str, Any] = {"type": kind, "name": short}
+        head: dict[str, Any] = {"type": kind, "name": short}
         if own != space:
-            found["namespace"] = own
+            head["namespace"] = own
         if of.doc or (of.doc is not None and not self._is_normal):
-            found["doc"] = of.doc
-        return found
+            head["doc"] = of.doc
+        return head
 
     def _body(self, of: Type) -> dict[str, Any]:
         own = of.name.rpartition(".")[0]
-        found: dict[str, Any] = {}
+        body: dict[str, Any] = {}
         if of.kind == "fixed":
-            found["size"] = of.size
+            body["size"] = of.size
         elif of.kind == "enum":
-            found["symbols"] = of.symbols
+            body["symbols"] = of.symbols
             if of.default is not None:
-                found["default"] = of.default
+                body["default"] = of.default
         else:
-            found["fields"] = [self._field(one, own) for one in of.fields]
-        found |= self._properties(of.properties)
+            body["fields"] = [self._field(one, own) for one in of.fields]
+        body |= self._properties(of.properties)
         if of.aliases:
-            found["aliases"] = [self._named(one, own) for one in self._sorted(of.aliases)]
-        return found
+            body["aliases"] = [self._named(one, own) for one in self._sorted(of.aliases)]
+        return body
 
-    def _field(self, one: Field, space: str) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": one.name, "type": self._value(one.type, space)}
-        if one.doc is not None:
-            found["doc"] = one.doc
-        if one.has_default:
-            found["default"] = one.default
-            if self._is_normal and one.type.kind in ("float", "double") and type(one.default) is int:
-                found["default"] = _as_float(one.default)
-        if one.order != "ascending":
-            found["order"] = one.order
-        if one.aliases:
-            found["aliases"] = self._sorted(one.aliases)
-        return {**found, **self._properties(one.properties)}
+    def _field(self, field: Field, space: str) -> dict[str, Any]:
+        written: dict[str, Any] = {"name": field.name, "type": self._value(field.type, space)}
+        if field.doc is not None:
+            written["doc"] = field.doc
+        if field.has_default:
+            written["default"] = field.default
+            if self._is_normal and field.type.kind in ("float", "double") and type(field.default) is int:
+                written["default"] = _as_float(field.default)
+        if field.order != "ascending":
+            written["order"] = field.order
+        if field.aliases:
+            written["aliases"] = self._sorted(field.aliases)
+        return {**written, **self._properties(field.properties)}
 
-    def _properties(self, given: dict[str, Any]) -> dict[str, Any]:
-        return dict(sorted(given.items())) if self._is_normal else given
+    def _properties(self, properties: dict[str, Any]) -> dict[str, Any]:
+        return dict(sorted(properties.items())) if self._is_normal else properties
 
     def _sorted(self, names: list[str]) -> list[str]:
         return sorted(names) if self._is_normal else names

@@ -73,9 +73,9 @@ def changes(old: Node, new: Node) -> list[Change]:
     return list(expand(compare(old, new)))
 
 
-def fits(found: list[Change]) -> bool:
+def fits(changes: list[Change]) -> bool:
     """Say whether old documents still fit after these changes."""
-    return all(kind in HARMLESS for kind, _ in found)
+    return all(kind in HARMLESS for kind, _ in changes)
 
 
 def breaks(new: Node, old: Node) -> list[str]:
@@ -94,14 +94,14 @@ def shown(path: str) -> str:
 
 
 class _Rules:
-    """Rules of one comparison, whose pairs are views."""
+    """Rules of one comparison of pairs of views."""
 
     def __init__(self) -> None:
         self.spend: Callable[[int], None] = lambda _: None
         self._identities = Identities()
 
     def compare(self, old: View, new: View, outcome: Outcome) -> Rules:
-        """Compare schemas whose kinds are known."""
+        """Compare schemas with known kinds."""
         if (yield from self._is_one_of_many(old, new, outcome)):
             return
         if old.kind != new.kind:

@@ -64,28 +64,28 @@ class View:
 
     def sub(self, word: str) -> Node | None:
         """Return the schema that a keyword has."""
-        found = self.get(word)
-        return self.node.below(found) if isinstance(found, dict | bool) else None
+        schema = self.get(word)
+        return self.node.below(schema) if isinstance(schema, dict | bool) else None
 
     def subs(self, word: str) -> dict[str, Node]:
         """Return the schemas by name that a keyword has."""
-        found = self.get(word)
-        items = found.items() if isinstance(found, dict) else ()
+        schemas = self.get(word)
+        items = schemas.items() if isinstance(schemas, dict) else ()
         return {name: self.node.below(one) for name, one in items if isinstance(one, dict | bool)}
 
     def texts(self, word: str) -> set[str]:
         """Return the names that a keyword lists."""
-        found = self.get(word)
-        return {one for one in found if isinstance(one, str)} if isinstance(found, list) else set()
+        names = self.get(word)
+        return {one for one in names if isinstance(one, str)} if isinstance(names, list) else set()
 
     def limit(self, word: str) -> Any:
         """Return a limit, draft 4's exclusive ones as those of later drafts."""
-        found = self.get(word)
-        if isinstance(found, bool):
-            return self.get(word.removeprefix("exclusive").lower()) if found else None
+        limit = self.get(word)
+        if isinstance(limit, bool):
+            return self.get(word.removeprefix("exclusive").lower()) if limit else None
         if word in _EXCLUSIVE and self.get(_EXCLUSIVE[word]) is True:
             return None
-        return found if isinstance(found, int | float) else None
+        return limit if isinstance(limit, int | float) else None
 
     @property
     def has_default(self) -> bool:
@@ -110,8 +110,8 @@ class View:
     @property
     def dependent_names(self) -> dict[str, set[str]]:
         """Properties that a property asks for."""
-        found = {**(self.get("dependencies") or {}), **(self.get("dependentRequired") or {})}
-        return {name: set(one) for name, one in found.items() if isinstance(one, list)}
+        dependents = {**(self.get("dependencies") or {}), **(self.get("dependentRequired") or {})}
+        return {name: set(one) for name, one in dependents.items() if isinstance(one, list)}
 
     @property
     def dependent_schemas(self) -> dict[str, Node]:
@@ -127,8 +127,8 @@ class View:
     @property
     def items(self) -> list[View]:
         """Items that have a schema each."""
-        found = self.get("prefixItems") if self._has_prefix else self.get("items")
-        return [View("", self.node.below(one)) for one in found] if isinstance(found, list) else []
+        schemas = self.get("prefixItems") if self._has_prefix else self.get("items")
+        return [View("", self.node.below(one)) for one in schemas] if isinstance(schemas, list) else []
 
     @property
     def all_items(self) -> Node | None:
@@ -161,9 +161,9 @@ class View:
     def covering(self, name: str) -> Node | None:
         """Return the schema that a property, or item, has that is not named; None where nothing or all can be there."""
         if self.kind == "object":
-            for pattern, one in self.subs("patternProperties").items():
+            for pattern, schema in self.subs("patternProperties").items():
                 if finds(pattern, name):
-                    return one
+                    return schema
         rest = self.rest
         if rest is not None and not isinstance(rest.contents, bool):
             return rest
@@ -206,30 +206,30 @@ def _view(node: Node) -> View:
 def _parts(node: Node) -> list[View]:
     """Return what a schema says, thing by thing."""
     contents: dict[str, Any] = node.contents
-    found = []
+    parts = []
     for criterion in _CRITERIA:
         if isinstance(contents.get(criterion), list):
             members: list[View | Node] = [node.below(one) for one in contents[criterion]]
-            found.append(View("combined", node, criterion, members, is_part=True))
-    given = contents.get("type")
-    if isinstance(given, list):
-        typed = [_typed(one, node) for one in given]
-        found.append(typed[0] if len(typed) == 1 else _of_types(typed, node))
-    elif isinstance(given, str):
-        found.append(_typed(given, node))
+            parts.append(View("combined", node, criterion, members, is_part=True))
+    types = contents.get("type")
+    if isinstance(types, list):
+        typed = [_typed(one, node) for one in types]
+        parts.append(typed[0] if len(typed) == 1 else _of_types(typed, node))
+    elif isinstance(types, str):
+        parts.append(_typed(types, node))
     else:
         for kind, words in _WORDS.items():
             if any(word in contents for word in words):
-                found.append(View(kind, node, is_part=True))
+                parts.append(View(kind, node, is_part=True))
     if isinstance(contents.get("enum"), list):
-        found.append(View("enum", node, is_part=True))
+        parts.append(View("enum", node, is_part=True))
     if "const" in contents:
-        found.append(View("const", node, is_part=True))
+        parts.append(View("const", node, is_part=True))
     if "not" in contents:
-        found.append(View("not", node, is_part=True))
+        parts.append(View("not", node, is_part=True))
     if "if" in contents:
-        found.append(View("conditional", node, is_part=True))
-    return found
+        parts.append(View("conditional", node, is_part=True))
+    return parts
 
 
 def _of_types(typed: list[View], node: Node) -> View:

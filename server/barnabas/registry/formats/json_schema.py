@@ -36,11 +36,11 @@ def parse(text: str, dependencies: Sequence[Dependency], *, is_new: bool) -> Jso
     draft = validator_for(root, default=jsonschema.Draft7Validator)
     validator = checking(draft)
     check(validator(draft.META_SCHEMA), root)
-    found = JsonSchema(root, library, validator)
+    schema = JsonSchema(root, library, validator)
     if is_new:
         check_patterns(root, specification_of(root))
-        found.check_references()
-    return found
+        schema.check_references()
+    return schema
 
 
 def _loaded(text: str, *, is_strict: bool = False) -> Any:
@@ -68,17 +68,17 @@ def _library(root: Any, dependencies: Sequence[tuple[str, Any]]) -> Any:
                 by_address.setdefault(address, resource)
 
     def retrieve(address: str) -> Any:
-        found = by_address.get(address) or by_address.get(urldefrag(address)[0])
-        if found is None:
+        resource = by_address.get(address) or by_address.get(urldefrag(address)[0])
+        if resource is None:
             raise NoSuchResource(address)
-        return found
+        return resource
 
     return referencing.jsonschema.SchemaRegistry(retrieve=retrieve)
 
 
 def _id(contents: Any) -> str:
-    found = (contents.get("$id") or contents.get("id")) if isinstance(contents, dict) else None
-    return found if isinstance(found, str) else ""
+    address = (contents.get("$id") or contents.get("id")) if isinstance(contents, dict) else None
+    return address if isinstance(address, str) else ""
 
 
 class JsonSchema:

@@ -89,7 +89,7 @@ def _without_comments(text: str) -> str:
 
 
 def _end_of_text(text: str, at: int) -> int:
-    """Return where a text ends whose first letter is at a place."""
+    """Return the end of a text by the place of its first letter."""
     while mark := _WITHIN_TEXT.search(text, at):
         if mark.group() == '"':
             return mark.end()

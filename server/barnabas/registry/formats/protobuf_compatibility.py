@@ -66,7 +66,7 @@ def _key(old: Any, new: Any) -> Hashable:
 
 
 class _Rules:
-    """Rules of one comparison, whose pairs are messages, and at first the files."""
+    """Rules of one comparison of pairs of messages, at first of the two files."""
 
     def __init__(self) -> None:
         self.spend: Callable[[int], None] = lambda _: None

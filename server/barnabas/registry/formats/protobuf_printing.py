@@ -25,7 +25,7 @@ _ESCAPES = {
 
 
 def printed(file: Any, *, is_normal: bool = False) -> str:
-    """Return the text of a file whose types are resolved.
+    """Return the text of a file with resolved types.
 
     `is_normal` has fields by number, options by name and each reservation by itself, and does not say that it is proto2,
     which is what a file is that says nothing.
@@ -111,7 +111,7 @@ class _Printer:
         return sections
 
     def _reserved(self, declared: Any, last: int, *, is_open: bool) -> Lines:
-        """Return what a message, whose ranges end before their ends, or an enum reserves."""
+        """Return the names and numbers that a message, with exclusive ends, or an enum reserves."""
         ranges = [(inner.start, inner.end - is_open) for inner in declared.reserved_range]
         lines = [
             f"reserved {_range(begin, end, last)};"
@@ -225,19 +225,19 @@ class _Printer:
         return " [\n" + ",\n".join(f"{_INDENT}{text}".replace("\n", f"\n{_INDENT}") for text in texts) + "\n]"
 
     def _options(self, options: Any, more: Iterable[str] = ()) -> list[str]:
-        found: list[str] = []
+        texts: list[str] = []
         for field, value in options.ListFields():
             if field.name == "uninterpreted_option":
-                found += [_uninterpreted(one) for one in value]
+                texts += [_uninterpreted(item) for item in value]
             elif field.is_extension:
                 continue
             elif field.message_type is not None and not field.is_repeated:
-                found += [f"{field.name}.{one}" for one in self._options(value)]
+                texts += [f"{field.name}.{item}" for item in self._options(value)]
             else:
-                for one in value if field.is_repeated else (value,):
-                    found.append(f"{field.name} = {_value(field, one)}")
-        found += more
-        return sorted(found, key=_option_name) if self._is_normal else found
+                for item in value if field.is_repeated else (value,):
+                    texts.append(f"{field.name} = {_value(field, item)}")
+        texts += more
+        return sorted(texts, key=_option_name) if self._is_normal else texts
 
     def _sorted(self, texts: Iterable[str]) -> list[str]:
         return sorted(set(texts)) if self._is_normal else list(texts)

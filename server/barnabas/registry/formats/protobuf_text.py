@@ -83,7 +83,7 @@ def read(text: str, name: str, *, is_new: bool = False) -> Any:
 
 
 def _with_decimal_numbers(text: str) -> str:
-    """Return a text whose hexadecimal and octal numbers are decimal ones, which are all that the parser knows."""
+    """Return a text with decimal numbers for hexadecimal and octal ones, which the parser does not take."""
     return _TOKEN.sub(_decimal, text)
 
 
@@ -104,119 +104,126 @@ class _Reading:
 
     def descriptor(self, name: str) -> Any:
         file = self._file
-        found = descriptor_pb2.FileDescriptorProto(name=name)
+        descriptor = descriptor_pb2.FileDescriptorProto(name=name)
         if file.edition is not None:
-            found.syntax = "editions"
+            descriptor.syntax = "editions"
             try:
-                found.edition = descriptor_pb2.Edition.Value(f"EDITION_{file.edition}")
+                descriptor.edition = descriptor_pb2.Edition.Value(f"EDITION_{file.edition}")
             except ValueError:
                 raise SchemaError(f"there is no edition {file.edition}") from None
         elif file.syntax not in (None, "proto2", "proto3"):
             raise SchemaError(f"there is no syntax {file.syntax}")
         elif self._is_proto3:
-            found.syntax = "proto3"
-        for one in file.file_elements:
-            if isinstance(one, ast.Package):
-                found.package = one.name
-            elif isinstance(one, ast.Import):
-                if one.public or one.weak:
-                    kept = found.public_dependency if one.public else found.weak_dependency
-                    kept.append(len(found.dependency))
-                found.dependency.append(one.name)
-            elif isinstance(one, ast.Message):
-                self._message(found.message_type.add(), one.name, one.elements)
-            elif isinstance(one, ast.Enum):
-                self._enum(found.enum_type.add(), one)
-            elif isinstance(one, ast.Extension):
-                self._extension(found, found.message_type, one)
-            elif isinstance(one, ast.Service):
-                self._service(found.service.add(), one)
-            elif isinstance(one, ast.Option):
-                _set_option(found.options, one)
-        return found
+            descriptor.syntax = "proto3"
+        for element in file.file_elements:
+            if isinstance(element, ast.Package):
+                descriptor.package = element.name
+            elif isinstance(element, ast.Import):
+                if element.public or element.weak:
+                    kept = descriptor.public_dependency if element.public else descriptor.weak_dependency
+                    kept.append(len(descriptor.dependency))
+                descriptor.dependency.append(element.name)
+            elif isinstance(element, ast.Message):
+                self._message(descriptor.message_type.add(), element.name, element.elements)
+            elif isinstance(element, ast.Enum):
+                self._enum(descriptor.enum_type.add(), element)
+            elif isinstance(element, ast.Extension):
+                self._extension(descriptor, descriptor.message_type, element)
+            elif isinstance(element, ast.Service):
+                self._service(descriptor.service.add(), element)
+            elif isinstance(element, ast.Option):
+                _set_option(descriptor.options, element)
+        return descriptor
 
-    def _message(self, found: Any, name: str, elements: list[Any]) -> None:
-        found.name = name
+    def _message(self, message: Any, name: str, elements: list[Any]) -> None:
+        message.name = name
         optional: list[Any] = []
         maps: list[Any] = []
-        for one in elements:
-            if isinstance(one, ast.Field):
-                self._check_label(one)
-                field = self._field(found.field.add(), one)
-                if self._is_proto3 and one.cardinality is ast.FieldCardinality.OPTIONAL:
+        for element in elements:
+            if isinstance(element, ast.Field):
+                self._check_label(element)
+                field = self._field(message.field.add(), element)
+                if self._is_proto3 and element.cardinality is ast.FieldCardinality.OPTIONAL:
                     optional.append(field)
-            elif isinstance(one, ast.MapField):
-                maps.append(self._map(found, one))
-            elif isinstance(one, ast.Group):
-                self._check_label(one)
-                self._group(found.field.add(), found.nested_type, one)
-            elif isinstance(one, ast.OneOf):
-                self._one_of(found, one)
-            elif isinstance(one, ast.Message):
-                self._message(found.nested_type.add(), one.name, one.elements)
-            elif isinstance(one, ast.Enum):
-                self._enum(found.enum_type.add(), one)
-            elif isinstance(one, ast.Extension):
-                self._extension(found, found.nested_type, one)
-            elif isinstance(one, ast.Reserved):
-                found.reserved_name.extend(map(_text, one.names))
-                for begin, end in _ranges(one.ranges, FIELD_NUMBER_MAX):
-                    found.reserved_range.add(start=begin, end=end + 1)
-            elif isinstance(one, ast.ExtensionRange):
-                for begin, end in _ranges(one.ranges, FIELD_NUMBER_MAX):
-                    added = found.extension_range.add(start=begin, end=end + 1)
-                    for option in one.options:
+            elif isinstance(element, ast.MapField):
+                maps.append(self._map(message, element))
+            elif isinstance(element, ast.Group):
+                self._check_label(element)
+                self._group(message.field.add(), message.nested_type, element)
+            elif isinstance(element, ast.OneOf):
+                self._one_of(message, element)
+            elif isinstance(element, ast.Message):
+                self._message(message.nested_type.add(), element.name, element.elements)
+            elif isinstance(element, ast.Enum):
+                self._enum(message.enum_type.add(), element)
+            elif isinstance(element, ast.Extension):
+                self._extension(message, message.nested_type, element)
+            elif isinstance(element, ast.Reserved):
+                message.reserved_name.extend(map(_text, element.names))
+                for begin, end in _ranges(element.ranges, FIELD_NUMBER_MAX):
+                    message.reserved_range.add(start=begin, end=end + 1)
+            elif isinstance(element, ast.ExtensionRange):
+                for begin, end in _ranges(element.ranges, FIELD_NUMBER_MAX):
+                    added = message.extension_range.add(start=begin, end=end + 1)
+                    for option in element.options:
                         _set_option(added.options, option)
-            elif isinstance(one, ast.Option):
-                _set_option(found.options, one)
-        found.nested_type.extend(maps)  # behind the messages of the text, which data names by their numbers
+            elif isinstance(element, ast.Option):
+                _set_option(message.options, element)
+        message.nested_type.extend(maps)  # behind the messages of the text, which data names by their numbers
         for field in optional:  # each is alone in a oneof, after those of the text
             field.proto3_optional = True
-            field.oneof_index = len(found.oneof_decl)
-            found.oneof_decl.add(name=f"_{field.name}")
+            field.oneof_index = len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{field.name}")
 
-    def _check_label(self, one: ast.Field | ast.Group) -> None:
-        if self._needs_labels and one.cardinality is None:
-            raise SchemaError(f"{one.name} of proto2 is required, optional or repeated")
+    def _check_label(self, field: ast.Field | ast.Group) -> None:
+        if self._needs_labels and field.cardinality is None:
+            raise SchemaError(f"{field.name} of proto2 is required, optional or repeated")
 
-    def _field(self, found: Any, one: ast.Field) -> Any:
-        found.name, found.number, found.label = one.name, one.number, _LABELS[one.cardinality]
-        _set_type(found, one.type)
-        for option in one.options:
+    def _field(self, descriptor: Any, field: ast.Field) -> Any:
+        descriptor.name, descriptor.number, descriptor.label = (
+            field.name,
+            field.number,
+            _LABELS[field.cardinality],
+        )
+        _set_type(descriptor, field.type)
+        for option in field.options:
             if option.name == "json_name":
-                found.json_name = _text(option.value)
+                descriptor.json_name = _text(option.value)
             elif option.name == "default":
-                found.default_value = _default(found, option.value)
+                descriptor.default_value = _default(descriptor, option.value)
             else:
-                _set_option(found.options, option)
-        return found
+                _set_option(descriptor.options, option)
+        return descriptor
 
-    def _map(self, message: Any, one: ast.MapField) -> Any:
+    def _map(self, message: Any, map_field: ast.MapField) -> Any:
         """Add the field of a map; returns the message of its entries."""
-        if one.key_type not in SCALARS or one.key_type in ("double", "float", "bytes"):
-            raise SchemaError(f"the key of a map is no {one.key_type}")
-        name = "".join(part[:1].upper() + part[1:] for part in one.name.split("_")) + "Entry"
+        if map_field.key_type not in SCALARS or map_field.key_type in ("double", "float", "bytes"):
+            raise SchemaError(f"the key of a map is no {map_field.key_type}")
+        name = "".join(part[:1].upper() + part[1:] for part in map_field.name.split("_")) + "Entry"
         entry = descriptor_pb2.DescriptorProto(name=name)
         entry.options.map_entry = True
-        for number, (part, kind) in enumerate((("key", one.key_type), ("value", one.value_type)), 1):
+        for number, (part, kind) in enumerate(
+            (("key", map_field.key_type), ("value", map_field.value_type)), 1
+        ):
             field = entry.field.add(name=part, number=number, label=_LABELS[None])
             _set_type(field, kind)
         repeated = ast.FieldCardinality.REPEATED
         field = self._field(
-            message.field.add(), ast.Field(one.name, one.number, name, repeated, options=one.options)
+            message.field.add(),
+            ast.Field(map_field.name, map_field.number, name, repeated, options=map_field.options),
         )
         field.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
         return entry
 
-    def _group(self, found: Any, beside: Any, one: ast.Group) -> None:
-        found.name, found.number, found.label = one.name.lower(), one.number, _LABELS[one.cardinality]
-        found.type, found.type_name = descriptor_pb2.FieldDescriptorProto.TYPE_GROUP, one.name
-        self._message(beside.add(), one.name, one.elements)
+    def _group(self, field: Any, beside: Any, group: ast.Group) -> None:
+        field.name, field.number, field.label = group.name.lower(), group.number, _LABELS[group.cardinality]
+        field.type, field.type_name = descriptor_pb2.FieldDescriptorProto.TYPE_GROUP, group.name
+        self._message(beside.add(), group.name, group.elements)
 
-    def _one_of(self, message: Any, one: ast.OneOf) -> None:
+    def _one_of(self, message: Any, group: ast.OneOf) -> None:
         number = len(message.oneof_decl)
-        declared = message.oneof_decl.add(name=one.name)
-        for element in one.elements:
+        declared = message.oneof_decl.add(name=group.name)
+        for element in group.elements:
             if isinstance(element, ast.Option):
                 _set_option(declared.options, element)
                 continue
@@ -229,34 +236,34 @@ class _Reading:
                 continue
             field.oneof_index = number
 
-    def _extension(self, found: Any, beside: Any, one: ast.Extension) -> None:
-        for element in one.elements:
+    def _extension(self, scope: Any, beside: Any, extension: ast.Extension) -> None:
+        for element in extension.elements:
             if isinstance(element, ast.Field | ast.Group):
                 self._check_label(element)
             if isinstance(element, ast.Field):
-                self._field(found.extension.add(extendee=one.typeName), element)
+                self._field(scope.extension.add(extendee=extension.typeName), element)
             elif isinstance(element, ast.Group):
-                self._group(found.extension.add(extendee=one.typeName), beside, element)
+                self._group(scope.extension.add(extendee=extension.typeName), beside, element)
 
-    def _enum(self, found: Any, one: ast.Enum) -> None:
-        found.name = one.name
-        for element in one.elements:
+    def _enum(self, descriptor: Any, enum: ast.Enum) -> None:
+        descriptor.name = enum.name
+        for element in enum.elements:
             if isinstance(element, ast.EnumValue):
-                value = found.value.add(name=element.name, number=element.number)
+                value = descriptor.value.add(name=element.name, number=element.number)
                 for option in element.options:
                     _set_option(value.options, option)
             elif isinstance(element, ast.EnumReserved):
-                found.reserved_name.extend(map(_text, element.names))
+                descriptor.reserved_name.extend(map(_text, element.names))
                 for begin, end in _ranges(element.ranges, ENUM_NUMBER_MAX):
-                    found.reserved_range.add(start=begin, end=end)
+                    descriptor.reserved_range.add(start=begin, end=end)
             elif isinstance(element, ast.Option):
-                _set_option(found.options, element)
+                _set_option(descriptor.options, element)
 
-    def _service(self, found: Any, one: ast.Service) -> None:
-        found.name = one.name
-        for element in one.elements:
+    def _service(self, descriptor: Any, service: ast.Service) -> None:
+        descriptor.name = service.name
+        for element in service.elements:
             if isinstance(element, ast.Method):
-                method = found.method.add(
+                method = descriptor.method.add(
                     name=element.name,
                     input_type=element.input_type.type,
                     output_type=element.output_type.type,
@@ -269,7 +276,7 @@ class _Reading:
                     if isinstance(option, ast.Option):
                         _set_option(method.options, option)
             elif isinstance(element, ast.Option):
-                _set_option(found.options, element)
+                _set_option(descriptor.options, element)
 
 
 def _set_type(field: Any, name: str) -> None:
@@ -280,11 +287,11 @@ def _set_type(field: Any, name: str) -> None:
 
 
 def _ranges(texts: list[str], last: int) -> list[tuple[int, int]]:
-    found = []
+    ranges = []
     for text in texts:
         begin, to, end = (part.strip() for part in text.partition("to"))
-        found.append((int(begin, 0), last if end == "max" else int(end if to else begin, 0)))
-    return found
+        ranges.append((int(begin, 0), last if end == "max" else int(end if to else begin, 0)))
+    return ranges
 
 
 def _text(value: Any) -> str:
@@ -306,34 +313,34 @@ def _default(field: Any, value: Any) -> str:
     return str(value)
 
 
-def _set_option(options: Any, one: ast.Option) -> None:
+def _set_option(options: Any, option: ast.Option) -> None:
     """Set an option that protobuf itself has; any other stays uninterpreted, as it is written."""
-    first, _, rest = one.name.partition(".")
+    first, _, rest = option.name.partition(".")
     field = options.DESCRIPTOR.fields_by_name.get(first)
     if field is not None and field.message_type is not None and rest in field.message_type.fields_by_name:
         _set_option(
-            getattr(options, first), replace(one, name=rest)
+            getattr(options, first), replace(option, name=rest)
         )  # as features.field_presence of an edition
         return
-    scalar = not isinstance(one.value, ast.MessageLiteral | list)
+    scalar = not isinstance(option.value, ast.MessageLiteral | list)
     if field is not None and field.message_type is None and scalar and field.name != "uninterpreted_option":
         try:
             if field.enum_type is not None:
-                value: Any = field.enum_type.values_by_name[one.value.name].number
+                value: Any = field.enum_type.values_by_name[option.value.name].number
             else:
-                value = _text(one.value) if isinstance(one.value, str) else one.value
+                value = _text(option.value) if isinstance(option.value, str) else option.value
             if field.is_repeated:
-                getattr(options, one.name).append(value)
+                getattr(options, option.name).append(value)
             else:
-                setattr(options, one.name, value)
+                setattr(options, option.name, value)
         except (KeyError, TypeError, AttributeError, ValueError):
-            raise SchemaError(f"the option {one.name} does not take {one.value!r}") from None
+            raise SchemaError(f"the option {option.name} does not take {option.value!r}") from None
         return
     kept = options.uninterpreted_option.add()
-    for part in re.findall(r"\([^()]*\)|[^.()]+", one.name):
+    for part in re.findall(r"\([^()]*\)|[^.()]+", option.name):
         is_extension = part.startswith("(")
         kept.name.add(name_part=part.strip("()"), is_extension=is_extension)
-    _set_value(kept, one.value)
+    _set_value(kept, option.value)
 
 
 def _set_value(kept: Any, value: Any) -> None:

@@ -2,7 +2,7 @@
 
     client: token ...  server: token ...  client: empty  server: offered layers  client: chosen layer
 
-The rule: who a client is, is what its ticket says. The authorization id that it may ask for is read and changes nothing, as
+The rule: a client is the principal of its ticket. The authorization id that it may ask for is read and changes nothing, as
 with Kafka. No security layer is offered: what follows is protected by TLS, or not at all.
 """
 

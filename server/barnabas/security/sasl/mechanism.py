@@ -15,7 +15,7 @@ MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER, GSSAPI)
 
 
 class LoginFailedError(Exception):
-    """A client has not proved who it is. `shown` is what it is sent; None for a sentence that says nothing.
+    """A client has not proved its identity. `shown` is the text that it is sent; None for a general one.
 
     `is_transient`: it is sent nothing, and its connection is closed, upon which clients try again (Kafka's rule for
     replays and for tickets that are not yet valid).

@@ -1,6 +1,6 @@
 """SASL OAUTHBEARER (RFC 7628, KIP-255), the server's side. Pure.
 
-The rule: what a token says is believed only by whoever checks its signature, which is not done here; a client is told that
+The rule: the claims of a token hold only once its signature was checked, which is not done here; a client is told that
 its token is wrong, never why.
 """
 
@@ -27,7 +27,7 @@ class TokenError(Exception):
 
 
 Check = Callable[[str], Awaitable[Identity]]
-"""Checks a token and returns whose it is. Raises TokenError."""
+"""Checks a token and returns its principal. Raises TokenError."""
 
 
 class OAuthBearerExchange:
@@ -44,34 +44,34 @@ class OAuthBearerExchange:
             raise LoginFailedError(self._failure, shown=INVALID_TOKEN if message == GOODBYE else None)
         authorization_id, token = _parsed(message)
         try:
-            found = await self._check(token)
+            identity = await self._check(token)
         except TokenError as error:
             self._failure = str(error)
             return INVALID_TOKEN.encode()
-        if authorization_id not in ("", found.name):
+        if authorization_id not in ("", identity.name):
             text = (
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different from "
-                f"the token's principal name ({found.name})"
+                f"the token's principal name ({identity.name})"
             )
             raise LoginFailedError(text, shown=text)
-        self.identity = found
+        self.identity = identity
         return b""
 
 
 def _parsed(message: bytes) -> tuple[str, str]:
     """Return the authorization id and the token of a client's first message. Raises LoginFailedError."""
     try:
-        found = _FIRST.fullmatch(message.decode())
+        parsed = _FIRST.fullmatch(message.decode())
     except UnicodeDecodeError:
-        found = None
-    if found is None:
+        parsed = None
+    if parsed is None:
         raise LoginFailedError("the message is not that of OAUTHBEARER")
-    pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)
+    pairs = dict(pair.split("=", 1) for pair in parsed["pairs"].split("\x01") if pair)
     empty = [name for name, value in pairs.items() if not value]
     if empty:
         raise LoginFailedError(f"the message has no value of {empty[0][:40]}")
     bearer = _BEARER.fullmatch(pairs.get("auth", "").strip())
     if bearer is None:
         raise LoginFailedError("the message has no auth=Bearer TOKEN")
-    authorization_id = (found["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
+    authorization_id = (parsed["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
     return authorization_id, bearer[1]

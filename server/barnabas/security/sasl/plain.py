@@ -37,8 +37,8 @@ class PlainExchange:
         expected = self._users.get(user)
         is_right = hmac.compare_digest(password.encode(), expected if expected is not None else b"\0")
         if expected is None or not is_right:
-            known = "wrong password" if expected is not None else "unknown user"
-            raise LoginFailedError(f"{known} {user[:100]!r}", shown=_WRONG)
+            reason = "wrong password" if expected is not None else "unknown user"
+            raise LoginFailedError(f"{reason} {user[:100]!r}", shown=_WRONG)
         if authorization_id not in ("", user):
             raise _failed(
                 "Authentication failed: Client requested an authorization id that is different from username"

@@ -1,7 +1,7 @@
 """SASL SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the server's side. Pure.
 
 The rule: the final message must carry the whole nonce of this exchange (CVE-2024-56128) and the channel binding of the
-first one; a user who does not exist gets a challenge like everybody else, so that only the last answer says no.
+first one; an unknown user gets a challenge like any other, so that only the last answer says no.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _FINAL = re.compile(
 
 
 class ScramExchange:
-    """Two messages: who, and the proof. The server proves in its last answer that it knows the password too."""
+    """Two messages: the user, and the proof. The server proves in its last answer that it knows the password too."""
 
     def __init__(
         self, mechanism: str, credentials: Credentials, *, nonce: Callable[[], str], secret: bytes
     ) -> None:
-        """`nonce` gives random text without a comma; `secret` makes the challenges of users who do not exist."""
+        """`nonce` gives random text without a comma; `secret` makes the challenges of unknown users."""
         self._mechanism = MECHANISMS[mechanism]
         self._credentials = credentials
         self._new_nonce = nonce
@@ -62,15 +62,15 @@ class ScramExchange:
     # --- the first message --------------------------------------------------------------------------------------
 
     async def _begun(self, message: bytes) -> _First:
-        found = _FIRST.fullmatch(_text(message))
-        if found is None:
+        parsed = _FIRST.fullmatch(_text(message))
+        if parsed is None:
             raise LoginFailedError("the first message is not that of SCRAM")
-        user = _unescaped(found["user"])
-        extensions = dict(part.split("=", 1) for part in found["extensions"].split(",")[1:])
+        user = _unescaped(parsed["user"])
+        extensions = dict(part.split("=", 1) for part in parsed["extensions"].split(",")[1:])
         if "m" in extensions:
             raise LoginFailedError("a mandatory extension is not known")
         is_by_token = extensions.get("tokenauth", "").lower() == "true"
-        if found["authzid"] and _unescaped(found["authzid"]) != user:
+        if parsed["authzid"] and _unescaped(parsed["authzid"]) != user:
             text = (
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
@@ -80,9 +80,11 @@ class ScramExchange:
         if credential is None or identity is None:
             credential = decoy(self._mechanism, user, self._secret)
             identity = Identity(user)
-        nonce = found["nonce"] + self._new_nonce()
+        nonce = parsed["nonce"] + self._new_nonce()
         challenge = f"r={nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
-        return _First(found["gs2"].encode(), found["bare"], nonce, challenge, credential, identity, is_known)
+        return _First(
+            parsed["gs2"].encode(), parsed["bare"], nonce, challenge, credential, identity, is_known
+        )
 
     async def _of_user(self, user: str) -> tuple[ScramCredential | None, Identity | None]:
         return self._credentials.scram(self._mechanism.name, user), Identity(user)
@@ -97,24 +99,24 @@ class ScramExchange:
     # --- the second message -------------------------------------------------------------------------------------
 
     def _finished(self, first: _First, message: bytes) -> bytes:
-        found = _FINAL.fullmatch(_text(message))
-        if found is None:
+        parsed = _FINAL.fullmatch(_text(message))
+        if parsed is None:
             raise LoginFailedError(f"the final message of user {first.identity.name[:100]!r} is malformed")
-        if not hmac.compare_digest(found["nonce"], first.nonce):
+        if not hmac.compare_digest(parsed["nonce"], first.nonce):
             raise LoginFailedError("the final message has the nonce of another exchange")
-        if _bytes(found["binding"]) not in (first.gs2, _NO_BINDING):
+        if _bytes(parsed["binding"]) not in (first.gs2, _NO_BINDING):
             raise LoginFailedError("the final message has another channel binding than the first")
         algorithm, credential = self._mechanism.algorithm, first.credential
-        signed = f"{first.bare},{first.challenge},{found['bare']}".encode()
+        signed = f"{first.bare},{first.challenge},{parsed['bare']}".encode()
         signature = hmac.digest(credential.stored_key, signed, algorithm)
-        proof = _bytes(found["proof"])
+        proof = _bytes(parsed["proof"])
         key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
         is_right = len(proof) == len(signature) and hmac.compare_digest(
             hashlib.new(algorithm, key).digest(), credential.stored_key
         )
         if not is_right or not first.is_known:
-            known = "wrong password" if first.is_known else "unknown user or token"
-            raise LoginFailedError(f"{known} {first.identity.name[:100]!r}")
+            reason = "wrong password" if first.is_known else "unknown user or token"
+            raise LoginFailedError(f"{reason} {first.identity.name[:100]!r}")
         self.identity = first.identity
         return b"v=" + b64encode(hmac.digest(credential.server_key, signed, algorithm))
 

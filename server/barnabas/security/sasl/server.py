@@ -39,7 +39,7 @@ class Stage(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SaslOffer:
-    """Mechanisms that a listener offers to those who log in, with their limits."""
+    """Mechanisms that a listener offers, with their limits."""
 
     mechanisms: Mapping[str, Mechanism]
     frame_bytes_max: int
@@ -176,14 +176,14 @@ class SaslServer:
             raise
         return answer
 
-    def _check(self, found: Identity | None) -> None:
-        """See that who has logged in has a name that can be named, and is who it was. Raises LoginFailedError."""
-        if found is not None and has_control_character(found.name):
-            raise LoginFailedError(f"the user's name {found.name[:100]!r} has a control character")
-        if found is not None and self.identity is not None and found.name != self.identity.name:
+    def _check(self, identity: Identity | None) -> None:
+        """Check that a user's name has no control characters and is the one before. Raises LoginFailedError."""
+        if identity is not None and has_control_character(identity.name):
+            raise LoginFailedError(f"the user's name {identity.name[:100]!r} has a control character")
+        if identity is not None and self.identity is not None and identity.name != self.identity.name:
             text = (
                 "Cannot change principals during re-authentication from "
-                f"User.{self.identity.name}: User.{found.name}"
+                f"User.{self.identity.name}: User.{identity.name}"
             )
             raise LoginFailedError(text, shown=text)
 
@@ -192,15 +192,15 @@ class SaslServer:
 
         To be called after `evaluate`.
         """
-        found = self._exchange.identity if self._exchange is not None else None
-        if found is None:
+        identity = self._exchange.identity if self._exchange is not None else None
+        if identity is None:
             return 0
-        self.identity = found
+        self.identity = identity
         self.stage = Stage.DONE
         self._exchange = None
         limits = []
-        if found.expires_at_ms is not None:
-            limits.append(found.expires_at_ms - wall_ms)
+        if identity.expires_at_ms is not None:
+            limits.append(identity.expires_at_ms - wall_ms)
         max_reauth_ms = self.offer.mechanisms[self._mechanism].max_reauth_ms
         if max_reauth_ms > 0:
             limits.append(max_reauth_ms)

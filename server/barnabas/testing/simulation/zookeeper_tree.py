@@ -1,4 +1,9 @@
-"""The znodes of the simulated ZooKeeper, and their watches: each change happens at one moment, whole or not at all."""
+"""The znodes of the simulated ZooKeeper, and their watches: each change happens at one moment, whole or not at all.
+
+`tools/zkserver/tree.py` has znodes too, as frames of the protocol change them and a journal replays them. The two stay
+apart on purpose: this one speaks the values of `cluster/zookeeper/session.py`, and a simulated world that shared the
+server's rules would share its mistakes.
+"""
 
 from __future__ import annotations
 

@@ -13,42 +13,41 @@ from urllib.parse import parse_qsl, urlsplit
 
 import h11
 
-from barnabas.network.http import HttpReader, is_of_a_web_page
+from barnabas.network.http import HttpReader, HttpService, is_of_a_web_page
 from barnabas.tools.control.openapi import document
-from barnabas.tools.control.routes import dispatch, routes
+from barnabas.tools.control.routes import dispatch, router
 
 if TYPE_CHECKING:
-    from barnabas.network.visitors import Visitor
     from barnabas.tools.control.host import Host
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
-IDLE_SECONDS_MAX = 300.0
 ANSWER_SECONDS_MAX = 60.0
-_HEADER_BYTES_MAX = 64 * 1024
-routes()  # their modules are imported with this one
+router()  # their modules are imported with this one
 
 
-class Answering:
-    """Answers requests about one broker."""
+class ControlService(HttpService):
+    """The control API of one broker."""
+
+    idle_seconds_max = 300.0
 
     def __init__(self, host: Host, token: str, addresses: set[str]) -> None:
         self._host = host
         self._token = token
         self._addresses = addresses
 
-    async def serve(self, visitor: Visitor) -> None:
-        """Answer the requests of a connection, one after the other. Raises BrokenResourceError when the peer has gone."""
-        reader = HttpReader(visitor, header_bytes_max=_HEADER_BYTES_MAX)
+    def body_bytes_max(self, request: h11.Request) -> int:  # noqa: ARG002
+        """Return the same bound for all requests."""
+        return BODY_BYTES_MAX
 
-        async def answer(request: h11.Request, body: bytes) -> bool:
-            with visitor.waiting():
-                status, value = await self._answer(request, body)
-            return await _send(reader, status, value)
+    async def answer(self, reader: HttpReader, request: h11.Request, body: bytes) -> bool:
+        """Send the response to a request as JSON; false if the connection ends with it."""
+        with reader.visitor.waiting():
+            status, value = await self._answer(request, body)
+        return await _send(reader, status, value)
 
-        async def refuse(status: int, words: str) -> bool:
-            return await _send(reader, status, {"error": words})
-
-        await reader.serve(answer, refuse, idle_seconds_max=IDLE_SECONDS_MAX, body_bytes_max=BODY_BYTES_MAX)
+    async def refuse(self, reader: HttpReader, status: int, reason: str) -> bool:
+        """Send the response to a request that cannot be read, the last one of a connection."""
+        return await _send(reader, status, {"error": reason})
 
     async def _answer(self, request: h11.Request, body: bytes) -> tuple[int, Any]:
         refusal = self._refusal(request)
@@ -69,7 +68,7 @@ class Answering:
         return await dispatch(self._host, method, target.path, query, value)
 
     def _refusal(self, request: h11.Request) -> tuple[int, Any] | None:
-        """Return why a request is not even looked at: no token, or a page of another site in a browser."""
+        """Return the response to a request without the token, or of a web page of another site; None for all others."""
         if self._token:
             token = dict(list(request.headers)).get(b"authorization", b"").removeprefix(b"Bearer ")
             if not hmac.compare_digest(token, self._token.encode()):

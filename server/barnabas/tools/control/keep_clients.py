@@ -17,7 +17,7 @@ SESSION_TIMERS = frozenset(("session", "rejoin", "resync", "join", "sync", "revo
 
 def keep_clients(broker: Broker, ms: int) -> None:
     """Put off the ends of sessions of group members and of logins, and the closing of idle connections, by `ms`."""
-    broker.services.group_coordinator.put_off(SESSION_TIMERS, ms)
+    broker.services.group_coordinator.postpone(SESSION_TIMERS, ms)
     for connection in broker.connections:
         connection.last_active += ms / 1000
         login = connection.info.login

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from barnabas import __version__
-from barnabas.tools.control.routes import routes
+from barnabas.tools.control.routes import router
 from barnabas.tools.control.routes.base import Route
 
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
@@ -15,7 +15,7 @@ _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "requir
 def document() -> dict[str, Any]:
     """Return the document."""
     paths: dict[str, dict[str, Any]] = {}
-    for route in routes():
+    for route in router().routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from barnabas.network.visitors import Visitor
     from barnabas.tools.control.host import Host
-    from barnabas.tools.control.http import Answering
+    from barnabas.tools.control.http import ControlService
 
 CONNECTIONS_MAX = 256
 WHAT = "the control API"
@@ -52,15 +52,15 @@ async def serve(
     """Serve the API of one broker until cancelled; closes the sockets then. Raises StartupError."""
     own = {sock.getsockname()[0] for sock in sockets}
 
-    def make() -> Answering:
-        from barnabas.tools.control.http import Answering
+    def make() -> ControlService:
+        from barnabas.tools.control.http import ControlService
 
-        return Answering(host, token, own)
+        return ControlService(host, token, own)
 
-    answering = Lazy(make, "barnabas.tools.control.http", beside=trio.to_thread.run_sync)
+    service = Lazy(make, "barnabas.tools.control.http", beside=trio.to_thread.run_sync)
 
     async def answer(visitor: Visitor) -> None:
-        await (await answering.ready()).serve(visitor)
+        await (await service.ready()).serve(visitor)
 
     try:
         visitors.listen(sockets, WHAT)

@@ -57,14 +57,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    found = argparse.ArgumentParser(
+    root = argparse.ArgumentParser(
         prog="barnabas log", description="Show, check and repair log dirs, without a broker."
     )
-    commands = found.add_subparsers(required=True, metavar="COMMAND")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
     common = _common_options()
     for add in (_add_dump, _add_verify, _add_repair, _add_stats):
         add(commands, common)
-    return found
+    return root
 
 
 def _common_options() -> argparse.ArgumentParser:
@@ -322,11 +322,11 @@ def _repair_partitions(
                 disk, partition, log_start_offset=start, salvage=options.salvage, on_bytes=progress.add
             )
             progress.clear()
-            for left in plan.left:
+            for damage_file in plan.kept_files:
                 emit(
                     {
                         "kind": "left",
-                        "path": left,
+                        "path": damage_file,
                         "text": "sound records stay in it: others have their offsets by now",
                     }
                 )

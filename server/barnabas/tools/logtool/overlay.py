@@ -81,7 +81,7 @@ class OverlayFile:
         """There is nothing to sync."""
 
     def is_at(self, path: str) -> bool:
-        """Nobody takes files away from under a file that only pretends."""
+        """No file is removed from under a file of the overlay."""
         del path
         return True
 
@@ -141,7 +141,7 @@ class OverlayDisk:
         file.write(data, 0)
 
     def make_private(self, path: str) -> None:
-        """Make an empty file if there is none; who may read it is not known here."""
+        """Make an empty file if there is none; the overlay has no permissions."""
         self.open(path, create=True)
 
     def list(self, path: str) -> list[Entry]:

@@ -71,9 +71,9 @@ def is_internal(topic: str) -> bool:
 def describe_internal(topic: str, record: Record) -> Row:
     """The fields of a record of an internal topic: its `type`, `key` and `value`, or the `problem`."""
     try:
-        found = record_type(topic, record_type_id(record.key or b""))
-        key = plain(found.decode_key(record.key or b""))
-        value = None if record.value is None else found.decode_value(record.value)
+        codec = record_type(topic, record_type_id(record.key or b""))
+        key = plain(codec.decode_key(record.key or b""))
+        value = None if record.value is None else codec.decode_value(record.value)
     except DecodeError as error:
         return {"key": record.key, "value": record.value, "problem": str(error)}
     shown = plain(value)
@@ -81,7 +81,7 @@ def describe_internal(topic: str, record: Record) -> Row:
         for member, raw in zip(shown["members"], getattr(value, "members", ()), strict=True):
             for name in _CONSUMER_PAYLOADS:
                 member[name] = _describe_consumer_payload(name, getattr(raw, name))
-    return {"type": found.key.name.removesuffix("Key"), "key": key, "value": shown}
+    return {"type": codec.key.name.removesuffix("Key"), "key": key, "value": shown}
 
 
 def _describe_consumer_payload(name: str, data: bytes | None) -> Any:

@@ -1,4 +1,4 @@
-"""Kinds of paths that somebody names: a log dir, the directory of a partition, or one file of it.
+"""Kinds of paths: a log dir, the directory of a partition, or one file of it.
 
 The rule: found out from names and contents alone; nothing is opened for writing.
 """
@@ -11,7 +11,7 @@ from enum import Enum
 from barnabas.log.disk import Disk, file_names
 from barnabas.log.format import names
 from barnabas.log.format.names import DirKind
-from barnabas.log.recovery import Inventory, take_inventory
+from barnabas.log.recovery.plan import Inventory, take_inventory
 
 CHECKPOINTS = (
     names.RECOVERY_POINT_CHECKPOINT,
@@ -74,9 +74,9 @@ def find_place(disk: Disk, path: str) -> Place:
         raise PlaceError(f"{path}: {error.strerror}") from error
     if any(not entry.is_dir and names.parse_file_name(entry.name) for entry in entries):
         return Place(PlaceKind.PARTITION, path)
-    found = {entry.name for entry in entries}
+    file_names = {entry.name for entry in entries}
     has_partitions = any(entry.is_dir and names.parse_dir_name(entry.name) for entry in entries)
-    if has_partitions or found & {names.META_PROPERTIES, names.LOCK, *CHECKPOINTS}:
+    if has_partitions or file_names & {names.META_PROPERTIES, names.LOCK, *CHECKPOINTS}:
         return Place(PlaceKind.LOG_DIR, path)
     if names.parse_dir_name(path.rpartition("/")[2]):
         return Place(PlaceKind.PARTITION, path)
@@ -94,19 +94,19 @@ def open_partition(disk: Disk, path: str) -> PartitionPlace:
     return PartitionPlace(path, topic, partition, kind, found_names, take_inventory(found_names), leftovers)
 
 
-def partitions_of(disk: Disk, log_dir: str, wanted: str = "") -> list[PartitionPlace]:
+def partitions_of(disk: Disk, log_dir: str, name: str = "") -> list[PartitionPlace]:
     """List the partitions in a log dir, or only those of a topic or of one directory name.
 
     Those that are deleted, and only wait to be removed, must be named to be listed. Raises OSError.
     """
-    found = []
+    partitions = []
     for entry in disk.list(log_dir):
         parsed = names.parse_dir_name(entry.name) if entry.is_dir else None
-        if parsed is None or (parsed.kind is DirKind.DELETE and wanted != entry.name):
+        if parsed is None or (parsed.kind is DirKind.DELETE and name != entry.name):
             continue
-        if wanted in ("", entry.name, parsed.topic):
-            found.append(open_partition(disk, f"{log_dir}/{entry.name}"))
-    return sorted(found, key=lambda place: (place.topic, place.partition, place.name))
+        if name in ("", entry.name, parsed.topic):
+            partitions.append(open_partition(disk, f"{log_dir}/{entry.name}"))
+    return sorted(partitions, key=lambda place: (place.topic, place.partition, place.name))
 
 
 def lock_path_for(disk: Disk, place: Place) -> str | None:
@@ -117,8 +117,10 @@ def lock_path_for(disk: Disk, place: Place) -> str | None:
     elif place.kind is PlaceKind.PARTITION:
         path = path.rpartition("/")[0]
     try:
-        found = {entry.name for entry in disk.list(path)}
+        file_names = {entry.name for entry in disk.list(path)}
     except OSError:
         return None
-    is_log_dir = place.kind is PlaceKind.LOG_DIR or names.LOCK in found or names.META_PROPERTIES in found
+    is_log_dir = (
+        place.kind is PlaceKind.LOG_DIR or names.LOCK in file_names or names.META_PROPERTIES in file_names
+    )
     return f"{path}/{names.LOCK}" if is_log_dir else None

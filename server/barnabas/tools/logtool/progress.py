@@ -1,4 +1,4 @@
-"""A bar that says how far the tool is, for whoever waits at a terminal.
+"""A progress bar on a terminal.
 
 The rule: drawn on a terminal only, at most ten times a second, and gone when the work is done.
 """
@@ -17,9 +17,9 @@ def render(done: int, total: int, seconds: float) -> str:
     share = min(1.0, done / total) if total else 1.0
     filled = int(share * WIDTH)
     rate = done / seconds if seconds > 0 else 0.0
-    left = f", {(total - done) / rate:.0f} s left" if rate and done < total else ""
+    remaining = f", {(total - done) / rate:.0f} s left" if rate and done < total else ""
     bar = "#" * filled + "." * (WIDTH - filled)
-    return f"[{bar}] {share:4.0%} of {total / 1e6:.1f} MB, {rate / 1e6:.0f} MB/s{left}"
+    return f"[{bar}] {share:4.0%} of {total / 1e6:.1f} MB, {rate / 1e6:.0f} MB/s{remaining}"
 
 
 class Progress:

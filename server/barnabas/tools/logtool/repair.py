@@ -14,8 +14,8 @@ from barnabas.log.config import UNBOUNDED, LogConfig
 from barnabas.log.damage import put_back, undecided
 from barnabas.log.disk import Disk
 from barnabas.log.format import names
-from barnabas.log.loading import LoadedLog, Loader
 from barnabas.log.openfiles import OpenFiles
+from barnabas.log.recovery.loading import LoadedLog, Loader
 from barnabas.tools.logtool.overlay import Change, OverlayDisk
 from barnabas.tools.logtool.places import PartitionPlace
 from barnabas.tools.logtool.verify import Finding, Severity, Verifier
@@ -26,8 +26,8 @@ class RepairPlan:
     """Changes to a partition that a repair would make, and what would be lost.
 
     `lost_bytes` are cut or removed with whole segments. `survivor` is what is sound behind the first damage as
-    (path, position, offset): what makes the difference between a torn end and a hole. `left` are the files of damage whose
-    records cannot go back, since their offsets have been used again.
+    (path, position, offset): what makes the difference between a torn end and a hole. `kept_files` are the files of
+    damage with records that cannot go back, since their offsets have been used again.
     """
 
     place: PartitionPlace
@@ -37,7 +37,7 @@ class RepairPlan:
     findings: list[Finding]
     lost_bytes: int = 0
     survivor: tuple[str, int, int] | None = None
-    left: list[str] = field(default_factory=list)
+    kept_files: list[str] = field(default_factory=list)
 
 
 def plan_repair(
@@ -63,9 +63,9 @@ def plan_repair(
         log_start_offset=log_start_offset, is_cache_intact=salvage,
     )  # fmt: skip
     loaded = _load(loader)
-    left = []
+    kept_files = []
     if salvage and any(names.DAMAGED in name for name in place.file_names):
-        left = put_back(overlay, place.path, loaded.log_end_offset)
+        kept_files = put_back(overlay, place.path, loaded.log_end_offset)
         loaded = _load(loader)
     if salvage:
         for note in undecided(overlay, place.path):
@@ -73,7 +73,7 @@ def plan_repair(
     damaged = {finding.path for finding in findings if finding.severity is Severity.ERROR}
     changes = _needed(overlay.changes(), place, damaged, loaded.log_end_offset)
     plan = RepairPlan(place, changes, loaded.log_start_offset, loaded.log_end_offset, findings)
-    plan.lost_bytes, plan.left = loader.recovery.lost_bytes, left
+    plan.lost_bytes, plan.kept_files = loader.recovery.lost_bytes, kept_files
     if loader.recovery.damages:
         first = loader.recovery.damages[0]
         plan.survivor = (first.path, first.end, first.next_offset)

@@ -1,6 +1,6 @@
 """Rows: what the tool has to say, as flat dictionaries, printed as lines of text or of JSON.
 
-The rule: whoever finds something out yields rows and knows nothing of the format; bytes stay bytes until here.
+The rule: a check yields rows and knows nothing of the format; bytes stay bytes until here.
 
 In JSON, bytes that are text become a string, others `{"base64": "..."}`; each row is one line.
 """

@@ -18,8 +18,9 @@ from barnabas.cluster.metadata.access_changes import ScramCredentialChanged
 from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage
 from barnabas.cluster.metadata.single_node_store import EmbeddedStore
 from barnabas.config import broker as settings
-from barnabas.config.cluster import is_clustered
+from barnabas.config.cluster import Keeper, is_on_zookeeper, keeper_of
 from barnabas.config.loading import BrokerConfig
+from barnabas.config.quorum import quorum_settings
 from barnabas.config.setting import SettingError
 from barnabas.ending import DONE, FAILED, USAGE_ERROR
 from barnabas.environment.real import OsEntropy, OsThreads
@@ -54,10 +55,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    found = argparse.ArgumentParser(
+    root = argparse.ArgumentParser(
         prog="barnabas storage", description="Prepare log dirs before the first start of a broker."
     )
-    commands = found.add_subparsers(required=True, metavar="COMMAND")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
     where = argparse.ArgumentParser(add_help=False)
     where.add_argument("-c", "--config", metavar="FILE", help="a server.properties file")
     where.add_argument("--data", metavar="DIR", help="where the data is (default: ~/.local/state/barnabas)")
@@ -69,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
         help="a user who can log in at the first start: 'SCRAM-SHA-256=[name=alice,password=...]'; may be repeated",
     )  # fmt: skip
     format_.add_argument(
-        "-g", "--ignore-formatted", action="store_true", help="leave log dirs alone that are prepared already"
+        "-g", "--ignore-formatted", action="store_true", help="skip log dirs that are formatted already"
     )
     format_.add_argument(
         "-s",
@@ -79,12 +80,12 @@ def parser() -> argparse.ArgumentParser:
     )
     format_.set_defaults(run=_format)
     info = commands.add_parser(
-        "info", parents=[where], help="show whose log dirs they are, and who can log in"
+        "info", parents=[where], help="show the cluster and node of log dirs, and the users that can log in"
     )
     info.set_defaults(run=_info)
     random = commands.add_parser("random-uuid", help="print a random cluster id")
     random.set_defaults(run=_random_uuid)
-    return found
+    return root
 
 
 def _random_uuid(_: argparse.Namespace) -> int:
@@ -94,8 +95,8 @@ def _random_uuid(_: argparse.Namespace) -> int:
 
 def _config(options: argparse.Namespace) -> BrokerConfig:
     """Return the broker's settings. Raises SettingError."""
-    given = collect_stored(options.config, options.data, options.set)
-    return BrokerConfig(given.settings, given.origins)
+    collected = collect_stored(options.config, options.data, options.set)
+    return BrokerConfig(collected.settings, collected.origins)
 
 
 # --- format -----------------------------------------------------------------------------------------------------
@@ -103,6 +104,12 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
 
 def _format(options: argparse.Namespace) -> int:
     config = _config(options)
+    keeper = keeper_of(config)
+    if keeper is Keeper.QUORUM and not options.cluster_id:
+        raise RefusedError(
+            "a broker joins the cluster of its controllers: name its id with --cluster-id (kafka-cluster.sh cluster-id "
+            "prints it)"
+        )
     cluster_id = options.cluster_id or uuid_text(new_uuid(OsEntropy()))
     try:
         parse_uuid(cluster_id)
@@ -111,9 +118,10 @@ def _format(options: argparse.Namespace) -> int:
             f"--cluster-id: {cluster_id!r} is no id; `barnabas storage random-uuid` prints one"
         ) from None
     credentials = [_credential(text) for text in options.add_scram]
-    if is_clustered(config) and credentials:
+    if keeper is not Keeper.ITSELF and credentials:
+        place = "ZooKeeper" if keeper is Keeper.ZOOKEEPER else "its controllers"
         raise RefusedError(
-            "the users of a cluster are kept in ZooKeeper: add them with kafka-configs.sh once a broker runs"
+            f"the users of a cluster are kept in {place}: add them with kafka-configs.sh once a broker runs"
         )
     dirs = _new_dirs(config, ignore_formatted=options.ignore_formatted)
     if not dirs:
@@ -123,15 +131,15 @@ def _format(options: argparse.Namespace) -> int:
     try:
         for path in dirs:
             _take(ownership, path)
-        if not is_clustered(config):
+        if keeper is Keeper.ITSELF:
             trio.run(_write_journal, list(config.log_dirs), cluster_id, config, credentials)
-        ownership.write(dirs, cluster_id, config.get(settings.NODE_ID), on_zookeeper=is_clustered(config))
+        ownership.write(dirs, cluster_id, config.get(settings.NODE_ID), on_zookeeper=is_on_zookeeper(config))
     finally:
         ownership.release()
     for path in dirs:
         print(f"Formatted {path} for node {config.get(settings.NODE_ID)} of cluster {cluster_id}.")
-    for one in credentials:
-        print(f"Added {one.mechanism} for user {one.user}.")
+    for credential in credentials:
+        print(f"Added {credential.mechanism} for user {credential.user}.")
     return DONE
 
 
@@ -142,10 +150,19 @@ def _credential(text: str) -> NamedCredential:
         raise SettingError(f"--add-scram: {error}") from None
 
 
+def _dirs(config: BrokerConfig) -> list[str]:
+    """Return the log dirs, that of a quorum's metadata among them. Raises SettingError."""
+    dirs = list(config.log_dirs)
+    if keeper_of(config) is Keeper.QUORUM and (metadata_dir := quorum_settings(config).log_dir) not in dirs:
+        dirs.append(metadata_dir)
+    return dirs
+
+
 def _new_dirs(config: BrokerConfig, *, ignore_formatted: bool) -> list[str]:
-    """Return the log dirs that nobody has used yet. Raises RefusedError for others, unless they may be left alone."""
+    """Return the log dirs that are not formatted yet. Raises RefusedError for others, unless they may be skipped."""
     formatted = []
-    for path in config.log_dirs:
+    dirs = _dirs(config)
+    for path in dirs:
         try:
             if read_meta(OsDisk(), path) is not None:
                 formatted.append(path)
@@ -156,11 +173,11 @@ def _new_dirs(config: BrokerConfig, *, ignore_formatted: bool) -> list[str]:
             f"log directory {formatted[0]} is already formatted. "
             "Use --ignore-formatted to leave it alone and format the others"
         )
-    if formatted and len(formatted) < len(config.log_dirs):
+    if formatted and len(formatted) < len(dirs):
         raise RefusedError(
             f"{formatted[0]} belongs to a broker: a log dir that is added to its others is prepared when that broker starts"
         )
-    return [] if formatted else list(config.log_dirs)
+    return [] if formatted else dirs
 
 
 def _take(ownership: Ownership, path: str) -> None:
@@ -188,7 +205,7 @@ def _info(options: argparse.Namespace) -> int:
     config = _config(options)
     disk = OsDisk(read_only=True)
     missing = False
-    for path in config.log_dirs:
+    for path in _dirs(config):
         try:
             meta = read_meta(disk, path)
         except OSError as error:
@@ -200,7 +217,7 @@ def _info(options: argparse.Namespace) -> int:
             print(
                 f"{path}: node {meta.node_id} of cluster {meta.cluster_id}, meta.properties version {meta.version}"
             )
-    if not is_clustered(config) and not missing:
+    if keeper_of(config) is Keeper.ITSELF and not missing:
         _print_users(EmbeddedStore(list(config.log_dirs), disk, OsThreads()).read())
     return FAILED if missing else DONE
 

@@ -171,18 +171,18 @@ class Verifier:
         self.on_bytes(size - reported)
         for position, text in problems:
             segment.is_whole = False
-            left = size - position
+            rest = size - position
             if is_last and _is_zero(file, position, size):
                 self._note(
                     path,
-                    f"{left} bytes of zeros at the end: the file was preallocated and not closed",
+                    f"{rest} bytes of zeros at the end: the file was preallocated and not closed",
                     position,
                 )
             elif is_last and self.is_live:
-                self._note(path, f"{left} bytes at the end are being written: {text}", position)
+                self._note(path, f"{rest} bytes at the end are being written: {text}", position)
             else:
                 self._error(
-                    path, f"after offset {segment.end_offset - 1}: {text} ({left} bytes left)", position
+                    path, f"after offset {segment.end_offset - 1}: {text} ({rest} bytes left)", position
                 )
         return segment
 
@@ -277,9 +277,9 @@ class Verifier:
         except CorruptFileError as error:
             self._error(path, str(error))
             return
-        known = {entry.last_offset: entry for entry in there}
+        entries = {entry.last_offset: entry for entry in there}
         for expected in segment.aborted:
-            entry = known.get(expected.last_offset)
+            entry = entries.get(expected.last_offset)
             if entry is None:
                 self._error(
                     path, f"the transaction that was aborted at offset {expected.last_offset} is missing"
@@ -317,15 +317,15 @@ class Verifier:
         written = {epoch: start for epoch, start in epochs.items() if epoch >= 0}
         try:
             data = self.disk.read(path) if names.LEADER_EPOCH_CHECKPOINT in place.file_names else b""
-            known = dict(checkpoints.decode_epochs(data))
+            starts = dict(checkpoints.decode_epochs(data))
         except CorruptFileError as error:
             self._error(path, str(error))
             return
         for epoch, start in written.items():
-            if epoch not in known:
+            if epoch not in starts:
                 self._error(path, f"leader epoch {epoch}, which begins at offset {start}, is missing")
-            elif known[epoch] > start and start >= min(known.values()):
-                self._error(path, f"leader epoch {epoch} begins at offset {start}, not {known[epoch]}")
+            elif starts[epoch] > start and start >= min(starts.values()):
+                self._error(path, f"leader epoch {epoch} begins at offset {start}, not {starts[epoch]}")
 
     def _topic_id(self, place: PartitionPlace) -> None:
         if names.PARTITION_METADATA in place.file_names:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import trio
 
@@ -19,13 +20,13 @@ from barnabas.tools.probing.probe import Report, probe
 from barnabas.tools.probing.text import lines_of
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], *, examine: Callable[..., Coroutine[Any, Any, Report]] = probe) -> int:
     """Run the command; returns the exit code."""
     options = parser().parse_args(arguments)
     if options.html:
         from barnabas.tools.probing import pages  # before the broker is asked: the extra may be missing
     try:
-        report = trio.run(_probe, options)
+        report = trio.run(_probe, options, examine)
     except OptionError as error:
         print(f"barnabas probe: {visible_lines(str(error))}", file=sys.stderr)
         return USAGE_ERROR
@@ -58,8 +59,8 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _probe(options: argparse.Namespace) -> Report:
-    return await probe(target_of(options), writes=options.write)
+async def _probe(options: argparse.Namespace, examine: Callable[..., Coroutine[Any, Any, Report]]) -> Report:
+    return await examine(target_of(options), writes=options.write)
 
 
 def card(report: Report) -> str:

@@ -16,7 +16,7 @@ from barnabas.broker.handlers import Handlers
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import AllowEverything
 from barnabas.serving import apis
-from barnabas.serving.context import ConnectionInfo, RequestContext, Shared
+from barnabas.serving.context import ConnectionInfo, ContextParts, RequestContext
 from barnabas.serving.error_responses import error_response
 from barnabas.serving.log_limit import LogLimit
 from barnabas.wire.generated.errors import ErrorCode
@@ -51,7 +51,7 @@ class LocalRequests:
         address = listener.addresses[0]
         self.services = broker.services
         self.bootstrap = broker.bootstrap
-        self._shared = Shared(broker.memory, LogLimit(), AllowEverything())
+        self._shared = ContextParts(broker.memory, LogLimit(), AllowEverything())
         self._connection = ConnectionInfo(
             0, listener.name, listener.security_protocol, address, address, principal=f"User:{CLIENT_ID}"
         )

@@ -6,7 +6,7 @@ The rule: a request that cannot be sent again is left out with its reason, and t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -78,10 +78,12 @@ class _Collector:
         """Leave it."""
 
 
-def read_recording(file: IO[bytes], ports: Collection[int] = ()) -> Recording:
+def read_recording(
+    file: IO[bytes], ports: Collection[int] = (), reader: Callable[..., Captured] = Captured
+) -> Recording:
     """Read a capture. Raises CaptureError, OSError."""
     collector = _Collector()
-    captured = Captured(collector, ports=ports)
+    captured = reader(collector, ports=ports)
     recording = Recording(report=captured.read(file))
     chosen = []
     for exchange in sorted(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import trio
@@ -30,7 +31,12 @@ FAILED = failed("replay")
 SPEEDS = ("as-recorded", "max")
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(
+    arguments: Sequence[str],
+    *,
+    find_brokers: Callable[..., Awaitable[dict[int, Endpoint]]] = brokers_of,
+    replay: Callable[..., Replay] = Replay,
+) -> int:
     """Run `barnabas replay`; returns the exit code."""
     options = parser().parse_args(arguments)
     try:
@@ -52,7 +58,8 @@ def main(arguments: Sequence[str]) -> int:
     result = Result()
     is_done = False
     try:
-        result = trio.run(_run, options, recording, endpoints, settings)
+        live = partial(find_brokers, endpoints, settings)
+        result = trio.run(_run, options, recording, live, partial(replay, settings=settings))
         is_done = True
     except* ClientError as group:
         print(f"barnabas replay: {leaves(group)[0]}", file=sys.stderr)
@@ -111,16 +118,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def _run(
-    options: argparse.Namespace, recording: Recording, endpoints: list[Endpoint], settings: ClientSettings
+    options: argparse.Namespace,
+    recording: Recording,
+    live: Callable[[], Awaitable[dict[int, Endpoint]]],
+    replay: Callable[..., Replay],
 ) -> Result:
     """Replay. Raises ClientError where the brokers cannot be asked."""
-    live = await brokers_of(endpoints, settings)
+    brokers = standins(recording, await live())
     show = _show_json if options.json else _show
-    replay = Replay(
-        recording, standins(recording, live), settings,
+    return await replay(
+        recording, brokers,
         is_timed=options.speed == "as-recorded", allowed=options.allow, on_outcome=show,
-    )  # fmt: skip
-    return await replay.run()
+    ).run()  # fmt: skip
 
 
 def _show(outcome: Outcome) -> None:

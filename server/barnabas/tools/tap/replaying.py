@@ -6,7 +6,7 @@ answer to something is done in answer to the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,6 +24,7 @@ from barnabas.tools.tap.substitution import Substitutes
 from barnabas.wire.errors import EncodeError
 
 ANSWER_SECONDS = 30.0
+Connect = Callable[[trio.Nursery, Endpoint, ClientSettings], Awaitable[Connection]]
 
 
 @dataclass(slots=True)
@@ -68,6 +69,7 @@ class Replay:
         is_timed: bool = False,
         allowed: Collection[str] = (),
         on_outcome: Callable[[Outcome], None] = lambda _: None,
+        connect: Connect = start_connection,
     ) -> None:
         """`brokers` stand for the recorded ones; with `is_timed` requests keep their times."""
         self._recording = recording
@@ -76,6 +78,7 @@ class Replay:
         self._is_timed = is_timed
         self._allowed = tuple(allowed)
         self._on_outcome = on_outcome
+        self._connect = connect
         self._substitutes = Substitutes(brokers.nodes)
         self._result = Result()
         self._numbers = {id(exchange): number for number, exchange in enumerate(recording.answered)}
@@ -104,7 +107,7 @@ class Replay:
                     await self._wait_for_turn(recorded)
                     if connection is None and not failure:
                         try:
-                            connection = await start_connection(
+                            connection = await self._connect(
                                 reading, self._endpoint(first), self._client(first)
                             )
                         except ClientError as error:
@@ -208,7 +211,9 @@ def deepcopy_of(message: Any) -> Any:
     return deepcopy(message, memo)
 
 
-async def brokers_of(endpoints: list[Endpoint], settings: ClientSettings) -> dict[int, Endpoint]:
+async def brokers_of(
+    endpoints: list[Endpoint], settings: ClientSettings, connect: Connect = start_connection
+) -> dict[int, Endpoint]:
     """Return the brokers of a cluster by their ids, in order. Raises ClientError."""
     from barnabas.wire.generated.metadata import MetadataRequest
 
@@ -216,7 +221,7 @@ async def brokers_of(endpoints: list[Endpoint], settings: ClientSettings) -> dic
     for endpoint in endpoints:
         async with trio.open_nursery() as nursery:
             try:
-                connection = await start_connection(nursery, endpoint, settings)
+                connection = await connect(nursery, endpoint, settings)
                 answer = await connection.ask(MetadataRequest(topics=[]), version_max=12)
                 connection.close()
                 nodes = sorted(answer.brokers, key=lambda node: node.node_id)

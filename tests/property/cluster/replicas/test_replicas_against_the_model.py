@@ -38,9 +38,6 @@ from tests.support.slips import unnoticed
 
 from .replica_slips import SLIPS
 
-RUNS_SOURCES = True
-"""Stand-ins here are for classes that may be compiled, where nothing else is taken for them."""
-
 KEY = (TOPIC, 0)
 BROKER = st.sampled_from(BROKERS)
 LEADER = 0

@@ -14,10 +14,10 @@ COUNTS = st.dictionaries(st.sampled_from(TOPIC_IDS), st.integers(1, 12), min_siz
 WANTED = st.sets(st.sampled_from(TOPIC_IDS), min_size=1)
 
 
-def subscribers(wanted: list[set[bytes]], counts: dict[bytes, int]) -> list[Subscriber]:
+def subscribers(subscriptions: list[set[bytes]], counts: dict[bytes, int]) -> list[Subscriber]:
     return [
         Subscriber(f"m{number}", frozenset(topic_ids & counts.keys()))
-        for number, topic_ids in enumerate(wanted)
+        for number, topic_ids in enumerate(subscriptions)
     ]
 
 

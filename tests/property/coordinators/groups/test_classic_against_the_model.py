@@ -119,14 +119,16 @@ class Requests(RuleBasedStateMachine):
             model.state, model.generation, model.protocol, model.leader, sorted(model.members), sorted(model.pending),
         )  # fmt: skip
         if group.state is State.STABLE:
-            given = {one.id: one.assignment for one in model.members.values()}
-            assert {member_id: group.assignments.get(member_id, b"") for member_id in given} == given
+            assignments = {one.id: one.assignment for one in model.members.values()}
+            assert {
+                member_id: group.assignments.get(member_id, b"") for member_id in assignments
+            } == assignments
 
     def member(self, data: st.DataObject) -> tuple[str, str | None]:
         """Return a member's id and instance, mostly those that belong together."""
         member_id = data.draw(st.sampled_from([*self.model.members, *self.model.pending, *self.ids[-2:]]))
-        known = self.model.members.get(member_id)
-        instance = None if known is None else known.instance
+        member = self.model.members.get(member_id)
+        instance = None if member is None else member.instance
         return member_id, data.draw(st.sampled_from([instance] * 5 + [None, "i", "j"]))
 
     def generation(self, data: st.DataObject) -> int:
@@ -180,18 +182,23 @@ class Requests(RuleBasedStateMachine):
         member_id, instance = self.member(data)
         generation = self.generation(data)
         protocol = data.draw(st.sampled_from([self.model.protocol, "range"])) if says else None
-        given = {one: f"{one}/{waiter}".encode() for one in [*list(self.model.members)[:2], "nobody"]}
+        assignments = {
+            member_id: f"{member_id}/{waiter}".encode()
+            for member_id in [*list(self.model.members)[:2], "nobody"]
+        }
         request = SyncGroupRequest(
             group_id="g", generation_id=generation, member_id=member_id, group_instance_id=instance,
             protocol_type=says_kind, protocol_name=protocol,
             assignments=[
-                SyncGroupRequest.SyncGroupRequestAssignment(member_id=one, assignment=assignment)
-                for one, assignment in given.items()
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+                for member_id, assignment in assignments.items()
             ],
         )  # fmt: skip
         self.compare(
             lambda out: self.shard.sync(request, waiter, now, out),
-            lambda: self.model.sync(waiter, member_id, instance, generation, says_kind, protocol, given, now),
+            lambda: self.model.sync(
+                waiter, member_id, instance, generation, says_kind, protocol, assignments, now
+            ),
         )
 
     @rule(data=st.data())
@@ -274,7 +281,7 @@ class Requests(RuleBasedStateMachine):
     @rule()
     def all_sync(self) -> None:
         """Everybody syncs, the leader last, so that groups are stable often."""
-        for member_id in sorted(self.model.members, key=lambda one: (one == self.model.leader, one)):
+        for member_id in sorted(self.model.members, key=lambda member: (member == self.model.leader, member)):
             self.sync_again(self.model.members[member_id])
 
     def sync_again(self, member: classic_group.Member) -> None:
@@ -294,7 +301,7 @@ class Requests(RuleBasedStateMachine):
     def wait(self, ms: int) -> None:
         until = self.now + ms
         while due := [(at_ms, timer) for timer, at_ms in self.timers.items() if at_ms <= until]:
-            at_ms, timer = min(due, key=lambda one: one[0])
+            at_ms, timer = min(due, key=lambda entry: entry[0])
             del self.timers[timer]
             out = Decision()
             self.shard.expire(timer, at_ms, out)

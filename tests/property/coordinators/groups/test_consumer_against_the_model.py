@@ -75,15 +75,15 @@ class Requests(RuleBasedStateMachine):
         assert (group is not None) is self.model.exists
         if isinstance(group, ConsumerGroup):
             members = {
-                one.id: (
-                    one.instance_id, frozenset(one.topics), one.epoch, one.previous_epoch, self.named(one.assigned),
-                    self.named(one.revoking),
+                member.id: (
+                    member.instance_id, frozenset(member.topics), member.epoch, member.previous_epoch,
+                    self.named(member.assigned), self.named(member.revoking),
                     {
                         (self.names[topic_id], index): since
-                        for (topic_id, index), since in {**one.assigned, **one.revoking}.items()
+                        for (topic_id, index), since in {**member.assigned, **member.revoking}.items()
                     },
                 )
-                for one in group.members.values()
+                for member in group.members.values()
             }  # fmt: skip
             assert (group.epoch, group.assignment_epoch, members) == self.model.seen()
 
@@ -101,8 +101,8 @@ class Requests(RuleBasedStateMachine):
                 ],
             )  # fmt: skip
             told = response.assignment
-            given = None if told is None else self.named(owned_by(told.topic_partitions))
-            return response.member_epoch, given
+            assigned = None if told is None else self.named(owned_by(told.topic_partitions))
+            return response.member_epoch, assigned
 
         self.compare(
             event,

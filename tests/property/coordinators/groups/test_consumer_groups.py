@@ -162,13 +162,13 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         group, image = self.coordinator.group(), self.coordinator.image
         assert group.state_name == "Stable"
         assert group.members.keys() == self.clients.keys()
-        wanted = {
+        subscribed = {
             (image.topics[name].id, partition)
             for name in group.subscribed_topics() & image.topics.keys()
             for partition in range(len(image.topics[name].partitions))
         }
         held = [topic_partition for client in self.clients.values() for topic_partition in client.owned]
-        assert sorted(held) == sorted(wanted)
+        assert sorted(held) == sorted(subscribed)
         for client in self.clients.values():
             names = group.topics_of(group.members[client.id])
             assert {image.names_by_id[topic_id] for topic_id, _ in client.owned} <= names
@@ -187,11 +187,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_slot_has_two_owners(self) -> None:
-        known = self.group_members()
+        members = self.group_members()
         held = [
             topic_partition
             for client in self.clients.values()
-            if client.id in known
+            if client.id in members
             for topic_partition in client.owned
         ]
         assert len(held) == len(set(held))
@@ -215,10 +215,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @invariant()
     def the_journal_tells_everything(self) -> None:
         read = self.coordinator.reloaded().groups
-        known = self.coordinator.shard.groups
-        assert read.keys() == known.keys()
-        for group_id in known:
-            assert replace(read[group_id], topics_seen=None) == replace(known[group_id], topics_seen=None)
+        groups = self.coordinator.shard.groups
+        assert read.keys() == groups.keys()
+        for group_id in groups:
+            assert replace(read[group_id], topics_seen=None) == replace(groups[group_id], topics_seen=None)
 
 
 TestConsumerGroups = ConsumerGroupMachine.TestCase

@@ -119,9 +119,12 @@ class MigrationMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_slot_has_two_owners(self) -> None:
-        known = self.known()
+        member_ids = self.known()
         held = [
-            topic_partition for c in self.clients if self.member_id(c) in known for topic_partition in c.owned
+            topic_partition
+            for c in self.clients
+            if self.member_id(c) in member_ids
+            for topic_partition in c.owned
         ]
         assert len(held) == len(set(held))
 

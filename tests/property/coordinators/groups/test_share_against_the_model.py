@@ -85,8 +85,8 @@ class Requests(RuleBasedStateMachine):
         assert (group is not None) is self.model.exists
         if isinstance(group, ShareGroup):
             members = {
-                one.id: (one.topics, one.epoch, one.previous_epoch, self.named(one.assigned))
-                for one in group.members.values()
+                member.id: (member.topics, member.epoch, member.previous_epoch, self.named(member.assigned))
+                for member in group.members.values()
             }
             target = {member_id: self.named(given) for member_id, given in group.target.items()}
             seen = group.state_name, group.epoch, group.assignment_epoch, target, members

@@ -142,10 +142,10 @@ class StreamsGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_runs_twice(self) -> None:
-        known = [member for member in self.members.values() if member.id in self.known()]
-        active = [task for member in known for task in member.tasks if task[0] == ACTIVE]
+        present = [member for member in self.members.values() if member.id in self.known()]
+        active = [task for member in present for task in member.tasks if task[0] == ACTIVE]
         assert len(active) == len(set(active))
-        copies = [(member.process_id, task[1:]) for member in known for task in member.tasks]
+        copies = [(member.process_id, task[1:]) for member in present for task in member.tasks]
         assert len(copies) == len(set(copies))
 
     @invariant()
@@ -163,12 +163,12 @@ PROCESSES = st.lists(st.sampled_from("pqrs"), min_size=1, max_size=6)
 
 def roles(target: dict[str, Tasks], role: str) -> dict[tuple[str, int], list[str]]:
     """The members that have each task in this role."""
-    found: dict[tuple[str, int], list[str]] = {}
+    runners: dict[tuple[str, int], list[str]] = {}
     for member, tasks in sorted(target.items()):
         for task in tasks:
             if task[0] == role:
-                found.setdefault(task[1:], []).append(member)
-    return found
+                runners.setdefault(task[1:], []).append(member)
+    return runners
 
 
 @given(SHAPES, st.integers(0, 2), st.lists(PROCESSES, min_size=1, max_size=4))

@@ -82,12 +82,12 @@ class Requests(RuleBasedStateMachine):
         assert (group is not None) is self.model.exists
         if isinstance(group, StreamsGroup):
             members = {
-                one.id: (
-                    one.instance_id, one.process_id, one.topology_epoch, one.epoch, one.previous_epoch,
-                    frozenset(one.assigned), frozenset(one.revoking),
-                    {task: at for task, at in {**one.assigned, **one.revoking}.items() if task[0] == ACTIVE},
+                member.id: (
+                    member.instance_id, member.process_id, member.topology_epoch, member.epoch, member.previous_epoch,
+                    frozenset(member.assigned), frozenset(member.revoking),
+                    {task: at for task, at in {**member.assigned, **member.revoking}.items() if task[0] == ACTIVE},
                 )
-                for one in group.members.values()
+                for member in group.members.values()
             }  # fmt: skip
             seen = group.state_name, group.epoch, group.assignment_epoch, group.target, members
             assert seen == self.model.seen()

@@ -62,11 +62,11 @@ class Requests(RuleBasedStateMachine):
         self.same()
 
     def same(self) -> None:
-        shared, known = self.shared, self.model
+        shared, model = self.shared, self.model
         assert (shared.start_offset, shared.end, shared.next_offset) == (
-            known.start,
-            known.end,
-            known.next_offset,
+            model.start,
+            model.end,
+            model.next_offset,
         )
         records = {}
         before = shared.start_offset
@@ -76,12 +76,19 @@ class Requests(RuleBasedStateMachine):
             what = run.state, run.deliveries, run.batch, run.member, run.lock_due_ms, run.target
             records |= dict.fromkeys(range(run.first, run.last + 1), what)
         assert records == {
-            offset: (one.state, one.deliveries, one.batch, one.member, one.due_ms, one.target)
-            for offset, one in known.records.items()
+            offset: (
+                record.state,
+                record.deliveries,
+                record.batch,
+                record.member,
+                record.due_ms,
+                record.target,
+            )
+            for offset, record in model.records.items()
         }
-        assert shared.complete_count == sum(one.is_complete for one in known.records.values())
-        assert shared.can_acquire is (known.next_offset < known.end or known.end - known.start < WINDOW)
-        assert shared.lock_due_ms == min(known.locks(), default=None)
+        assert shared.complete_count == sum(record.is_complete for record in model.records.values())
+        assert shared.can_acquire is (model.next_offset < model.end or model.end - model.start < WINDOW)
+        assert shared.lock_due_ms == min(model.locks(), default=None)
 
     # --- the log --------------------------------------------------------------------------------------------
 
@@ -115,11 +122,11 @@ class Requests(RuleBasedStateMachine):
         taken = self.shared.acquire(
             AcquireRequest(member, count, portion, is_strict), batches, self.now_ms, aborted
         )
-        given = [(offset, times) for first, last, times in taken for offset in range(first, last + 1)]
+        deliveries = [(offset, times) for first, last, times in taken for offset in range(first, last + 1)]
         told = self.model.acquire(
             member, batches, count, portion, self.now_ms, is_strict=is_strict, aborted=aborted
         )
-        assert given == sorted(told.items())
+        assert deliveries == sorted(told.items())
         self.same()
 
     @rule(
@@ -133,7 +140,7 @@ class Requests(RuleBasedStateMachine):
             self.finish_writing(done=True, is_first=True)
         if not self.held(member):
             self.fetch(member, 6, 4, is_strict=False, batches_read=3, aborts=False)
-        held, said = self.held(member), []
+        held, acknowledgements = self.held(member), []
         first = data.draw(
             st.sampled_from(sorted(held) * 3 + [max(self.model.start - 1, 0), self.model.start + 3])
         )
@@ -142,21 +149,23 @@ class Requests(RuleBasedStateMachine):
             while last > first and last not in held and data.draw(st.sampled_from([True, True, True, False])):
                 last -= 1
             count = data.draw(st.sampled_from([1, last - first + 1]))
-            said.append((first, last, data.draw(st.lists(TYPES, min_size=count, max_size=count))))
+            acknowledgements.append((first, last, data.draw(st.lists(TYPES, min_size=count, max_size=count))))
             first = last + data.draw(st.sampled_from([0, 1, 1, 1, 2]))
         if mistake == "far":
-            said[-1] = (said[-1][0], self.model.end + 1, said[-1][2][:1])
+            acknowledgements[-1] = (acknowledgements[-1][0], self.model.end + 1, acknowledgements[-1][2][:1])
         elif mistake == "more":
-            said[-1][2].append(ACCEPT)
+            acknowledgements[-1][2].append(ACCEPT)
         elif mistake == "back":
-            said.append((max(said[-1][1] - 1, 0), said[-1][1], [ACCEPT]))
+            acknowledgements.append((max(acknowledgements[-1][1] - 1, 0), acknowledgements[-1][1], [ACCEPT]))
         elif mistake == "9":
-            said[-1][2][-1] = 9
-        self.say(member, said, knows_renew=knows_renew, is_renew=is_renew)
+            acknowledgements[-1][2][-1] = 9
+        self.say(member, acknowledgements, knows_renew=knows_renew, is_renew=is_renew)
 
     def held(self, member: str) -> list[int]:
         return [
-            offset for offset, one in self.model.records.items() if one.is_locked and one.member == member
+            offset
+            for offset, acknowledgement in self.model.records.items()
+            if acknowledgement.is_locked and acknowledgement.member == member
         ]
 
     def say(self, member, said, *, knows_renew, is_renew) -> None:
@@ -190,7 +199,7 @@ class Requests(RuleBasedStateMachine):
             self.saved_start = max(self.saved_start, write.start)
             for offset, what in write.changed.items():
                 before = self.saved.get(offset, (0, 0))
-                self.saved[offset] = max(before, what, key=lambda one: (one[1], one[0]))
+                self.saved[offset] = max(before, what, key=lambda state: (state[1], state[0]))
             self.saved = {one: what for one, what in self.saved.items() if one >= self.saved_start}
         self.same()
 
@@ -238,7 +247,9 @@ class Requests(RuleBasedStateMachine):
 
 def flat(batches) -> dict[int, tuple[int, int]]:
     return {
-        offset: (one.state, one.deliveries) for one in batches for offset in range(one.first, one.last + 1)
+        offset: (record.state, record.deliveries)
+        for record in batches
+        for offset in range(record.first, record.last + 1)
     }
 
 

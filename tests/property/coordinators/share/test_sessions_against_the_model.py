@@ -58,7 +58,9 @@ class Requests(RuleBasedStateMachine):
         """Let the handler answer and the model predict; both must end in the same way."""
         response = trio.run(awaited, answering)
         got = [
-            (topic.topic_id, one.partition_index) for topic in response.responses for one in topic.partitions
+            (topic.topic_id, partition.partition_index)
+            for topic in response.responses
+            for partition in topic.partitions
         ]
         try:
             expected, code = predicted() or [], "NONE"
@@ -85,7 +87,7 @@ class Requests(RuleBasedStateMachine):
                 part.acknowledgement_batches = [ShareFetchRequest.AcknowledgementBatch(0, 0, [1])]
             request.topics.append(ShareFetchRequest.FetchTopic(topic_id, [part]))
         request.forgotten_topics_data = [
-            ShareFetchRequest.ForgottenTopic(one, [index]) for one, index in forgotten
+            ShareFetchRequest.ForgottenTopic(topic, [index]) for topic, index in forgotten
         ]
         acknowledged = {*named} if acknowledges else set()
 
@@ -126,12 +128,13 @@ class Requests(RuleBasedStateMachine):
     def same(self) -> None:
         if not hasattr(self, "sessions"):
             return
-        known = {
-            one.key: (one.connection_id, one.epoch, list(one.topic_partitions))
-            for one in self.sessions._sessions.values()
+        expected = {
+            session.key: (session.connection_id, session.epoch, list(session.topic_partitions))
+            for session in self.sessions._sessions.values()
         }
-        assert known == {
-            key: (one.connection, one.epoch, one.partitions) for key, one in self.model.sessions.items()
+        assert expected == {
+            key: (session.connection, session.epoch, session.partitions)
+            for key, session in self.model.sessions.items()
         }
 
 

@@ -67,8 +67,8 @@ class Requests(RuleBasedStateMachine):
             for key, value in out.records:
                 self.shard.replay(key, value, loading=False)
         try:
-            known = predicted()
-            expected = None if known is None else known.seen()
+            expected = predicted()
+            expected = None if expected is None else expected.seen()
         except RefusedError as refusal:
             expected = str(refusal)
         if isinstance(got, tuple) and expected is not None:
@@ -77,8 +77,8 @@ class Requests(RuleBasedStateMachine):
         assert got == expected
 
     def epochs(self, partition: int, state_step: int, leader_step: int) -> tuple[int, int]:
-        known = self.model.states.get(("g", TOPIC, partition))
-        state_epoch, leader_epoch = (0, 0) if known is None else (known.state_epoch, known.leader_epoch)
+        state = self.model.states.get(("g", TOPIC, partition))
+        state_epoch, leader_epoch = (0, 0) if state is None else (state.state_epoch, state.leader_epoch)
         return max(state_epoch + state_step, -1), max(leader_epoch + leader_step, -1)
 
     # --- requests -------------------------------------------------------------------------------------------
@@ -108,9 +108,9 @@ class Requests(RuleBasedStateMachine):
     def write(self, partition, state_step, leader_step, start, complete, batches) -> None:
         key = "g", TOPIC, partition
         state_epoch, leader_epoch = self.epochs(partition, state_step, leader_step)
-        said = StateWrite(state_epoch, leader_epoch, start, complete, [StateBatch(*one) for one in batches])
+        write = StateWrite(state_epoch, leader_epoch, start, complete, [StateBatch(*one) for one in batches])
         self.compare(
-            lambda out: self.shard.write(key, said, self.now_ms, out),
+            lambda out: self.shard.write(key, write, self.now_ms, out),
             lambda: self.model.write(key, partition, state_epoch, leader_epoch, start, complete, batches),
         )
 
@@ -148,17 +148,17 @@ class Requests(RuleBasedStateMachine):
     @invariant()
     def same(self) -> None:
         if hasattr(self, "shard"):
-            known = {key: one.seen() for key, one in self.model.states.items()}
-            assert {key: seen(one) for key, one in self.shard.states.items()} == known
+            states = {key: one.seen() for key, one in self.model.states.items()}
+            assert {key: seen(one) for key, one in self.shard.states.items()} == states
 
 
 def seen(state):
     if state is None:
         return None
     records = {
-        offset: (one.state, one.deliveries)
-        for one in state.batches
-        for offset in range(one.first, one.last + 1)
+        offset: (record.state, record.deliveries)
+        for record in state.batches
+        for offset in range(record.first, record.last + 1)
     }
     assert list(records) == sorted(records)
     return state.state_epoch, state.leader_epoch, state.start_offset, state.complete_count, records

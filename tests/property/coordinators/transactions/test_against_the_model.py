@@ -59,9 +59,9 @@ class Requests(RuleBasedStateMachine):
         """Return one that was issued, often the newest, or a neighbour of it that never was."""
         newest = Named(self.model.id, self.model.epoch) if self.model.epoch != NONE else self.issued[-1]
         former = newest if self.model.former_id == NONE else Named(self.model.former_id, newest.epoch)
-        one = data.draw(st.sampled_from([newest, newest, newest, former, *self.issued[-4:]]))
+        producer = data.draw(st.sampled_from([newest, newest, newest, former, *self.issued[-4:]]))
         id_step, epoch_step = data.draw(st.sampled_from([(0, 0)] * 6 + [(0, -1), (0, 1), (1, 0), (-1, 0)]))
-        return Named(max(one.id + id_step, 0), min(max(one.epoch + epoch_step, 0), FENCE_EPOCH))
+        return Named(max(producer.id + id_step, 0), min(max(producer.epoch + epoch_step, 0), FENCE_EPOCH))
 
     def compare(self, predicted, event) -> None:
         """Let the model predict and the shard decide; both must end in the same way and in the same state."""
@@ -107,13 +107,14 @@ class Requests(RuleBasedStateMachine):
 
     def same(self) -> None:
         """Both know the same of the id, will abort it at the same time, and have told its partitions the same."""
-        model, known = self.model, self.shard.transactions.get(ID)
-        if known is None:
+        model, transaction = self.model, self.shard.transactions.get(ID)
+        if transaction is None:
             assert model.state == "none"
             return
         got = (
-            known.state.title, known.producer_id, known.epoch, known.last_epoch, known.next_producer_id, known.timeout_ms,
-            known.partitions, known.start_ms, known.update_ms,
+            transaction.state.title, transaction.producer_id, transaction.epoch, transaction.last_epoch,
+            transaction.next_producer_id, transaction.timeout_ms, transaction.partitions,
+            transaction.start_ms, transaction.update_ms,
         )  # fmt: skip
         assert got == (
             model.state, model.id, model.epoch, model.last_epoch, model.next_id, model.timeout_ms,
@@ -129,10 +130,12 @@ class Requests(RuleBasedStateMachine):
     @rule(data=st.data(), timeout_ms=TIMEOUTS | st.sampled_from([0, -1, 900_001]), goes_on=st.booleans())
     def init(self, data, timeout_ms: int, goes_on: bool) -> None:
         expected = self.producer(data) if goes_on else None
-        known = None if expected is None else Producer(*expected)
+        expected_producer = None if expected is None else Producer(*expected)
         self.compare(
             lambda: self.model.init_producer_id(timeout_ms, expected, self.now),
-            lambda out, new_id: self.shard.init_producer(ID, timeout_ms, known, new_id, self.now, out),
+            lambda out, new_id: self.shard.init_producer(
+                ID, timeout_ms, expected_producer, new_id, self.now, out
+            ),
         )
 
     @rule(data=st.data(), places=PLACES, version=st.sampled_from([0, 2]))
@@ -204,8 +207,8 @@ class Requests(RuleBasedStateMachine):
         """As if the producer had gone on for long."""
         if self.model.epoch < LAST_EPOCH - 1:
             out = Decision()
-            known = self.shard.transactions[ID]
-            self.shard._become(replace(known, epoch=LAST_EPOCH - 1, last_epoch=NONE), out)
+            transaction = self.shard.transactions[ID]
+            self.shard._become(replace(transaction, epoch=LAST_EPOCH - 1, last_epoch=NONE), out)
             self.settle(out)
             self.model.epoch, self.model.last_epoch = LAST_EPOCH - 1, NONE
 

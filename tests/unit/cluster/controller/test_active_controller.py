@@ -12,12 +12,11 @@ import pytest
 from barnabas.cluster.controller.active_controller import ActiveController
 from barnabas.cluster.controller.core import ControllerSettings
 from barnabas.cluster.controller.election import Elected
-from barnabas.cluster.controller.state import Broker, Deletion, PartitionState
+from barnabas.cluster.controller.state import Broker
 from barnabas.cluster.controller.steps import Outgoing
 from barnabas.cluster.zookeeper import znodes
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
-from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.wire.generated.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.wire.generated.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -39,8 +38,9 @@ class Channels:
     def close(self, broker_id: int) -> None:
         self.calls.append(("close", broker_id))
 
-    def send(self, request: Outgoing, _answered: object) -> None:
+    def send(self, request: Outgoing, answered: Callable[[Outgoing, object], None]) -> None:
         self.sent.append(request)
+        self.answered = answered
 
 
 class Shell:
@@ -133,14 +133,6 @@ async def heard(it: Shell) -> list[str]:
 # --- the beginning ------------------------------------------------------------------------------------------------
 
 
-async def test_a_controller_reads_everything_and_tells_everybody(autojump_clock: Any) -> None:
-    it = await started()
-    assert it.channels.calls == [("open", 1), ("open", 2)]
-    assert it.state.states.keys() == {("t", 0), ("t", 1)}
-    assert sorted(set(it.told(UpdateMetadataRequest))) == sorted(set(it.told(LeaderAndIsrRequest))) == [1, 2]
-    assert znodes.decode_state("t", 0, it.zookeeper.dump()[znodes.state_path("t", 0)]).leader == 1
-
-
 @pytest.mark.parametrize(
     ("change", "event"),
     [
@@ -154,7 +146,7 @@ async def test_a_controller_reads_everything_and_tells_everybody(autojump_clock:
         (lambda it: it.admin.create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_1"), "log dir notifications"),
     ],
 )
-async def test_each_change_is_one_event_and_is_heard_of_the_next_time_too(
+async def test_each_znode_change_is_one_event_every_time(
     change: Callable[[Shell], Awaitable[object]], event: str, autojump_clock: Any
 ) -> None:
     it = await started()
@@ -184,19 +176,7 @@ async def test_each_change_is_one_event_and_is_heard_of_the_next_time_too(
     assert event in await heard(it)
 
 
-async def test_notifications_from_before_are_left_out(autojump_clock: Any) -> None:
-    it = Shell()
-    for parent in PARENTS:
-        await it.admin.create(parent, parents=True)
-    await it.admin.create(znodes.CONTROLLER_EPOCH, b"4")
-    for parent in (znodes.ISR_CHANGES, znodes.LOG_DIR_EVENTS):
-        await it.admin.create(f"{parent}/old_1", b"{")
-    await it.active.start()
-    assert not await it.admin.children(znodes.ISR_CHANGES)
-    assert not await it.admin.children(znodes.LOG_DIR_EVENTS)
-
-
-async def test_topics_that_are_to_be_deleted_are_led_by_nobody_any_more(autojump_clock: Any) -> None:
+async def test_topics_queued_for_deletion_have_no_leader(autojump_clock: Any) -> None:
     it = Shell()
     for parent in PARENTS:
         await it.admin.create(parent, parents=True)
@@ -291,46 +271,6 @@ async def test_an_unknown_topic_or_one_that_has_just_gone_is_not_read(autojump_c
     assert it.channels.sent == []
 
 
-@pytest.mark.parametrize(
-    ("has_states", "known", "named"),
-    [(False, None, "new"), (False, OTHER, "new"), (True, OTHER, OTHER), (True, None, None)],
-)
-async def test_a_topic_without_an_id_gets_the_one_that_is_known_or_a_new_one_if_it_is_new(
-    has_states: bool,
-    known: bytes | None,
-    named: object,
-    autojump_clock: Any,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    it = await started(topics=False)
-    if known is not None:
-        it.told_ids["t"] = known
-    await it.topic("t", None, (1, 2))
-    if has_states:
-        data = znodes.encode_state(znodes.PartitionState(1, 3, (1, 2), 2))
-        await it.admin.create(znodes.state_path("t", 0), data, parents=True)
-    caplog.clear()
-    caplog.set_level(logging.WARNING)
-    await it.active.topics_changed()
-    found = it.state.topic_ids.get("t")
-    assert it.stored_id("t") == found
-    assert (found not in (None, OTHER)) is (named == "new")
-    if named != "new":
-        assert found == named
-    assert len(caplog.records) == (named == OTHER)
-    assert it.state.unnamed == ({"t": set()} if named is None else {})
-
-
-async def test_before_28_topics_have_no_ids(autojump_clock: Any) -> None:
-    from barnabas.cluster.metadata.protocol_version import V2_7_IV2
-
-    it = await started(topics=False, protocol=V2_7_IV2)
-    await it.topic("t", None, (1,))
-    await it.active.topics_changed()
-    assert it.stored_id("t") is None
-    assert it.state.unnamed == {}
-
-
 async def test_a_topic_made_just_before_it_is_to_be_deleted_is_deleted(autojump_clock: Any) -> None:
     it = await started()
     await it.topic("new", OTHER, (1,))
@@ -346,57 +286,7 @@ async def test_a_topic_made_just_before_it_is_to_be_deleted_is_deleted(autojump_
     assert it.channels.sent == []
 
 
-# --- orders and notifications -------------------------------------------------------------------------------------
-
-
-async def test_an_order_for_preferred_leaders_is_obeyed_once(autojump_clock: Any) -> None:
-    it = await started()
-    it.state.states["t", 0] = it.state.states["t", 0].next_epoch(2, (1, 2))
-    await it.admin.set(
-        znodes.state_path("t", 0), znodes.encode_state(znodes.PartitionState(2, 1, (1, 2), 4)), 0
-    )
-    it.state.states["t", 0] = PartitionState(2, (1, 2), 1, 4, 1)
-    order = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
-    await it.admin.create(znodes.PREFERRED_REPLICA_ELECTION, order)
-    await it.active.preferred_wanted()
-    assert it.state.states["t", 0].leader == 1
-    assert znodes.PREFERRED_REPLICA_ELECTION not in it.zookeeper.dump()
-    it.clear()
-    await it.admin.create(znodes.PREFERRED_REPLICA_ELECTION, order)
-    assert "elections" in await heard(it)
-
-
-async def test_what_leaders_have_written_is_read_and_told_as_metadata(autojump_clock: Any) -> None:
-    it = await started()
-    await it.admin.set(znodes.state_path("t", 1), znodes.encode_state(znodes.PartitionState(1, 0, (1,), 4)))
-    changes = f"{znodes.ISR_CHANGES}/isr_change_"
-    await it.admin.create(f"{changes}1", znodes.encode_isr_change([("t", 1), ("gone", 0)]))
-    await it.admin.create(f"{changes}2", b"{")
-    it.clear()
-    await it.active.isrs_changed()
-    assert it.state.states["t", 1].isr == (1,)
-    assert it.told(UpdateMetadataRequest) == [1, 2]
-    assert it.told(LeaderAndIsrRequest) == []
-    assert await it.admin.children(znodes.ISR_CHANGES) == []
-    it.clear()
-    await it.admin.create(f"{changes}3", znodes.encode_isr_change([("gone", 0)]))
-    await it.active.isrs_changed()
-    assert it.channels.sent == []
-
-
-async def test_brokers_that_have_lost_a_log_dir_are_asked(autojump_clock: Any) -> None:
-    it = await started()
-    await it.admin.create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_1", znodes.encode_log_dir_event(2))
-    await it.admin.create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_2", b"{")
-    it.clear()
-    await it.active.log_dirs_failed()
-    assert it.told(LeaderAndIsrRequest) == [2]
-    assert await it.admin.children(znodes.LOG_DIR_EVENTS) == []
-
-
 # --- answers of brokers -------------------------------------------------------------------------------------------
-
-STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def leads(epoch: int, topic_id: bytes = ID) -> Outgoing:
@@ -414,66 +304,15 @@ def led(code: int, *, by_id: bool, whole: int = 0) -> LeaderAndIsrResponse:
     return LeaderAndIsrResponse(error_code=whole, partition_errors=[one])
 
 
-@pytest.mark.parametrize("by_id", [False, True])
-@pytest.mark.parametrize(
-    ("code", "whole", "was_lost", "is_news"),
-    [
-        (STORAGE, 0, False, True), (0, 0, False, False), (0, 0, True, True), (STORAGE, 11, False, False),
-        (ErrorCode.STALE_CONTROLLER_EPOCH, 0, False, False),
-    ],
-)  # fmt: skip
-async def test_lost_replicas_are_taken_note_of(
-    code: int, whole: int, was_lost: bool, is_news: bool, by_id: bool, autojump_clock: Any
-) -> None:
-    it = await started()
-    if was_lost:
-        it.state.offline_dirs[2] = {("t", 1)}
-    it.clear()
-    epoch = it.state.brokers[2].epoch
-    it.active._answered(leads(epoch), led(code, by_id=by_id, whole=whole))
-    assert it.events == (["replicas of a broker"] if is_news else [])
-    for act in it.acts:
-        await act()
-    lost = it.state.offline_dirs.get(2, set())
-    assert lost == ({("t", 1)} if code == STORAGE and not whole else set())
-    it.clear()
-    it.active._answered(leads(epoch - 1), led(STORAGE, by_id=by_id))
-    for act in it.acts:
-        await act()
-    assert it.state.offline_dirs.get(2, set()) == lost, "of another registration"
-
-
-@pytest.mark.parametrize(
-    ("code", "whole", "is_done"), [(0, 0, True), (STORAGE, 0, False), (0, 77, False), (None, 0, True)]
-)
-async def test_deleted_replicas_are_taken_note_of(
-    code: int | None, whole: int, is_done: bool, autojump_clock: Any
-) -> None:
-    it = await started()
-    it.state.deletions["t"] = Deletion(begun=True, asked={(0, 2), (1, 2), (0, 1), (1, 1)})
-    it.clear()
-    errors = [] if code is None else [StopReplicaResponse.StopReplicaPartitionError("t", 1, code)]
-    response = StopReplicaResponse(error_code=whole, partition_errors=errors)
-    for epoch, is_heard in ((it.state.brokers[2].epoch - 1, False), (it.state.brokers[2].epoch, True)):
-        asked = Outgoing(2, epoch, 4, StopReplicaRequest(), frozenset({("t", 1), ("other", 0)}))
-        it.active._answered(asked, response)
-        for act in it.acts:
-            await act()
-        deletion = it.state.deletions["t"]
-        assert ((1, 2) in deletion.asked) is not is_heard
-        assert deletion.deleted == ({(1, 2)} if is_heard and is_done else set())
-        assert deletion.failed == ({(1, 2)} if is_heard and not is_done else set())
-
-
 async def test_answers_that_say_nothing_new_are_no_events(autojump_clock: Any) -> None:
     it = await started()
     it.clear()
     epoch = it.state.brokers[2].epoch
-    it.active._answered(Outgoing(2, epoch, 8, UpdateMetadataRequest()), UpdateMetadataResponse(error_code=3))
+    it.channels.answered(Outgoing(2, epoch, 8, UpdateMetadataRequest()), UpdateMetadataResponse(error_code=3))
     stop = StopReplicaRequest()
-    it.active._answered(Outgoing(2, epoch, 4, stop), StopReplicaResponse())
-    it.active._answered(Outgoing(2, epoch, 4, stop, frozenset({("t", 0)})), StopReplicaResponse())
-    it.active._answered(leads(epoch), led(0, by_id=True))
+    it.channels.answered(Outgoing(2, epoch, 4, stop), StopReplicaResponse())
+    it.channels.answered(Outgoing(2, epoch, 4, stop, frozenset({("t", 0)})), StopReplicaResponse())
+    it.channels.answered(leads(epoch), led(0, by_id=True))
     assert it.events == []
 
 
@@ -489,7 +328,7 @@ async def test_a_topic_that_no_broker_knows_an_id_of_gets_one(
     await it.admin.create(znodes.state_path("t", 0), data, parents=True)
     await it.active.topics_changed()
     it.clear()
-    it.active._answered(leads(it.state.brokers[2].epoch + epoch_off, told), led(0, by_id=False))
+    it.channels.answered(leads(it.state.brokers[2].epoch + epoch_off, told), led(0, by_id=False))
     assert it.events == ["topics without an id"]
     await it.acts[0]()
     assert (it.stored_id("t") is not None) is is_named

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -18,28 +17,6 @@ PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
 LOST = replace(LED, leader=-1, isr=(3,))
 
 
-@pytest.mark.parametrize(
-    ("election", "state", "code", "leader"),
-    [
-        (PREFERRED, LED, ErrorCode.ELECTION_NOT_NEEDED, 1),
-        (PREFERRED, replace(LED, leader=2), 0, 1),
-        (PREFERRED, replace(LED, leader=2, isr=(2, 3)), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, 2),
-        (UNCLEAN, LED, ErrorCode.ELECTION_NOT_NEEDED, 1),
-        (UNCLEAN, replace(LED, leader=2), ErrorCode.ELECTION_NOT_NEEDED, 2),
-        (UNCLEAN, LOST, 0, 3),
-        (UNCLEAN, None, 0, 1),
-    ],
-)
-def test_an_election_is_held_or_not_needed(
-    election: ElectionType, state: Any, code: int, leader: int
-) -> None:
-    core = cluster(state=state)
-    results = Shell(core).run(leaders.elect(core, election, [T]))
-    error = results.get(T)
-    assert (error.code if error is not None else 0) == code
-    assert core.state.states[T].leader == leader
-
-
 @pytest.mark.parametrize("election", [PREFERRED, UNCLEAN])
 def test_what_is_not_there_or_goes_is_not_elected(election: ElectionType) -> None:
     core = cluster(state=LOST)
@@ -51,16 +28,7 @@ def test_what_is_not_there_or_goes_is_not_elected(election: ElectionType) -> Non
     assert core.state.states[T] == LOST
 
 
-@pytest.mark.parametrize(("elsewhere", "moved"), [(0, 0), (1, 0), (2, 2), (5, 5)])
-def test_leaders_go_back_where_more_than_so_many_percent_are_elsewhere(elsewhere: int, moved: int) -> None:
-    core = cluster(10)  # 10 % are one of these
-    for index in range(elsewhere):
-        core.state.states["t", index] = replace(LED, leader=2)
-    assert Shell(core).run(leaders.rebalance(core)) == moved
-    assert sum(state.leader == 1 for state in core.state.states.values()) == 10 - elsewhere + moved
-
-
-def test_only_leaders_that_are_in_sync_and_live_get_their_partitions_back() -> None:
+def test_only_live_in_sync_preferred_leaders_are_elected() -> None:
     core = cluster(4, replace(LED, leader=2))
     core.state.states["t", 1] = replace(LED, leader=2, isr=(2,))
     core.state.offline_dirs = {1: {("t", 2)}}

@@ -96,7 +96,7 @@ def test_every_version_can_be_encoded_and_says_the_same(protocol):
     assert {one for stop in stops for one in stop.deleting} == {("t", 1)}
 
 
-def test_each_broker_gets_its_epoch_and_leaders_before_metadata_before_stops():
+def test_requests_to_a_broker_have_its_epoch_and_their_order():
     state, requests = cluster(), batch()
     requests.stop_replica(state, 2, ("t", 0), delete=False)
     requests.lead_or_follow(state, (1, 2, 4), ("t", 0))

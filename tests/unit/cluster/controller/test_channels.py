@@ -33,7 +33,7 @@ class AfterAResponse:
 
 
 @pytest.mark.parametrize("ending", ["close", "registered again", "stop"])
-def test_a_response_to_a_broker_that_is_just_being_forgotten_is_dropped(ending: str) -> None:
+def test_response_of_a_departing_broker_is_dropped(ending: str) -> None:
     async def program() -> None:
         scripted = ScriptedCluster()
         answered: list[Any] = []

@@ -11,7 +11,7 @@ import trio.testing
 
 from barnabas.client import ClientSettings, Endpoint
 from barnabas.cluster.controller.channels import ConnectedChannels
-from barnabas.cluster.controller.contact import ControllerContact, is_refused
+from barnabas.cluster.controller.contact import ControllerContact
 from barnabas.cluster.controller.state import Broker
 from barnabas.cluster.controller.state import Endpoint as Listening
 from barnabas.cluster.controller.steps import Outgoing
@@ -43,34 +43,6 @@ class Net:
             case "silent":
                 await trio.sleep_forever()
         return await self.scripted.dial(Endpoint(host, port))
-
-
-# --- is anybody there? --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("script", "refused", "attempts"),
-    [
-        ([], False, 1),
-        (["refused"], False, 2),
-        (["refused", "refused"], False, 3),
-        (["refused", "refused", "refused"], True, 3),
-        (["fails"], False, 1),
-        (["refused", "fails"], False, 2),
-        (["silent"], False, 1),
-        (["refused", "refused", "silent"], False, 3),
-    ],
-)
-async def test_only_a_port_that_refuses_several_times_has_nobody_behind_it(
-    script: list[str], refused: bool, attempts: int, autojump_clock: Any
-) -> None:
-    net = Net()
-    net.script = list(script)
-    begun = trio.current_time()
-    assert await is_refused(net, "one", 1) is refused  # type: ignore[arg-type]
-    assert len(net.attempts) == attempts
-    pauses = 0.1 * (attempts - 1) + (1.0 if "silent" in script else 0)
-    assert trio.current_time() - begun == pytest.approx(pauses)
 
 
 # --- channels -----------------------------------------------------------------------------------------------------
@@ -110,67 +82,6 @@ async def with_channels(net: Net, act: Callable[[Sending], Any]) -> Sending:
     return it
 
 
-async def test_requests_are_answered_in_order_over_one_connection(autojump_clock: Any) -> None:
-    async def act(it: Sending) -> None:
-        it.channels.open(Broker(1, 7, ONE))
-        for number in (1, 2):
-            it.send(number)
-        it.send(8, epoch=6)
-        it.send(9, broker=2)
-        await trio.sleep(1)
-        it.send(3)
-        await trio.sleep(1)
-
-    it = await with_channels(Net(), act)
-    assert it.answered == it.heard == [1, 2, 3]
-    assert it.net.scripted.dialled == ["one"]
-    assert it.contacts == []
-
-
-async def test_channels_that_were_opened_before_they_run_are_served(autojump_clock: Any) -> None:
-    it = Sending(Net())
-    it.channels.open(Broker(1, 7, ONE))
-    it.send(1)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(it.channels.run)
-        await trio.sleep(1)
-        nursery.cancel_scope.cancel()
-    assert it.answered == [1]
-
-
-@pytest.mark.parametrize("refusals", [1, 2, 5])
-async def test_a_request_is_sent_again_until_it_is_answered(refusals: int, autojump_clock: Any) -> None:
-    """Its broker is taken for gone once several attempts in a row are refused, and for there once it answers."""
-
-    async def act(it: Sending) -> None:
-        it.channels.open(Broker(1, 7, ONE))
-        it.net.script = ["refused"] * refusals
-        it.send(1)
-        it.send(2)
-        await trio.sleep(5)
-
-    it = await with_channels(Net(), act)
-    assert it.answered == [1, 2]
-    assert it.contacts == ([(1, False), (1, True)] if refusals > 3 else [])
-
-
-@pytest.mark.parametrize("code", [0, 77])
-async def test_a_broker_is_back_when_it_takes_a_request(code: int, autojump_clock: Any) -> None:
-    async def act(it: Sending) -> None:
-        it.channels.open(Broker(1, 7, ONE))
-        it.codes = {1: code}
-        it.net.script = ["refused"] * 4
-        it.send(1)
-        await trio.sleep(5)
-        assert it.answered == [1]
-        assert it.contacts == [(1, False)] + [(1, True)] * (not code)
-        it.send(2)
-        await trio.sleep(5)
-
-    it = await with_channels(Net(), act)
-    assert it.contacts == [(1, False), (1, True)]
-
-
 async def test_a_connection_that_breaks_is_looked_after_and_made_again(autojump_clock: Any) -> None:
     async def act(it: Sending) -> None:
         it.channels.open(Broker(1, 7, ONE))
@@ -190,7 +101,7 @@ async def test_a_connection_that_breaks_is_looked_after_and_made_again(autojump_
     assert it.contacts == [(1, False), (1, True)]
 
 
-async def test_a_broker_that_is_silent_is_asked_again_and_not_taken_for_gone(autojump_clock: Any) -> None:
+async def test_silent_broker_is_asked_again_and_not_fenced(autojump_clock: Any) -> None:
     async def act(it: Sending) -> None:
         it.channels.open(Broker(1, 7, ONE))
         it.net.scripted.answer = lambda *_: SILENCE
@@ -206,7 +117,7 @@ async def test_a_broker_that_is_silent_is_asked_again_and_not_taken_for_gone(aut
     assert it.contacts == []
 
 
-async def test_a_broker_without_the_listener_of_brokers_is_not_taken_for_gone(autojump_clock: Any) -> None:
+async def test_broker_without_the_inter_broker_listener_is_not_fenced(autojump_clock: Any) -> None:
     async def act(it: Sending) -> None:
         it.channels.open(Broker(1, 7, ONE[:1]))
         it.send(1)
@@ -225,33 +136,6 @@ async def test_a_request_that_cannot_be_written_holds_up_no_other(autojump_clock
 
     it = await with_channels(Net(), act)
     assert it.answered == [2]
-
-
-@pytest.mark.parametrize("ending", ["close", "stop", "registered again"])
-async def test_what_waits_for_a_broker_goes_with_its_registration(ending: str, autojump_clock: Any) -> None:
-    async def act(it: Sending) -> None:
-        it.channels.open(Broker(1, 7, ONE))
-        it.channels.open(Broker(2, 7, (Listening("PLAINTEXT", "two", 2),)))
-        it.net.is_refused = True
-        it.send(1)
-        await trio.sleep(0.05)
-        match ending:
-            case "close":
-                it.channels.close(1)
-            case "stop":
-                it.channels.stop()
-            case _:
-                it.channels.open(Broker(1, 8, ONE))
-        it.net.is_refused = False
-        it.send(2)
-        it.send(3, epoch=8)
-        it.send(4, broker=2)
-        await trio.sleep(5)
-
-    it = await with_channels(Net(), act)
-    left = {"close": [4], "stop": [], "registered again": [3, 4]}
-    assert sorted(it.answered) == left[ending]
-    assert it.contacts == []
 
 
 # --- the controller on another broker -----------------------------------------------------------------------------
@@ -289,7 +173,7 @@ async def watched(net: Net, first: ClusterImage, act: Callable[[Watching], Any])
     return it
 
 
-async def test_a_controller_whose_port_refuses_is_gone_and_told_of_again(autojump_clock: Any) -> None:
+async def test_controller_with_a_refusing_port_is_reported_gone(autojump_clock: Any) -> None:
     net = Net()
 
     async def act(it: Watching) -> None:
@@ -307,7 +191,7 @@ async def test_a_controller_whose_port_refuses_is_gone_and_told_of_again(autojum
 @pytest.mark.parametrize(
     "other", [image(3, 1, 3), image(-1, 1, 3), image(2, 1, 3), image(1, 1, 3, listener="OTHER")]
 )
-async def test_nobody_is_dialled_where_no_other_broker_is_the_controller(
+async def test_no_connection_is_made_without_another_controller(
     other: ClusterImage, autojump_clock: Any
 ) -> None:
     net = Net()
@@ -322,17 +206,6 @@ async def test_nobody_is_dialled_where_no_other_broker_is_the_controller(
         assert [host for _, host in net.attempts] == ["two", "one"]
 
     assert (await watched(net, other, act)).gone == []
-
-
-async def test_the_same_controller_is_dialled_once(autojump_clock: Any) -> None:
-    net = Net()
-
-    async def act(it: Watching) -> None:
-        it.publish(image(1, 1, 3))
-        await trio.sleep(5)
-
-    assert (await watched(net, image(1, 1, 3), act)).gone == []
-    assert len(net.attempts) == 1
 
 
 async def test_a_controller_that_is_only_silent_is_not_gone(autojump_clock: Any) -> None:

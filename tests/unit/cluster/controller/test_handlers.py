@@ -89,7 +89,7 @@ async def test_a_leader_changes_its_isr(version, autojump_clock):
         assert cluster.state("t").isr == (1, 2)
 
 
-async def test_an_id_that_nobody_has_and_an_epoch_that_is_over_are_refused(autojump_clock):
+async def test_unknown_broker_id_and_old_epoch_are_refused(autojump_clock):
     async with running(1) as cluster:
         await cluster.create_topic("t", (1,))
         await cluster.until(lambda: ("t", 0) in cluster.brokers[1].believes)

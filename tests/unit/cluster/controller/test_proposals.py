@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from barnabas.cluster.controller import brokers, in_sync, partitions
-from barnabas.cluster.controller.state import Assignment, Deletion, PartitionState
 from barnabas.cluster.controller.steps import (
     PIECE,
 )
@@ -16,9 +15,7 @@ from barnabas.cluster.metadata.ports import AcceptedState, ProposedState
 from barnabas.errors import RequestError
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
-from barnabas.wire.generated.stop_replica import StopReplicaRequest
-from barnabas.wire.generated.update_metadata import UpdateMetadataRequest
-from tests.support.controller_steps import ID, LED, Shell, T, cluster
+from tests.support.controller_steps import LED, Shell, T, cluster
 
 # --- proposals of leaders -----------------------------------------------------------------------------------------
 
@@ -31,60 +28,11 @@ def proposal(*isr: int, index: int = 0, **fields: Any) -> ProposedState:
     return ProposedState(isr=tuple((one, epochs.get(one, 100 + one)) for one in isr), **given)
 
 
-@pytest.mark.parametrize(
-    ("asked", "code"),
-    [
-        (proposal(1, 2, 3), 0),
-        (proposal(1), 0),
-        (proposal(1, 2, 3, epochs={3: -1}), 0),
-        (proposal(1, 2, 3, topic=None, topic_id=ID), 0),
-        (proposal(1, 2, 3, topic=None, topic_id=b"j" * 16), ErrorCode.UNKNOWN_TOPIC_ID),
-        (proposal(1, 2, 3, topic=None), ErrorCode.UNKNOWN_TOPIC_ID),
-        (proposal(1, 2, 3, topic="u"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (proposal(1, 2, 3, index=1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (proposal(1, 2, 3, partition_epoch=10), ErrorCode.NOT_CONTROLLER),
-        (proposal(1, 2, 3, leader_epoch=6), ErrorCode.NOT_CONTROLLER),
-        (proposal(1, 2, 3, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
-        (proposal(1, 2, 3, partition_epoch=8), ErrorCode.INVALID_UPDATE_VERSION),
-        (proposal(2, 3), ErrorCode.INVALID_REQUEST),
-        (proposal(1, 1), ErrorCode.INVALID_REQUEST),
-        (proposal(1, 2, 4), ErrorCode.INVALID_REQUEST),
-        (proposal(1, recovering=True), ErrorCode.INVALID_REQUEST),
-        (proposal(1, 2, recovering=True), ErrorCode.INVALID_REQUEST),
-        (proposal(1, 2, 3, epochs={3: 102}), ErrorCode.INELIGIBLE_REPLICA),
-        (proposal(1, 2, 3, epochs={1: 100}), ErrorCode.INELIGIBLE_REPLICA),
-    ],
-)
-def test_a_proposal_is_taken_or_refused_with_its_reason(asked: ProposedState, code: int) -> None:
-    core = cluster()
-    shell = Shell(core)
-    [answer] = shell.run(in_sync.alter(core, 1, 101, [asked]))
-    if code:
-        assert isinstance(answer, RequestError)
-        assert answer.code == code
-        assert core.state.states[T] == LED
-        assert list(shell.sent()) == []
-    else:
-        isr = tuple(one for one, _ in asked.isr)
-        assert answer == AcceptedState(1, 5, 10, isr, False)
-        assert core.state.states[T] == replace(LED, isr=isr, controller_epoch=7, version=10)
-        assert shell.receivers(UpdateMetadataRequest) == [1, 2, 3, 4]
-        assert shell.receivers(LeaderAndIsrRequest) == []
-
-
 def test_who_does_not_lead_proposes_nothing() -> None:
     core = cluster()
     [answer] = Shell(core).run(in_sync.alter(core, 2, 102, [proposal(1, 2)]))
     assert isinstance(answer, RequestError)
     assert answer.code == ErrorCode.INVALID_REQUEST
-
-
-def test_a_proposal_that_is_there_already_has_the_same_answer_and_is_not_written() -> None:
-    core = cluster()
-    shell = Shell(core)
-    answers = shell.run(in_sync.alter(core, 1, 101, [proposal(2, 1), proposal(1, 2, partition_epoch=7)]))
-    assert answers == [AcceptedState(1, 5, 9, (1, 2), False)] * 2
-    assert shell.steps == []
 
 
 @pytest.mark.parametrize(
@@ -122,14 +70,6 @@ def test_only_who_lives_is_in_sync(spoil: Any, is_taken: bool) -> None:
         assert answer.code == ErrorCode.INELIGIBLE_REPLICA
 
 
-@pytest.mark.parametrize(("broker", "epoch"), [(1, 100), (1, 102), (9, 109)])
-def test_another_registration_of_a_broker_proposes_nothing(broker: int, epoch: int) -> None:
-    core = cluster()
-    with pytest.raises(RequestError) as caught:
-        Shell(core).run(in_sync.alter(core, broker, epoch, [proposal(1)]))
-    assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
-
-
 def test_each_proposal_has_its_own_answer_in_its_place() -> None:
     core = cluster(3)
     asked = [
@@ -142,41 +82,6 @@ def test_each_proposal_has_its_own_answer_in_its_place() -> None:
     answers = Shell(core).run(in_sync.alter(core, 1, 101, asked))
     found = [one.code if isinstance(one, RequestError) else one.isr for one in answers]
     assert found == [(1,), (1, 2), (1,), ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-
-
-@pytest.mark.parametrize(
-    ("now", "deleting", "told"), [(LED, False, [1]), (replace(LED, leader=2), False, []), (LED, True, [])]
-)
-def test_a_leader_whose_proposal_met_another_write_is_told_of_it(
-    now: PartitionState, deleting: bool, told: list[int]
-) -> None:
-    core = cluster()
-    newer = replace(now, version=12)
-    if deleting:
-        core.state.deletions["t"] = Deletion(begun=True)
-    shell = Shell(core, found=newer)
-    [answer] = shell.run(in_sync.alter(core, 1, 101, [proposal(1)]))
-    assert isinstance(answer, RequestError)
-    assert answer.code == ErrorCode.INVALID_UPDATE_VERSION
-    assert core.state.states[T] == newer
-    assert shell.receivers(LeaderAndIsrRequest) == told
-
-
-def test_an_accepted_proposal_may_end_a_reassignment() -> None:
-    core = cluster(2)
-    for index in (0, 1):
-        core.state.assignments["t"][index] = Assignment((3, 1, 2), adding=(3,), removing=(1,))
-        core.state.reassigning["t", index] = None
-    shell = Shell(core)
-    asked = [proposal(1, 2, 3), proposal(1, index=1), proposal(1, 2, 4, index=1)]
-    answers = shell.run(in_sync.alter(core, 1, 101, asked))
-    shell.run(in_sync.after(core, answers, asked))
-    assert core.state.assignments["t"][0] == Assignment((3, 2))
-    assert core.state.assignments["t"][1].is_reassigned
-    assert list(core.state.reassigning) == [("t", 1)]
-    assert core.state.states[T].leader == 3
-    stops = [(broker, request) for broker, request in shell.sent() if isinstance(request, StopReplicaRequest)]
-    assert [broker for broker, _ in stops] == [1]
 
 
 # --- giving way ---------------------------------------------------------------------------------------------------

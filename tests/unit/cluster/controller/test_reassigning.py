@@ -16,8 +16,6 @@ from barnabas.cluster.metadata.ports import ElectionType
 from barnabas.errors import RequestError
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
-from barnabas.wire.generated.stop_replica import StopReplicaRequest
 from tests.support.controller_steps import ID, LED, Shell, T, cluster
 
 # --- reassignments ------------------------------------------------------------------------------------------------
@@ -49,54 +47,7 @@ def test_a_reassignment_is_refused_with_its_reason(
     assert core.state.assignments["t"][0].is_reassigned is (not code and target not in ((3, 2, 1), (1, 2)))
 
 
-@pytest.mark.parametrize(("topic", "index"), [("u", 0), ("t", 1)])
-def test_what_is_not_there_or_goes_is_not_reassigned(topic: str, index: int) -> None:
-    core = cluster()
-    for target in ((1, 2, 4), None):
-        results = Shell(core).run(reassignment.alter(core, {(topic, index): target}, keeps_factor=False))
-        assert results[topic, index].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    core.state.deletions["t"] = Deletion()
-    results = Shell(core).run(reassignment.alter(core, {T: (1, 2, 4)}, keeps_factor=False))
-    assert results[T].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def test_a_broker_that_stops_gets_no_partition_but_keeps_its_own() -> None:
-    core = cluster()
-    core.state.shutting_down |= {3, 4}
-    for target, code in (((1, 2, 4), ErrorCode.INVALID_REPLICA_ASSIGNMENT), ((1, 3), 0)):
-        results = Shell(core).run(reassignment.alter(core, {T: target}, keeps_factor=False))
-        assert (results[T].code if results[T] else 0) == code
-
-
-def test_new_replicas_are_told_that_they_are_new_and_old_ones_of_the_new_epoch() -> None:
-    core = cluster()
-    shell = Shell(core)
-    shell.run(reassignment.alter(core, {T: (1, 2, 4)}, keeps_factor=True))
-    assert core.state.assignments["t"][0] == Assignment((1, 2, 4, 3), adding=(4,), removing=(3,))
-    told = {
-        broker: request.topic_states[0].partition_states[0]
-        for broker, request in shell.sent()
-        if isinstance(request, LeaderAndIsrRequest)
-    }
-    assert {broker: one.is_new for broker, one in told.items()} == {1: False, 2: False, 3: False, 4: True}
-    assert {one.leader_epoch for one in told.values()} == {6}
-    assert shell.receivers(StopReplicaRequest) == []
-
-
-def test_a_reassignment_that_is_cancelled_takes_back_what_it_had_added() -> None:
-    core = cluster()
-    core.state.assignments["t"][0] = Assignment((4, 1, 2, 3), adding=(4,), removing=(3,))
-    core.state.reassigning[T] = None
-    shell = Shell(core)
-    assert shell.run(reassignment.alter(core, {T: None}, keeps_factor=True)) == {T: None}
-    assert core.state.assignments["t"][0] == Assignment((1, 2, 3))
-    assert core.state.reassigning == {}
-    stops = [(broker, request) for broker, request in shell.sent() if isinstance(request, StopReplicaRequest)]
-    assert [broker for broker, _ in stops] == [4]
-    assert stops[0][1].topic_states[0].partition_states[0].delete_partition
-
-
-def test_a_reassignment_that_would_leave_nobody_in_sync_is_refused_and_forgotten() -> None:
+def test_reassignment_without_in_sync_replicas_is_refused() -> None:
     core = cluster(state=replace(LED, isr=(4,), leader=4), replicas=(4, 1))
     core.state.assignments["t"][0] = Assignment((4, 1), adding=(4,))
     core.state.reassigning[T] = None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cluster.controller.batches import PARTITIONS_PER_REQUEST, Batch
+from barnabas.cluster.controller.batches import Batch
 from barnabas.cluster.controller.state import (
     Assignment,
     Broker,
@@ -15,17 +15,15 @@ from barnabas.cluster.controller.state import (
     Endpoint,
     PartitionState,
 )
-from barnabas.cluster.controller.steps import GIVE_WAY, Outgoing, Send
+from barnabas.cluster.controller.steps import Outgoing, Send
 from barnabas.cluster.metadata.protocol_version import ProtocolVersion
 from barnabas.wire.generated.leader_and_isr import LeaderAndIsrRequest
-from barnabas.wire.generated.stop_replica import StopReplicaRequest
 from barnabas.wire.generated.update_metadata import UpdateMetadataRequest
 
 ID, NO_ID = b"t" * 16, bytes(16)
 T0, T1, OLD = ("t", 0), ("t", 1), ("old", 0)
 Lead = LeaderAndIsrRequest
 Metadata = UpdateMetadataRequest
-Stop = StopReplicaRequest
 
 
 def cluster() -> ControllerState:
@@ -193,115 +191,7 @@ def test_metadata_are_sent_in_full(protocol: str, version: int, is_going: bool) 
     ]  # fmt: skip
 
 
-def stop_state(index: int, epoch: int, *, deletes: bool) -> Any:
-    return Stop.StopReplicaPartitionState(partition_index=index, leader_epoch=epoch, delete_partition=deletes)
-
-
-def fill_stops(state: ControllerState) -> Any:
-    def fill(batch: Batch) -> None:
-        batch.stop_replica(state, 2, T1, delete=True)
-        batch.stop_replica(state, 2, OLD, delete=False)
-        batch.stop_replica(state, 2, T0, delete=False)
-        batch.stop_replica(state, 2, T1, delete=False)  # it is deleted all the same
-        batch.stop_replica(state, 9, T0, delete=True)
-        batch.stop_replica(state, 2, ("gone", 4), delete=True)
-
-    return fill
-
-
-def stop_request(**fields: Any) -> StopReplicaRequest:
-    return StopReplicaRequest(controller_id=1, controller_epoch=7, broker_epoch=102, **fields)
-
-
-@pytest.mark.parametrize(
-    ("protocol", "version"), [("3.9", 4), ("2.6", 3), ("2.4", 2), ("2.2", 1), ("2.1", 0)]
-)
-def test_stops_are_sent_in_full(protocol: str, version: int) -> None:
-    state = cluster()
-    found = sent(protocol, state, fill_stops(state))
-    deleted = frozenset({T1, ("gone", 4)})
-    if version >= 3:
-        topics = [
-            Stop.StopReplicaTopicState("gone", [stop_state(4, -1, deletes=True)]),
-            Stop.StopReplicaTopicState("old", [stop_state(0, 3, deletes=False)]),
-            Stop.StopReplicaTopicState(
-                "t", [stop_state(0, 5, deletes=False), stop_state(1, 8, deletes=True)]
-            ),
-        ]
-        assert found == [Outgoing(2, 102, version, stop_request(topic_states=topics), deleted)]
-    elif version >= 1:
-        deletes = [Stop.StopReplicaTopicV1("gone", [4]), Stop.StopReplicaTopicV1("t", [1])]
-        stops = [Stop.StopReplicaTopicV1("old", [0]), Stop.StopReplicaTopicV1("t", [0])]
-        assert found == [
-            Outgoing(2, 102, version, stop_request(delete_partitions=True, topics=deletes), deleted),
-            Outgoing(2, 102, version, stop_request(delete_partitions=False, topics=stops)),
-        ]
-    else:
-        deletes = [Stop.StopReplicaPartitionV0("t", 1), Stop.StopReplicaPartitionV0("gone", 4)]
-        stops = [Stop.StopReplicaPartitionV0("old", 0), Stop.StopReplicaPartitionV0("t", 0)]
-        assert found == [
-            Outgoing(2, 102, 0, stop_request(delete_partitions=True, ungrouped_partitions=deletes), deleted),
-            Outgoing(2, 102, 0, stop_request(delete_partitions=False, ungrouped_partitions=stops)),
-        ]
-
-
-@pytest.mark.parametrize("begun", [False, True])
-@pytest.mark.parametrize("is_moving", [False, True])
-def test_a_stop_for_a_deletion_is_in_no_leader_epoch_unless_a_reassignment_goes_on(
-    begun: bool, is_moving: bool
-) -> None:
-    state = cluster()
-    state.deletions["t"] = Deletion(begun=begun)
-    if not is_moving:
-        state.reassigning.clear()
-    [one] = sent("3.9", state, lambda batch: batch.stop_replica(state, 2, T1, delete=True))
-    [stopped] = one.request.topic_states[0].partition_states
-    assert stopped.leader_epoch == (-2 if begun or not is_moving else 8)
-
-
-@pytest.mark.parametrize(("count", "sizes"), [(0, [0]), (1, [1]), (2, [2]), (3, [2, 1]), (4, [2, 2])])
-def test_each_request_takes_so_many_partitions(
-    monkeypatch: pytest.MonkeyPatch, count: int, sizes: list[int]
-) -> None:
-    assert PARTITIONS_PER_REQUEST == 1_000
-    monkeypatch.setattr("barnabas.cluster.controller.batches.PARTITIONS_PER_REQUEST", 2)
-    state = cluster()
-    state.add_topic("many", b"m" * 16, {index: Assignment((1,)) for index in range(count)})
-    partitions = state.partitions_of("many")
-    for one in partitions:
-        state.states[one] = PartitionState(1, (1,))
-
-    def fill(batch: Batch) -> None:
-        batch.update_metadata([2], partitions)
-        for one in partitions:
-            batch.tell_replicas([3], one)
-            batch.stop_replica(state, 1, one, delete=True)
-
-    found = sent("3.9", state, fill)
-    told = [
-        (type(one.request), [each.partition_index for topic in one.request.topic_states for each in topic.partition_states])
-        for one in found
-    ]  # fmt: skip
-    chunks, start = [], 0
-    for size in sizes:
-        chunks.append(list(range(start, start + size)))
-        start += size
-    full = [chunk for chunk in chunks if chunk]
-    assert [part for kind, part in told if kind is LeaderAndIsrRequest] == full
-    assert [part for kind, part in told if kind is UpdateMetadataRequest] == chunks
-    assert [part for kind, part in told if kind is StopReplicaRequest] == full
-    assert [one.broker_id for one in found] == [3] * len(full) + [2] * len(chunks) + [1] * len(full)
-    turns = [step for step in _steps(state, fill) if step is GIVE_WAY]
-    assert len(turns) == len(full) + len(chunks)
-
-
-def _steps(state: ControllerState, fill: Any) -> list[Any]:
-    batch = Batch(1, "SSL", ProtocolVersion.parse("3.9"))
-    fill(batch)
-    return list(batch.send(state))
-
-
-def test_a_broker_is_told_nothing_of_partitions_without_a_state_and_nobody_else_hears_of_them() -> None:
+def test_partitions_without_a_state_are_not_sent() -> None:
     state = cluster()
     batch = Batch(1, "SSL", ProtocolVersion.parse("3.9"))
     batch.tell_replicas([1, 2], ("gone", 0))

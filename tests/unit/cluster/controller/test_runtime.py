@@ -25,7 +25,7 @@ def led(cluster, topic, index=0):
     return None if state is None else state.leader
 
 
-async def test_the_first_broker_is_elected_and_the_znodes_are_those_of_kafka(autojump_clock):
+async def test_first_broker_is_elected_with_kafkas_znodes(autojump_clock):
     async with running(1, 2) as cluster:
         nodes = cluster.zookeeper.dump()
         assert json.loads(nodes["/controller"])["brokerid"] == 1
@@ -59,7 +59,7 @@ async def test_a_topic_without_an_id_gets_one(autojump_clock):
         assert sent.topic_states[0].topic_id == stored.topic_id
 
 
-async def test_a_broker_that_is_lost_is_replaced_and_comes_back_as_a_follower(autojump_clock):
+async def test_lost_leader_is_replaced_and_returns_as_follower(autojump_clock):
     async with running(1, 2, 3) as cluster:
         await cluster.create_topic("t", (2, 3), (3, 2))
         await cluster.until(lambda: led(cluster, "t", 1) == 3)
@@ -87,7 +87,7 @@ async def test_a_broker_that_is_lost_is_replaced_and_comes_back_as_a_follower(au
         assert led(cluster, "t", 0) == 2
 
 
-async def test_a_broker_that_comes_back_knows_who_lives_before_it_is_told_whom_to_follow(autojump_clock):
+async def test_returning_broker_learns_live_brokers_before_leaders(autojump_clock):
     async with running(1, 2, 3) as cluster:
         await cluster.create_topic("t", (2, 3), (3, 2))
         await cluster.until(lambda: led(cluster, "t", 1) == 3)
@@ -113,7 +113,7 @@ async def test_another_broker_is_elected_when_the_controller_is_lost(autojump_cl
         await cluster.until(lambda: all(one.controller_epoch == 2 for one in cluster.brokers.values()))
 
 
-async def test_a_controller_whose_session_expires_ends_at_once_and_a_question_to_it_is_refused(
+async def test_expired_controller_resigns_and_refuses_requests(
     autojump_clock,
 ):
     async with running(1, 2) as cluster:
@@ -197,7 +197,7 @@ async def test_topics_are_kept_where_deletion_is_off(autojump_clock):
         assert led(cluster, "t") == 1
 
 
-async def test_a_leader_whose_isr_change_was_written_without_an_answer_is_told_of_it(autojump_clock):
+async def test_leader_learns_of_an_isr_change_with_a_lost_answer(autojump_clock):
     """Otherwise it would propose to the version before it for ever."""
     async with running(1, 2, 3) as cluster:
         await cluster.create_topic("t", (2, 3))
@@ -339,7 +339,7 @@ async def test_a_log_dir_that_fails_loses_its_leaders(autojump_clock):
         assert not await cluster.admin.children(znodes.LOG_DIR_EVENTS)
 
 
-async def test_isr_changes_that_leaders_of_old_versions_write_are_taken_over(autojump_clock):
+async def test_isr_changes_written_by_old_leaders_are_taken_over(autojump_clock):
     async with running(1, 2) as cluster:
         await cluster.create_topic("t", (1, 2))
         await cluster.until(lambda: led(cluster, "t") == 1)
@@ -358,7 +358,7 @@ async def test_isr_changes_that_leaders_of_old_versions_write_are_taken_over(aut
         assert answer.code == ErrorCode.INVALID_UPDATE_VERSION
 
 
-async def test_a_reassignment_ends_as_soon_as_its_leader_has_written_the_isr(autojump_clock):
+async def test_reassignment_ends_once_its_leader_wrote_the_isr(autojump_clock):
     async with running(1, 2, protocol=ProtocolVersion.parse("2.7-IV1")) as cluster:
         await cluster.create_topic("t", (1,))
         await cluster.until(lambda: led(cluster, "t") == 1)
@@ -409,7 +409,7 @@ async def test_leaders_go_back_to_preferred_replicas_by_themselves(autojump_cloc
 
 
 @pytest.mark.parametrize("lost", ["answer", "request"])
-async def test_an_election_whose_answer_or_request_is_lost_has_one_winner(lost, autojump_clock):
+async def test_election_with_a_lost_message_has_one_winner(lost, autojump_clock):
     async with running() as cluster:
         broker = cluster.start(1)
         await cluster.until(lambda: "/brokers/ids/1" in cluster.zookeeper.dump())

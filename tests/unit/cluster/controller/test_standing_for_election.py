@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import trio
 
 from barnabas.cluster.controller.election import Elected, Elections
 from barnabas.cluster.zookeeper import znodes
-from barnabas.cluster.zookeeper.session import NoNodeError
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 
 
@@ -19,7 +17,7 @@ def ignored(*_: object) -> None:
     """Hears of a change."""
 
 
-async def test_the_first_that_stands_is_the_controller_and_each_has_a_later_epoch() -> None:
+async def test_first_candidate_is_elected_with_a_later_epoch() -> None:
     zookeeper = SimulatedZooKeeper()
     one, other = standing(zookeeper, 1), standing(zookeeper, 2)
     assert await one.stand(ignored) == Elected(1, 1, 1, is_here=True)
@@ -31,18 +29,6 @@ async def test_the_first_that_stands_is_the_controller_and_each_has_a_later_epoc
     assert await other.stand(ignored) == Elected(2, 2, 2, is_here=True)
     data, _ = await zookeeper.session().get(znodes.CONTROLLER_EPOCH)
     assert znodes.decode_controller_epoch(data) == 2
-
-
-@pytest.mark.parametrize(("named", "is_gone"), [(1, True), (2, False)])
-async def test_only_the_controller_that_is_meant_is_deposed(named: int, is_gone: bool) -> None:
-    zookeeper = SimulatedZooKeeper()
-    await standing(zookeeper, 1).stand(ignored)
-    await standing(zookeeper, 3).depose(named)
-    if is_gone:
-        with pytest.raises(NoNodeError):
-            await zookeeper.session().get(znodes.CONTROLLER)
-    else:
-        assert (await standing(zookeeper, 3).stand(ignored)).controller_id == 1
 
 
 async def test_a_controller_that_cannot_be_read_is_one_all_the_same() -> None:

@@ -41,7 +41,7 @@ async def test_an_id_that_is_lost_is_written_back_at_once(autojump_clock, caplog
     assert "t" in next(one.getMessage() for one in caplog.records if "topic_id" in one.getMessage())
 
 
-async def test_partitions_that_an_old_tool_adds_are_led_and_the_id_stays(autojump_clock):
+async def test_partitions_added_by_old_tools_are_led(autojump_clock):
     async with running(1, 2, 3) as cluster:
         await cluster.create_topic("t", (1, 2, 3))
         await cluster.until(lambda: led(cluster, "t") == 1)
@@ -87,7 +87,7 @@ async def test_after_a_stop_of_all_brokers_the_logs_are_asked(autojump_clock):
         await cluster.until(lambda: cluster.brokers[1].topic_ids.get("t") == topic_id)
 
 
-async def test_a_topic_whose_id_nobody_knows_gets_one_once_all_have_been_asked(autojump_clock):
+async def test_topic_gets_an_id_if_no_broker_knows_one(autojump_clock):
     """As after the upgrade of a cluster from Kafka 2.7."""
     async with running(1, 2, protocol=V2_7_IV2) as cluster:
         parts = {0: znodes.ReplicaAssignment((1, 2)), 1: znodes.ReplicaAssignment((2, 1))}
@@ -123,7 +123,7 @@ async def test_a_topic_that_is_made_again_without_an_id_gets_a_new_one(autojump_
         assert cluster.topic_id("t") not in (None, topic_id)
 
 
-async def test_another_id_in_the_znode_of_a_topic_that_is_there_is_put_right(autojump_clock, caplog):
+async def test_foreign_id_in_a_topics_znode_is_corrected(autojump_clock, caplog):
     async with running(1, 2) as cluster:
         await cluster.create_topic("t", (1, 2))
         await cluster.until(lambda: led(cluster, "t") == 1)

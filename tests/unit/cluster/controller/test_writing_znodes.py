@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +11,8 @@ from barnabas.cluster.controller import znodes as written_by
 from barnabas.cluster.controller.state import Assignment, PartitionState
 from barnabas.cluster.controller.steps import Written
 from barnabas.cluster.controller.znodes import ControllerMovedError, ControllerZnodes
-from barnabas.cluster.metadata.protocol_version import ProtocolVersion
 from barnabas.cluster.zookeeper import resource_znodes, znodes
-from barnabas.cluster.zookeeper.session import BadVersionError, Create, Delete, NoNodeError
+from barnabas.cluster.zookeeper.session import Create
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 
@@ -49,7 +47,7 @@ async def shell() -> Shell:
 def per_write(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """So many states are written, and so many znodes read, by one request."""
     monkeypatch.setattr(written_by, "STATES_PER_WRITE", request.param)
-    monkeypatch.setattr(written_by, "READS_AT_ONCE", request.param)
+    monkeypatch.setattr(written_by, "READS_PER_BATCH", request.param)
     return int(request.param)
 
 
@@ -60,7 +58,7 @@ def ignored(*_: object) -> None:
 # --- states -------------------------------------------------------------------------------------------------------
 
 
-async def test_states_are_written_but_those_that_have_changed_or_are_gone(per_write: int) -> None:
+async def test_states_are_written_unless_changed_or_gone(per_write: int) -> None:
     it = await shell()
     partitions = [("t", index) for index in range(5)]
     old = {one: PartitionState(1, (1, 2), 3, 1) for one in partitions}
@@ -86,7 +84,7 @@ async def _data(it: Shell, topic: str, index: int) -> bytes:
     return it.zookeeper.dump()[znodes.state_path(topic, index)]
 
 
-async def test_states_are_made_with_their_parents_unless_they_are_there_or_the_topic_is_gone(
+async def test_states_are_created_with_parents_unless_there_or_gone(
     per_write: int,
 ) -> None:
     it = await shell()
@@ -140,25 +138,7 @@ async def test_only_brokers_that_can_be_read_are_registered() -> None:
     assert (at.listener, at.host, at.port, at.security_protocol) == ("INSIDE", "h", 93, 3)
 
 
-@pytest.mark.parametrize("change", ["comes", "goes", "listens elsewhere"])
-async def test_a_broker_that_comes_goes_or_changes_is_heard_of(change: str, autojump_clock: Any) -> None:
-    it = await shell()
-    heard: list[object] = []
-    data = znodes.encode_broker(znodes.BrokerRegistration((znodes.Endpoint("PLAINTEXT", "h", 93),)))
-    await it.make(znodes.broker_path(1), data)
-    await it.znodes.brokers(lambda *given: heard.append(given))
-    match change:
-        case "comes":
-            await it.make(znodes.broker_path(2), data)
-        case "goes":
-            await it.admin.delete(znodes.broker_path(1))
-        case _:
-            await it.admin.set(znodes.broker_path(1), data.replace(b"93", b"94"))
-    await it.admin.exists(znodes.TOPICS)
-    assert heard
-
-
-async def test_topics_are_read_with_their_moves_and_without_partitions_of_nobody() -> None:
+async def test_topics_are_read_with_moves_and_assigned_partitions() -> None:
     it = await shell()
     parts = {
         0: znodes.ReplicaAssignment((1, 2, 3), (3,), (1,)), 1: znodes.ReplicaAssignment(()),
@@ -179,27 +159,6 @@ async def test_topics_are_read_with_their_moves_and_without_partitions_of_nobody
         "old": (None, {}),
     }
     assert sorted(watched) == [znodes.topic_path(one) for one in ("bad", "gone", "old", "t")]
-
-
-@pytest.mark.parametrize(
-    ("known", "given", "kept"), [(b"i" * 16, None, b"i" * 16), (None, b"j" * 16, b"j" * 16), (None, None, None)]
-)  # fmt: skip
-async def test_a_topic_is_written_with_the_id_that_it_has(
-    known: bytes | None, given: bytes | None, kept: bytes | None
-) -> None:
-    it = await shell()
-    before = znodes.TopicAssignment({0: znodes.ReplicaAssignment((1,))}, known)
-    await it.make(znodes.topic_path("t"), znodes.encode_topic(before))
-    moving = Assignment((2, 1), (2,), (1,))
-    assert await it.znodes.write_topic("t", given, {1: Assignment((3,)), 0: moving})
-    found = znodes.decode_topic("t", it.zookeeper.dump()[znodes.topic_path("t")])
-    assert found == znodes.TopicAssignment(
-        {0: znodes.ReplicaAssignment((2, 1), (2,), (1,)), 1: znodes.ReplicaAssignment((3,))}, kept
-    )
-    assert not await it.znodes.write_topic("gone", given, {0: moving})
-    writes = it.session.writes
-    assert await it.znodes.write_topic("t", given, {1: Assignment((3,)), 0: moving})
-    assert it.session.writes == writes, "it is as it should be"
 
 
 async def test_a_topic_gets_an_id_once() -> None:
@@ -227,7 +186,7 @@ class Meddling:
         return await self._session.multi(operations)
 
 
-async def test_what_somebody_else_writes_into_a_topic_meanwhile_is_kept() -> None:
+async def test_concurrent_writes_to_a_topic_are_kept() -> None:
     it = await shell()
     path = znodes.topic_path("t")
     await it.make(path, znodes.encode_topic(znodes.TopicAssignment({}, None)))
@@ -259,17 +218,6 @@ async def test_a_topic_goes_with_all_that_is_its_own_and_others_stay(per_write: 
     assert it.below("/") == kept
 
 
-async def test_znodes_that_were_dealt_with_are_removed_as_far_as_they_are_there(per_write: int) -> None:
-    it = await shell()
-    paths = [znodes.delete_topic_path(f"t{number}") for number in range(5)]
-    for path in paths:
-        await it.make(path)
-    await it.znodes.remove_deletions(["t1", "gone"])
-    assert it.below(znodes.DELETE_TOPICS) == {znodes.DELETE_TOPICS, *paths} - {paths[1]}
-    await it.znodes.remove(paths)
-    assert it.below(znodes.DELETE_TOPICS) == {znodes.DELETE_TOPICS}
-
-
 async def test_what_somebody_else_removes_meanwhile_is_no_failure() -> None:
     it = await shell()
     paths = [znodes.delete_topic_path(topic) for topic in ("t", "u")]
@@ -281,17 +229,6 @@ async def test_what_somebody_else_removes_meanwhile_is_no_failure() -> None:
 
 
 # --- writes -------------------------------------------------------------------------------------------------------
-
-
-async def test_an_error_names_the_operation_that_has_failed() -> None:
-    it = await shell()
-    for number in range(3):
-        operations = [Create(f"/{number}{at}", b"") for at in range(number)]
-        with pytest.raises(NoNodeError) as caught:
-            await it.znodes.write([*operations, Delete("/nothing")])
-        assert caught.value.operation_index == number  # type: ignore[attr-defined]
-    stats = await it.znodes.write([Create("/a", b"1"), Delete("/a")])
-    assert len(stats) == 2
 
 
 @pytest.mark.parametrize(
@@ -315,16 +252,6 @@ async def test_a_controller_that_is_one_no_more_writes_nothing(how: str, autojum
     with pytest.raises(ControllerMovedError):
         await it.znodes.write([Create("/a", b"")])
     assert "/a" not in it.zookeeper.dump()
-
-
-@pytest.mark.parametrize("lost", ["answer", "request"])
-async def test_a_request_whose_answer_is_lost_is_made_again(lost: str, autojump_clock: Any) -> None:
-    it = await shell()
-    await it.make(znodes.partitions_path("t"))
-    getattr(it.session, f"lose_next_{lost}")()
-    written = await it.znodes.create_states({("t", 0): PartitionState(1, (1,))})
-    assert set(written.done) | set(written.conflicts) == {("t", 0)}
-    assert znodes.state_path("t", 0) in it.zookeeper.dump()
 
 
 # --- orders and notifications -------------------------------------------------------------------------------------
@@ -371,21 +298,6 @@ async def test_orders_are_read_watched_and_removed(
     assert await it.znodes.reassignments() is None, "somebody else has removed it"
 
 
-async def test_notifications_are_read_by_path_and_heard_of(autojump_clock: Any) -> None:
-    it = await shell()
-    heard: list[object] = []
-    assert await it.znodes.notifications(znodes.ISR_CHANGES, lambda *given: heard.append(given)) == {}
-    await it.make(f"{znodes.ISR_CHANGES}/a", b"1")
-    await it.admin.exists(znodes.ISR_CHANGES)
-    assert heard
-    heard.clear()
-    found = await it.znodes.notifications(znodes.ISR_CHANGES, lambda *given: heard.append(given))
-    assert found == {f"{znodes.ISR_CHANGES}/a": b"1"}
-    await it.make(f"{znodes.ISR_CHANGES}/b", b"2")
-    await it.admin.exists(znodes.ISR_CHANGES)
-    assert heard
-
-
 async def test_settings_of_topics_are_read_in_their_order(caplog: pytest.LogCaptureFixture) -> None:
     it = await shell()
     await it.make("/config/topics/t", resource_znodes.encode_config({"a": "1"}))
@@ -394,55 +306,3 @@ async def test_settings_of_topics_are_read_in_their_order(caplog: pytest.LogCapt
     found = await it.znodes.topic_settings(["u", "gone", "bad", "t"])
     assert found == [{"b": "2"}, {}, {}, {"a": "1"}]
     assert "cannot be read" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("protocol", "version", "status"),
-    [("2.6", 1, 0), ("2.7-IV0", 1, 1), ("3.2-IV0", 1, 1), ("3.3-IV0", 2, 1), ("3.9", 2, 1)],
-)
-async def test_the_znode_of_features_is_that_of_the_protocol(
-    protocol: str, version: int, status: int
-) -> None:
-    it = await shell()
-    await it.znodes.make_features(ProtocolVersion.parse(protocol))
-    made = json.loads(it.zookeeper.dump()["/feature"])
-    assert (made["version"], made["status"]) == (version, status)
-    await it.znodes.make_features(ProtocolVersion.parse("0.9.0"))
-    assert json.loads(it.zookeeper.dump()["/feature"]) == made, "it is there already"
-
-
-async def test_blocks_of_producer_ids_follow_each_other_whoever_takes_them() -> None:
-    it = await shell()
-    taken = [
-        await it.znodes.allocate_producer_ids(broker, count) for broker, count in ((1, 10), (2, 5), (1, 1))
-    ]
-    assert taken == [0, 10, 15]
-
-    async def somebody_else() -> None:
-        data = znodes.encode_producer_ids(znodes.ProducerIdBlock(9, 16, 100))
-        await it.admin.set(znodes.PRODUCER_IDS, data)
-
-    meddling = Meddling(it.session, [somebody_else])
-    shared = ControllerZnodes(meddling, LoopBudget(), EPOCH_VERSION)  # type: ignore[arg-type]
-    assert await shared.allocate_producer_ids(3, 7) == 116
-    block = znodes.decode_producer_ids(it.zookeeper.dump()[znodes.PRODUCER_IDS])
-    assert block == znodes.ProducerIdBlock(3, 116, 7)
-
-
-async def test_the_first_block_begins_at_0_also_in_a_znode_without_data() -> None:
-    it = await shell()
-    await it.make(znodes.PRODUCER_IDS)
-    assert await it.znodes.allocate_producer_ids(1, 10) == 0
-    assert await it.znodes.allocate_producer_ids(1, 10) == 10
-
-
-async def test_many_reads_meet_the_first_error_as_it_is() -> None:
-    it = await shell()
-
-    async def fails(path: str, _watch: object) -> Any:
-        raise BadVersionError(path)
-
-    it.session.get = fails  # type: ignore[method-assign]
-    with pytest.raises(BadVersionError):
-        await it.znodes.get_watched(["/a", "/b", "/c"], lambda _: ignored)
-    assert await it.znodes.get_watched([], lambda _: ignored) == []

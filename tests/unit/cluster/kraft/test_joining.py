@@ -4,7 +4,6 @@ import pytest
 import trio
 
 from barnabas.broker.peer_security import for_controllers
-from barnabas.broker.startup import StartupError
 from barnabas.client import ClientSettings
 from barnabas.client.settings import SaslCredentials
 from barnabas.cluster.kraft.contacts import Contacts
@@ -13,10 +12,9 @@ from barnabas.cluster.kraft.decisions import Taken
 from barnabas.cluster.kraft.joining import observing
 from barnabas.cluster.kraft.loader import CHANGES_MAX, Loader
 from barnabas.cluster.kraft.observer import Identity, Leader, Observer, StoredLog
-from barnabas.cluster.kraft.quorum_settings import quorum_settings
 from barnabas.cluster.kraft.state import RECORDS_PER_STEP, MetadataLogError
 from barnabas.config.loading import BrokerConfig
-from barnabas.config.setting import SettingError
+from barnabas.config.quorum import quorum_settings
 from barnabas.log.format.properties import MetaProperties
 from barnabas.log.format.quorum_state import QuorumState
 from barnabas.records.building import encode_batch
@@ -57,24 +55,6 @@ def test_settings_are_kafkas():
     assert settings.listener == "CONTROLLER"
 
 
-@pytest.mark.parametrize(
-    ("changed", "text"),
-    [
-        ({"controller.quorum.bootstrap.servers": ""}, "neither .* nor .* is set: name the controllers"),
-        ({"controller.quorum.voters": "10@a:1"}, "node.id=10 is one of controller.quorum.voters"),
-        ({"controller.quorum.voters": "a:1"}, "'a:1' is not id@host:port"),
-        ({"controller.quorum.bootstrap.servers": "a"}, "'a' is not host:port"),
-        ({"node.id": None}, "node.id is not set"),
-        ({"controller.listener.names": None}, "controller.listener.names is not set"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(changed, text):
-    with pytest.raises(SettingError, match=text):
-        quorum_settings(
-            BrokerConfig({name: value for name, value in {**BASE, **changed}.items() if value is not None})
-        )
-
-
 def test_controllers_are_reached_by_their_first_listener():
     config = BrokerConfig(
         {
@@ -87,9 +67,8 @@ def test_controllers_are_reached_by_their_first_listener():
             ),
         }
     )
-    assert for_controllers(config, ClientSettings()).sasl == SaslCredentials("PLAIN", "b", "p")
-    with pytest.raises(StartupError, match=r"to the controllers: controller.listener.names is not set"):
-        for_controllers(BrokerConfig({}), ClientSettings())
+    client = for_controllers(config, quorum_settings(config), ClientSettings())
+    assert client.sasl == SaslCredentials("PLAIN", "b", "p")
 
 
 def test_node_that_is_no_controller_is_named():

@@ -116,7 +116,7 @@ async def test_acls_that_another_broker_has_just_made_are_kept():
         assert set(one.image.acls) == {acl(), acl("t", "User:other")}
 
 
-async def test_what_cannot_be_read_is_left_as_it_was_and_not_overwritten(caplog):
+async def test_unreadable_quotas_are_not_overwritten(caplog):
     cluster = Cluster()
     async with cluster.store(1, **WITH_ACLS) as one:
         await one.change(adding(acl()))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cluster.metadata import topic_decisions as controller
+from barnabas.cluster.metadata import topic_decisions
 from barnabas.cluster.metadata.assignment import RacksMissingError, assign
 from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.errors import RequestError
@@ -68,17 +68,17 @@ def image_of(racks, **partition):
 
 
 def test_new_partitions_go_on_from_the_first_one():
-    (added,) = controller.add_partitions(image_of(dict.fromkeys((1, 2, 3))), "t", 3)
+    (added,) = topic_decisions.add_partitions(image_of(dict.fromkeys((1, 2, 3))), "t", 3)
     assert [one.replicas for one in added.partitions] == [(3, 2), (1, 3)]
 
 
 def test_no_partitions_are_added_while_some_are_reassigned():
     with pytest.raises(RequestError) as caught:
-        controller.add_partitions(image_of({1: None, 2: None, 3: None}, adding=(3,)), "t", 3)
+        topic_decisions.add_partitions(image_of({1: None, 2: None, 3: None}, adding=(3,)), "t", 3)
     assert caught.value.code == ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
 def test_a_topic_is_refused_where_only_some_brokers_have_a_rack():
     with pytest.raises(RequestError) as caught:
-        controller.add_partitions(image_of({1: "a", 2: None, 3: None}), "t", 3)
+        topic_decisions.add_partitions(image_of({1: "a", 2: None, 3: None}), "t", 3)
     assert caught.value.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT

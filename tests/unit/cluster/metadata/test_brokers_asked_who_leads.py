@@ -12,7 +12,6 @@ import trio.testing
 from barnabas.cluster.metadata.changes import BrokerRegistered, TopicCreated
 from barnabas.cluster.metadata.image import BrokerInfo, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.cluster.metadata.peers import PeerUnavailableError
-from barnabas.cluster.zookeeper import missed_elections
 from barnabas.cluster.zookeeper.missed_elections import ASK_SECONDS, TIMEOUT_SECONDS, MissedElections
 from barnabas.cluster.zookeeper.session import SessionState
 from barnabas.errors import StorageError
@@ -94,43 +93,6 @@ async def test_who_is_not_counted_any_more_takes_over_who_leads(autojump_clock: 
         assert leaders == {"alone": [2], "followed": [1, 3]}.get(name, [1, 3])
 
 
-@pytest.mark.parametrize(("at_once", "sizes"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3])])
-async def test_topics_are_asked_for_some_at_a_time(
-    at_once: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch, autojump_clock: Any
-) -> None:
-    monkeypatch.setattr(missed_elections, "TOPICS_AT_ONCE", at_once)
-    world = World(2, 3)
-
-    async def act() -> None:
-        world.session_is(SessionState.DISCONNECTED)
-        await trio.sleep(1.5 * ASK_SECONDS)
-
-    await within(world, act)
-    assert [len(names) for _, _, names in world.asked[1:]] == sizes
-    assert world.published == len(sizes)
-
-
-async def test_as_long_as_it_is_counted_nothing_else_is_asked_and_the_others_take_turns(
-    autojump_clock: Any,
-) -> None:
-    world = World(1, 2, 3, 5)
-    world.counts_us = True
-
-    async def act() -> None:
-        world.session_is(SessionState.DISCONNECTED)
-        await trio.sleep(5.5 * ASK_SECONDS)
-
-    await within(world, act)
-    assert [(other, names) for other, _, names in world.asked] == [
-        (3, []),
-        (5, []),
-        (1, []),
-        (3, []),
-        (5, []),
-    ]
-    assert world.published == 0
-
-
 async def test_a_broker_that_is_alone_asks_nobody(autojump_clock: Any) -> None:
     world = World(2)
 
@@ -141,24 +103,11 @@ async def test_a_broker_that_is_alone_asks_nobody(autojump_clock: Any) -> None:
     assert (await within(world, act)).asked == []
 
 
-async def test_a_short_break_is_none(autojump_clock: Any) -> None:
-    world = World(1, 2)
-
-    async def act() -> None:
-        for _ in range(3):
-            world.session_is(SessionState.DISCONNECTED)
-            await trio.sleep(0.5 * ASK_SECONDS)
-            world.session_is(SessionState.CONNECTED)
-            await trio.sleep(2 * ASK_SECONDS)
-
-    assert (await within(world, act)).asked == []
-
-
 @pytest.mark.parametrize(
     ("failure", "goes_on"),
     [(PeerUnavailableError("gone"), True), (StorageError("ZooKeeper", ValueError()), False)],
 )
-async def test_others_are_asked_when_one_is_not_there_until_the_store_is_closed(
+async def test_other_brokers_are_asked_until_the_store_is_closed(
     failure: Exception, goes_on: bool, autojump_clock: Any
 ) -> None:
     world = World(1, 2, 3)
@@ -169,10 +118,3 @@ async def test_others_are_asked_when_one_is_not_there_until_the_store_is_closed(
         await trio.sleep(3.5 * ASK_SECONDS)
 
     assert [other for other, _, _ in (await within(world, act)).asked] == ([3, 1, 3] if goes_on else [3])
-
-
-async def test_nobody_is_asked_once_the_session_is_closed(autojump_clock: Any) -> None:
-    world = World(1, 2, 3)
-    world.is_closed = True
-    with trio.fail_after(1):
-        await world.missed.run()

@@ -36,7 +36,7 @@ from barnabas.cluster.metadata.image import (
 from barnabas.cluster.zookeeper import changes as writing
 from barnabas.cluster.zookeeper import entity_settings, znodes
 from barnabas.cluster.zookeeper import resource_znodes as resources
-from barnabas.cluster.zookeeper.changes import ChangeWriter, _Need, applied, decided
+from barnabas.cluster.zookeeper.changes import ChangeWriter, _Need
 from barnabas.errors import RequestError, StorageError
 from barnabas.security.acls import AccessControlEntry, AclBinding, PatternType, Permission, ResourcePattern
 from barnabas.security.authorizer import Operation, ResourceType
@@ -45,9 +45,6 @@ from barnabas.serving.loop_budget import LoopBudget
 from barnabas.serving.quotas.entities import QuotaEntity
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from barnabas.wire.generated.errors import ErrorCode
-
-RUNS_SOURCES = True
-"""A budget that counts stands in here, which compiled code does not take."""
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
 LED, UNLED = PartitionInfo(1, (1,), (1,)), PartitionInfo(-1, (1,), ())
@@ -128,24 +125,6 @@ async def within(act: Callable[[World, trio.Nursery], Any]) -> World:
     return world
 
 
-async def test_a_change_is_answered_when_the_image_has_it(autojump_clock: Any) -> None:
-    async def act(world: World, nursery: trio.Nursery) -> None:
-        nursery.start_soon(world.ask, "made", lambda _: [None, TopicCreated(topic(LED, LED))])
-        nursery.start_soon(world.ask, "nothing", lambda _: [])
-        await trio.sleep(1)
-        assert world.answers.keys() == {"nothing"}
-        assert znodes.topic_path("t") in world.paths()
-        world.learn(TopicCreated(topic(LED)))
-        world.learn(TopicCreated(topic(LED, UNLED)))
-        await trio.sleep(1)
-        assert world.answers.keys() == {"nothing"}
-        world.learn(TopicCreated(topic(LED, LED)))
-        await trio.sleep(1)
-        assert world.answers["made"] is world.image
-
-    await within(act)
-
-
 async def test_what_is_decided_meanwhile_knows_of_what_was_written(autojump_clock: Any) -> None:
     async def act(world: World, nursery: trio.Nursery) -> None:
         seen: list[list[str]] = []
@@ -175,7 +154,7 @@ async def test_what_is_decided_meanwhile_knows_of_what_was_written(autojump_cloc
 
 
 @pytest.mark.parametrize("goes_after_s", [0.5, 4.9, 5.5])
-async def test_a_topic_waits_for_the_end_of_its_predecessor_but_not_for_ever(
+async def test_topic_waits_for_its_predecessors_end_with_a_limit(
     goes_after_s: float, autojump_clock: Any
 ) -> None:
     async def act(world: World, nursery: trio.Nursery) -> None:
@@ -205,32 +184,7 @@ async def test_a_topic_waits_for_the_end_of_its_predecessor_but_not_for_ever(
     await within(act)
 
 
-async def test_only_those_that_are_to_blame_are_refused(
-    autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("barnabas.cluster.zookeeper.writes.ZNODE_BYTES_MAX", 400)
-
-    async def act(world: World, nursery: trio.Nursery) -> None:
-        many = topic(*[LED] * 100, name="large")
-
-        def fails(_: ClusterImage) -> Sequence[Change]:
-            raise KeyError("a defect")
-
-        nursery.start_soon(world.ask, "small", lambda _: [TopicCreated(topic())])
-        nursery.start_soon(world.ask, "large", lambda _: [TopicCreated(many)])
-        nursery.start_soon(world.ask, "defect", fails)
-        nursery.start_soon(world.ask, "ids", lambda _: [ProducerIdsAllocated(9)])
-        await trio.sleep(1)
-        assert world.answers["large"].code == ErrorCode.POLICY_VIOLATION
-        assert isinstance(world.answers["defect"], KeyError)
-        assert isinstance(world.answers["ids"], ClusterImage)
-        assert znodes.topic_path("t") in world.paths()
-        assert znodes.topic_path("large") not in world.paths()
-
-    await within(act)
-
-
-async def test_what_does_not_fit_is_decided_on_again_so_often_and_then_refused(autojump_clock: Any) -> None:
+async def test_conflicting_change_is_refused_after_some_retries(autojump_clock: Any) -> None:
     async def act(world: World, _: trio.Nursery) -> None:
         other = znodes.TopicAssignment({0: znodes.ReplicaAssignment((1,))}, OTHER_ID)
         await world.admin.create(znodes.topic_path("t"), znodes.encode_topic(other))
@@ -238,40 +192,6 @@ async def test_what_does_not_fit_is_decided_on_again_so_often_and_then_refused(a
         assert isinstance(world.answers["made"], StorageError)
         assert "does not fit" in str(world.answers["made"])
         assert world.decisions == 1 + 1 + writing.CONFLICTS_MAX - 1
-
-    await within(act)
-
-
-async def test_what_zookeeper_refuses_is_an_error_of_the_store(autojump_clock: Any) -> None:
-    async def act(world: World, _: trio.Nursery) -> None:
-        world.zookeeper.refuses_writes = True
-        await world.ask("made", lambda _: [TopicCreated(topic())])
-        assert isinstance(world.answers["made"], StorageError)
-        assert world.answers["made"].log_dir == "ZooKeeper"
-
-    await within(act)
-
-
-async def test_a_missing_parent_is_made_once(autojump_clock: Any) -> None:
-    async def act(world: World, _: trio.Nursery) -> None:
-        await world.admin.delete("/config/topics")
-        await world.admin.delete(znodes.TOPICS)
-        await world.ask("settings", lambda _: [ConfigChanged(BROKER, "1", (("a", "1"),))])
-        await world.ask("groups", lambda _: [ConfigChanged(TOPIC, "x", (("a", "1"),))])
-        assert isinstance(world.answers["groups"], ClusterImage)
-        assert "/config/topics/x" in world.paths()
-
-    await within(act)
-
-
-async def test_who_goes_away_is_not_answered_and_its_change_is_made(autojump_clock: Any) -> None:
-    async def act(world: World, _: trio.Nursery) -> None:
-        with trio.move_on_after(0.5):
-            await world.ask("made", lambda _: [TopicCreated(topic())])
-        assert world.writer._unmet == []
-        assert znodes.topic_path("t") in world.paths()
-        world.learn(TopicCreated(topic()))
-        assert world.answers == {}
 
     await within(act)
 
@@ -325,38 +245,3 @@ async def test_what_is_not_the_controllers_is_published_at_once(
         assert isinstance(world.answers["it"], ClusterImage)
 
     assert (await within(act)).published == [(keys, others)]
-
-
-async def test_settings_of_a_new_topic_come_with_it(autojump_clock: Any) -> None:
-    async def act(world: World, nursery: trio.Nursery) -> None:
-        made = [TopicCreated(topic()), ConfigChanged(TOPIC, "t", (("a", "1"),))]
-        nursery.start_soon(world.ask, "it", lambda _: made)
-        await trio.sleep(1)
-        assert world.published == []
-        assert await world.admin.children(resources.CONFIG_CHANGES) == []
-        await world.ask("other", lambda _: [ConfigChanged(TOPIC, "x", (("a", "1"),))])
-        assert world.published == [([(TOPIC, "x")], [])]
-        assert len(await world.admin.children(resources.CONFIG_CHANGES)) == 1
-
-    await within(act)
-
-
-# --- pieces -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [0, 1, 499, 500, 501, 1001])
-async def test_many_changes_make_an_image_in_pieces(count: int) -> None:
-    class Budget(LoopBudget):
-        count = 0
-
-        async def checkpoint(self) -> None:
-            self.count += 1
-
-    budget = Budget()
-    made = [TopicCreated(topic(name=f"t{number}", id=b"%016d" % number)) for number in range(count)]
-    image = await applied(budget, ClusterImage("c"), made)
-    assert (len(image.topics), image.version) == (count, count)
-    assert budget.count == -(-count // writing.APPLIED_AT_ONCE)
-    budget.count = 0
-    assert await decided(budget, lambda _: [*made, None], image) == made
-    assert budget.count == count + 1

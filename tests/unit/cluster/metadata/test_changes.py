@@ -17,21 +17,16 @@ from barnabas.cluster.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from barnabas.cluster.metadata.encoding import changes_of, decode_line, encode, encode_line
+from barnabas.cluster.metadata.encoding import decode_line, encode, encode_line
 from barnabas.cluster.metadata.image import (
     NO_TOPIC_ID,
     TOPIC,
     BrokerInfo,
     ClusterImage,
-    Delta,
     PartitionInfo,
     TopicInfo,
 )
-from barnabas.cluster.metadata.ports import ProposedState
-from barnabas.cluster.metadata.protocol_version import ProtocolVersion
 from barnabas.cluster.metadata.replay import replay
-from barnabas.cluster.zookeeper.missed_elections import later_leaders
-from barnabas.wire.generated.metadata import MetadataResponse
 from tests.support.effort import drawing
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
@@ -67,52 +62,9 @@ def test_partitions_are_found_by_their_index_alone() -> None:
     assert (topic(name="__consumer_offsets").internal, topic().internal) == (True, False)
 
 
-def test_an_epoch_begins_for_all_partitions() -> None:
-    now = image(topic(LED, LED._replace(leader_epoch=2, partition_epoch=1)), topic(name="u", id=OTHER_ID))
-    begun = now.apply([EpochBegun(9)])
-    assert [(one.leader_epoch, one.partition_epoch) for one in begun.topics["t"].partitions] == [
-        (9, 8),
-        (9, 2),
-    ]
-    assert [(one.leader_epoch, one.partition_epoch) for one in begun.topics["u"].partitions] == [(9, 8)]
-    assert begun.latest_epoch == 9
-    assert begun.apply([PartitionChanged("t", 0, LED)]).latest_epoch == 9
-    assert begun.apply([PartitionChanged("t", 0, LED._replace(leader_epoch=12))]).latest_epoch == 12
-
-
 def test_a_sole_leader_begins_a_new_epoch() -> None:
     assert LED.with_sole_leader(2) == PartitionInfo(2, (1, 2), (2,), 6, 8)
     assert LED.with_sole_replica(2) == PartitionInfo(2, (2,), (2,), 6, 8)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "is_replaced"),
-    [(ID, ID, False), (ID, OTHER_ID, True), (ID, None, True), (None, ID, False), (None, None, False),
-     (ID, NO_TOPIC_ID, False), (NO_TOPIC_ID, ID, False)],
-)  # fmt: skip
-def test_a_topic_is_another_one_with_another_id(
-    before: bytes | None, after: bytes | None, is_replaced: bool
-) -> None:
-    old, now = (image(topic(id=one)) if one is not None else image() for one in (before, after))
-    assert Delta(old, now, (), ()).replaced("t") is is_replaced
-
-
-def test_a_proposal_has_its_fields_in_their_places() -> None:
-    asked = ProposedState("t", ID, 3, 5, 7, ((1, 11),), True)
-    assert (asked.topic, asked.topic_id, asked.index, asked.leader_epoch, asked.partition_epoch) == (
-        "t",
-        ID,
-        3,
-        5,
-        7,
-    )
-    assert (asked.isr, asked.recovering) == (((1, 11),), True)
-
-
-@pytest.mark.parametrize("text", ["3", "", "x.y", "3.9-IV", "3.9-IVx"])
-def test_what_is_no_version_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no version of Kafka"):
-        ProtocolVersion.parse(text)
 
 
 # --- changes that are kept ----------------------------------------------------------------------------------------
@@ -137,12 +89,6 @@ def test_a_change_is_read_back_as_it_was_written(change: Any, has_more: bool) ->
     assert (line.number, line.has_more, line.change) == (12, has_more, change)
     old = decode_line(encode(change).encode() + b"\n")
     assert (old.number, old.change) == (-1, change)
-
-
-def test_a_snapshot_leads_to_the_same_image() -> None:
-    whole = ClusterImage("c").apply(KEPT)
-    assert changes_of(whole) == KEPT
-    assert changes_of(ClusterImage("c")) == []
 
 
 @pytest.mark.parametrize(
@@ -185,39 +131,6 @@ def test_changes_after_one_that_is_lost_are_made_to_fit() -> None:
     ]  # fmt: skip
     back = replay([TopicCreated(first), TopicDeleted("t"), TopicCreated(first)])
     assert (back.deleted, back.left_out) == (set(), [])
-
-
-# --- leaders that others know of ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("fields", "topic_id", "is_later"),
-    [
-        ({}, ID, True),
-        ({}, NO_TOPIC_ID, True),
-        ({}, OTHER_ID, False),
-        ({"leader_epoch": 5}, ID, False),
-        ({"leader_id": -1}, ID, False),
-        ({"leader_id": 1}, ID, False),
-        ({"partition_index": 1}, ID, False),
-        ({"partition_index": 2}, ID, False),
-    ],
-)
-def test_only_what_is_led_here_and_later_elsewhere_is_taken_over(
-    fields: dict[str, int], topic_id: bytes, is_later: bool
-) -> None:
-    told = MetadataResponse.MetadataResponsePartition(
-        **{"partition_index": 0, "leader_id": 2, "leader_epoch": 6, "isr_nodes": [2]} | fields
-    )
-    response = MetadataResponse(
-        topics=[
-            MetadataResponse.MetadataResponseTopic(name="u", topic_id=topic_id, partitions=[told]),
-            MetadataResponse.MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[told]),
-        ]
-    )
-    now = image(topic(LED, LED._replace(leader=2)))
-    expected = [PartitionChanged("t", 0, PartitionInfo(2, (1, 2), (2,), 6, -1))] if is_later else []
-    assert later_leaders(now, response, 1) == expected
 
 
 # --- many changes at once -------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def test_a_new_topic_is_learnt_with_its_controller():
     assert image.topics["t"].partitions == (PartitionInfo(1, (1, 2, 3), (1, 2, 3), 4, 9, adding=(3,)),)
 
 
-def test_partitions_of_which_nothing_was_said_are_unknown_until_it_is():
+def test_partitions_without_a_state_are_unknown():
     image, _ = leader_and_isr(EMPTY, state(2))
     assert image.topics["t"].partitions[:2] == (UNKNOWN, UNKNOWN)
     image = update_metadata(image, told(0), told(1, leader=3), told(2), told(3))
@@ -109,7 +109,7 @@ def test_a_broker_without_a_replica_says_so():
     assert image.topics["t"].partitions[0] is UNKNOWN
 
 
-def test_another_topic_of_the_same_name_is_refused_until_the_old_one_is_gone():
+def test_topic_name_is_refused_until_the_old_topic_is_gone():
     image, _ = leader_and_isr(EMPTY, state(epoch=5))
     after, errors = leader_and_isr(image, state(), topic_id=OTHER_ID)
     assert errors == {("t", 0): ErrorCode.INCONSISTENT_TOPIC_ID}
@@ -181,7 +181,7 @@ def test_live_brokers_come_change_and_go():
     assert update_metadata(image).brokers == image.brokers
 
 
-def test_listeners_have_the_names_of_their_protocols_where_they_are_not_told():
+def test_listener_names_default_to_their_protocols():
     one = UpdateMetadataRequest.UpdateMetadataBroker(id=1, v0_host="h", v0_port=5)
     endpoint = UpdateMetadataRequest.UpdateMetadataEndpoint(port=6, host="i", security_protocol=1)
     two = UpdateMetadataRequest.UpdateMetadataBroker(id=2, endpoints=[endpoint])

@@ -80,7 +80,7 @@ def codes(refused) -> dict[str, int]:
     return {name: error.code for name, error in refused.items()}
 
 
-async def test_many_who_want_a_topic_ask_once_and_learn_when_it_is_there(autojump_clock) -> None:
+async def test_requests_for_a_new_topic_share_one_creation(autojump_clock) -> None:
     async with creation_in() as (creation, metadata, controller):
         results = []
 
@@ -172,12 +172,3 @@ async def test_internal_topics_wait_for_enough_brokers(autojump_clock) -> None:
         await metadata.apply([BrokerRegistered(BrokerInfo(3, None, {}))])
         await creation.ensure("__consumer_offsets")
         assert len(metadata.image.topics["__consumer_offsets"].partitions[0].replicas) == 3
-
-
-async def test_topics_whose_making_takes_too_long_are_asked_for_again(autojump_clock) -> None:
-    """Those that were there all the time are not refused."""
-    async with creation_in(controller_id=ME) as (creation, metadata, _):
-        await metadata.apply([topic("known")])
-        metadata.change = lambda decide: trio.sleep_forever()
-        refused = await creation.ensure_all(["known", "a"])
-        assert codes(refused) == {"a": LEADER_NOT_AVAILABLE}

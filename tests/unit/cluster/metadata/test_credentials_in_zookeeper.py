@@ -22,7 +22,7 @@ def set_alice(credential=ALICE, mechanism="SCRAM-SHA-256"):
     return lambda _: [ScramCredentialChanged("alice@x", mechanism, credential)]
 
 
-async def test_a_credential_is_written_as_kafka_writes_it_beside_what_else_the_znode_has():
+async def test_credential_is_written_like_kafkas_beside_quotas():
     cluster = Cluster()
     path = "/config/users/alice%40x"
     async with cluster.store(1) as one, cluster.store(2) as two:
@@ -62,7 +62,7 @@ async def test_what_kafkas_tool_writes_to_the_znode_is_followed():
         assert one.image.scram == {"bob": {"SCRAM-SHA-512": ALICE}}
 
 
-async def test_a_credential_that_cannot_be_read_is_left_as_it_was_and_not_shown(caplog):
+async def test_unreadable_credential_is_kept_and_not_shown(caplog):
     cluster = Cluster()
     async with cluster.store(1) as one:
         await one.change(set_alice())
@@ -77,7 +77,7 @@ async def test_a_credential_that_cannot_be_read_is_left_as_it_was_and_not_shown(
     assert "hunter2" not in caplog.text
 
 
-async def test_credentials_are_read_at_the_start_and_users_of_all_are_none():
+async def test_credentials_are_read_at_start_without_default_users():
     server = SimulatedZooKeeper()
     session = server.session()
     text = resources.encode_config({"SCRAM-SHA-256": scram.to_text(ALICE)})
@@ -88,7 +88,7 @@ async def test_credentials_are_read_at_the_start_and_users_of_all_are_none():
     assert sorted(store.image.scram) == ["<default>", "carol"]
 
 
-async def test_a_token_is_written_as_kafka_writes_it_and_followed_by_others():
+async def test_token_is_written_like_kafkas_and_followed():
     cluster = Cluster()
     async with cluster.store(1, has_tokens=True) as one, cluster.store(2, has_tokens=True) as two:
         image = await one.change(lambda _: [DelegationTokenChanged(TOKEN)])
@@ -107,7 +107,7 @@ async def test_a_token_is_written_as_kafka_writes_it_and_followed_by_others():
     assert notified == [b"id-1", b"id-1"]
 
 
-async def test_tokens_are_read_at_the_start_and_after_a_time_without_a_connection():
+async def test_tokens_are_read_at_start_and_after_a_reconnect():
     server = SimulatedZooKeeper()
     other = server.session()
     await other.create(resources.token_path("id-1"), resources.encode_token(TOKEN), parents=True)

@@ -113,9 +113,7 @@ async def test_an_owner_has_so_many_tokens_that_are_alive(held: list[Token], is_
     [("renew", 0, 3_000), ("renew", -1, 3_000), ("renew", 700, 700), ("renew", 9_000, 3_000), ("expire", 0, 0),
      ("expire", 700, 700), ("expire", 9_000, 5_000)],
 )  # fmt: skip
-async def test_a_token_expires_when_it_is_asked_to_and_never_later_than_it_may(
-    act: str, period_ms: int, expires: int
-) -> None:
+async def test_token_expires_as_asked_within_its_maximum(act: str, period_ms: int, expires: int) -> None:
     cluster = Cluster(token())
     served = tokens(cluster)
     assert await getattr(served, act)(b"x", "User:b", period_ms) == NOW + expires
@@ -170,7 +168,7 @@ async def test_without_a_secret_key_there_are_no_tokens() -> None:
         assert caught.value.code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 
 
-async def test_expired_tokens_are_removed_and_nothing_is_written_where_there_are_none(
+async def test_expired_tokens_are_removed_in_a_write_if_any(
     autojump_clock: Any,
 ) -> None:
     cluster = Cluster(token("1"), token("2", expires_ms=NOW - 1), token("3", longest_ms=NOW - 1))

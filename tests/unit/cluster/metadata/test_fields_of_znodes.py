@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper import znodes
-from barnabas.cluster.zookeeper.json_znodes import Fields, ZnodeError, read
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError, read
 
 REFUSED = object()
 LARGEST = 2**63 - 1
@@ -61,83 +61,6 @@ def test_integers(value: Any, integer: Any, int32: Any) -> None:
     assert found(lambda fields: fields.int32("it", 7), value) == (7 if value is None else int32)
 
 
-@pytest.mark.parametrize(
-    ("value", "loose", "strict"),
-    [
-        (0, REFUSED, REFUSED),
-        (1, 1, 1),
-        (3, 3, 3),
-        (4, 4, REFUSED),
-        (-1, REFUSED, REFUSED),
-        (None, REFUSED, REFUSED),
-    ],
-)
-def test_versions(value: Any, loose: Any, strict: Any) -> None:
-    def ask(fields: Fields, *, is_strict: bool) -> int:
-        again = Fields("/a", {"version": fields._value["it"], "it": 0}, b"")
-        try:
-            return again.version(3, is_strict=is_strict)
-        except ZnodeError as error:
-            raise ZnodeError("/a", f'"it": {error}') from error
-
-    assert found(lambda fields: ask(fields, is_strict=False), value) == loose
-    assert found(lambda fields: ask(fields, is_strict=True), value) == strict
-
-
-@pytest.mark.parametrize(
-    ("value", "text", "optional"),
-    [("x", "x", "x"), ("", "", ""), (None, REFUSED, None), (1, REFUSED, REFUSED), (["x"], REFUSED, REFUSED)],
-)
-def test_texts(value: Any, text: Any, optional: Any) -> None:
-    assert found(lambda fields: fields.text("it"), value) == text
-    assert found(lambda fields: fields.optional_text("it"), value) == optional
-    assert found(lambda fields: "it" in fields, value) is (value is not None)
-
-
-def test_a_text_that_is_missing_may_have_a_default() -> None:
-    assert found(lambda fields: fields.text("it", "d"), REFUSED) == "d"
-    assert found(lambda fields: fields.text("it", "d"), "x") == "x"
-
-
-@pytest.mark.parametrize(
-    ("value", "ids", "texts"),
-    [
-        ([], (), ()),
-        ([1, 2], (1, 2), REFUSED),
-        ([-1, 2**31 - 1], (-1, 2**31 - 1), REFUSED),
-        ([-2], REFUSED, REFUSED),
-        ([2**31], REFUSED, REFUSED),
-        ([True], REFUSED, REFUSED),
-        (["a", "b"], REFUSED, ("a", "b")),
-        (["a", 1], REFUSED, REFUSED),
-        (None, REFUSED, REFUSED),
-        ("ab", REFUSED, REFUSED),
-        ({"a": 1}, REFUSED, REFUSED),
-    ],
-)
-def test_lists(value: Any, ids: Any, texts: Any) -> None:
-    assert found(lambda fields: fields.ids("it"), value) == ids
-    assert found(lambda fields: fields.texts("it"), value) == texts
-
-
-@pytest.mark.parametrize(
-    ("value", "one", "many"),
-    [
-        ({"a": 1}, ["a"], REFUSED),
-        ({}, [], REFUSED),
-        (None, [], REFUSED),
-        ([], REFUSED, []),
-        ([{"a": 1}, {"b": 2}], REFUSED, [["a"], ["b"]]),
-        ([1], REFUSED, REFUSED),
-        ("x", REFUSED, REFUSED),
-        (0, REFUSED, REFUSED),
-    ],
-)
-def test_objects(value: Any, one: Any, many: Any) -> None:
-    assert found(lambda fields: list(fields.object("it").names()), value) == one
-    assert found(lambda fields: [list(each.names()) for each in fields.objects("it")], value) == many
-
-
 # --- edges of single znodes ---------------------------------------------------------------------------------------
 
 
@@ -162,29 +85,6 @@ def test_partitions_are_numbered_up_to_a_million(index: str, is_taken: bool) -> 
         assert not is_taken
 
 
-@pytest.mark.parametrize(
-    ("data", "offset"),
-    [
-        (b"0", 0),
-        (b"-1", -1),
-        (b"%d" % LARGEST, LARGEST),
-        (b"%d" % (LARGEST + 1), None),
-        (b"%d" % (-LARGEST - 1), -LARGEST - 1),
-        (b"%d" % (-LARGEST - 2), None),
-        (b"", None),
-        (b"-", None),
-        (b"--1", None),
-        (b"x", None),
-    ],
-)
-def test_offsets_of_old_consumers(data: bytes, offset: int | None) -> None:
-    if offset is None:
-        with pytest.raises(ZnodeError):
-            resources.decode_offset("/a", data)
-    else:
-        assert resources.decode_offset("/a", data) == offset
-
-
 @pytest.mark.parametrize(("level", "is_taken"), [(0, False), (1, True), (2**15 - 1, True), (2**15, False)])
 @pytest.mark.parametrize(("status", "is_status"), [(-1, False), (0, True), (1, True), (2, False)])
 def test_levels_of_features(level: int, is_taken: bool, status: int, is_status: bool) -> None:
@@ -196,31 +96,3 @@ def test_levels_of_features(level: int, is_taken: bool, status: int, is_status: 
     else:
         with pytest.raises(ZnodeError):
             resources.decode_features(data)
-
-
-@pytest.mark.parametrize(
-    ("data", "epoch"),
-    [(b"0", 0), (b"2147483647", 2**31 - 1), (b"2147483648", None), (b"", None), (b"-1", None), (b"1.", None)],
-)
-def test_epochs_and_ids_of_controllers(data: bytes, epoch: int | None) -> None:
-    for read_it in (
-        znodes.decode_controller_epoch,
-        lambda one: znodes.decode_controller(one).broker_id,
-    ):
-        if epoch is None:
-            with pytest.raises(ZnodeError):
-                read_it(data)
-        else:
-            assert read_it(data) == epoch
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "count"), [(0, 0, 1), (5, 9, 5), (5, 4, None), (-1, 3, None), (0, LARGEST, LARGEST + 1)]
-)
-def test_blocks_of_producer_ids(first: int, last: int, count: int | None) -> None:
-    data = json.dumps({"version": 1, "broker": 3, "block_start": str(first), "block_end": last}).encode()
-    if count is None:
-        with pytest.raises(ZnodeError):
-            znodes.decode_producer_ids(data)
-    else:
-        assert znodes.decode_producer_ids(data) == znodes.ProducerIdBlock(3, first, count)

@@ -98,7 +98,7 @@ async def test_any_one_byte_may_be_wrong(path):
             assert disk.read(MAIN) == disk.read(SECOND) == sound, "repaired"
 
 
-async def test_a_journal_that_is_cut_off_anywhere_is_completed_from_its_copy():
+async def test_truncated_journal_is_completed_from_its_copy():
     disk, image = await written()
     sound = disk.read(MAIN)
     for size in range(len(sound)):
@@ -118,7 +118,7 @@ async def test_what_was_decided_together_is_read_together():
 
 
 @pytest.mark.parametrize("number", range(7))
-async def test_a_line_that_is_lost_in_both_copies_is_told_and_the_rest_is_kept(number, caplog):
+async def test_line_lost_in_both_copies_is_logged_and_rest_kept(number, caplog):
     disk, _ = await written()
     lines = disk.read(MAIN).splitlines(keepends=True)
     lines[number] = lines[number][:30] + b"#" + lines[number][31:]
@@ -140,7 +140,7 @@ async def test_a_line_that_is_lost_in_both_copies_is_told_and_the_rest_is_kept(n
     assert not caplog.records
 
 
-async def test_a_journal_of_an_older_version_is_read_and_gets_checksums():
+async def test_journal_of_an_older_version_gets_checksums():
     disk = MemoryDisk()
     disk.make_dirs("/a")
     changes = [change for group in CHANGES for change in group]
@@ -226,7 +226,7 @@ async def test_a_copy_that_cannot_be_written_holds_up_nobody(caplog):
     assert "newer" in (await opened(disk, ("/a", "/b"))).image.topics
 
 
-async def test_a_journal_of_superseded_changes_is_written_again_with_numbers_that_go_on(caplog):
+async def test_compacted_journal_continues_its_numbers(caplog):
     caplog.set_level(logging.WARNING)
     disk, image = await written(changes=[[ProducerIdsAllocated(n)] for n in range(1, REWRITE_LINES_MIN + 2)])
     store = await opened(disk)
@@ -261,7 +261,7 @@ class Stuck:
         raise AssertionError("nobody is ready for the image")
 
 
-async def test_a_close_does_not_wait_until_a_change_is_ready_and_the_next_start_knows_of_it():
+async def test_close_leaves_a_pending_change_to_the_next_start():
     disk, _ = await written()
     store = await opened(disk)
     stuck = Stuck()

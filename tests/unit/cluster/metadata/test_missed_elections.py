@@ -59,7 +59,7 @@ def test_what_a_replica_follows_is_left_to_the_controller() -> None:
     assert not later_leaders(image, told(2, 5), 1)
 
 
-def test_the_controller_has_the_last_word_on_the_same_leader_epoch() -> None:
+def test_controller_wins_within_the_same_leader_epoch() -> None:
     (change,) = later_leaders(IMAGE, told(2, 5), 1)
     assert isinstance(change, PartitionChanged)
     image = ClusterImage("cluster", topics={"t": TopicInfo("t", TOPIC_ID, (change.partition,))})

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -109,7 +108,7 @@ async def test_a_broker_that_does_not_answer_fails_in_time(autojump_clock: trio.
         assert isinstance(await peers.ask(1, FetchRequest()), FetchResponse)
 
 
-async def test_connecting_again_waits_longer_each_time_until_the_broker_moves(
+async def test_reconnects_back_off_until_the_broker_moves(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     cluster = Cluster()
@@ -208,31 +207,3 @@ async def test_connections_that_nobody_uses_are_closed(autojump_clock: trio.test
             await peers.ask(2, FetchRequest())
         await peers.ask(1, FetchRequest())
         assert cluster.dialled == ["one", "two", "one"]
-
-
-async def test_a_connection_that_is_closed_while_it_is_opened_is_the_one_that_others_wait_for(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    cluster = Cluster()
-    async with cluster.running() as peers:
-        cluster.silent = True
-        async with trio.open_nursery() as nursery:
-            for close in (True, False):
-                nursery.start_soon(partial(quietly, peers, timeout_s=2))
-                await trio.testing.wait_all_tasks_blocked()
-                if close:
-                    peers.close(1)
-        assert len(cluster.attempts) == 1, "one at a time, also after a close"
-        cluster.silent = False
-        await peers.ask(1, FetchRequest())
-        peers.close(1)
-        assert peers._links == {}
-        peers.close(1)
-        await peers.ask(1, FetchRequest())
-        assert cluster.dialled.count("one") == 2
-
-
-async def quietly(peers: Peers, **options: Any) -> None:
-    """Ask broker 1, whatever comes of it."""
-    with suppress(PeerUnavailableError):
-        await peers.ask(1, FetchRequest(), **options)

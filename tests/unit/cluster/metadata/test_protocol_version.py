@@ -18,9 +18,7 @@ from barnabas.config.features import RecordVersions
         ("3.9", 3, 3),
     ],
 )
-def test_groups_are_written_so_that_the_oldest_broker_can_read_them(
-    protocol: str, group: int, offset: int
-) -> None:
+def test_groups_are_written_for_the_oldest_broker(protocol: str, group: int, offset: int) -> None:
     found = record_versions(ProtocolVersion.parse(protocol), RecordVersions())
     assert (found.group_metadata, found.offset_commit) == (group, offset)
 

@@ -86,7 +86,7 @@ async def test_what_another_broker_changes_is_followed(autojump_clock):
         assert store.image.quotas == {}
 
 
-async def test_a_change_is_decided_again_where_another_broker_was_quicker(autojump_clock):
+async def test_change_is_decided_again_after_a_conflict(autojump_clock):
     cluster = Cluster()
     async with cluster.store() as store:
         session = cluster.server.session()

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from barnabas.cluster.zookeeper import znodes
-from barnabas.cluster.zookeeper.registration import IdTakenError, Registration, generated_broker_id
+from barnabas.cluster.zookeeper.registration import IdTakenError, Registration
 from barnabas.cluster.zookeeper.session import SessionExpiredError
 from barnabas.cluster.zookeeper.succession import wait_for_successors
 from barnabas.cluster.zookeeper.znodes import BrokerRegistration, Endpoint
@@ -62,48 +62,12 @@ async def test_only_a_session_with_our_address_is_waited_for(
     assert trio.current_time() - begun == (WAIT_S if is_waited_for else 0)
 
 
-@pytest.mark.parametrize("how", ["register", "wait_until_free"])
-async def test_the_end_of_the_other_session_is_noticed_at_once(how: str, autojump_clock: Any) -> None:
-    zookeeper = SimulatedZooKeeper()
-    session = await other(zookeeper, znodes.encode_broker(OURS))
-    ours = zookeeper.session()
-    made = registration(ours)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(getattr(made, how))
-        await trio.sleep(20)
-        assert made.session_id == 0
-        zookeeper.end(session.session_id)
-        await trio.sleep(0.1)
-        assert len(nursery.child_tasks) == 0
-    assert (PATH in zookeeper.dump()) is (how == "register")
-    assert made.session_id == (ours.session_id if how == "register" else 0)
-
-
-async def test_a_registration_is_written_in_the_version_that_brokers_know() -> None:
-    zookeeper = SimulatedZooKeeper()
-    session = zookeeper.session()
-    epoch = await Registration(session, 1, OURS, version=4).register()
-    assert zookeeper.dump()[PATH] == znodes.encode_broker(OURS, 4)
-    assert epoch == (await session.get(PATH))[1].created
-    assert (await session.get(PATH))[1].ephemeral_owner == session.session_id
-
-
 async def test_who_is_registered_already_stays_so() -> None:
     zookeeper = SimulatedZooKeeper()
     session = zookeeper.session()
     made = registration(session)
     assert await made.register() == await made.register()
     await made.wait_until_free()
-
-
-@pytest.mark.parametrize("lost", ["answer", "request"])
-async def test_a_lost_answer_is_no_other_session(lost: str, autojump_clock: Any) -> None:
-    zookeeper = SimulatedZooKeeper()
-    session = zookeeper.session()
-    await session.create(znodes.BROKER_IDS, parents=True)
-    getattr(session, f"lose_next_{lost}")()
-    await registration(session).register()
-    assert (await session.get(PATH))[1].ephemeral_owner == session.session_id
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
@@ -127,14 +91,6 @@ async def test_a_session_that_is_closed_registers_nobody() -> None:
     await session.close()
     with pytest.raises(SessionExpiredError):
         await registration(session).register()
-
-
-@pytest.mark.parametrize("reserved", [0, 1000])
-async def test_generated_ids_are_above_those_that_are_reserved(reserved: int) -> None:
-    session = SimulatedZooKeeper().session()
-    assert [await generated_broker_id(session, reserved) for _ in range(3)] == [
-        reserved + number for number in (1, 2, 3)
-    ]
 
 
 # --- successors ---------------------------------------------------------------------------------------------------

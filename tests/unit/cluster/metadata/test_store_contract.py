@@ -190,7 +190,7 @@ async def test_what_decide_raises_is_raised_and_changes_nothing(place):
     assert not (await place.open()).image.topics
 
 
-async def test_a_change_that_cannot_be_kept_is_refused_and_the_next_one_is_taken(place):
+async def test_unwritable_change_is_refused_and_the_next_accepted(place):
     store = await place.open()
     await store.change(lambda _: [topic("first")])
     before = store.image
@@ -204,7 +204,7 @@ async def test_a_change_that_cannot_be_kept_is_refused_and_the_next_one_is_taken
     assert list((await place.open()).image.topics) == ["first", "t"]
 
 
-async def test_changes_that_wait_are_kept_together_each_with_its_own_answer(place):
+async def test_waiting_changes_are_one_write_with_own_answers(place):
     store = await place.open()
     follower = Follower(store, gate=trio.Event())
     store.subscribe(follower)

@@ -10,18 +10,11 @@ import trio
 from barnabas.cluster.metadata.changes import (
     BrokerRegistered,
     ConfigChanged,
-    PartitionChanged,
-    PartitionsAdded,
     TopicCreated,
-    TopicDeleted,
 )
-from barnabas.cluster.metadata.control_requests import UNKNOWN
 from barnabas.cluster.metadata.image import (
-    BROKER,
     TOPIC,
     BrokerInfo,
-    Change,
-    ClusterImage,
     Delta,
     PartitionInfo,
     TopicInfo,
@@ -30,7 +23,7 @@ from barnabas.cluster.zookeeper import resource_znodes as resources
 from barnabas.cluster.zookeeper import znodes
 from barnabas.cluster.zookeeper.features import ZooKeeperFeatures
 from barnabas.cluster.zookeeper.session import NoAuthError
-from barnabas.cluster.zookeeper.store import ZooKeeperStore, _grown, _with_count
+from barnabas.cluster.zookeeper.store import ZooKeeperStore
 from barnabas.errors import RequestError, StorageError
 from barnabas.testing.simulation.zookeeper import SimulatedZooKeeper
 from barnabas.wire.generated.errors import ErrorCode
@@ -51,55 +44,7 @@ def store_on(zookeeper: SimulatedZooKeeper, broker: int = 1) -> ZooKeeperStore:
 # --- who speaks ---------------------------------------------------------------------------------------------------
 
 
-OLD_CONTROLLER, OLD_BROKER = ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH
-
-
-def test_only_the_newest_controller_and_this_registration_are_heard() -> None:
-    async def program() -> None:
-        store = store_on(SimulatedZooKeeper())
-        store.broker_epoch = 50
-        for epoch, broker_epoch, code in (
-            (3, 50, 0), (3, -1, 0), (2, 50, OLD_CONTROLLER), (3, 51, 0), (4, 49, OLD_BROKER),
-            (3, 50, 0), (4, 50, 0), (3, 50, OLD_CONTROLLER), (3, 49, OLD_BROKER),
-        ):  # fmt: skip
-            try:
-                store.check_controller(9, epoch, broker_epoch)
-                found = 0
-            except RequestError as error:
-                found = error.code
-            assert found == code, (epoch, broker_epoch)
-
-    trio.run(program)
-
-
-async def test_what_a_controller_says_waits_for_the_registration(autojump_clock: Any) -> None:
-    store = store_on(SimulatedZooKeeper())
-    await store.open("c")
-    done: list[ClusterImage] = []
-
-    async def follow() -> None:
-        done.append(await store.follow(lambda _: [BrokerRegistered(BrokerInfo(2, None, {}))]))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(follow)
-        await trio.sleep(1)
-        assert done == []
-        await store.publish(lambda _: [BrokerRegistered(BrokerInfo(3, None, {}))])
-        await store.register(registration(1))
-    assert done[0].brokers.keys() == {2, 3}
-
-
-async def test_of_this_broker_alone_the_epoch_is_known() -> None:
-    store = store_on(SimulatedZooKeeper())
-    await store.open("c")
-    await store.register(registration(1))
-    told = [BrokerRegistered(BrokerInfo(one, None, {}, 10_000)) for one in (1, 2)]
-    image = await store.publish(lambda _: told)
-    assert {one.id: one.epoch for one in image.brokers.values()} == {1: store.broker_epoch, 2: 10_000}
-    assert 0 < store.broker_epoch < 10_000
-
-
-async def test_a_lost_session_is_followed_by_another_registration_which_is_published(
+async def test_registration_after_a_lost_session_is_published(
     autojump_clock: Any,
 ) -> None:
     zookeeper = SimulatedZooKeeper()
@@ -129,31 +74,7 @@ async def test_a_lost_session_is_followed_by_another_registration_which_is_publi
 # --- what is published --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "count", "expected"),
-    [
-        (TopicCreated(topic()), None, TopicCreated(topic())),
-        (TopicCreated(topic()), 1, TopicCreated(topic())),
-        (TopicCreated(topic()), 0, TopicCreated(topic())),
-        (TopicCreated(topic()), 3, TopicCreated(topic(LED, UNKNOWN, UNKNOWN))),
-        (PartitionsAdded("t", (LED,)), None, PartitionsAdded("t", (LED,))),
-        (PartitionsAdded("t", (LED,)), 3, PartitionsAdded("t", (LED,))),
-        (PartitionsAdded("t", (LED,)), 1, PartitionsAdded("t", (LED,))),
-        (PartitionsAdded("t", (LED,)), 5, PartitionsAdded("t", (LED, UNKNOWN, UNKNOWN))),
-        (TopicDeleted("t"), 5, TopicDeleted("t")),
-    ],
-)
-def test_a_topic_has_as_many_partitions_as_zookeeper_says(
-    change: Change, count: int | None, expected: Change
-) -> None:
-    image = ClusterImage("c").apply([TopicCreated(topic(LED, LED))])
-    counts = {"other": 9} | ({"t": count} if count is not None else {})
-    assert _with_count(change, counts, image) == expected
-    assert _grown(change) == (None if isinstance(change, TopicDeleted) else "t")
-    assert _grown(PartitionChanged("t", 0, LED)) is None
-
-
-async def test_a_new_topic_comes_with_its_partitions_and_settings_and_not_with_those_of_another(
+async def test_new_topic_comes_with_its_own_partitions_and_settings(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     zookeeper = SimulatedZooKeeper()
@@ -197,33 +118,6 @@ class Follower:
         self.note("clean up", delta)
 
 
-async def test_followers_are_ready_before_the_image_is_seen_and_clean_up_when_all_have_it() -> None:
-    store = store_on(SimulatedZooKeeper())
-    await store.open("c")
-    calls: list[tuple[str, str, int]] = []
-    for name in "ab":
-        store.subscribe(Follower(store, calls, name))
-    await store.publish(lambda _: [])
-    assert calls == []
-    await store.publish(lambda _: [BrokerRegistered(BrokerInfo(2, None, {}))])
-    expected = [("prepare", 0), ("publish", 1), ("clean up", 1)]
-    assert calls == [(name, what, version) for what, version in expected for name in "ab"]
-
-
-async def test_settings_that_are_read_again_are_published(autojump_clock: Any) -> None:
-    zookeeper = SimulatedZooKeeper()
-    admin = zookeeper.session()
-    store = store_on(zookeeper)
-    await store.open("c")
-    path = resources.config_path("brokers", "1")
-    await admin.create(path, resources.encode_config({"log.cleaner.threads": "2"}), parents=True)
-    await store.publish_read([(BROKER, "1")], [BrokerRegistered(BrokerInfo(2, None, {}))])
-    assert dict(store.image.settings_of(BROKER, "1")) == {"log.cleaner.threads": "2"}
-    assert store.image.brokers.keys() == {2}
-    await store.publish_read([], [BrokerRegistered(BrokerInfo(3, None, {}))])
-    assert store.image.brokers.keys() == {2, 3}
-
-
 @pytest.mark.parametrize("is_closed", [True, False])
 async def test_without_zookeeper_nothing_new_is_published(is_closed: bool, autojump_clock: Any) -> None:
     zookeeper = SimulatedZooKeeper()
@@ -265,57 +159,12 @@ async def test_with_the_store_what_it_runs_ends(is_closed_before: bool, autojump
     assert znodes.broker_path(1) not in zookeeper.dump()
 
 
-async def test_a_failed_log_dir_is_reported_with_the_brokers_id() -> None:
-    zookeeper = SimulatedZooKeeper()
-    store = store_on(zookeeper, 7)
-    await store.open("c")
-    await store.report_log_dir_failure()
-    [path] = [one for one in zookeeper.dump() if one.startswith(f"{znodes.LOG_DIR_EVENTS}/")]
-    assert znodes.decode_log_dir_event(path.rpartition("/")[2], zookeeper.dump()[path]) == 7
-
-
 # --- features -----------------------------------------------------------------------------------------------------
 
 BOTH = {"group.version": 1, "transaction.version": 2}
 
 
-@pytest.mark.parametrize("is_enabled", [True, False, None])
-@pytest.mark.parametrize(
-    ("wanted", "levels"),
-    [
-        ({"group.version": 2}, {"group.version": 2, "transaction.version": 2}),
-        ({"group.version": 0}, {"transaction.version": 2}),
-        ({"new": 3}, BOTH | {"new": 3}),
-        ({"new": 0}, BOTH),
-        ({}, BOTH),
-    ],
-)
-async def test_features_are_finalized_beside_those_that_are(
-    is_enabled: bool | None, wanted: dict[str, int], levels: dict[str, int]
-) -> None:
-    zookeeper = SimulatedZooKeeper()
-    session = zookeeper.session()
-    store = ZooKeeperStore(session, 1, lambda: 0)
-    await store.open("c")
-    if is_enabled is not None:
-        there = resources.FinalizedFeatures(is_enabled=is_enabled, levels=BOTH)
-        await session.create(resources.FEATURE, resources.encode_features(there))
-    if not is_enabled:
-        levels = {name: level for name, level in wanted.items() if level}
-    features = ZooKeeperFeatures(session, store)
-    await features.read()
-    assert store.image.features == (BOTH if is_enabled else {})
-    await features.finalize(wanted)
-    kept = resources.decode_features(zookeeper.dump()[resources.FEATURE])
-    assert kept == resources.FinalizedFeatures(is_enabled=True, levels=levels)
-    is_written = is_enabled is not None and (levels != BOTH or not is_enabled)
-    assert (store.image.features, store.image.features_epoch) == (levels, int(is_written))
-    version = store.image.version
-    await features.read()
-    assert store.image.version == version, "nothing is new"
-
-
-async def test_features_that_zookeeper_refuses_are_an_error_of_the_request() -> None:
+async def test_features_refused_by_zookeeper_fail_the_request() -> None:
     zookeeper = SimulatedZooKeeper()
     session = zookeeper.session()
     store = ZooKeeperStore(session, 1, lambda: 0)

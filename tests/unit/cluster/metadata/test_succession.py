@@ -82,7 +82,7 @@ async def test_it_does_not_wait_for_ever(autojump_clock, caplog):
     assert "no broker has taken over" in caplog.text
 
 
-async def test_its_earlier_session_ends_first_and_another_brokers_id_is_refused(autojump_clock):
+async def test_broker_ends_its_old_session_and_takes_no_others_id(autojump_clock):
     server = SimulatedZooKeeper()
     earlier = server.session()
     store = ZooKeeperStore(earlier, 1, lambda: 0)

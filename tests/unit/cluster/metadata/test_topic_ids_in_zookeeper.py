@@ -42,30 +42,6 @@ async def restored(it: Session, *names: str) -> None:
         await restore_topic_ids(it, dict.fromkeys(names, ID))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("held", "left", "writes", "told"),
-    [
-        (data(None), data(ID), 1, "t had lost its topic_id"),
-        (data(ID), data(ID), 0, ""),
-        (data(OTHER_ID), data(OTHER_ID), 0, ""),
-        (b"{", b"{", 0, "the id of topic t cannot be written back"),
-        (None, None, 0, ""),
-    ],
-)
-async def test_only_what_is_lost_is_written_and_told(
-    held: bytes | None, left: bytes | None, writes: int, told: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    zookeeper = SimulatedZooKeeper()
-    it = Session(zookeeper)
-    if held is not None:
-        await it.create(znodes.topic_path("t"), held, parents=True)
-    await restored(it, "t")
-    assert zookeeper.dump().get(znodes.topic_path("t")) == left
-    assert it.writes == writes
-    assert (caplog.text == "") is not told
-    assert told in caplog.text
-
-
 async def test_each_topic_is_looked_at() -> None:
     zookeeper = SimulatedZooKeeper()
     it = Session(zookeeper)

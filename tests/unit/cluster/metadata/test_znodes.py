@@ -19,6 +19,7 @@ from barnabas.cluster.zookeeper.znodes import (
     TopicAssignment,
 )
 from barnabas.security.tokens import Token
+from tests.support.effort import examples
 
 TOPIC_ID = bytes.fromhex("7ed94cf1d8b94f8d9fa64d6e2b3c5a01")
 TOPIC_ID_TEXT = "ftlM8di5T42fpk1uKzxaAQ"
@@ -260,7 +261,7 @@ def garbled(sample, at, byte):
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@settings(max_examples=40)
+@settings(max_examples=examples(15))
 @given(
     data=st.binary(max_size=40)
     | objects

@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 
 from barnabas.cluster.metadata.changes import (
-    ConfigChanged,
     PartitionsAdded,
-    ProducerIdsAllocated,
     TopicCreated,
     TopicDeleted,
 )
 from barnabas.cluster.metadata.control_requests import of_leader_and_isr, of_update_metadata
-from barnabas.cluster.metadata.image import NO_TOPIC_ID, TOPIC, ClusterImage, PartitionInfo, TopicInfo
+from barnabas.cluster.metadata.image import NO_TOPIC_ID, ClusterImage, PartitionInfo, TopicInfo
 from barnabas.cluster.zookeeper import acl_znodes, znodes
-from barnabas.cluster.zookeeper.json_znodes import ZnodeError, read
+from barnabas.cluster.zookeeper.json_znodes import ZnodeError
 from barnabas.cluster.zookeeper.registration import make_persistent
 from barnabas.cluster.zookeeper.writes import Truth
 from barnabas.security.acls import AccessControlEntry, PatternType, ResourcePattern
@@ -79,31 +77,6 @@ def test_a_znode_is_refused_for_what_is_wrong_with_it(kind: str, value: Any, why
     with pytest.raises(ZnodeError) as caught:
         DECODERS[kind](json.dumps(value).encode())
     assert why in str(caught.value)
-
-
-def test_what_is_at_the_edge_is_taken() -> None:
-    edges = STATE | {"isr": [-1, 0, 2**31 - 1], "leader": str(-(2**31)), "leader_epoch": 2**31 - 1}
-    assert znodes.decode_state("t", 0, json.dumps(edges).encode()) == znodes.PartitionState(
-        -(2**31), 2**31 - 1, (-1, 0, 2**31 - 1), 3
-    )
-    one = BLOCK | {"block_end": "1000"}
-    assert znodes.decode_producer_ids(json.dumps(one).encode()) == znodes.ProducerIdBlock(0, 1000, 1)
-    assert znodes.decode_broker(
-        1, json.dumps(BROKER | {"endpoints": ["a://[::1]:65535"]}).encode()
-    ).endpoints == (znodes.Endpoint("A", "::1", 65535, "PLAINTEXT"),)
-
-
-@pytest.mark.parametrize(("path", "is_shown"), [("/brokers/topics/t", True), ("/config/users/a", False)])
-@pytest.mark.parametrize("length", [199, 200, 201])
-def test_what_a_znode_holds_is_shown_unless_it_is_a_secret(path: str, is_shown: bool, length: int) -> None:
-    data = b"x" * length
-    with pytest.raises(ZnodeError) as caught:
-        read(path, data)
-    assert ("it holds b'xxx" in str(caught.value)) is is_shown
-    assert str(caught.value).endswith(" and more") is (is_shown and length > 200)
-    with pytest.raises(ZnodeError) as caught:
-        read(path, b'{"a":"secret"}').integer("a")
-    assert ("not 'secret'" in str(caught.value)) is is_shown
 
 
 # --- epochs in control requests -----------------------------------------------------------------------------------
@@ -204,18 +177,3 @@ def test_an_image_is_made_to_agree_with_what_was_found(
         truth.topics = {"t": found}
         truth.forget_known(image)
         assert truth.topics == {"t": found}  # the image knows less, or another one
-
-
-def test_settings_and_producer_ids_are_made_to_agree_too() -> None:
-    image = ClusterImage("c").apply([ConfigChanged(TOPIC, "t", (("a", "1"),)), ProducerIdsAllocated(1000)])
-    same = Truth(configs={(TOPIC, "t"): {"a": "1"}}, next_producer_id=1000)
-    assert list(same.changes(image)) == []
-    other = Truth(configs={(TOPIC, "t"): {"a": "2"}}, next_producer_id=2000)
-    assert list(other.changes(image)) == [
-        ConfigChanged(TOPIC, "t", (("a", "2"),)),
-        ProducerIdsAllocated(2000),
-    ]
-    assert not other.add(Truth())
-    assert not other.add(Truth(next_producer_id=2000))
-    assert other.add(Truth(next_producer_id=3000))
-    assert other.next_producer_id == 3000

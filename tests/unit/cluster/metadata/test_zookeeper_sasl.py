@@ -88,7 +88,7 @@ async def test_znodes_are_kept_for_who_has_logged_in_with_kerberos(started, tmp_
             await connect(settings(server, jaas, timeout_ms=2000), OsThreads())
 
 
-async def test_a_server_that_breaks_the_connection_is_logged_in_to_again(started):
+async def test_broken_connection_is_logged_in_again(started):
     server = await started(
         'org.apache.zookeeper.server.auth.DigestLoginModule required user_kafka="a secret";'
     )

@@ -38,7 +38,7 @@ async def test_settings_are_read_at_the_start():
     assert store.image.settings_of(TOPIC, "t") == {"c": "3"}
 
 
-async def test_changed_settings_are_written_as_kafka_writes_them_and_followed_by_all():
+async def test_settings_are_written_like_kafkas_and_followed():
     cluster = Cluster()
     async with cluster.store(1) as one, cluster.store(2) as two:
         await one.change(lambda _: [topic("t")])
@@ -56,7 +56,7 @@ async def test_changed_settings_are_written_as_kafka_writes_them_and_followed_by
         assert "/config/brokers/<default>" in cluster.server.dump()
 
 
-async def test_settings_that_changed_while_nobody_could_be_reached_are_read_again():
+async def test_settings_are_read_again_after_a_lost_connection():
     cluster = Cluster()
     async with cluster.store(1) as one, cluster.store(2) as two:
         await settled()
@@ -128,7 +128,7 @@ REFUSING = sorted(name for name, row in topic_settings.SETTINGS.items() if not t
 
 
 @pytest.mark.parametrize("name", REFUSING)
-async def test_a_topics_setting_that_others_have_written_wrongly_stops_a_start_and_names_both(name):
+async def test_invalid_topic_setting_stops_a_start_and_is_named(name):
     server = SimulatedZooKeeper()
     session = server.session()
     data = json.dumps({"version": 1, "config": {"x": "1", name: WRONG}}).encode()
@@ -140,7 +140,7 @@ async def test_a_topics_setting_that_others_have_written_wrongly_stops_a_start_a
 
 
 @pytest.mark.parametrize("name", REFUSING)
-async def test_a_running_broker_keeps_what_a_setting_was_before_it_was_written_wrongly(name, caplog):
+async def test_running_broker_keeps_the_last_valid_setting(name, caplog):
     cluster = Cluster()
     async with cluster.store(1) as one, cluster.store(2) as two:
         row = topic_settings.SETTINGS[name]
@@ -169,7 +169,7 @@ OTHERS += [(GROUP, "groups", "g", row) for row in GROUPS if not takes(row, WRONG
 KINDS = {BROKER: "broker", GROUP: "group"}
 
 
-async def test_settings_of_brokers_and_groups_that_cannot_be_read_are_left_out_at_a_start(caplog):
+async def test_unreadable_broker_and_group_settings_are_skipped(caplog):
     """Kafka does so with those of brokers, and logs an ERROR for each."""
     server = SimulatedZooKeeper()
     session = server.session()

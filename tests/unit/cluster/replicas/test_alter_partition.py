@@ -119,7 +119,7 @@ async def test_a_controller_that_is_not_there_is_asked_again(autojump_clock: tri
         (ErrorCode.INVALID_REQUEST, False),
     ],
 )
-async def test_a_proposal_that_may_have_been_accepted_counts_until_newer_metadata_come(
+async def test_uncertain_proposal_counts_until_newer_metadata(
     autojump_clock: trio.testing.MockClock, code: ErrorCode, is_taken_back: bool
 ) -> None:
     node, controller = await leader(), Controller(3)

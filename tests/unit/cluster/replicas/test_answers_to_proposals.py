@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from barnabas.cluster.metadata.changes import BrokerRegistered, PartitionChanged, TopicCreated
-from barnabas.cluster.metadata.image import NO_TOPIC_ID, BrokerInfo, PartitionInfo, TopicInfo
-from barnabas.cluster.metadata.peers import PeerUnavailableError, VersionedRequest
+from barnabas.cluster.metadata.image import BrokerInfo, PartitionInfo, TopicInfo
+from barnabas.cluster.metadata.peers import VersionedRequest
 from barnabas.cluster.replicas import alter_partition
 from barnabas.cluster.replicas.alter_partition import RemoteAlterPartition
 from barnabas.cluster.replicas.replica import Replica
@@ -141,21 +141,6 @@ async def test_each_proposal_meets_its_own_answer(version: int, autojump_clock: 
     assert isrs == [[1, 2], [1, 2, 3], [1, 3]]
 
 
-@pytest.mark.parametrize("u_id", [U_ID, NO_TOPIC_ID])
-async def test_with_one_topic_that_has_no_id_all_are_named(u_id: bytes, autojump_clock: Any) -> None:
-    world = World(3)
-
-    async def act() -> None:
-        world.propose("t-0", 1, 2)
-        world.propose("u-0", 1, 2)
-        await trio.sleep(1)
-
-    await within(world, act, u_id=u_id)
-    [(_, version, request)] = world.asked
-    assert version == (3 if u_id == U_ID else 1)
-    assert [one.topic_id for one in request.topics] == [T_ID, u_id]
-
-
 @pytest.mark.parametrize("code", [int(code) for code in ErrorCode if code])
 async def test_each_error_is_sent_again_taken_back_or_waited_for(code: int, autojump_clock: Any) -> None:
     world = World()
@@ -172,69 +157,6 @@ async def test_each_error_is_sent_again_taken_back_or_waited_for(code: int, auto
     assert world.settled == ([("t-0", None, None)] if code in NOT_DONE else [])
     if is_sent_again:
         assert world.asked[1][0] - world.asked[0][0] == alter_partition.RETRY_SECONDS
-
-
-async def test_an_answer_for_another_leader_epoch_is_left_to_the_metadata(autojump_clock: Any) -> None:
-    world = World()
-
-    async def act() -> None:
-        world.answers = [
-            AlterPartitionResponse(topics=[TopicData(topic_id=T_ID, partitions=[done(8, 1, leader_epoch=6)])])
-        ]
-        world.propose("t-0", 1, 2)
-        await trio.sleep(1)
-
-    assert (await within(world, act)).settled == []
-    assert len(world.asked) == 1
-
-
-@pytest.mark.parametrize(
-    ("trouble", "wait_s"),
-    [
-        (PeerUnavailableError("gone"), 0.05),
-        (PeerUnavailableError("old", lacks_version=True), 10.05),
-        (AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), 0.05),
-        (AlterPartitionResponse(), 0.05),
-    ],
-)
-async def test_what_says_nothing_of_a_proposal_has_it_sent_again(
-    trouble: Any, wait_s: float, autojump_clock: Any
-) -> None:
-    world = World()
-
-    async def act() -> None:
-        world.answers = [trouble]
-        world.propose("t-0", 1, 2)
-        world.propose("t-1", 1)
-        await trio.sleep(20)
-
-    await within(world, act)
-    assert world.names(0) == world.names(1) == [("t", 0), ("t", 1)]
-    assert world.asked[1][0] - world.asked[0][0] == pytest.approx(wait_s)
-    assert world.settled == []
-
-
-async def test_a_newer_proposal_of_the_same_replica_takes_the_place_of_one_that_is_sent_again(
-    autojump_clock: Any,
-) -> None:
-    world = World()
-
-    async def act() -> None:
-        def meanwhile() -> Any:
-            world.propose("t-0", 1, 3)
-            return AlterPartitionResponse()
-
-        world.answers = [meanwhile]
-        world.propose("t-0", 1)
-        world.propose("t-0", 1, 2)
-        await trio.sleep(1)
-
-    await within(world, act)
-    isrs = [
-        [one.broker_id for one in request.topics[0].partitions[0].new_isr_with_epochs]
-        for _, _, request in world.asked
-    ]
-    assert isrs == [[1, 2], [1, 3]]
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
@@ -269,36 +191,3 @@ async def test_proposals_of_a_leader_that_is_one_no_more_are_forgotten(
     assert world.names(0) == ([("t", 1)] if when == "before" else [("t", 0), ("t", 1)])
     assert world.settled == ([] if when == "before" else [("t-1", 9, [1, 2])])
     assert len(world.asked) == 1
-
-
-async def test_a_proposal_of_another_epoch_than_the_leaders_is_not_sent(autojump_clock: Any) -> None:
-    world = World()
-
-    async def act() -> None:
-        world.propose("t-0", 1, 2, leader_epoch=4)
-        world.propose("t-1", 1, 2, leader_epoch=6)
-        await trio.sleep(1)
-
-    assert (await within(world, act)).asked == []
-
-
-@pytest.mark.parametrize(("at_once", "sizes"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3])])
-async def test_proposals_go_some_at_a_time(
-    at_once: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch, autojump_clock: Any
-) -> None:
-    monkeypatch.setattr(alter_partition, "CHANGES_AT_ONCE", at_once)
-    world = World()
-
-    async def act() -> None:
-        refused = PartitionData(0, ErrorCode.INVALID_REQUEST), PartitionData(1, ErrorCode.INVALID_REQUEST)
-        topics = [
-            TopicData(topic_id=T_ID, partitions=[*refused]),
-            TopicData(topic_id=U_ID, partitions=[refused[0]]),
-        ]
-        world.answers = [AlterPartitionResponse(topics=topics)] * 3
-        for name in ("t-0", "t-1", "u-0"):
-            world.propose(name, 1, 2)
-        await trio.sleep(1)
-
-    await within(world, act)
-    assert [len(world.names(number)) for number in range(len(world.asked))] == sizes

@@ -25,51 +25,6 @@ def sizes(node: Node, replica: Replica) -> dict[str, int]:
     return {one.name: len(node.disk.read(f"{directory}/{one.name}")) for one in node.disk.list(directory)}
 
 
-class Writes:
-    """Counts writes to segments."""
-
-    def __init__(self, node: Node) -> None:
-        self.count = 0
-        node.disk.fault = self
-
-    def __call__(self, operation: str, path: str) -> OSError | None:
-        self.count += operation == "write" and path.endswith(".log")
-        return None
-
-
-async def test_what_a_thread_has_written_is_appended_without_another_write() -> None:
-    node = await leader()
-    node.produce(b"first", acks=1)
-    replica, valid = node.replica, validated(node.replica, b"x", b"y")
-    writes = Writes(node)
-    write = replica.begin_background_write(valid, **NOW)
-    assert write is not None
-    write.run()
-    assert writes.count == 1
-    result = replica.append(valid, acks=1, **NOW)
-    replica.end_background_write(replica.log, write)
-    assert writes.count == 1
-    assert (result.base_offset, result.last_offset) == (1, 2)
-    log = replica.log
-    found = log.read(0, max_bytes=1 << 20, upper_offset=log.log_end_offset).to_bytes()
-    assert b"first" in found
-    assert log.epochs.epoch_at(1) == replica.leader_epoch
-    assert log.log_end_offset == 3
-
-
-async def test_what_was_written_and_not_appended_is_taken_back() -> None:
-    node = await leader()
-    node.produce(b"first", acks=1)
-    replica, valid = node.replica, validated(node.replica, b"x", b"y")
-    before = sizes(node, replica)
-    write = replica.begin_background_write(valid, **NOW)
-    assert write is not None
-    write.run()
-    assert sizes(node, replica) != before
-    replica.end_background_write(replica.log, write)
-    assert sizes(node, replica) == before
-
-
 async def test_only_a_leader_writes() -> None:
     node = await leader()
     replica, valid = node.replica, validated(node.replica, b"x")

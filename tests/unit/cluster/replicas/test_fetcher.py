@@ -11,11 +11,9 @@ import trio.testing
 
 from barnabas.cluster.replicas.fetcher import LOOK_AT_ALL_SECONDS
 from barnabas.cluster.replicas.followed import Followed
-from barnabas.cluster.replicas.following import slices
-from barnabas.cluster.replication.roles import Role
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from tests.support.fetching import BACKOFF_S, ME, PARTITIONS, Follower, Leader, at
+from tests.support.fetching import BACKOFF_S, ME, PARTITIONS, Follower, Leader
 
 
 @pytest.mark.parametrize("version", [*range(4, 18)])
@@ -64,34 +62,6 @@ async def test_an_error_holds_up_its_partition_alone(
         assert took_s < 0.1 if code in PASSING else BACKOFF_S - 0.05 < took_s < BACKOFF_S + 0.05
 
 
-async def test_passing_errors_are_tried_again_less_and_less_often(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    leader = Leader(is_stubborn=True, errors={1: ErrorCode.UNKNOWN_LEADER_EPOCH})
-    follower = Follower(leader)
-    await follower.follow()
-    async with follower.fetching():
-        await trio.sleep(10)
-        tries = [one for one in leader.asked if any(part.partition == 1 for part in one.topics[0].partitions)]
-        assert 10 < len(tries) < 20
-        leader.errors = {}
-        leader.append(1, b"x")
-        assert await follower.until(lambda: follower.has(leader)) <= BACKOFF_S
-
-
-async def test_a_fenced_partition_waits_for_the_metadata(autojump_clock: trio.testing.MockClock) -> None:
-    leader = Leader(errors={1: ErrorCode.FENCED_LEADER_EPOCH})
-    follower = Follower(leader)
-    leader.append(1, b"x")
-    await follower.follow()
-    async with follower.fetching():
-        await trio.sleep(30)
-        assert follower.has(leader, 0, 2)
-        assert not follower.has(leader, 1)
-        await follower.follow(6, is_first=False)
-        await follower.until(lambda: follower.has(leader))
-
-
 async def test_damaged_records_are_fetched_again_from_the_same_offset(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -102,30 +72,6 @@ async def test_damaged_records_are_fetched_again_from_the_same_offset(
     async with follower.fetching():
         assert await follower.until(lambda: follower.has(leader)) >= BACKOFF_S - 0.01
     assert follower.storage_errors == []
-
-
-async def test_a_batch_that_is_cut_off_is_fetched_with_the_next_request(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    leader = Leader(damage=lambda data: data[:-1])
-    follower = Follower(leader)
-    leader.append(0, b"a", b"b", b"c")
-    await follower.follow()
-    async with follower.fetching():
-        assert await follower.until(lambda: follower.has(leader)) < 0.1
-
-
-async def test_a_log_that_ends_before_the_leaders_first_offset_begins_again_there(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    leader = Leader(start=100)
-    follower = Follower(leader)
-    leader.append(0, b"a")
-    await follower.follow()
-    async with follower.fetching():
-        await follower.until(lambda: follower.of(0).log.log_end_offset == 101)
-        assert follower.of(0).log.log_start_offset == 100
-        assert follower.has(leader)
 
 
 @pytest.mark.parametrize("version", [9, 11, 12, 17])
@@ -150,7 +96,7 @@ async def test_what_the_leader_does_not_have_is_cut_off_first(
     assert (OffsetForLeaderEpochRequest in kinds) is (version < 12)
 
 
-async def test_a_leader_older_than_leader_epochs_is_followed_from_the_high_watermark(
+async def test_leader_without_epochs_is_followed_from_watermark(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     leader = Leader(4)
@@ -164,35 +110,6 @@ async def test_a_leader_older_than_leader_epochs_is_followed_from_the_high_water
     await follower.follow(6, is_first=False)
     async with follower.fetching():
         await follower.until(lambda: follower.has(leader))
-
-
-async def test_a_leader_that_is_away_is_asked_again(autojump_clock: trio.testing.MockClock) -> None:
-    leader = Leader(is_away=True)
-    follower = Follower(leader)
-    leader.append(0, b"a")
-    await follower.follow()
-    async with follower.fetching():
-        await trio.sleep(5)
-        leader.is_away = False
-        assert await follower.until(lambda: follower.has(leader)) <= BACKOFF_S
-
-
-async def test_fetchers_end_when_they_have_nothing_to_do(autojump_clock: trio.testing.MockClock) -> None:
-    leader = Leader()
-    follower = Follower(leader)
-    await follower.follow()
-    async with follower.fetching():
-        await trio.sleep(1)
-        for index in range(PARTITIONS):
-            follower.fetchers.stop(follower.of(index))
-        await trio.sleep(1)
-        count = len(leader.asked)
-        await trio.sleep(5)
-        assert len(leader.asked) == count
-        leader.append(1, b"x")
-        follower.fetchers.start(follower.of(1))
-        await follower.until(lambda: follower.has(leader))
-    assert follower.of(0).role is Role.FOLLOWER
 
 
 async def test_a_request_of_a_session_costs_what_has_changed(
@@ -242,13 +159,3 @@ async def test_what_is_deleted_here_is_told_to_the_leader_soon(
         assert (
             await follower.until(lambda: leader.session[1].log_start_offset == 2) <= 2 * LOOK_AT_ALL_SECONDS
         )
-
-
-def test_slices_end_between_batches() -> None:
-    data = b"".join(at(n, b"x" * 100, 1) for n in range(1000))
-    parts = [bytes(part) for part in slices(data)]
-    assert b"".join(parts) == data
-    assert len(parts) == 10
-    assert [bytes(part) for part in slices(data[:-1])][-1] == parts[-1][:-1]
-    assert [bytes(part) for part in slices(b"")] == [b""]
-    assert [bytes(part) for part in slices(b"\xff" * 50)] == [b"\xff" * 50]

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import trio
 
-from barnabas.cluster.replicas.fetcher import ASIDE_WAIT_MS
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest
 from tests.support.fetching import Follower, Leader
@@ -64,32 +63,6 @@ class World:
         self.follower.fetchers.start(self.follower.of(2))
 
 
-async def test_it_is_fetched_at_once_and_waits_shortly(autojump_clock: Any) -> None:
-    world = World()
-    async with world.follower.fetching():
-        await world.begin()
-        world.leader.append(2, b"x")
-        assert await world.follower.until(lambda: world.follower.has(world.leader, 2)) < 0.1
-        await trio.sleep(0.5)
-        request = world.leader.fetches[0][1]
-        assert request.max_wait_ms == ASIDE_WAIT_MS
-        assert world.leader.named(aside=True)[0] == [2]
-        assert world.leader.times(world.begun, aside=False) == []
-        world.leader.append(2, b"y")
-        assert await world.follower.until(lambda: world.follower.has(world.leader, 2)) < 0.1
-
-
-async def test_with_the_next_request_it_is_one_of_all(autojump_clock: Any) -> None:
-    world = World()
-    async with world.follower.fetching():
-        await world.begin()
-        await trio.sleep(WAIT_MS / 1000 + 1)
-        assert world.leader.named(aside=False)[0] == [0, 1, 2]
-        count = len(world.leader.named(aside=True))
-        await trio.sleep(2)
-        assert len(world.leader.named(aside=True)) == count
-
-
 @pytest.mark.parametrize(
     ("code", "tries"),
     [
@@ -110,17 +83,6 @@ async def test_after_an_error_it_is_tried_again_and_nothing_spins(
         assert world.leader.rounds <= 2 * len(tries) + 2
 
 
-async def test_what_has_to_wait_long_is_left_to_the_next_request(autojump_clock: Any) -> None:
-    world = World(**{"replica.fetch.backoff.ms": "1100"})
-    world.leader.is_stubborn = True
-    async with world.follower.fetching():
-        world.leader.errors = {2: ErrorCode.UNKNOWN_SERVER_ERROR}
-        await world.begin()
-        await trio.sleep(3)
-        assert len(world.leader.times(world.begun, aside=True)) == 1
-        assert world.leader.rounds <= 4
-
-
 async def test_a_leader_that_is_away_ends_what_is_fetched_aside(autojump_clock: Any) -> None:
     world = World()
     async with world.follower.fetching():
@@ -133,28 +95,3 @@ async def test_a_leader_that_is_away_ends_what_is_fetched_aside(autojump_clock: 
         world.leader.is_away = False
         world.leader.append(2, b"x")
         await world.follower.until(lambda: world.follower.has(world.leader, 2))
-
-
-async def test_one_that_goes_again_is_not_fetched(autojump_clock: Any) -> None:
-    world = World()
-    async with world.follower.fetching():
-        await world.begin()
-        await trio.sleep(0.1)
-        world.follower.fetchers.stop(world.follower.of(2))
-        await trio.sleep(0.1)
-        world.leader.fetches.clear()
-        await trio.sleep(1)
-        assert world.leader.times(world.begun, aside=True) == []
-
-
-@pytest.mark.parametrize("stage", ["before", "meanwhile"])
-async def test_out_of_range_is_found_aside_too(stage: str, autojump_clock: Any) -> None:
-    world = World()
-    async with world.follower.fetching():
-        await world.begin()
-        if stage == "before":
-            world.leader.start = 7
-        await trio.sleep(0.2)
-        world.leader.start = 7
-        await world.follower.until(lambda: world.follower.of(2).log.log_start_offset == 7)
-        assert trio.current_time() - world.begun < 1

@@ -53,7 +53,7 @@ async def fetch(
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 17])
-async def test_acks_all_waits_for_the_follower_and_consumers_see_what_it_has(version: int) -> None:
+async def test_acks_all_and_consumers_wait_for_the_follower(version: int) -> None:
     answers: list[Any] = []
 
     async def produce() -> None:
@@ -114,7 +114,7 @@ async def test_a_log_that_has_diverged_is_told_where() -> None:
         assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (3, 1)
 
 
-async def test_the_current_leader_is_named_to_those_who_ask_another_broker() -> None:
+async def test_other_brokers_name_the_current_leader() -> None:
     async with running(["/d"], MemoryDisk(), node_id="1") as client:
         await replicate(client, leader=2)
         for version, leader in ((15, (-1, -1)), (16, (2, 3))):
@@ -137,7 +137,7 @@ async def test_the_current_leader_is_named_to_those_who_ask_another_broker() -> 
         assert [node.host for node in response.node_endpoints] == ["elsewhere"]
 
 
-async def test_min_insync_replicas_above_the_number_of_replicas_is_obeyed_as_far_as_there_are_any() -> None:
+async def test_min_insync_replicas_is_capped_by_the_replicas() -> None:
     async with running(["/d"], MemoryDisk()) as client:
         await client.create("t", min_insync_replicas="2")
         assert (await client.produce("t", 0, b"x")).error_code == 0
@@ -151,7 +151,7 @@ async def test_min_insync_replicas_above_the_number_of_replicas_is_obeyed_as_far
         assert await client.fetch("t", 0) == (0, [b"x"])  # not committed: too few have it
 
 
-async def test_in_a_session_a_follower_that_has_all_is_noted_and_told_only_news() -> None:
+async def test_session_of_an_up_to_date_follower_returns_only_news() -> None:
     """Each fetch says of every partition of the session that the follower has what it said last (KIP-227)."""
     async with running(["/d"], MemoryDisk(), node_id="1") as client:
         await replicate(client)

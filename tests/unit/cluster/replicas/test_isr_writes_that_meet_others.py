@@ -11,7 +11,7 @@ import trio
 
 from barnabas.cluster.metadata.image import PartitionInfo
 from barnabas.cluster.replicas import isr_writing
-from barnabas.cluster.replicas.isr_writing import WrittenIsrs, _ordered
+from barnabas.cluster.replicas.isr_writing import WrittenIsrs
 from barnabas.cluster.zookeeper import znodes
 from barnabas.cluster.zookeeper.session import BadVersionError, NoNodeError
 from barnabas.serving.loop_budget import LoopBudget
@@ -134,22 +134,8 @@ async def test_a_state_that_cannot_be_read_stays_as_it_is(autojump_clock: Any, c
     assert caplog.text.count("cannot be changed") == 1
 
 
-@pytest.mark.parametrize("change", [{"leader_epoch": 6}, {"leader": 2, "leader_epoch": 6}])
-async def test_proposals_of_an_epoch_that_is_over_are_not_written(
-    change: dict[str, int], autojump_clock: Any
-) -> None:
-    async def act(world: World) -> None:
-        world.join(2)
-        info = PartitionInfo(1, (1, 2, 3), (1,), 5, 1)._replace(partition_epoch=2, **change)
-        await world.node.change(info)
-        await trio.sleep(5)
-        assert world.session.sets == 0
-
-    await within(act)
-
-
 @pytest.mark.parametrize("error", [BadVersionError, NoNodeError])
-async def test_an_error_that_is_none_of_the_state_is_tried_again_after_a_while(
+async def test_write_errors_other_than_conflicts_are_retried(
     error: type[Exception], autojump_clock: Any
 ) -> None:
     async def act(world: World) -> None:
@@ -171,66 +157,10 @@ async def test_an_error_that_is_none_of_the_state_is_tried_again_after_a_while(
     await within(act)
 
 
-async def test_proposals_are_written_some_at_a_time(monkeypatch: Any, autojump_clock: Any) -> None:
-    monkeypatch.setattr(isr_writing, "CHANGES_AT_ONCE", 2)
-
-    async def act(world: World) -> None:
-        asked: list[int] = []
-
-        async def count(paths: Any) -> Any:
-            asked.append(len(paths))
-            return [None] * len(paths)
-
-        world.session.get_many = count  # type: ignore[method-assign]
-        world.join(2)
-        replica, change = world.node.proposals[-1]
-
-        class Other:
-            topic, index, role, leader_epoch = "t", 7, replica.role, 5
-
-        for _ in range(4):
-            world.isrs.propose(Other(), change)  # type: ignore[arg-type]
-        await trio.sleep(1)
-        assert asked == [2, 2, 1]
-
-    await within(act)
-
-
 # --- notifications ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes_at", "notified_at"),
-    [
-        ([], []),
-        ([1.0], [7.5]),  # looked at every 2.5 s, once nothing has changed for more than 5 s
-        ([2.5], [10.0]),
-        ([1.0, 6.0], [12.5]),
-        ([1.0, 20.0], [7.5, 27.5]),
-        (list(range(1, 90, 4)), [62.5, 95.0]),  # or after a minute
-    ],
-)
-async def test_the_controller_is_notified_once_it_is_quiet_or_after_a_minute(
-    changes_at: list[float], notified_at: list[float], autojump_clock: Any
-) -> None:
-    async def act(world: World) -> None:
-        state = znodes.decode_state("t", 0, znodes.encode_state(STATE))
-        for at in changes_at:
-            await trio.sleep_until(world.begun + at)
-            world.join(2)
-            world.isrs._written(world.node.proposals[-1], state, 1)
-        await trio.sleep_until(world.begun + 120)
-        assert [at - world.begun for at in world.session.creates] == notified_at
-        names = await world.admin.children(znodes.ISR_CHANGES)
-        for name in names:
-            data, _ = await world.admin.get(f"{znodes.ISR_CHANGES}/{name}")
-            assert znodes.decode_isr_change(name, data) == [("t", 0)]
-        assert len(names) == len(notified_at)
-
-    await within(act)
-
-
-async def test_a_notification_that_fails_is_made_with_what_has_changed_since(autojump_clock: Any) -> None:
+async def test_failed_notification_is_retried_with_later_changes(autojump_clock: Any) -> None:
     async def act(world: World) -> None:
         world.isrs._changed = {("t", 0): None}
         world.zookeeper.refuses_writes = True
@@ -244,21 +174,6 @@ async def test_a_notification_that_fails_is_made_with_what_has_changed_since(aut
         assert [at - world.begun for at in world.session.creates] == [7.5, 10.0]
 
     await within(act)
-
-
-@pytest.mark.parametrize(
-    ("known", "wanted", "ordered"),
-    [
-        ((3, 1), {1, 3}, (3, 1)),
-        ((3, 1), {1}, (1,)),
-        ((3, 1), {1, 3, 2, 0}, (3, 1, 0, 2)),
-        ((), {2, 1}, (1, 2)),
-    ],
-)
-def test_who_stays_in_sync_keeps_the_order(
-    known: tuple[int, ...], wanted: set[int], ordered: tuple[int, ...]
-) -> None:
-    assert _ordered(known, frozenset(wanted)) == ordered
 
 
 async def test_with_a_session_that_is_closed_nothing_is_tried_again(autojump_clock: Any) -> None:

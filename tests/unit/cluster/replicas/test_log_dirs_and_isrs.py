@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import trio
-import trio.testing
 
 from barnabas.cluster.metadata.changes import (
     BrokerRegistered,
@@ -21,9 +19,7 @@ from barnabas.cluster.metadata.image import (
     PartitionInfo,
     TopicInfo,
 )
-from barnabas.cluster.replicas import in_sync
-from barnabas.cluster.replicas import lost_dirs as lost
-from barnabas.cluster.replicas.failures import FULL_INTERVAL_MS, LogDirFailures
+from barnabas.cluster.replicas.failures import LogDirFailures
 from barnabas.cluster.replicas.in_sync import LocalAlterPartition
 from barnabas.cluster.replicas.lost_dirs import LOST, LostDirs
 from barnabas.cluster.replication.roles import Role
@@ -66,7 +62,7 @@ async def test_logs_are_made_in_a_dir_that_works(operation: str) -> None:
 
 
 @pytest.mark.parametrize(("fails", "role"), [(1, Role.LEADER), (2, Role.OFFLINE)])
-async def test_logs_that_cannot_be_begun_in_one_dir_are_made_in_another(
+async def test_logs_are_created_in_another_dir_after_a_failure(
     fails: int, role: Role, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = Node(1, dirs=("/d", "/e"))
@@ -81,30 +77,6 @@ async def test_logs_that_cannot_be_begun_in_one_dir_are_made_in_another(
     await node.apply([topic(SOLE, SOLE)])
     assert [node.replicas.role("t", index) for index in range(2)] == [role] * 2
     assert sorted(node.logs.offline) == ["/d", "/e"][:fails]
-
-
-async def test_a_log_dir_that_is_only_full_is_not_tried_again_and_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    node = Node(1, dirs=("/d", "/e"))
-    tried: list[object] = []
-
-    def failing(*given: object) -> None:
-        tried.append(given)
-        raise StorageError("/d", FULL)
-
-    monkeypatch.setattr(node.logs, "begin_creation", failing)
-    monkeypatch.setattr(node.logs, "take_offline", lambda *_: [])
-    await node.apply([topic(SOLE)])
-    assert len(tried) == 1
-    assert node.replicas.role("t", 0) is Role.OFFLINE
-
-
-async def test_without_a_log_dir_partitions_are_offline() -> None:
-    node = Node(1)
-    node._storage_failed(StorageError("/d", OSError(5, "broken")))
-    await node.apply([topic(SOLE, SOLE)])
-    assert [node.replicas.role("t", index) for index in range(2)] == [Role.OFFLINE] * 2
 
 
 async def test_logs_that_cannot_be_deleted_are_named() -> None:
@@ -143,7 +115,7 @@ FULL, NO_FILES, BROKEN = OSError(28, "full"), OSError(24, "too many open files")
     [(BROKEN, False, True), (BROKEN, True, True), (FULL, False, False), (FULL, True, True),
      (NO_FILES, False, False), (NO_FILES, True, False)],
 )  # fmt: skip
-async def test_a_dir_that_is_only_full_goes_offline_where_others_have_room(
+async def test_full_dir_goes_offline_if_others_have_room(
     cause: OSError, has_others: bool, goes: bool
 ) -> None:
     node = Node(1, dirs=("/d", "/e"))
@@ -166,26 +138,6 @@ async def test_the_last_dir_that_fails_is_told_once() -> None:
     for _ in range(2):
         found.failed(StorageError("/e", BROKEN))
     assert happened.count("all") == 1
-
-
-async def test_a_full_disk_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    node = Node(1)
-    found, _ = failures(node)
-    said = []
-    for now_ms in (
-        1_000,
-        1_001,
-        1_000 + FULL_INTERVAL_MS - 1,
-        1_000 + FULL_INTERVAL_MS,
-        1_001 + FULL_INTERVAL_MS,
-    ):
-        node.now_ms = now_ms
-        found.failed(StorageError("/d", FULL))
-        said.append(caplog.text.count("until there is room again"))
-    assert said == [1, 1, 1, 2, 2]
-    node.now_ms = 10 * FULL_INTERVAL_MS
-    found.failed(StorageError("/d", NO_FILES))
-    assert "allow more open files" in caplog.text
 
 
 # --- log dirs that are lost ---------------------------------------------------------------------------------------
@@ -220,43 +172,7 @@ async def two_dirs() -> tuple[Node, bytes, bytes]:
     return node, one, other
 
 
-@pytest.mark.parametrize("known", ["nothing", "one", "both", "more"])
-async def test_the_dirs_that_a_broker_has_are_remembered(known: str) -> None:
-    node, one, other = await two_dirs()
-    ids = {"nothing": (), "one": (one,), "both": (one, other), "more": (one, other, OTHER_ID)}[known]
-    dirs, store = kept(node, *ids)
-    both = frozenset({one, other})
-    assert lost.present_dirs(node.logs) == both
-    assert lost.lost_dirs(node.logs, 1, store.image) == ({OTHER_ID} if known == "more" else set())
-    assert lost.lost_dirs(node.logs, 2, store.image) == set()
-    assert dirs.register(store.image) == ([] if known == "both" else [LogDirsRegistered(1, both)])
-
-
-async def test_a_single_dir_need_not_be_remembered() -> None:
-    node = Node(1)
-    node.logs.write_meta("c", 1)
-    dirs, store = kept(node)
-    assert dirs.register(store.image) == []
-    dirs, store = kept(node, OTHER_ID)
-    assert dirs.register(store.image) == [LogDirsRegistered(1, lost.present_dirs(node.logs))]
-
-
-@pytest.mark.parametrize("is_missing", [False, True])
-async def test_a_lost_dir_is_forgotten_once_nothing_is_missing(
-    is_missing: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    node, one, other = await two_dirs()
-    dirs, store = kept(node, one, other, OTHER_ID)
-    node.replicas.own_logs.lost_dirs = frozenset({OTHER_ID})
-    if is_missing:
-        node.replicas._close("t", 1)
-    changes = dirs.register(store.image)
-    assert changes == ([] if is_missing else [LogDirsRegistered(1, frozenset({one, other}))])
-    assert node.replicas.own_logs.lost_dirs == ({OTHER_ID} if is_missing else frozenset())
-    assert ("1 partitions stay offline: t-1." in caplog.text) is is_missing
-
-
-async def test_a_dir_of_which_nothing_is_known_is_told_of_without_an_id(
+async def test_unknown_dir_is_logged_without_an_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     node, *_ = await two_dirs()
@@ -277,9 +193,7 @@ async def test_a_dir_of_which_nothing_is_known_is_told_of_without_an_id(
         ("offline dir", False),
     ],
 )
-async def test_what_is_lost_may_be_given_up_and_what_may_come_back_may_not(
-    why: str, is_possible: bool
-) -> None:
+async def test_only_logs_that_cannot_come_back_are_given_up(why: str, is_possible: bool) -> None:
     node, one, other = await two_dirs()
     dirs, store = kept(node, one, other)
     if why in ("lost dir", "offline dir"):
@@ -291,7 +205,7 @@ async def test_what_is_lost_may_be_given_up_and_what_may_come_back_may_not(
         node.logs.get("t", 0).topic_id = OTHER_ID  # type: ignore[union-attr]
         node.replicas._image = node.image.apply([topic(SOLE, SOLE)])
     if why == "offline dir":
-        node._storage_failed(StorageError("/e", BROKEN))
+        node.storage_failed(StorageError("/e", BROKEN))
     assert await dirs.begin_again("t", 0) is is_possible
     info = store.image.topics["t"].partitions[0]
     assert info == (SOLE.with_sole_leader(1) if is_possible else SOLE)
@@ -323,21 +237,3 @@ async def test_a_proposal_that_could_not_be_kept_is_taken_back(autojump_clock: A
     assert node.replica.in_sync_replicas == {1}
     node.replica.follower_fetched(2, 0, log_start_offset=0)
     assert len(node.proposals) == 2  # it is made again
-
-
-async def test_proposals_are_decided_on_until_none_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_sync, "CHANGES_AT_ONCE", 2)
-    node = Node(1)
-    await node.apply([*brokers(), topic(*[LED._replace(isr=(1,))] * 5)])
-    store = Store(node.image)
-    alter = LocalAlterPartition(1, store)  # type: ignore[arg-type]
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(alter.run)
-        for count in (3, 5):  # those that come later too
-            for index in range(len(node.proposals), count):
-                node.replicas.leader("t", index).follower_fetched(2, 0, log_start_offset=0)
-                alter.propose(*node.proposals[-1])
-            await trio.testing.wait_all_tasks_blocked()
-            in_sync_now = [info.isr for info in store.image.topics["t"].partitions]
-            assert in_sync_now == [(1, 2)] * count + [(1,)] * (5 - count)
-        nursery.cancel_scope.cancel()

@@ -89,7 +89,7 @@ async def test_a_replica_whose_disk_has_failed_is_offline(info: PartitionInfo) -
     node = Node(1)
     await node.create(info)
     replica, replicas = node.replica, node.replicas
-    node._storage_failed(StorageError("/d", OSError(5, "broken")))
+    node.storage_failed(StorageError("/d", OSError(5, "broken")))
     for ask in (replicas.leader, replicas.local):
         assert code_of(ask, "t", 0) == ErrorCode.KAFKA_STORAGE_ERROR
     assert replicas.role("t", 0) is Role.OFFLINE
@@ -162,20 +162,11 @@ async def test_replicas_that_others_have_too_are_told_apart() -> None:
     assert sorted(one.index for one in node.replicas) == [0, 1, 3]
 
 
-async def test_settings_reach_the_logs_that_are_here() -> None:
-    node = Node(1)
-    await node.apply([topic(LED, ELSEWHERE), topic(LED, name="u", id=OTHER_ID)])
-    before, config = node.config, type(node.config)(retention_ms=77)
-    await node.replicas.reconfigure(["t", "v"], lambda _: config)
-    assert node.replica.log.config is config
-    assert node.replicas.local("u", 0).log.config is before
-
-
 # --- logs that come and go ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_member", [False, True])
-async def test_a_topic_that_is_deleted_takes_its_logs_along_where_nobody_else_says_so(
+async def test_deleted_topic_deletes_its_logs_on_a_single_broker(
     is_member: bool,
 ) -> None:
     node = Node(1, is_member=is_member)
@@ -193,7 +184,7 @@ async def test_a_topic_that_is_deleted_takes_its_logs_along_where_nobody_else_sa
 
 
 @pytest.mark.parametrize("is_member", [False, True])
-async def test_a_replica_that_is_elsewhere_now_keeps_its_log_until_somebody_deletes_it(
+async def test_removed_replica_keeps_its_log_until_it_is_deleted(
     is_member: bool,
 ) -> None:
     node = Node(1, is_member=is_member)
@@ -217,53 +208,13 @@ async def test_a_topic_with_another_id_begins_anew() -> None:
     assert (node.replica.log.log_end_offset, node.replica.log.topic_id) == (0, OTHER_ID)
 
 
-@pytest.mark.parametrize("is_told", [False, True])
-async def test_in_a_cluster_only_what_the_controller_calls_new_begins_empty(is_told: bool) -> None:
-    """While a log dir is offline, in which it might be."""
-    node = Node(1, dirs=("/d", "/e"), is_member=True)
-    node.logs.take_offline("/e", StorageError("/e", OSError(5, "broken")))
-    if is_told:
-        node.replicas.begin_empty("t", 0)
-    await node.apply([topic(LED, LED)])
-    assert node.replicas.role("t", 0) is (Role.LEADER if is_told else Role.OFFLINE)
-    assert node.replicas.role("t", 1) is Role.OFFLINE
-    await node.change(newer(ELSEWHERE))
-    await node.apply([topic(LED, name="u", id=OTHER_ID)])
-    assert node.replicas.role("u", 0) is Role.OFFLINE
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "is_made"),
-    [
-        (ELSEWHERE, newer(LED), True),
-        (None, LED, True),
-        (LED, newer(LED), True),
-        (LED, newer(LED, leader_epoch=5), False),
-        (LED, newer(FOLLOWED), False),
-    ],
-    ids=["moved here", "new", "elected again", "same epoch", "follows"],
-)
-async def test_alone_what_was_not_here_or_is_given_up_begins_empty_beside_a_failed_log_dir(
-    before: PartitionInfo | None, after: PartitionInfo, is_made: bool
-) -> None:
-    node = Node(1, dirs=("/d", "/e"))
-    await node.apply([topic(SOLE, name="u", id=OTHER_ID), *([topic(before)] if before else [])])
-    if before is LED:
-        log_dir = node.replica.log.log_dir
-    else:
-        log_dir = "/e"
-    node._storage_failed(StorageError(log_dir, OSError(5, "broken")))
-    await node.apply([PartitionChanged("t", 0, after) if before else topic(after)])
-    assert (node.replicas.find("t", 0) is not None) is is_made
-
-
 OF_BROKER_0 = PartitionInfo(0, (0, 1), (0,), 5, 7)
 
 
 @pytest.mark.parametrize(
     ("info", "is_served"), [(LED, False), (FOLLOWED, False), (BEHIND, True), (OF_BROKER_0, True)]
 )
-async def test_after_a_start_a_log_that_is_gone_is_copied_again_or_its_partition_is_offline(
+async def test_missing_log_is_copied_again_or_offline_after_a_start(
     info: PartitionInfo, is_served: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(1, is_member=True)
@@ -284,38 +235,6 @@ async def test_after_a_start_a_log_that_is_gone_is_copied_again_or_its_partition
     assert "gone" not in caplog.text  # it is told once
 
 
-async def test_the_controller_calls_a_replica_new_for_one_image_only() -> None:
-    node = Node(1, dirs=("/d", "/e"), is_member=True)
-    node.replicas.begin_empty("t", 0)
-    await node.apply([topic(LED)])
-    log_dir = node.replica.log.log_dir
-    node._storage_failed(StorageError(log_dir, OSError(5, "broken")))
-    await node.change(newer(ELSEWHERE))
-    await node.change(newer(newer(LED)))
-    assert node.replicas.role("t", 0) is Role.OFFLINE
-
-
-async def test_what_is_there_at_a_start_is_not_new_but_a_topic_made_again_is() -> None:
-    node = Node(1, dirs=("/d", "/e"))
-    node._storage_failed(StorageError("/e", OSError(5, "broken")))
-    await node.apply([topic(SOLE)])
-    assert node.replicas.role("t", 0) is Role.OFFLINE
-    await node.apply([topic(SOLE, id=OTHER_ID)])
-    assert node.replicas.role("t", 0) is Role.LEADER
-
-
-async def test_checkpoints_say_nothing_of_a_log_that_was_deleted_before_another_has_its_name() -> None:
-    node = Node(1)
-    await node.create(SOLE)
-    node.produce(b"x", b"y")
-    node.replica.delete_records_before(2)
-    node.logs.write_checkpoints()
-    await node.apply([TopicDeleted("t")])
-    assert node.logs.checkpoints.may_mislead("/d", ("t", 0))
-    await node.apply([topic(SOLE, id=OTHER_ID)])
-    assert not node.logs.checkpoints.may_mislead("/d", ("t", 0))
-
-
 # --- ids of topics ------------------------------------------------------------------------------------------------
 
 
@@ -323,7 +242,7 @@ async def test_checkpoints_say_nothing_of_a_log_that_was_deleted_before_another_
     ("info", "begins", "is_set_aside"),
     [(LED, False, False), (FOLLOWED, False, False), (BEHIND, False, True), (LED, True, True)],
 )
-async def test_a_log_of_another_topic_is_set_aside_only_where_it_is_not_needed(
+async def test_log_of_another_topic_is_set_aside_if_not_needed(
     info: PartitionInfo, begins: bool, is_set_aside: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(1, is_member=True)
@@ -389,11 +308,3 @@ async def test_the_id_of_a_topic_may_be_known_to_a_log_that_is_in_sync() -> None
     assert node.replicas.topic_id("t") == TOPIC_ID
     await restarted(node, topic(ELSEWHERE, BEHIND, id=NO_TOPIC_ID))
     assert node.replicas.topic_id("t") is None
-
-
-async def test_a_topic_keeps_its_logs_when_it_gets_an_id() -> None:
-    node = Node(1)
-    await node.apply([topic(SOLE, ELSEWHERE, SOLE, id=NO_TOPIC_ID)])
-    assert node.replicas.topic_id("t") is None
-    await node.apply([topic(SOLE, ELSEWHERE, SOLE)])
-    assert [node.replicas.local("t", index).log.topic_id for index in (0, 2)] == [TOPIC_ID] * 2

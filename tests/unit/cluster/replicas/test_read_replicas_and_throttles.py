@@ -104,7 +104,7 @@ def test_a_follower_that_is_moved_goes_no_faster_than_it_may() -> None:
         in_world(program)
 
 
-def test_a_new_leader_says_nothing_of_the_end_before_it_knows_what_is_committed() -> None:
+def test_new_leader_has_no_end_offset_before_its_commit() -> None:
     async def program(world: World) -> None:
         async with replicating(world) as cluster:
             await cluster.start(1, 2)

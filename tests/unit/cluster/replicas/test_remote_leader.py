@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from random import Random
 from typing import Any
 
 import pytest
 
 from barnabas.cluster.replicas.following import FetchPosition
 from barnabas.cluster.replicas.remote_leader import (
-    NO_TOPIC_ID,
     Ask,
-    EpochAnswer,
-    FetchAnswer,
     OffsetAnswer,
     RemoteLeader,
-    Selection,
 )
-from barnabas.cluster.replication.fetch_session import FetcherSession, Wanted
-from barnabas.cluster.replication.follower import EpochEnd
+from barnabas.cluster.replication.fetch_session import FetcherSession
 from barnabas.config import broker as settings
 from barnabas.serving.loop_budget import LoopBudget
 from barnabas.wire.generated.errors import ErrorCode
@@ -27,11 +20,8 @@ from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
 )
-
-RUNS_SOURCES = True
-"""A budget that counts stands in here, which compiled code does not take."""
+from tests.support.at_once import CheckpointCount
 
 T_ID, U_ID = b"t" * 16, b"u" * 16
 CONFIG = {
@@ -39,15 +29,6 @@ CONFIG = {
     settings.REPLICA_FETCH_RESPONSE_MAX_BYTES: 333, settings.REPLICA_SOCKET_TIMEOUT_MS: 4_000,
 }  # fmt: skip
 FETCHES, LISTS, EPOCHS = FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
-
-
-class Budget(LoopBudget):
-    """Counts how often others might run."""
-
-    count = 0
-
-    async def checkpoint(self) -> None:
-        self.count += 1
 
 
 class Peers:
@@ -97,37 +78,6 @@ ASKS = {
 # --- Fetch --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [4, 6, 7, 11, 12, 13, 14, 15, 17])
-async def test_a_fetch_asks_for_all_that_is_wanted(version: int) -> None:
-    peers = Peers()
-    peers.answers = [FetchResponse(error_code=9)]
-    await leader(peers).fetch(ASKS, FetcherSession(), version=version, max_wait_ms=500)
-    by_id, tells_epoch = version >= 13, version >= 12
-
-    def partition(index: int, offset: int, last: int, epoch: int, start: int) -> Any:
-        return FETCHES.FetchPartition(
-            partition=index, current_leader_epoch=epoch, fetch_offset=offset,
-            last_fetched_epoch=last if tells_epoch else -1, log_start_offset=start, partition_max_bytes=111,
-        )  # fmt: skip
-
-    def topic(name: str, topic_id: bytes, *parts: Any) -> Any:
-        named = {"topic_id": topic_id} if by_id else {"topic": name}
-        return FETCHES.FetchTopic(partitions=list(parts), **named)
-
-    expected = FetchRequest(
-        max_wait_ms=500, min_bytes=222, max_bytes=333, session_id=0, session_epoch=0,
-        topics=[
-            topic("t", T_ID, partition(0, 10, 3, 4, 1), partition(1, 30, 5, 8, 3)),
-            topic("u", U_ID, partition(2, 20, -1, 6, 2)),
-        ],
-    )  # fmt: skip
-    if version < 15:
-        expected.replica_id = 5
-    else:
-        expected.replica_state = FETCHES.ReplicaState(5, 55)
-    assert peers.asked == [(expected, version, 4.5)]
-
-
 def response(*partitions: tuple[str, bytes, int], session: int = 9, **fields: Any) -> FetchResponse:
     topics = [
         FetchResponse.FetchableTopicResponse(
@@ -166,43 +116,10 @@ async def test_a_session_names_what_has_changed_and_what_is_gone(version: int) -
     assert (request.topics, request.forgotten_topics_data, request.session_epoch) == ([], [], 2)
 
 
-async def test_before_sessions_each_request_names_everything() -> None:
-    peers, session = Peers(), FetcherSession()
-    it = leader(peers)
-    every = [("t", T_ID, 0), ("u", U_ID, 2), ("t", T_ID, 1)]
-    for number in range(3):
-        peers.answers = [response(*every, session=0)]
-        assert await it.fetch(ASKS, session, version=6, max_wait_ms=0, changed=[] if number else None)
-        assert sum(len(topic.partitions) for topic in peers.asked[-1][0].topics) == 3
-
-
-async def test_a_leader_that_is_an_older_one_by_now_has_no_session_any_more() -> None:
-    """It was started again with a release that has none."""
-    peers, session = Peers(), FetcherSession()
-    it = leader(peers)
-    every = [("t", T_ID, 0), ("u", U_ID, 2), ("t", T_ID, 1)]
-    for version in (12, 6):
-        peers.answers = [response(*every)]
-        assert await it.fetch(ASKS, session, version=version, max_wait_ms=0, changed=[])
-        assert sum(len(topic.partitions) for topic in peers.asked[-1][0].topics) == 3
-
-
-async def test_nothing_is_asked_for_where_nothing_is_wanted() -> None:
-    peers, session = Peers(), FetcherSession()
-    it = leader(peers)
-    assert await it.fetch({}, session, version=13, max_wait_ms=0) is None
-    peers.answers = [response(("t", T_ID, 0)), response()]
-    one = {("t", 0): ASKS["t", 0]}
-    assert await it.fetch(one, session, version=13, max_wait_ms=0) is not None
-    gone = await it.fetch({}, session, version=13, max_wait_ms=0, changed=[("t", 0)])
-    assert gone == FetchAnswer([]), "the leader has to forget it"
-    assert await it.fetch({}, session, version=13, max_wait_ms=0, changed=[]) is None
-
-
 @pytest.mark.parametrize(
     "bad", [response(("t", T_ID, 0)), response(("t", T_ID, 5)), response(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)]
 )  # fmt: skip
-async def test_an_answer_that_does_not_fit_is_not_used_and_a_new_session_begins(bad: FetchResponse) -> None:
+async def test_unexpected_fetch_answer_begins_a_new_session(bad: FetchResponse) -> None:
     peers, session = Peers(), FetcherSession()
     it = leader(peers)
     peers.answers = [bad, response()]
@@ -213,134 +130,22 @@ async def test_an_answer_that_does_not_fit_is_not_used_and_a_new_session_begins(
     assert len(peers.asked[-1][0].topics) == 2
 
 
-async def test_after_a_lost_answer_everything_is_named_again() -> None:
-    peers, session = Peers(), FetcherSession()
-    it = leader(peers)
-    every = [("t", T_ID, 0), ("u", U_ID, 2), ("t", T_ID, 1)]
-    peers.answers = [response(*every), OSError("lost"), response(*every)]
-    await it.fetch(ASKS, session, version=13, max_wait_ms=0)
-    with pytest.raises(OSError, match="lost"):
-        await it.fetch(ASKS, session, version=13, max_wait_ms=0, changed=[])
-    await it.fetch(ASKS, session, version=13, max_wait_ms=0, changed=[])
-    request = peers.asked[-1][0]
-    assert (request.session_id, request.session_epoch, len(request.topics)) == (9, 0, 2)
-
-
-async def test_with_one_topic_that_has_no_id_all_are_asked_for_by_name() -> None:
-    peers, session = Peers(), FetcherSession()
-    it = leader(peers)
-    asks = ASKS | {("old", 0): ask("old", 0, NO_TOPIC_ID, 0, -1, 0, 0)}
-    every = [("t", T_ID, 0), ("u", U_ID, 2), ("t", T_ID, 1)]
-    peers.answers = [response(*every, ("old", NO_TOPIC_ID, 0)), response(*every)]
-    found = await it.fetch(asks, session, version=17, max_wait_ms=0)
-    assert found is not None
-    assert len(found.partitions) == 4
-    request, version, _ = peers.asked[-1]
-    assert version == 12
-    assert {topic.topic for topic in request.topics} == {"t", "u", "old"}
-    await it.fetch(ASKS, session, version=17, max_wait_ms=0, changed=[("old", 0)])
-    request, version, _ = peers.asked[-1]
-    assert version == 17
-    assert {topic.topic_id for topic in request.topics} == {T_ID, U_ID}
-
-
 @pytest.mark.parametrize("count", [99, 100, 101, 250])
 async def test_others_run_while_many_partitions_are_named(count: int) -> None:
     peers, session = Peers(), FetcherSession()
-    budget = Budget()
-    it = leader(peers, budget)
+    turns = CheckpointCount()
+    it = leader(peers, turns.budget)
     asks = {("t", index): ask("t", index, T_ID, 0, -1, 0, 0) for index in range(count)}
     peers.answers = [response(*(("t", T_ID, index) for index in range(count))), response()]
     await it.fetch(asks, session, version=13, max_wait_ms=0)
-    assert budget.count == count // 100 + (count + 99) // 100
-    budget.count = 0
+    assert turns.count == count // 100 + (count + 99) // 100
+    turns.count = 0
     later = {key: ask("t", key[1], T_ID, 1, -1, 0, 0) for key in asks}
     await it.fetch(later, session, version=13, max_wait_ms=0, changed=list(asks))
-    assert budget.count == count // 100 + (count + 99) // 100
-
-
-# --- what is selected ---------------------------------------------------------------------------------------------
-
-
-def selected(asks: Mapping[Any, Ask], version: int, max_bytes: int) -> dict[Any, Wanted]:
-    """All that is asked for, by the keys of this version."""
-    by_id = version >= 13 and all(one.topic_id != NO_TOPIC_ID for one in asks.values())
-    return {
-        (one.topic_id if by_id else one.topic, one.partition): Wanted(
-            one.position.fetch_offset, one.position.log_start_offset, max_bytes, one.position.current_leader_epoch,
-            one.position.last_fetched_epoch if version >= 12 else -1,
-        )
-        for one in asks.values()
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", range(40))
-async def test_a_selection_that_is_kept_is_what_a_new_one_would_be(seed: int) -> None:
-    random, kept, asks = Random(seed), Selection(), dict[Any, Ask]()
-    ids = {"t": T_ID, "u": U_ID, "old": NO_TOPIC_ID}
-    version, max_bytes = 13, 1
-    for step in range(12):
-        changed = {}
-        for _ in range(random.randint(0, 4)):
-            key = random.choice(("t", "t", "u", "old")), random.randint(0, 2)
-            changed[key] = None
-            if key in asks and random.random() < 0.4:
-                del asks[key]
-            else:
-                topic_id = ids[key[0]] if random.random() < 0.7 else T_ID[:15] + key[0][:1].encode()
-                asks[key] = ask(*key, topic_id, *random.choices(range(3), k=4))
-        if random.random() < 0.15:
-            version = random.choice((11, 12, 13))
-        if random.random() < 0.1:
-            max_bytes = random.choice((1, 2))
-        before = dict(kept.by_key)
-        everything = step == 0 or random.random() < 0.2
-        keys = await kept.update(
-            asks, None if everything else list(changed), version=version, max_bytes=max_bytes, budget=LoopBudget()
-        )  # fmt: skip
-        expected = selected(asks, version, max_bytes)
-        assert kept.by_key == expected
-        assert kept.uses_ids is (version >= 13 and all(one.topic_id != NO_TOPIC_ID for one in asks.values()))
-        assert sorted(kept.names.values()) == sorted(asks)
-        for key, name in kept.names.items():
-            assert expected[key] == kept.by_key[key]
-            assert key[1] == name[1]
-        if keys is not None:
-            differ = {key for key in before.keys() | expected.keys() if before.get(key) != expected.get(key)}
-            assert differ <= set(keys)
-            assert not everything
-            assert set(keys) <= before.keys() | expected.keys()
-            named = [kept.names[key] for key in keys if key in kept.names]
-            last = list(kept.names.values())[len(kept.names) - len(set(named)) :]
-            assert set(last) == set(named), "what has changed is last"
+    assert turns.count == count // 100 + (count + 99) // 100
 
 
 # --- epochs and offsets -------------------------------------------------------------------------------------------
-
-
-async def test_ends_of_epochs_are_asked_for_and_read() -> None:
-    peers = Peers()
-    ends = OffsetForLeaderEpochResponse.EpochEndOffset
-    topics = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
-    peers.answers = [
-        OffsetForLeaderEpochResponse(topics=[
-            topics("t", [ends(0, 1, 12, 100), ends(9, 0, 2, 10)]), topics("u", [ends(0, 2, -1, -1)]),
-        ])
-    ]  # fmt: skip
-    found = await leader(peers).epoch_ends(ASKS.values())
-    partitions = EPOCHS.OffsetForLeaderPartition
-    expected = OffsetForLeaderEpochRequest(
-        replica_id=5,
-        topics=[
-            EPOCHS.OffsetForLeaderTopic(topic="t", partitions=[partitions(0, 4, 3), partitions(1, 8, 5)]),
-            EPOCHS.OffsetForLeaderTopic(topic="u", partitions=[partitions(2, 6, -1)]),
-        ],
-    )
-    assert peers.asked == [(expected, None, 4.0)]
-    assert found == {
-        ("t", 0): EpochAnswer(9, EpochEnd(2, 10)), ("t", 1): EpochAnswer(0, EpochEnd(12, 100)),
-        ("u", 2): EpochAnswer(0, EpochEnd(-1, -1)),
-    }  # fmt: skip
 
 
 def listed(*offsets: tuple[str, int, int, list[int], int]) -> ListOffsetsResponse:
@@ -384,9 +189,3 @@ async def test_the_ends_of_a_leaders_log_are_asked_for_and_read(version: int) ->
         last = {("t", 0): (0, 90), ("t", 1): (3, 2), ("u", 2): (ErrorCode.UNKNOWN_SERVER_ERROR, 77)}
         first = {("t", 0): (0, 3), ("t", 1): (0, 7), ("u", 2): (0, 5)}
     assert found == {key: (OffsetAnswer(*first[key]), OffsetAnswer(*last[key])) for key in ASKS}
-
-
-def test_a_leader_is_left_by_its_channel() -> None:
-    peers = Peers()
-    leader(peers).close()
-    assert peers.closed == [(7, "c")]

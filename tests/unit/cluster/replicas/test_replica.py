@@ -60,14 +60,14 @@ async def test_acks_all_waits_for_the_slowest_in_sync_replica() -> None:
         (lambda node: node.change(FOLLOWED), ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (lambda node: node.replica.close(), ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (
-            lambda node: node._storage_failed(StorageError("/d", OSError(5, "broken"))),
+            lambda node: node.storage_failed(StorageError("/d", OSError(5, "broken"))),
             ErrorCode.KAFKA_STORAGE_ERROR,
         ),
     ],
     ids=["follows", "closed", "disk"],
 )
 @pytest.mark.parametrize("kind", ["committed", "flushed", "low watermark"])
-async def test_who_waits_on_a_leader_that_is_one_no_longer_meets_what_a_new_request_meets(
+async def test_waiters_fail_like_new_requests_when_leadership_is_lost(
     act: Callable[[Node], Any], code: int, kind: str
 ) -> None:
     node = await leader(flush_messages=1)
@@ -89,9 +89,7 @@ async def test_who_waits_on_a_leader_that_is_one_no_longer_meets_what_a_new_requ
 
 
 @pytest.mark.parametrize(("isr", "code"), [((1,), ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), ((1, 2), 0)])
-async def test_what_too_few_replicas_have_after_all_is_not_acknowledged(
-    isr: tuple[int, ...], code: int
-) -> None:
+async def test_append_is_not_acknowledged_if_the_isr_shrinks(isr: tuple[int, ...], code: int) -> None:
     node = await leader(min_insync_replicas=2)
     end = node.produce(b"x")
     fetched(node, 2, end)
@@ -147,7 +145,7 @@ async def test_valid_records_are_appended_in_the_leaders_epoch() -> None:
     assert replica.growth.committed_bytes == result.size
 
 
-async def test_records_are_acknowledged_once_they_are_flushed_where_that_is_asked_for() -> None:
+async def test_records_are_acknowledged_once_flushed_if_configured() -> None:
     node = await leader(LED._replace(replicas=(1,), isr=(1,)), flush_messages=1)
     replica = node.replica
     assert await outcome(lambda: replica.wait_flushed(0)) == [0]
@@ -184,7 +182,7 @@ async def test_a_follower_waits_for_its_flush_until_it_is_none() -> None:
     assert plain.flushes == []
 
 
-async def test_a_follower_does_not_wait_for_what_another_flush_has_synced() -> None:
+async def test_follower_does_not_wait_for_what_is_synced_already() -> None:
     node = await leader(FOLLOWED, flush_messages=1)
     log = node.replica.log
     log.append_as_follower(batch(b"x", leader_epoch=6), now_ms=NOW_MS)
@@ -221,7 +219,7 @@ async def test_nobody_waits_for_a_low_watermark_that_is_there(offset: int) -> No
     assert await outcome(lambda: node.replica.wait_low_watermark(offset)) == [0]
 
 
-async def test_a_low_watermark_is_reached_when_the_slowest_is_a_replica_no_more() -> None:
+async def test_low_watermark_rises_when_the_slowest_replica_leaves() -> None:
     node = await leader()
     fetched(node, 2, node.produce(b"x"))
     fetched(node, 3, 1, start=1)
@@ -289,7 +287,7 @@ async def test_followers_hear_of_what_is_appended_and_committed_there() -> None:
 # --- the high watermark -------------------------------------------------------------------------------------------
 
 
-async def test_a_new_leader_commits_what_it_has_once_its_followers_have_it() -> None:
+async def test_new_leader_commits_its_log_once_followers_have_it() -> None:
     node = await leader()
     end = node.produce(b"x", acks=1)
     assert not node.replica.is_high_watermark_behind
@@ -311,7 +309,7 @@ async def test_a_new_leader_epoch_forgets_what_followers_had() -> None:
     assert node.replica.follower_epoch(2) == -1
 
 
-async def test_a_sole_replica_commits_at_once_and_one_that_gets_followers_waits_for_them() -> None:
+async def test_sole_replica_commits_at_once_until_it_gets_followers() -> None:
     node = await leader(LED._replace(replicas=(1,), isr=(1,)), min_insync_replicas=3)
     assert node.produce(b"x") == node.replica.log.high_watermark == 1
     await node.change(LED._replace(replicas=(1, 2), isr=(1, 2), partition_epoch=8))
@@ -321,7 +319,7 @@ async def test_a_sole_replica_commits_at_once_and_one_that_gets_followers_waits_
     assert node.replica.log.high_watermark == 2
 
 
-async def test_a_leader_that_is_alone_commits_what_it_had_not_committed_as_a_follower() -> None:
+async def test_lone_leader_commits_what_it_had_as_a_follower() -> None:
     node = await leader(FOLLOWED)
     replica = node.replica
     replica.log.append_as_follower(batch(b"x", b"y", leader_epoch=6), now_ms=NOW_MS)
@@ -331,7 +329,7 @@ async def test_a_leader_that_is_alone_commits_what_it_had_not_committed_as_a_fol
     assert replica.log.high_watermark == 2
 
 
-async def test_what_is_not_committed_is_news_to_readers_after_a_change_of_the_role() -> None:
+async def test_uncommitted_records_are_news_after_a_role_change() -> None:
     node = await leader()
     end, growth = node.produce(b"x", acks=1), node.replica.growth
     await node.change(LED._replace(leader_epoch=6, partition_epoch=8))

@@ -56,7 +56,7 @@ def test_a_follower_that_comes_back_catches_up_and_joins_the_isr() -> None:
     in_world(program)
 
 
-def test_what_only_a_dead_leader_had_is_truncated_when_it_follows() -> None:
+def test_dead_leaders_own_records_are_truncated_as_follower() -> None:
     async def program(world: World) -> None:
         async with replicating(world) as cluster:
             await cluster.start(1, 2, 3)
@@ -84,7 +84,7 @@ def test_what_only_a_dead_leader_had_is_truncated_when_it_follows() -> None:
     in_world(program)
 
 
-def test_deleted_records_are_deleted_on_followers_before_the_answer() -> None:
+def test_records_are_deleted_on_followers_before_the_answer() -> None:
     async def program(world: World) -> None:
         async with replicating(world) as cluster:
             await cluster.start(1, 2)
@@ -129,7 +129,7 @@ SEEDS = range(examples(2))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_acknowledged_is_lost_when_brokers_fail_at_random(seed: int) -> None:
+def test_acknowledged_records_survive_random_broker_failures(seed: int) -> None:
     async def program(world: World) -> None:
         random = Random(seed)
         async with replicating(world, min_insync_replicas="2") as cluster, trio.open_nursery() as nursery:
@@ -231,7 +231,7 @@ class History:
             assert len(self.acknowledged[index]) > 10
 
 
-def test_a_partition_that_comes_while_a_fetch_waits_is_not_held_up_by_it() -> None:
+def test_new_partition_does_not_wait_for_a_pending_fetch() -> None:
     async def program(world: World) -> None:
         async with replicating(world, replica_fetch_wait_max_ms="4000") as cluster:
             await cluster.start(1, 2)
@@ -260,7 +260,7 @@ def test_a_partition_that_comes_while_a_fetch_waits_is_not_held_up_by_it() -> No
 
 
 @pytest.mark.parametrize("is_new", [False, True])
-def test_a_replica_whose_log_may_be_in_a_failed_log_dir_is_not_made_empty(is_new: bool) -> None:
+def test_replica_that_may_be_in_a_failed_dir_is_not_created(is_new: bool) -> None:
     async def program(world: World) -> None:
         async with replicating(world, log_dirs="/data,/other") as cluster:
             await cluster.start(1, 2)
@@ -277,7 +277,7 @@ def test_a_replica_whose_log_may_be_in_a_failed_log_dir_is_not_made_empty(is_new
     in_world(program)
 
 
-def test_a_topic_without_an_id_is_replicated_by_name_and_gets_its_id_later() -> None:
+def test_topic_without_an_id_is_replicated_by_name() -> None:
     async def program(world: World) -> None:
         async with replicating(world) as cluster:
             await cluster.start(1, 2)
@@ -294,7 +294,7 @@ def test_a_topic_without_an_id_is_replicated_by_name_and_gets_its_id_later() -> 
     in_world(program)
 
 
-def test_a_follower_syncs_what_it_acknowledges_where_that_is_asked_for() -> None:
+def test_follower_syncs_before_it_acknowledges_if_configured() -> None:
     async def program(world: World) -> None:
         async with replicating(world, log_flush_interval_messages="1") as cluster:
             await cluster.start(1, 2)

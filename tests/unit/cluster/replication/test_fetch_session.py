@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from barnabas.cluster.replication.fetch_session import EPOCH_MAX, FetcherSession, SessionRequest, Wanted
+from barnabas.cluster.replication.fetch_session import FetcherSession, SessionRequest, Wanted
 from barnabas.cluster.replication.fetchers import fetcher_of
 from barnabas.errors import RequestError
 from barnabas.serving.fetch_sessions import FetchSessions, SessionPartition
@@ -112,23 +112,7 @@ def requested(session: FetcherSession, *indexes: int) -> SessionRequest:
     return session.next_request({("t", index): want(index) for index in indexes}, uses_ids=False)
 
 
-def test_epochs_of_a_session_count_up_and_leave_out_0() -> None:
-    session = FetcherSession()
-    request = requested(session, 0)
-    assert (request.session_id, request.epoch) == (0, 0)
-    session.answered(request, error_code=0, session_id=7, keys=request.named)
-    for epoch in (1, 2, 3):
-        request = requested(session, 0)
-        assert (request.session_id, request.epoch, request.named) == (7, epoch, {})
-        assert session.answered(request, error_code=0, session_id=7, keys=[]) == ""
-    session._epoch = EPOCH_MAX
-    request = requested(session, 0)
-    assert request.epoch == EPOCH_MAX
-    session.answered(request, error_code=0, session_id=7, keys=[])
-    assert requested(session, 0).epoch == 1
-
-
-def test_a_session_that_the_leader_ends_with_an_answer_is_not_closed_again() -> None:
+def test_session_ended_by_the_leader_is_not_closed_again() -> None:
     session = FetcherSession()
     request = requested(session, 0, 1)
     session.answered(request, error_code=0, session_id=7, keys=request.named)
@@ -137,47 +121,6 @@ def test_a_session_that_the_leader_ends_with_an_answer_is_not_closed_again() -> 
     assert session.answered(request, error_code=0, session_id=0, keys=[("t", 0)]) == ""
     request = requested(session, 0)
     assert (request.session_id, request.epoch, list(request.named)) == (0, 0, [("t", 0)])
-
-
-@pytest.mark.parametrize(
-    ("answer", "session_id"),
-    [
-        ({"error_code": ErrorCode.INVALID_FETCH_SESSION_EPOCH, "keys": []}, 7),
-        ({"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "keys": []}, 0),
-        ({"error_code": 0, "keys": [("t", 1)]}, 7),
-    ],
-)
-def test_after_an_answer_that_cannot_be_used_all_is_named_again(answer: dict, session_id: int) -> None:
-    session = FetcherSession()
-    request = requested(session, 0)
-    session.answered(request, error_code=0, session_id=7, keys=request.named)
-    request = requested(session, 0)
-    assert session.answered(request, session_id=7, **answer)
-    request = requested(session, 0)
-    assert (request.session_id, request.epoch, list(request.named)) == (session_id, 0, [("t", 0)])
-
-
-def test_a_full_request_is_answered_for_every_partition() -> None:
-    session = FetcherSession()
-    request = requested(session, 0, 1)
-    assert session.answered(request, error_code=0, session_id=7, keys=[("t", 0)])
-    assert requested(session, 0, 1).is_full
-
-
-def test_a_leader_without_room_for_a_session_is_asked_for_one_each_time() -> None:
-    session = FetcherSession()
-    for _ in range(2):
-        request = requested(session, 0)
-        assert (request.session_id, request.epoch) == (0, 0)
-        assert session.answered(request, error_code=0, session_id=0, keys=request.named) == ""
-
-
-def test_requests_of_no_session_say_so() -> None:
-    session = FetcherSession(is_kept=False)
-    for _ in range(2):
-        request = requested(session, 0)
-        assert (request.session_id, request.epoch, request.is_full) == (0, -1, True)
-        session.answered(request, error_code=0, session_id=0, keys=request.named)
 
 
 def test_partitions_are_spread_as_kafka_does() -> None:

@@ -1,7 +1,5 @@
 """Truncation of a follower: to which offset."""
 
-import pytest
-
 from barnabas.cluster.replication.follower import (
     EpochEnd,
     OutOfRange,
@@ -42,45 +40,9 @@ def test_to_the_leaders_end_where_all_own_epochs_are_newer() -> None:
     assert fresh == Truncation(2, is_final=True)
 
 
-@pytest.mark.parametrize("log_end_offset", [0, 1, 2])
-@pytest.mark.parametrize(("epoch", "end_offset"), [(-1, -1), (-1, 6), (0, 6), (1, 6), (2, 6), (3, 8)])
-def test_never_beyond_the_own_end(epoch: int, end_offset: int, log_end_offset: int) -> None:
-    """Its epochs may be known further than its log goes: a truncation cuts the log first."""
-    leader = EpochEnd(epoch, end_offset)
-    cut = truncation(leader, own, log_end_offset=log_end_offset, high_watermark=5)
-    assert cut.offset == log_end_offset
-    alone = truncation(leader, lambda _: EpochEnd(-1, -1), log_end_offset=log_end_offset, high_watermark=5)
-    assert alone == Truncation(log_end_offset, is_final=True)
-
-
-def test_a_leader_that_tells_no_epoch_is_not_asked_about_another() -> None:
-    def none_is_asked_for(_: int) -> EpochEnd:
-        raise AssertionError
-
-    for end_offset, offset in ((-1, 5), (3, 3), (20, 9)):
-        cut = truncation(EpochEnd(-1, end_offset), none_is_asked_for, log_end_offset=9, high_watermark=5)
-        assert cut == Truncation(offset, is_final=True)
-
-
-def test_by_the_high_watermark_only_where_the_leader_knows_nothing() -> None:
+def test_high_watermark_decides_only_without_leader_epochs() -> None:
     assert cut(-1, -1, high_watermark=5) == Truncation(5, is_final=True)
     assert cut(-1, 6) == Truncation(6, is_final=True)  # OffsetForLeaderEpoch v0 tells no epoch
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "expected"),
-    [
-        (0, 8, OutOfRange(8, 8, None)),
-        (0, 9, OutOfRange(9, None, None)),
-        (9, 9, OutOfRange(9, None, None)),
-        (9, 12, OutOfRange(9, None, None)),
-        (10, 12, OutOfRange(10, None, 10)),
-        (12, 12, OutOfRange(12, None, 12)),
-        (8, 8, OutOfRange(8, 8, None)),
-    ],
-)
-def test_out_of_range_at_the_edges(start: int, end: int, expected: OutOfRange) -> None:
-    assert out_of_range(log_end_offset=9, leader_start_offset=start, leader_end_offset=end) == expected
 
 
 def test_out_of_range() -> None:
@@ -95,7 +57,7 @@ def test_out_of_range() -> None:
     )
 
 
-def test_a_followers_high_watermark_is_the_leaders_as_far_as_its_log_goes() -> None:
+def test_followers_watermark_is_the_leaders_within_its_log() -> None:
     assert follower_high_watermark(10, 7, 3) == 7
     assert follower_high_watermark(5, 7, 3) == 5
     assert follower_high_watermark(2, 7, 3) == 3

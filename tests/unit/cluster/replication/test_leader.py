@@ -52,7 +52,7 @@ def test_the_high_watermark_never_goes_back() -> None:
     assert leader.high_watermark == 9
 
 
-def test_a_replica_joins_once_it_has_what_is_committed_and_the_epoch_has_begun() -> None:
+def test_replica_joins_with_all_committed_in_this_epoch() -> None:
     leader = leading(1, 2, high_watermark=5, start=6)
     assert leader.propose_expansion(3) is None  # it has not fetched yet
     fetched(leader, 3, 5, 10)
@@ -99,7 +99,7 @@ def test_a_replica_leaves_that_has_not_caught_up_for_too_long() -> None:
     assert change.isr == {1, 2}
 
 
-def test_reaching_what_was_the_end_at_the_last_fetch_is_having_caught_up_then() -> None:
+def test_reaching_the_last_fetchs_end_counts_as_caught_up_then() -> None:
     leader = leading(1, 2)
     fetched(leader, 2, 5, 10, now_ms=100)
     fetched(leader, 2, 10, 20, now_ms=200)  # had at 200 what was the end at 100
@@ -136,7 +136,7 @@ def test_the_low_watermark_is_that_of_the_slowest_to_delete() -> None:
     assert leader.lowest_log_start_offset(4) == 3
 
 
-def test_an_isr_with_replicas_that_a_reassignment_has_removed_is_taken_without_them() -> None:
+def test_removed_replicas_are_dropped_from_a_received_isr() -> None:
     leader = leading(1, 2, 3, 4, replicas=(1, 2, 3))
     assert leader.isr == {1, 2, 3}
     for follower in (2, 3):

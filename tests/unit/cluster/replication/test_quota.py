@@ -50,7 +50,7 @@ def test_which_partitions_are_throttled_on_broker_1(
         ("b", [], None),
     ],
 )
-def test_a_consumer_reads_in_its_own_rack_if_the_leader_is_elsewhere(
+def test_consumer_reads_in_its_rack_if_the_leader_is_not_there(
     rack: str, followers: list[tuple[int, int, int]], preferred: int | None
 ) -> None:
     racks = {1: "a", 2: "b", 3: "b"}

@@ -6,13 +6,11 @@ from itertools import chain
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from barnabas.cluster.metadata.image import ClusterImage
 from barnabas.config.features import RecordVersions
 from barnabas.coordinators.groups.group import Committer
-from barnabas.coordinators.groups.member import Joining, Member, Members, State
+from barnabas.coordinators.groups.member import Joining, State
 from barnabas.coordinators.groups.settings import TOGETHER_MS, GroupSettings
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.statemachine.decision import Decision
@@ -27,7 +25,6 @@ from barnabas.wire.generated.sync_group import SyncGroupRequest, SyncGroupRespon
 from tests.support.refusals import code_of
 
 NO_DELAY = GroupSettings(initial_rebalance_delay_ms=0)
-NAMES = ("range", "uniform", "sticky")
 
 NO_TOPICS = SimpleNamespace(image=ClusterImage(""))
 
@@ -57,12 +54,12 @@ class Harness:
                 self.timers[timer] = at_ms
 
     def gather(self, now: int) -> None:
-        """Let a group that waits for nobody begin its first generation."""
+        """Begin the first generation of a group that waits for no other member."""
         if self.timers.get(("join", "g")) == now + TOGETHER_MS:
             self.expire("join", "g", now=now)
 
     def join(
-        self, new_id: str, member_id: str = "", *, now: int = 0, known: bool = False, **fields: object
+        self, new_id: str, member_id: str = "", *, now: int = 0, id_required: bool = False, **fields: object
     ) -> int:
         self.waiter += 1
         out = Decision()
@@ -82,7 +79,7 @@ class Harness:
             "/h",
             self.waiter,
             new_id,
-            known_id_required=known,
+            known_id_required=id_required,
             can_skip_assignment=True,
         )
         self.shard.join(joining, now, out)
@@ -143,7 +140,7 @@ def test_a_first_member_leads_and_a_second_makes_all_join_again() -> None:
     assert h.answers[second].members == []
 
 
-def test_members_are_told_their_assignment_when_the_leader_has_synced() -> None:
+def test_sync_by_the_leader_answers_all_members() -> None:
     h = Harness()
     h.join("a")
     h.join("b")
@@ -170,9 +167,7 @@ def test_what_is_written_restores_the_group() -> None:
 
 
 @pytest.mark.parametrize(("group_version", "offset_version"), [(0, 1), (1, 1), (2, 2), (3, 3)])
-def test_groups_and_offsets_are_written_in_the_versions_of_the_release(
-    group_version: int, offset_version: int
-) -> None:
+def test_records_have_the_versions_of_the_release(group_version: int, offset_version: int) -> None:
     versions = RecordVersions(group_metadata=group_version, offset_commit=offset_version)
     h = Harness(GroupSettings(initial_rebalance_delay_ms=0, record_versions=versions))
     h.stable_pair()
@@ -195,37 +190,6 @@ def test_groups_and_offsets_are_written_in_the_versions_of_the_release(
     assert other.offsets["g"]["t", 0].leader_epoch == (3 if offset_version == 3 else -1)
 
 
-def test_a_silent_member_is_dropped_and_the_others_must_join_again() -> None:
-    h = Harness()
-    h.stable_pair()
-    h.expire("session", "g", "b", now=10_000)
-    assert h.group.state is State.PREPARING_REBALANCE
-    again = h.join("", "a", now=10_000)
-    assert h.answers[again].generation_id == 3
-    assert [member.member_id for member in h.answers[again].members] == ["a"]
-
-
-def test_who_does_not_join_again_in_time_is_dropped() -> None:
-    h = Harness()
-    h.stable_pair()
-    waiting = h.join("", "a", now=1)
-    assert waiting not in h.answers
-    h.expire("join", "g", now=30_001)
-    assert h.answers[waiting].generation_id == 3
-    assert set(h.group.members) == {"a"}
-
-
-def test_who_does_not_sync_in_time_is_dropped() -> None:
-    h = Harness()
-    h.join("a")
-    h.join("b")
-    h.join("", "a")
-    h.sync("a", 2, a=b"1", b=b"2")
-    h.expire("sync", "g", now=30_000)
-    assert set(h.group.members) == {"a"}
-    assert h.group.state is State.PREPARING_REBALANCE
-
-
 def test_who_syncs_after_the_leader_has_assigned_is_in_time() -> None:
     h = Harness()
     h.join("a")
@@ -239,16 +203,7 @@ def test_who_syncs_after_the_leader_has_assigned_is_in_time() -> None:
     assert h.group.state is State.STABLE
 
 
-def test_the_last_member_leaves_an_empty_group() -> None:
-    h = Harness()
-    h.join("a")
-    assert h.leave("a") == [0]
-    assert h.group.state is State.EMPTY
-    assert h.group.generation == 2
-    assert h.timers.keys() == set()
-
-
-def test_members_that_leave_together_are_gone_before_the_others_share() -> None:
+def test_members_leaving_together_cause_one_rebalance() -> None:
     h = Harness()
     h.stable_pair()
     waiting = h.join("c")
@@ -258,30 +213,23 @@ def test_members_that_leave_together_are_gone_before_the_others_share() -> None:
     assert h.group.generation == 3
 
 
-def test_an_id_that_was_given_and_is_given_back_rebalances_as_a_member_does() -> None:
+def test_leave_with_a_pending_id_rebalances() -> None:
     h = Harness()
     h.stable_pair()
-    h.join("c-1", known=True)
+    h.join("c-1", id_required=True)
     assert h.leave("c-1") == [0]
     assert h.group.state is State.PREPARING_REBALANCE
 
 
-def test_a_group_without_delay_begins_without_who_is_about_to_join() -> None:
+def test_group_without_delay_begins_without_pending_ids() -> None:
     h = Harness()
-    h.join("c-1", known=True)
-    joined = h.join("s-1", group_instance_id="s", known=True)
+    h.join("c-1", id_required=True)
+    joined = h.join("s-1", group_instance_id="s", id_required=True)
     assert h.answers[joined].generation_id == 1
     assert h.group.pending == {"c-1"}
 
 
-def test_a_full_group_says_so_first_and_names_no_member() -> None:
-    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, size_max=2))
-    h.stable_pair()
-    refused = h.join("c", "nobody", protocol_type="connect")
-    assert h.answers[refused] == JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
-
-
-def test_a_static_member_that_comes_back_is_described_with_the_client_that_it_was() -> None:
+def test_returning_static_member_keeps_its_described_client() -> None:
     h = Harness()
     h.client_id = "the first"
     h.join("s-1", group_instance_id="s")
@@ -299,7 +247,7 @@ def test_a_negative_rebalance_timeout_is_over_at_once() -> None:
     assert h.group.state is State.EMPTY
 
 
-def test_who_names_a_member_of_a_group_that_only_keeps_offsets_is_told_of_its_protocols_first() -> None:
+def test_join_to_an_offsets_only_group_checks_protocols_first() -> None:
     h = Harness()
     h.shard.offsets["g"] = {("t", 0): OffsetCommitValue()}
     assert code_of(h.join, "x", "nobody", protocols=[]) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -308,14 +256,14 @@ def test_who_names_a_member_of_a_group_that_only_keeps_offsets_is_told_of_its_pr
 
 def test_a_member_id_is_required_first_where_the_version_says_so() -> None:
     h = Harness()
-    asked = h.join("a-1", known=True)
+    asked = h.join("a-1", id_required=True)
     assert h.answers[asked].error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert h.answers[asked].member_id == "a-1"
-    joined = h.join("", "a-1", known=True)
+    joined = h.join("", "a-1", id_required=True)
     assert h.answers[joined].generation_id == 1
 
 
-def test_a_static_member_comes_back_with_a_new_id_and_the_old_one_is_fenced() -> None:
+def test_returning_static_member_fences_its_old_id() -> None:
     h = Harness()
     h.join("s-1", group_instance_id="s")
     h.sync("s-1", 1, **{"s-1": b"mine"})
@@ -340,7 +288,7 @@ def test_the_first_generation_waits_for_more_members() -> None:
     assert h.answers[first].generation_id == h.answers[second].generation_id == 1
 
 
-def test_without_a_delay_a_first_generation_waits_for_who_comes_within_milliseconds(monkeypatch) -> None:
+def test_first_generation_without_delay_waits_a_few_ms(monkeypatch) -> None:
     h = Harness(NO_DELAY)
     monkeypatch.setattr(h, "gather", lambda now: None)
     first, second = h.join("a"), h.join("b", now=TOGETHER_MS - 1)
@@ -353,7 +301,7 @@ def test_without_a_delay_a_first_generation_waits_for_who_comes_within_milliseco
     assert {h.answers[one].generation_id for one in (first, second, third)} == {1}
 
 
-def test_members_that_keep_coming_do_not_hold_up_a_first_generation_for_longer_than_they_may_take(
+def test_first_generation_waits_at_most_a_rebalance_timeout(
     monkeypatch,
 ) -> None:
     h = Harness(NO_DELAY)
@@ -378,8 +326,13 @@ def test_errors_of_members() -> None:
     assert code_of(h.group.heartbeat, "a", None, 1, 0, Decision()) == ErrorCode.ILLEGAL_GENERATION
     assert code_of(h.group.heartbeat, "nobody", None, 2, 0, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
     assert code_of(h.group.leave, "nobody", None, Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
+    for field in ("protocol_type", "protocol_name"):
+        request = SyncGroupRequest(group_id="g", generation_id=2, member_id="a", **{field: "other"})
+        assert code_of(h.group.sync, request, 1, 0, Decision()) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     h.join("c", now=1)
     assert code_of(h.sync, "a", 2) == ErrorCode.REBALANCE_IN_PROGRESS
+    h.join("given", id_required=True)
+    assert code_of(h.join, "", "given", group_instance_id="s") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_who_may_commit() -> None:
@@ -411,7 +364,7 @@ def subscription(*topics: str) -> bytes:
     return encode_versioned(SUBSCRIPTION, ConsumerProtocolSubscription(topics=list(topics)), 0)
 
 
-def test_what_members_read_is_found_out_once_and_again_when_one_of_them_is_another() -> None:
+def test_subscribed_topics_are_cached_until_a_member_changes() -> None:
     h = Harness()
     h.stable_pair()
     members = h.group.members
@@ -430,42 +383,7 @@ def test_what_members_read_is_found_out_once_and_again_when_one_of_them_is_anoth
 # --- counting ---------------------------------------------------------------------------------------------------
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["put", "drop", "drop all", "wait"]),
-            st.sampled_from("abc"),
-            st.lists(st.sampled_from(NAMES), min_size=1, max_size=3),
-        ),
-        max_size=40,
-    )
-)
-def test_what_is_counted_of_members_is_what_they_are(steps: list[tuple[str, str, list[str]]]) -> None:
-    members = Members()
-    for step, member_id, names in steps:
-        protocols = [(name, b"") for name in names]
-        if step == "put":
-            members.put(Member(member_id, None, "", "", 1, len(names), protocols))
-        elif step == "drop all":
-            members.drop([member for member in members.values() if member.id not in members.joining])
-        elif member_id in members:
-            if step == "drop":
-                member = members[member_id]
-                assert members.take(member_id) is member
-            else:
-                members.joining[member_id] = 1
-        assert members.joining.keys() <= members.keys()
-        assert members.longest_rebalance_ms == max(
-            (member.rebalance_timeout_ms for member in members.values()), default=0
-        )
-        if members and any(members.shares([name]) for name in NAMES):
-            assert members.shares([members.choose_protocol()])
-        for name in NAMES:
-            known = [name in dict(member.protocols) for member in members.values()]
-            assert members.shares([name]) == all(known)
-
-
-def test_a_group_that_was_left_by_all_waits_for_more_members_as_a_new_one() -> None:
+def test_emptied_group_waits_for_members_like_a_new_one() -> None:
     h = Harness(GroupSettings())
     h.join("a")
     h.expire("join", "g", now=3_000)
@@ -481,7 +399,7 @@ def test_a_group_that_was_left_by_all_waits_for_more_members_as_a_new_one() -> N
     assert h.answers[first].generation_id == h.answers[second].generation_id == 3
 
 
-def test_another_protocol_type_cannot_join_while_a_group_gathers_even_if_all_have_left() -> None:
+def test_other_protocol_type_cannot_join_during_rebalance() -> None:
     h = Harness(GroupSettings())
     h.join("a")
     h.leave("a")

@@ -1,4 +1,4 @@
-"""Members of the classic protocol in a consumer group: who may join, when they must again, and who leaves."""
+"""Members of the classic protocol in a consumer group: joining, joining again, leaving."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def joining(member_id: str = "", **fields: Any) -> Joining:
         protocol_type="consumer",
         protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=n, metadata=m) for n, m in PROTOCOLS.protocols],
     )  # fmt: skip
-    known = bool(fields.pop("known", False))
+    id_required = bool(fields.pop("id_required", False))
     for name, value in fields.items():
         setattr(request, name, value)
-    return Joining(request, "c", "/h", 77, "new", known_id_required=known, can_skip_assignment=True)
+    return Joining(request, "c", "/h", 77, "new", known_id_required=id_required, can_skip_assignment=True)
 
 
 def protocol(name: str = "range", metadata: bytes = SAID) -> Any:
@@ -45,7 +45,7 @@ def protocol(name: str = "range", metadata: bytes = SAID) -> Any:
         ({"group_instance_id": "i", "member_id": "a"}, ErrorCode.FENCED_INSTANCE_ID),
     ],
 )
-def test_who_cannot_take_part_by_the_classic_protocol_is_told_why(fields, code):
+def test_join_that_does_not_fit_a_consumer_group_is_refused(fields, code):
     world = World(member("a", classic=True), member("i-1", instance_id="i"))
     assert code_of(classic_members.join, world.group(), joining(**fields), world.context()) == code
 
@@ -115,7 +115,7 @@ def test_a_member_must_join_again_when_it_can_take_a_step(state, epoch, missing,
         (("i-1", "i", 5), 0),
     ],
 )
-def test_a_heartbeat_of_the_classic_protocol_is_that_of_one_of_its_members(args, code):
+def test_classic_heartbeat_is_checked_as_a_members(args, code):
     world = World(member("a", classic=True), member("b"), member("i-1", classic=True, instance_id="i"))
     action = classic_members.must_join_again
     if code:
@@ -134,10 +134,12 @@ def test_a_heartbeat_of_the_classic_protocol_is_that_of_one_of_its_members(args,
         (5, MemberState.UNRELEASED, False),
     ],
 )
-def test_a_sync_that_is_behind_is_sent_back_unless_the_member_must_give_something_up_first(
-    epoch, state, is_behind
-):
+def test_sync_behind_the_group_rebalances_unless_revoking(epoch, state, is_behind):
     world = World(member("a", classic=True, epoch=epoch, state=state, assigned=slots(1)))
+    for field in ("protocol_type", "protocol_name"):
+        request = SyncGroupRequest(group_id="g", generation_id=epoch, member_id="a", **{field: "other"})
+        code = code_of(classic_members.sync, world.group(), request, 78, world.context())
+        assert code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     request = SyncGroupRequest(group_id="g", generation_id=epoch, member_id="a")
     context = world.context()
     classic_members.sync(world.group(), request, 78, context)
@@ -152,7 +154,7 @@ def test_a_sync_that_is_behind_is_sent_back_unless_the_member_must_give_somethin
 
 
 @pytest.mark.parametrize(
-    ("args", "found"),
+    ("args", "member_id"),
     [
         (("a", None), "a"),
         (("i-1", "i"), "i-1"),
@@ -165,10 +167,10 @@ def test_a_sync_that_is_behind_is_sent_back_unless_the_member_must_give_somethin
         (("", None), ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_who_leaves_is_named_by_its_id_or_by_its_instance_id(args, found):
-    """Of either protocol: it may be an operator who asks."""
+def test_who_leaves_is_named_by_its_id_or_by_its_instance_id(args, member_id):
+    """Of either protocol: the request may be an operator's."""
     group = World(member("a", classic=True), member("i-1", instance_id="i")).group()
-    if isinstance(found, str):
-        assert classic_members.leaver(group, *args).id == found
+    if isinstance(member_id, str):
+        assert classic_members.leaver(group, *args).id == member_id
     else:
-        assert code_of(classic_members.leaver, group, *args) == found
+        assert code_of(classic_members.leaver, group, *args) == member_id

@@ -1,19 +1,13 @@
-"""Offsets of a classic group: who may commit and delete them, and since when nobody is there to read them."""
+"""Offsets of a classic group: commits, deletion, and the time since which they are unused."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinators.groups.classic import ClassicGroup
-from barnabas.coordinators.groups.expiry import expiring
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.member import State
-from barnabas.coordinators.groups.records import group_record
-from barnabas.coordinators.groups.settings import GroupSettings
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.records.group_metadata import GroupMetadataValue
-from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from tests.support.refusals import code_of
 
 from .test_classic import NO_DELAY, Harness
@@ -47,7 +41,7 @@ def test_who_may_commit_to_a_group_with_members(committer, code):
 
 @pytest.mark.parametrize("transactional", [True, False])
 @pytest.mark.parametrize("state", [State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE])
-def test_offsets_are_not_committed_between_two_generations_but_in_transactions(state, transactional):
+def test_commit_between_generations_needs_a_transaction(state, transactional):
     """While members gather the former generation still counts."""
     h = stable("a", "b")
     h.join("", "a", protocols=OTHER)
@@ -65,7 +59,7 @@ def test_offsets_are_not_committed_between_two_generations_but_in_transactions(s
 
 
 @pytest.mark.parametrize(("member_id", "code"), [("", 0), ("a", 0)])
-def test_a_group_without_members_keeps_offsets_for_who_names_no_generation(member_id, code):
+def test_empty_group_takes_commits_without_generation(member_id, code):
     h = stable("a")
     h.leave("a")
     h.shard.check_commit("g", Committer(member_id, -1), 0, Decision())
@@ -77,7 +71,7 @@ def test_a_group_without_members_keeps_offsets_for_who_names_no_generation(membe
 # --- offsets that are kept ------------------------------------------------------------------------------------------
 
 
-def test_offsets_are_deleted_of_groups_of_consumers_and_of_those_without_members():
+def test_offset_delete_needs_consumers_or_an_empty_group():
     h = stable("a")
     h.group.check_offset_deletion()
     w = Harness()
@@ -102,9 +96,9 @@ def test_offsets_are_kept_since_the_last_member_has_left():
     assert (other.group.leader, other.group.protocol) == (None, None)
 
 
-def test_a_group_that_gathers_and_is_left_is_empty_since_nobody_is_waited_for():
+def test_gathering_group_is_empty_once_no_join_is_expected():
     h = stable("a")
-    h.join("given", known=True, now=2_000)
+    h.join("given", id_required=True, now=2_000)
     h.join("", "a", protocols=OTHER, now=2_000)
     h.leave("a")
     assert (h.group.state, h.group.state_since_ms) == (State.PREPARING_REBALANCE, 2_000)
@@ -116,9 +110,9 @@ def test_a_group_that_gathers_and_is_left_is_empty_since_nobody_is_waited_for():
         assert (group.state, group.state_since_ms, group.leader) == (State.EMPTY, 12_000, None)
 
 
-def test_a_group_that_has_never_had_members_is_not_empty_since_a_time():
+def test_group_without_any_member_has_no_empty_time():
     h = Harness()
-    h.join("given", known=True)
+    h.join("given", id_required=True)
     retention = h.group.offset_retention()
     assert retention is not None
     assert retention.empty_since_ms == 0
@@ -135,7 +129,7 @@ def test_while_members_join_no_offset_expires():
     assert h.group.offset_retention() is None
 
 
-def test_a_group_is_stable_since_its_leader_has_assigned_and_that_is_written():
+def test_state_timestamp_is_written_when_the_leader_assigns():
     h = Harness(NO_DELAY)
     h.join("a", now=100)
     h.sync("a", 1, now=200, a=b"1")
@@ -147,40 +141,3 @@ def test_a_group_is_stable_since_its_leader_has_assigned_and_that_is_written():
         200,
         {"a": b"1"},
     )
-
-
-def test_a_group_without_members_reads_nothing_whatever_its_protocol_is():
-    h = stable("a")
-    h.leave("a")
-    for protocol_type in ("consumer", "connect"):
-        h.group.protocol_type = protocol_type
-        assert h.group.subscribed_topics() == set()
-
-
-def test_members_of_a_group_without_a_protocol_are_read_as_knowing_none():
-    member = GroupMetadataValue.MemberMetadata(member_id="a", session_timeout=9, subscription=b"said")
-    value = GroupMetadataValue(protocol_type="consumer", generation=5, protocol=None, members=[member])
-    group = ClassicGroup.restored("g", NO_DELAY, value)
-    assert group.members["a"].protocol_names == ("",)
-    assert group.subscribed_topics() is None
-    assert group.record() == group_record(
-        "g",
-        group.metadata_of(group.state_since_ms, [group.members["a"].record("", b"")]),
-        NO_DELAY.record_versions,
-    )
-
-
-def test_offsets_are_kept_deleted_and_expire_when_nobody_reads() -> None:
-    h = Harness(GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=1000))
-    out = Decision()
-    h.shard.commit("g", [(("t", 0), OffsetCommitValue(offset=5, commit_timestamp=100))], out)
-    h.settle(out)
-    assert h.shard.offsets["g"]["t", 0].offset == 5
-    for now_ms, is_left in ((1099, True), (1100, False)):
-        for event in expiring(h.shard, now_ms):
-            out = Decision()
-            event(h.shard, out)
-            h.settle(out)
-        assert h.shard.exists("g") == is_left
-    assert not h.shard.exists("g")
-    assert code_of(h.shard.delete_group, "g", Decision()) == ErrorCode.GROUP_ID_NOT_FOUND

@@ -64,9 +64,11 @@ def test_a_version_to_come_is_read_as_the_newest_one():
 @pytest.mark.parametrize("version", [*range(ASSIGNMENT.max_version + 1), 9])
 @pytest.mark.parametrize("more", [b"", b"more"])
 def test_an_assignment_may_be_followed_by_anything(version, more):
-    given = ConsumerProtocolAssignment([ConsumerProtocolAssignment.TopicPartition("t", [4])])
+    assignment_of_t = ConsumerProtocolAssignment([ConsumerProtocolAssignment.TopicPartition("t", [4])])
     image = SimpleNamespace(topics={"t": SimpleNamespace(id=b"id")})
-    data = stated(version, ASSIGNMENT.encode_bytes(given, min(version, ASSIGNMENT.max_version)) + more)
+    data = stated(
+        version, ASSIGNMENT.encode_bytes(assignment_of_t, min(version, ASSIGNMENT.max_version)) + more
+    )
     assert read_assignment(data, image) == {(b"id", 4)}
 
 

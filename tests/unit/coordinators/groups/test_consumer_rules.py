@@ -6,37 +6,25 @@ from typing import Any
 
 import pytest
 
-from barnabas.config.features import RecordVersions
 from barnabas.coordinators.groups.classic import ClassicGroup
 from barnabas.coordinators.groups.consumer import records
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import ClassicProtocols, ConsumerMember
-from barnabas.coordinators.groups.consumer.membership import Heartbeat, remove
+from barnabas.coordinators.groups.consumer.membership import Heartbeat
 from barnabas.coordinators.groups.consumer.regex import Resolved
-from barnabas.coordinators.groups.epoch_group import CLOCK_STEP_MS
 from barnabas.coordinators.groups.epoch_member import MemberState, changed
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.member import Member as ClassicMember
-from barnabas.coordinators.groups.migration import _is_settled, can_upgrade
-from barnabas.coordinators.groups.records import is_whole, offset_record
+from barnabas.coordinators.groups.migration import can_upgrade
 from barnabas.coordinators.groups.settings import GroupSettings, MigrationPolicy
-from barnabas.coordinators.groups.streams.assignor import Worker, assign_tasks
-from barnabas.coordinators.groups.streams.group import StreamsGroup
-from barnabas.coordinators.groups.streams.member import StreamsMember
-from barnabas.coordinators.groups.streams.tasks import ACTIVE, STANDBY, WARMUP
-from barnabas.coordinators.groups.streams.topology import Shape
 from barnabas.coordinators.statemachine.context import EventContext
 from barnabas.coordinators.statemachine.decision import Decision
 from barnabas.wire.codec import encode_versioned
 from barnabas.wire.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.wire.generated.data import consumer_protocol_subscription as subscription
 from barnabas.wire.generated.errors import ErrorCode
-from barnabas.wire.generated.records import offset_commit
-from barnabas.wire.generated.records.offset_commit import OffsetCommitValue
 from tests.support.consumers import Client, Coordinator, with_topic
 from tests.support.refusals import code_of
-from tests.support.streams import Member as StreamsClient
-from tests.support.streams import Streams
 
 TOPIC = (1).to_bytes(16, "big")
 SAID = encode_versioned(subscription.CODEC, subscription.ConsumerProtocolSubscription(topics=["t"]), 1)
@@ -73,37 +61,10 @@ def member(id: str = "a", *, classic: bool = False, **fields: Any) -> ConsumerMe
     return ConsumerMember(id, classic=PROTOCOLS if classic else None, **values)
 
 
-# --- moving between protocols ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "is_settled"),
-    [
-        ({}, True),
-        ({"epoch": 6}, False),
-        ({"a": {"epoch": 4}}, False),
-        ({"leaving": {"epoch": 4}}, True),
-        ({"a": {"assigned": slots(0, 3)}}, False),
-        ({"a": {"assigned": {}}}, False),
-        ({"a": {"assigned": slots(0), "revoking": slots(1)}}, True),
-        ({"leaving": {"assigned": {}}}, False),
-    ],
-)
-def test_members_need_not_join_again_only_where_all_have_and_know_what_they_shall_have(change, is_settled):
-    world = World(member("a", assigned=slots(0, 1)), member("leaving", assigned=slots(2)))
-    group = world.group()
-    for name, fields in change.items():
-        if name == "epoch":
-            group.epoch = fields
-        else:
-            group.put_member(changed(group.members[name], **fields))
-    assert _is_settled(group, "leaving") is is_settled
-
-
 # --- expressions ----------------------------------------------------------------------------------------------------
 
 
-def test_an_expression_that_is_known_keeps_its_topics_whoever_else_uses_it():
+def test_resolved_expression_keeps_its_topics_for_others():
     """A member that may describe fewer topics changes nothing for others until the topics change."""
     coordinator = with_topic(2)
 
@@ -127,50 +88,6 @@ def test_an_expression_that_is_known_keeps_its_topics_whoever_else_uses_it():
     coordinator.create("t2", 1)
     join("c", may_describe=lambda name: name == "t2")
     assert coordinator.group().regexes["t.*"].topics == {"t2"}
-
-
-# --- who commits ----------------------------------------------------------------------------------------------------
-
-CASES: list[tuple[dict[str, Any], int]] = [
-    ({"generation": -1, "transactional": True, "member_id": ""}, 0),
-    ({"generation": -1, "transactional": False, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
-    ({"generation": 5, "transactional": True, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
-    ({"generation": 0, "transactional": True, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
-    ({"generation": 5, "transactional": True, "member_id": "a"}, 0),
-    ({"generation": 5, "transactional": False, "member_id": "a"}, 0),
-    ({"generation": -1, "transactional": True, "member_id": "a"}, ErrorCode.STALE_MEMBER_EPOCH),
-    ({"generation": -1, "transactional": False, "member_id": "a"}, ErrorCode.STALE_MEMBER_EPOCH),
-    ({"generation": 6, "transactional": True, "member_id": "a"}, ErrorCode.STALE_MEMBER_EPOCH),
-    ({"generation": 5, "transactional": False, "member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("fields", "code"), CASES)
-@pytest.mark.parametrize("kind", ["consumer", "streams"])
-def test_who_may_commit_to_a_group_with_members(kind, fields, code):
-    world = World(member("a", assigned=slots(0)))
-    if kind == "streams":
-        world.shard.groups["g"] = group = StreamsGroup("g", world.settings, epoch=5)
-        group.put_member(StreamsMember("a", epoch=5, assigned={(ACTIVE, "0", 0): 5}))
-    committer = Committer(fields["member_id"], fields["generation"], transactional=fields["transactional"],
-                          topic_partitions=[("t", 1)], api_version=10)  # fmt: skip
-    if code:
-        assert code_of(world.shard.check_commit, "g", committer, 0, Decision()) == code
-    else:
-        world.shard.check_commit("g", committer, 0, Decision())
-
-
-@pytest.mark.parametrize("kind", ["consumer", "streams"])
-@pytest.mark.parametrize(("generation", "code"), [(-1, 0), (0, ErrorCode.UNKNOWN_MEMBER_ID)])
-def test_a_group_without_members_keeps_offsets_for_who_names_no_epoch(kind, generation, code):
-    world = World()
-    if kind == "streams":
-        world.shard.groups["g"] = StreamsGroup("g", world.settings)
-    committer = Committer("", generation, api_version=10)
-    if code:
-        assert code_of(world.shard.check_commit, "g", committer, 0, Decision()) == code
-    else:
-        world.shard.check_commit("g", committer, 0, Decision())
 
 
 # --- ending -------------------------------------------------------------------------------------------------------
@@ -197,101 +114,10 @@ def test_all_that_was_written_of_a_group_ends_with_it(has_partition_metadata):
     assert {value for _, value in out.records} == {None}
 
 
-@pytest.mark.parametrize("has_partition_metadata", [True, False])
-def test_what_kafka_has_written_of_topics_ends_with_the_next_epoch(has_partition_metadata):
-    world = World(member("a", assigned=slots(0)))
-    world.group().has_partition_metadata = has_partition_metadata
-    context = world.context()
-    remove(world.group(), [member("a")], context)
-    tombstone = records.partition_metadata_tombstone("g")
-    assert (tombstone in context.out.records) is has_partition_metadata
-
-
-# --- time -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("interval_ms", "assigned_ms", "since_ms", "is_within"),
-    [
-        (1_000, 50_000, 999, True), (1_000, 50_000, 1_000, False), (1_000, 50_000, 0, True),
-        (0, 50_000, 0, False), (1_000, 0, 5, False), (1_000, 50_000, -CLOCK_STEP_MS + 1, True),
-        (1_000, 50_000, -CLOCK_STEP_MS, False),
-    ],
-)  # fmt: skip
-def test_the_last_assignment_is_as_long_ago_as_the_clock_says_unless_that_was_set_back(
-    interval_ms, assigned_ms, since_ms, is_within
-):
-    group = World().group()
-    group.assigned_ms = assigned_ms
-    assert group.was_assigned_within(interval_ms, assigned_ms + since_ms) is is_within
-
-
-def test_a_target_counts_as_made_when_it_was_written():
-    coordinator = with_topic(2)
-    coordinator.now_ms = 7_000
-    Client(coordinator, "a").join()
-    for shard in (coordinator.shard, coordinator.reloaded()):
-        group = shard.consumer_group("g")
-        assert (group.assignment_epoch, group.assigned_ms) == (group.epoch, 7_000)
-    streams = Streams()
-    streams.now_ms = 8_000
-    client = StreamsClient(streams, "a")
-    client.beat()
-    client.beat()
-    assert streams.streams().assigned_ms == 8_000
-
-
-# --- tasks ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_process_has_a_copy_of_a_task_until_the_last_of_its_members_has_given_it_up():
-    group = StreamsGroup("g", GroupSettings())
-    one = StreamsMember("a", process_id="p", assigned={(ACTIVE, "0", 1): 1}, revoking={(STANDBY, "1", 2): 1})
-    other = StreamsMember("b", process_id="p", assigned={(STANDBY, "0", 1): 1})
-    for each in (one, other):
-        group.put_member(each)
-    assert group.copies == {("p", ("0", 1)): 2, ("p", ("1", 2)): 1}
-    assert group.active == {("0", 1): "p"}
-    group.put_member(StreamsMember("c", process_id="q", assigned={(WARMUP, "0", 1): 1}))
-    group.drop_member("a")
-    assert group.copies == {("p", ("0", 1)): 1, ("q", ("0", 1)): 1}
-    assert group.active == {}
-    taken = group.taken("p")
-    assert (STANDBY, "0", 1) in taken
-    assert (STANDBY, "1", 2) not in taken
-    group.drop_member("b")
-    group.drop_member("c")
-    assert (group.copies, group.active) == ({}, {})
-
-
-def test_who_runs_a_task_is_the_last_that_was_given_it():
-    group = StreamsGroup("g", GroupSettings())
-    group.put_member(StreamsMember("a", process_id="p", revoking={(ACTIVE, "0", 1): 1}))
-    group.put_member(StreamsMember("b", process_id="q", assigned={(ACTIVE, "0", 1): 1}))
-    group.drop_member("a")
-    assert group.active == {("0", 1): "q"}
-
-
-def test_active_tasks_are_shared_out_by_themselves_whatever_copies_there_are():
-    """Copies do not count where active tasks stay, and active tasks count where copies stay."""
-    shapes = {"0": Shape(4, False, frozenset()), "1": Shape(4, True, frozenset())}
-    had = frozenset({(ACTIVE, name, number) for name in "01" for number in range(4)})
-    workers = [Worker("a", "p", had), Worker("b", "q"), Worker("c", "r")]
-    target = assign_tasks(workers, shapes, 1)
-    counts = {
-        role: sorted(sum(task[0] == role for task in tasks) for tasks in target.values())
-        for role in (ACTIVE, STANDBY)
-    }
-    assert counts[ACTIVE] == [2, 3, 3]
-    assert sum(counts[STANDBY]) == 4
-    assert sorted(map(len, target.values())) == [4, 4, 4]
-    assert target["a"] & had == {task for task in target["a"] if task[0] == ACTIVE}
-
-
 # --- leaving for a while ------------------------------------------------------------------------------------------
 
 
-def test_a_static_member_that_is_away_is_waited_for_although_it_had_to_give_something_up():
+def test_static_member_away_has_its_whole_session_timeout():
     """Its rebalance timeout is shorter than its session timeout."""
     coordinator = with_topic(4)
     a = Client(coordinator, "a", instance_id="i", rebalance_timeout_ms=2_000)
@@ -326,14 +152,12 @@ def test_a_static_member_that_is_away_is_waited_for_although_it_had_to_give_some
     ],
 )
 @pytest.mark.parametrize("reported", [frozenset(), frozenset(slots(0))])
-def test_a_member_that_is_away_is_not_one_that_has_missed_an_answer(
-    epoch, previous, asked, is_good, reported
-):
-    one = member("a", epoch=epoch, previous_epoch=previous, assigned=slots(0, 1))
+def test_member_away_is_not_one_that_missed_an_answer(epoch, previous, asked, is_good, reported):
+    reporting = member("a", epoch=epoch, previous_epoch=previous, assigned=slots(0, 1))
     if is_good:
-        one.check_epoch(asked, reported)
+        reporting.check_epoch(asked, reported)
     else:
-        assert code_of(one.check_epoch, asked, reported) == ErrorCode.FENCED_MEMBER_EPOCH
+        assert code_of(reporting.check_epoch, asked, reported) == ErrorCode.FENCED_MEMBER_EPOCH
 
 
 @pytest.mark.parametrize(
@@ -347,28 +171,13 @@ def test_a_member_that_is_away_is_not_one_that_has_missed_an_answer(
         ("upgrade", "consumer", 1, False),
     ],
 )
-def test_each_condition_of_becoming_a_consumer_group_counts_by_itself(policy, protocol_type, size_max, can):
+def test_upgrade_needs_each_of_its_conditions(policy, protocol_type, size_max, can):
     settings = GroupSettings(migration_policy=MigrationPolicy(policy), consumer_size_max=size_max)
     group = ClassicGroup("g", settings)
     group.protocol_type = protocol_type
     for name in "ab":
         group.members.put(ClassicMember(name, None, "", "", 9, 9, [("range", SAID)]))
     assert can_upgrade(group) is can
-
-
-@pytest.mark.parametrize(("expires_ms", "is_kept"), [(-1, True), (0, False), (1, False)])
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_an_offset_that_expires_by_itself_or_is_written_in_an_old_version_is_read_as_it_was_written(
-    expires_ms, version, is_kept
-):
-    versions = RecordVersions(offset_commit=version)
-    value = OffsetCommitValue(offset=5, leader_epoch=3, expire_timestamp=expires_ms)
-    assert is_whole(value, versions) is (is_kept and version == 3)
-    _, data = offset_record("g", "t", 0, value, versions)
-    assert data is not None
-    read = offset_commit.RECORD.decode_value(data)
-    assert read.expire_timestamp == expires_ms
-    assert (read == value) is is_whole(value, versions)
 
 
 # --- heartbeats that find nothing new -----------------------------------------------------------------------------
@@ -402,7 +211,7 @@ def beat_of(epoch: int, **fields: Any) -> Heartbeat:
     ],
     ids=str,
 )  # fmt: skip
-def test_only_a_heartbeat_that_says_nothing_may_find_its_member_content(fields):
+def test_only_an_empty_heartbeat_can_be_up_to_date(fields):
     coordinator, epoch = content()
     for off in (-1, 0, 1):
         beat = beat_of(epoch + off, **fields)
@@ -433,3 +242,28 @@ def test_a_member_that_says_again_what_is_known_writes_nothing():
     )
     assert coordinator.journal == before
     assert coordinator.group().epoch == group.epoch == epoch
+
+
+@pytest.mark.parametrize(
+    ("member_id", "generation", "transactional", "code"),
+    [
+        ("", -1, True, 0),
+        ("", -1, False, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", 5, True, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("a", 5, False, 0),
+        ("a", -1, True, ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 6, True, ErrorCode.STALE_MEMBER_EPOCH),
+        ("nobody", 5, False, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("c", 5, False, 0),
+        ("c", 4, False, ErrorCode.ILLEGAL_GENERATION),
+    ],
+)
+def test_commit_needs_a_member_in_its_epoch_or_generation(member_id, generation, transactional, code):
+    world = World(member("a", epoch=5), member("c", epoch=5, classic=True))
+    committer = Committer(
+        member_id, generation, transactional=transactional, topic_partitions=[("t", 1)], api_version=10
+    )
+    if code:
+        assert code_of(world.shard.check_commit, "g", committer, 0, Decision()) == code
+    else:
+        world.shard.check_commit("g", committer, 0, Decision())

@@ -20,7 +20,7 @@ LARGE = b"x" * LARGE_RECORD_BYTES
 
 
 class Aside:
-    """A group of a, which leads, and b, whose next generation is so large that it is to be written aside."""
+    """A group of a, which leads, and b; its next generation is so large that its record is made in a thread."""
 
     def __init__(self) -> None:
         self.h = stable("a", "b")
@@ -58,7 +58,7 @@ class Aside:
         self.h.settle(out)
 
 
-def test_a_large_generation_gives_its_members_their_parts_when_it_is_kept():
+def test_large_generation_is_answered_once_it_is_written():
     aside = Aside()
     assert aside.needed is not None
     h = aside.h
@@ -81,7 +81,7 @@ def test_a_large_generation_gives_its_members_their_parts_when_it_is_kept():
 
 
 @pytest.mark.parametrize("code", [0, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_a_large_generation_that_has_ended_meanwhile_counts_no_more(code):
+def test_ended_large_generation_is_not_written(code):
     aside = Aside()
     former, h = aside.needed, aside.h
     assert former is not None
@@ -106,7 +106,7 @@ def test_a_large_generation_that_has_ended_meanwhile_counts_no_more(code):
     assert h.answers[waiting].assignment == LARGE
 
 
-def test_a_small_generation_after_a_large_one_that_has_ended_is_assigned_at_once():
+def test_small_generation_after_a_large_one_needs_no_thread():
     aside = Aside()
     for member_id in ("a", "b"):
         aside.h.join("", member_id)
@@ -114,7 +114,7 @@ def test_a_small_generation_after_a_large_one_that_has_ended_is_assigned_at_once
     assert aside.h.group.state is State.STABLE
 
 
-def test_a_large_generation_that_cannot_be_kept_is_told_to_who_waits_and_all_join_again():
+def test_failed_write_of_a_large_generation_rebalances():
     aside = Aside()
     h = aside.h
     assert aside.needed is not None

@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinators.groups.consumer import target
 from barnabas.coordinators.groups.consumer.membership import EPOCH_OF_NEW
 from barnabas.coordinators.groups.consumer.target import TargetNeeded
 from barnabas.coordinators.groups.share import membership as share
-from barnabas.coordinators.groups.share.known import KnownTopics
+from barnabas.coordinators.groups.share.topic_states import TopicStates
 from barnabas.coordinators.groups.streams import membership as streams
 from barnabas.coordinators.groups.streams.topology import Shape
 from barnabas.coordinators.statemachine.decision import Decision, slices
 from tests.support.consumers import Client, Coordinator, converge
-from tests.support.streams import Member, Streams
 
 from .test_share import Coordinator as ShareCoordinator
 from .test_share import T
@@ -46,9 +44,9 @@ class Aside(Coordinator):
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> Aside:
     monkeypatch.setattr("barnabas.coordinators.groups.consumer.target.COMPUTED_ASIDE_FROM", 0)
-    made = Aside()
-    made.create("t", PARTITIONS)
-    return made
+    coordinator = Aside()
+    coordinator.create("t", PARTITIONS)
+    return coordinator
 
 
 def settle(coordinator: Aside, *clients: Client) -> None:
@@ -95,7 +93,7 @@ def test_what_is_computed_for_an_earlier_epoch_is_not_used(coordinator: Aside) -
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_a_target_that_is_written_in_parts_holds_when_all_of_it_is(coordinator: Aside, leaves: bool) -> None:
+def test_target_in_parts_counts_once_it_is_complete(coordinator: Aside, leaves: bool) -> None:
     clients = [Client(coordinator, f"c{n}") for n in range(4)]
     for client in clients:
         client.join()
@@ -163,33 +161,15 @@ def needed(kind: str, members: int, partitions: int, replicas: int = 0) -> Any:
     if kind == "consumer":
         return TargetNeeded("g", 1, everybody, nothing, nothing, by_id)
     if kind == "share":
-        known = KnownTopics(initialized={topic: frozenset(range(count)) for topic, count in by_id.items()})
-        return share.TargetNeeded("g", 1, everybody, {}, known, nothing)
+        topic_states = TopicStates(
+            initialized={topic: frozenset(range(count)) for topic, count in by_id.items()}
+        )
+        return share.TargetNeeded("g", 1, everybody, {}, topic_states, nothing)
     shapes = {name: Shape(count, True, frozenset()) for name, count in counts.items()}
     return streams.TargetNeeded("g", 1, everybody, nothing, shapes, replicas)
 
 
-LIMITS = {
-    "consumer": target.COMPUTED_ASIDE_FROM,
-    "share": share.COMPUTED_ASIDE_FROM,
-    "streams": streams.COMPUTED_ASIDE_FROM,
-}
-
-
-@pytest.mark.parametrize("kind", LIMITS)
-def test_members_and_partitions_together_make_an_assignment_large(kind: str) -> None:
-    limit = LIMITS[kind]
-    for members in (1, limit // 2):
-        assert needed(kind, members, limit - members).is_large
-        assert not needed(kind, members, limit - members - 1).is_large
-
-
-@pytest.mark.parametrize(("replicas", "is_large"), [(0, False), (1, False), (2, True)])
-def test_each_copy_of_a_task_counts(replicas: int, is_large: bool) -> None:
-    assert needed("streams", 1, LIMITS["streams"] // 3, replicas).is_large is is_large
-
-
-def test_a_large_share_group_is_assigned_aside_one_assignment_at_a_time(
+def test_large_share_group_computes_one_target_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("barnabas.coordinators.groups.share.membership.COMPUTED_ASIDE_FROM", 0)
@@ -209,12 +189,12 @@ def test_a_large_share_group_is_assigned_aside_one_assignment_at_a_time(
     )
     coordinator.beat("b", 0, "t")
     coordinator.beat("a", 1)
-    assert len({one.epoch for one in asked}) == len(asked) == 2, "by the first member, and by its group"
+    assert len({needed.epoch for needed in asked}) == len(asked) == 2, "by the first member, and by its group"
     assert group.assigning_epoch == asked[-1].epoch
     for _ in range(4):
-        for one in asked:
+        for needed in asked:
             out = Decision()
-            coordinator.shard.target_computed(one, one.compute(), coordinator.now_ms, out)
+            coordinator.shard.target_computed(needed, needed.compute(), coordinator.now_ms, out)
             applied(out)
         asked.clear()
         assert group.assigning_epoch == 0
@@ -223,39 +203,3 @@ def test_a_large_share_group_is_assigned_aside_one_assignment_at_a_time(
     assert sorted(coordinator.has("a") + coordinator.has("b")) == [(T, 0), (T, 1)]
     assert group.epoch == group.assignment_epoch
     assert {member.epoch for member in group.members.values()} == {group.epoch}
-
-
-def test_a_large_streams_group_is_assigned_aside_one_assignment_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("barnabas.coordinators.groups.streams.membership.COMPUTED_ASIDE_FROM", 0)
-    coordinator = Streams()
-    asked: list[Any] = []
-
-    def perform(event: Any) -> Any:
-        out = Decision()
-        result = event(coordinator.shard, out)
-        coordinator._settle(out)
-        asked.extend(out.effects)
-        return result
-
-    monkeypatch.setattr(coordinator, "write", perform)
-    a, b = Member(coordinator, "a"), Member(coordinator, "b", process_id="q")
-    a.beat()
-    count = len(asked)
-    group = coordinator.streams()
-    assert (a.told, group.assigning_epoch) == (set(), asked[-1].epoch)
-    b.beat()
-    a.beat()
-    assert len(asked) == count, "one at a time, whoever else comes"
-    for _ in range(8):
-        for one in asked:
-            tasks = one.compute()
-            perform(lambda shard, out, one=one, tasks=tasks: shard.target_computed(one, tasks, 0, out))
-        asked.clear()
-        assert group.assigning_epoch == 0
-        for member in (a, b):
-            member.beat()
-            member.settle()
-    assert len(a.active()) == len(b.active()) == 4
-    assert not asked

@@ -104,8 +104,8 @@ class Group:
 
     def sync(self, waiter: int, member_id: str, assignments: dict[str, bytes] | None = None) -> Decision:
         entries = [
-            SyncGroupRequest.SyncGroupRequestAssignment(member_id=one, assignment=given)
-            for one, given in (assignments or {}).items()
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=assigned)
+            for member_id, assigned in (assignments or {}).items()
         ]
         generation = self.shard.group("g").generation
         request = SyncGroupRequest(
@@ -156,8 +156,8 @@ class Group:
 
     def write(self, needed: ConsumerTarget | ShareTarget, target: Mapping[str, TopicIdPartitions]) -> None:
         for _ in range(2):
-            for one in target.items():
-                self.do(lambda shard, out, one=one: shard.write_part_of_target(needed, [one], 1, out))
+            for part in target.items():
+                self.do(lambda shard, out, part=part: shard.write_part_of_target(needed, [part], 1, out))
         self.counted(lambda shard, out: shard.target_computed(needed, target, self.now_ms, out))
 
 
@@ -191,8 +191,8 @@ def consumer_joins(group: Group) -> None:
 def consumer_target_is_known(group: Group) -> None:
     consumer_joins(group)
     group.compute()
-    known = group.shard.consumer_group("g")
-    assert known.assignment_epoch == known.epoch
+    consumer_group = group.shard.consumer_group("g")
+    assert consumer_group.assignment_epoch == consumer_group.epoch
 
 
 def sharer_joins(group: Group) -> None:
@@ -207,16 +207,16 @@ def sharer_joins(group: Group) -> None:
 def share_target_is_known(group: Group) -> None:
     sharer_joins(group)
     group.compute()
-    known = group.shard.share_group("g")
-    assert known.assignment_epoch == known.epoch
+    share_group = group.shard.share_group("g")
+    assert share_group.assignment_epoch == share_group.epoch
 
 
 def sharer_beats(group: Group) -> None:
     share_target_is_known(group)
-    known = group.shard.share_group("g")
+    share_group = group.shard.share_group("g")
     for _ in range(2):
-        group.sharer_beats("m-1", known.members["m-1"].epoch)
-    assert known.members["m-1"].epoch == known.epoch
+        group.sharer_beats("m-1", share_group.members["m-1"].epoch)
+    assert share_group.members["m-1"].epoch == share_group.epoch
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_an_event_does_little_for_each_member(event: Callable[[Group], None]) ->
     assert (large.lines - small.lines) / (LARGE - SMALL) <= LINES_PER_MEMBER_MAX
 
 
-def test_who_is_late_is_dropped_however_many_they_are_and_static_members_stay() -> None:
+def test_late_members_are_removed_and_static_ones_stay() -> None:
     group = Group(SMALL)
     group.gather()
     group.join(SMALL, instance_id="s")
@@ -247,15 +247,15 @@ def test_who_is_late_is_dropped_however_many_they_are_and_static_members_stay() 
     group.assign()
     (needed,) = group.effects
     group.do(lambda shard, out: shard.generation_kept(needed, 0, group.now_ms, out))
-    known = group.shard.group("g")
-    leader = known.leader
+    classic_group = group.shard.group("g")
+    leader = classic_group.leader
     out = group.join(30_000, "m-1")
     assert out.replies, "nothing has changed for it"
-    group.do(lambda shard, out: known.begin_rebalance(group.now_ms, out))
+    group.do(lambda shard, out: classic_group.begin_rebalance(group.now_ms, out))
     group.join(30_001, "m-1")
     out = group.expire("join")
-    assert set(known.members) == {"m-1", f"m-{SMALL}"}
-    assert (known.leader, known.state) == ("m-1", State.COMPLETING_REBALANCE)
+    assert set(classic_group.members) == {"m-1", f"m-{SMALL}"}
+    assert (classic_group.leader, classic_group.state) == ("m-1", State.COMPLETING_REBALANCE)
     cancelled = {key[2] for key, due_ms in chain.from_iterable(out.many_timers) if due_ms is None}
     assert cancelled == {f"m-{number}" for number in range(SMALL)} - {"m-1"}
     assert leader in cancelled

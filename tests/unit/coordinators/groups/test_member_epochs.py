@@ -23,12 +23,12 @@ def test_a_member_in_its_epoch_may_report_anything(reported):
 
 
 @pytest.mark.parametrize("reported", [set(), {1}, {2}, {1, 2}])
-def test_a_member_that_has_not_heard_of_its_epoch_goes_on_with_what_it_may_have(reported):
+def test_member_one_epoch_behind_resumes_with_its_partitions(reported):
     MEMBER.check_epoch(5, reported)
 
 
 @pytest.mark.parametrize("reported", [None, {9}, {1, 9}, {3}, {1, 2, 3}])
-def test_a_member_one_epoch_behind_is_fenced_if_it_has_what_is_not_its_own_or_does_not_say(reported):
+def test_member_behind_with_foreign_partitions_is_fenced(reported):
     """It would read a partition that another member has been given since."""
     assert code_of(MEMBER.check_epoch, 5, reported) == FENCED
 
@@ -38,11 +38,11 @@ def test_a_member_in_any_other_epoch_is_fenced_whatever_it_has(epoch):
     assert code_of(MEMBER.check_epoch, epoch, {1}) == FENCED
 
 
-def test_a_new_member_without_an_earlier_epoch_is_not_behind_by_being_new():
+def test_new_member_is_not_one_epoch_behind():
     assert code_of(EpochMember("m", epoch=1, assigned={}).check_epoch, 2, set()) == FENCED
 
 
-def test_a_consumer_that_lost_an_answer_and_reads_what_others_have_must_join_again():
+def test_consumer_with_partitions_of_others_is_fenced():
     coordinator = Coordinator()
     topic_id = coordinator.create("t", 4)
     a, b = Client(coordinator, "a"), Client(coordinator, "b")
@@ -73,7 +73,7 @@ def test_a_consumer_that_lost_an_answer_and_reads_what_others_have_must_join_aga
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 1000])
-def test_a_heartbeat_and_a_sync_of_a_generation_to_come_are_refused(ahead):
+def test_future_generation_is_refused(ahead):
     """It is of another group of this name, or of a coordinator that has lost what it wrote."""
     h = Harness()
     h.stable_pair()

@@ -61,7 +61,7 @@ def classic_pair(coordinator: Coordinator, **fields: Any) -> tuple[ClassicClient
 
 
 @pytest.mark.parametrize("cooperative", [False, True])
-def test_a_classic_group_becomes_a_consumer_group_with_its_members(cooperative: bool) -> None:
+def test_upgrade_keeps_the_members_of_a_classic_group(cooperative: bool) -> None:
     coordinator = with_topic(6)
     a, b = classic_pair(coordinator)
     a.cooperative = b.cooperative = cooperative
@@ -88,7 +88,7 @@ def test_classic_members_can_still_join_and_leave_after_that() -> None:
     check_shared(coordinator, b, c, d)
 
 
-def test_the_last_member_of_the_consumer_protocol_takes_it_with_it() -> None:
+def test_last_consumer_member_leaving_downgrades_the_group() -> None:
     coordinator = with_topic(6)
     a, b = classic_pair(coordinator)
     c = Client(coordinator, "c")
@@ -256,7 +256,7 @@ def failure_of(client: ClassicClient) -> int:
     return client.error
 
 
-def test_a_classic_member_that_does_not_join_again_in_time_is_removed() -> None:
+def test_classic_member_late_to_join_is_removed() -> None:
     coordinator = with_topic(4)
     a, _ = mixed(coordinator)
     a.dawdles = True
@@ -303,7 +303,7 @@ def test_a_full_group_takes_no_classic_member_either() -> None:
     assert a.error == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_the_last_of_the_new_protocol_may_be_removed_by_an_operator() -> None:
+def test_operator_may_remove_the_last_consumer_member() -> None:
     coordinator = with_topic(4)
     mixed(coordinator)
     (consumer_id,) = [m.id for m in coordinator.group().members.values() if m.classic is None]
@@ -313,7 +313,7 @@ def test_the_last_of_the_new_protocol_may_be_removed_by_an_operator() -> None:
     assert isinstance(coordinator.shard.groups["g"], ClassicGroup)
 
 
-def test_a_member_that_changes_its_protocol_and_nothing_else_is_no_new_epoch() -> None:
+def test_change_of_protocol_alone_keeps_the_epoch() -> None:
     coordinator = with_topic(6)
     a, _ = classic_pair(coordinator)
     generation = coordinator.shard.groups["g"].generation
@@ -324,7 +324,7 @@ def test_a_member_that_changes_its_protocol_and_nothing_else_is_no_new_epoch() -
     assert coordinator.group().epoch == generation
 
 
-def test_what_members_still_have_is_not_given_away_when_a_group_turns_back_and_forth() -> None:
+def test_up_and_downgrades_reassign_no_owned_partition() -> None:
     coordinator = with_topic(2)
     a = ClassicClient(coordinator, "a")
     go_on(a)
@@ -340,7 +340,7 @@ def test_what_members_still_have_is_not_given_away_when_a_group_turns_back_and_f
     check_shared(coordinator, a, d)
 
 
-def test_a_static_member_that_turns_back_too_early_makes_all_join_again() -> None:
+def test_early_downgrade_of_a_static_member_rebalances() -> None:
     coordinator = with_topic(4)
     a = ClassicClient(coordinator, "a", instance_id="ia")
     go_on(a)
@@ -355,7 +355,7 @@ def test_a_static_member_that_turns_back_too_early_makes_all_join_again() -> Non
     check_shared(coordinator, a, back)
 
 
-def test_members_keep_what_they_have_over_a_rebalance_that_came_to_nothing() -> None:
+def test_failed_rebalance_keeps_partitions_in_an_upgrade() -> None:
     coordinator = with_topic(4)
     a, b = classic_pair(coordinator)
     a.cooperative = b.cooperative = True
@@ -370,7 +370,7 @@ def test_members_keep_what_they_have_over_a_rebalance_that_came_to_nothing() -> 
     assert coordinator.group().members["a"].assigned.keys() == had == a.owned
 
 
-def test_a_group_that_has_not_chosen_a_protocol_yet_becomes_a_consumer_group_with_who_gathers() -> None:
+def test_upgrade_during_the_first_join_keeps_members() -> None:
     coordinator = Coordinator(
         GroupSettings(initial_rebalance_delay_ms=3_000, consumer_assignment_interval_ms=0)
     )

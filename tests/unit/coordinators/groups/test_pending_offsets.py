@@ -45,7 +45,7 @@ def pending(shard, *places, at_ms=DELETED_MS, producer_id=PRODUCER):
 
 @pytest.mark.parametrize("forget", [group_deleted, offset_deleted, topic_deleted])
 @pytest.mark.parametrize("is_also_committed", [False, True])
-def test_a_forgotten_offset_stays_away_when_its_transaction_commits(forget, is_also_committed):
+def test_removed_pending_offset_is_not_committed(forget, is_also_committed):
     shard = GroupShard(NO_DELAY, NO_TOPICS)
     if is_also_committed:
         committed(shard, "g", PLACE, at_ms=0)
@@ -67,7 +67,7 @@ def test_offsets_that_were_not_forgotten_count_with_the_commit(forget):
     assert set(shard.offsets["g"]) == {ELSEWHERE}
 
 
-def test_an_offset_committed_after_its_topic_was_made_again_counts():
+def test_pending_offset_of_a_recreated_topic_counts():
     shard = GroupShard(NO_DELAY, NO_TOPICS)
     committed(shard, "g", PLACE, at_ms=0)
     pending(shard, PLACE, at_ms=DELETED_MS + 1)
@@ -171,7 +171,7 @@ def test_only_places_that_several_have_committed_are_overruled():
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_an_offset_taken_back_in_its_transaction_overrules_nothing(is_commit):
+def test_withdrawn_pending_offset_overrules_nothing(is_commit):
     shard = GroupShard(NO_DELAY, NO_TOPICS)
     staged(shard, A, 10)
     staged(shard, B, 20)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import pytest
 
-from barnabas.coordinators.groups.consumer import regex
-from barnabas.coordinators.groups.consumer.regex import NAMES_AT_ONCE, match_in_steps, matching
+from barnabas.coordinators.groups.consumer.regex import NAMES_PER_STEP, match_in_steps, matching
 from barnabas.errors import RequestError
 from tests.support.effort import drawing
 
@@ -21,14 +18,14 @@ def test_the_whole_name_must_match():
 
 
 def test_many_names_are_matched_in_steps_and_once():
-    names = topics(f"n{number}" for number in range(NAMES_AT_ONCE * 3))
+    names = topics(f"n{number}" for number in range(NAMES_PER_STEP * 3))
     assert len(list(match_in_steps("n.*1", names))) == 3
     assert list(match_in_steps("n.*1", names)) == []
     assert matching("n.*1", names) == {name for name in names if name.endswith("1")}
 
 
 def test_of_other_topics_only_the_difference_is_matched():
-    names = topics(f"n{number}" for number in range(NAMES_AT_ONCE * 3))
+    names = topics(f"n{number}" for number in range(NAMES_PER_STEP * 3))
     matching("n.*2", names)
     changed = {**names, "n-2": None}
     del changed["n2"]
@@ -49,13 +46,3 @@ def test_a_wrong_expression_is_refused_each_time():
     for _ in range(2):
         with pytest.raises(RequestError):
             matching("(", topics(["t"]))
-
-
-def test_only_so_many_expressions_are_remembered(monkeypatch):
-    monkeypatch.setattr(regex, "_matched", OrderedDict())
-    monkeypatch.setattr(regex, "_MATCHED_MAX", 3)
-    names = topics(f"n{number}" for number in range(10))
-    for number in range(10):
-        assert matching(f"n{number}", names) == {f"n{number}"}
-        assert len(regex._matched) == min(number + 1, 3)
-    assert "n9" in regex._matched, "the newest ones"

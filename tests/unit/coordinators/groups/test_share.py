@@ -27,7 +27,6 @@ from tests.support.refusals import code_of
 
 T, U = b"t" * 16, b"u" * 16
 ONE = PartitionInfo(1, (1,), (1,))
-SESSION_MS = 45_000
 
 
 class Coordinator:
@@ -132,7 +131,7 @@ def test_a_group_is_assigned_once_in_its_interval() -> None:
     assert coordinator.reloaded().share_group("g").assigned_ms == coordinator.now_ms
 
 
-def test_a_clock_that_is_set_back_keeps_no_group_from_its_assignment() -> None:
+def test_clock_set_back_delays_no_assignment() -> None:
     coordinator = Coordinator(share_assignment_interval_ms=1_000)
     coordinator.now_ms = 1_000_000_000
     epoch = coordinator.join("a", "t")
@@ -143,7 +142,7 @@ def test_a_clock_that_is_set_back_keeps_no_group_from_its_assignment() -> None:
     assert sorted(coordinator.has("a") + coordinator.has("b")) == [(T, 0), (T, 1)]
 
 
-def test_a_topic_that_grows_is_read_from_the_beginning_of_its_new_partitions() -> None:
+def test_new_partitions_of_a_topic_begin_at_offset_0() -> None:
     coordinator = Coordinator()
     epoch = coordinator.join("a", "t")
     coordinator.image = coordinator.image.apply([PartitionsAdded("t", (ONE,))])
@@ -154,16 +153,7 @@ def test_a_topic_that_grows_is_read_from_the_beginning_of_its_new_partitions() -
     assert coordinator.has("a") == [(T, 0), (T, 1), (T, 2)]
 
 
-def test_another_subscription_takes_effect_at_once() -> None:
-    coordinator = Coordinator()
-    epoch = coordinator.join("a", "t", "u")
-    assert coordinator.has("a") == [(T, 0), (T, 1), (U, 0)]
-    answer = coordinator.beat("a", epoch, "u")
-    assert answer.response.member_epoch == epoch + 1
-    assert coordinator.has("a") == [(U, 0)]
-
-
-def test_a_state_that_is_being_made_is_asked_for_again_after_a_while() -> None:
+def test_initialization_is_retried_after_a_while() -> None:
     coordinator = Coordinator()
     assert coordinator.beat("a", 0, "u", begins=False).beginning is not None
     assert coordinator.beat("a", 2, begins=False).beginning is None
@@ -171,48 +161,6 @@ def test_a_state_that_is_being_made_is_asked_for_again_after_a_while() -> None:
     again = coordinator.beat("a", 2)
     assert again.beginning is not None
     assert again.beginning.offsets == {(U, 0): -1}
-
-
-def test_epochs_are_checked() -> None:
-    coordinator = Coordinator()
-    epoch = coordinator.join("a", "t")
-    assert coordinator.beat("a", epoch - 1).response.member_epoch == epoch, "an answer was lost"
-    assert code_of(coordinator.beat, "a", epoch + 1) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert code_of(coordinator.beat, "b", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(coordinator.beat, "a", 1, group="other") == ErrorCode.GROUP_ID_NOT_FOUND
-    assert coordinator.beat("a", 0, "t").response.member_epoch == epoch, "it joins again"
-
-
-def test_a_group_has_room_for_so_many() -> None:
-    coordinator = Coordinator(share_size_max=1)
-    coordinator.join("a", "t")
-    assert code_of(coordinator.beat, "b", 0, "t") == ErrorCode.GROUP_MAX_SIZE_REACHED
-
-
-def test_who_leaves_or_is_not_heard_of_is_gone() -> None:
-    coordinator = Coordinator()
-    epoch = coordinator.join("a", "t")
-    coordinator.join("b", "t")
-    assert coordinator.timers["session", "g", "b"] == coordinator.now_ms + SESSION_MS
-    out = Decision()
-    coordinator.shard.expire(("session", "g", "b"), coordinator.now_ms, out)
-    coordinator.apply(out)
-    assert list(coordinator.shard.share_group("g").members) == ["a"]
-    coordinator.beat("a", epoch)
-    assert coordinator.has("a") == [(T, 0), (T, 1)]
-    assert coordinator.beat("a", -1).response.member_epoch == -1
-    group = coordinator.shard.share_group("g")
-    assert (group.state_name, group.assignment_epoch) == ("Empty", group.epoch)
-    assert code_of(coordinator.beat, "a", -1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert coordinator.reloaded().groups == coordinator.shard.groups
-
-
-def test_sessions_are_watched_after_a_load() -> None:
-    coordinator = Coordinator()
-    coordinator.join("a", "t")
-    out = Decision()
-    coordinator.reloaded().loaded(5_000, out)
-    assert out.timers == {("session", "g", "a"): 5_000 + SESSION_MS}
 
 
 def test_only_an_empty_group_begins_elsewhere() -> None:
@@ -228,7 +176,7 @@ def test_only_an_empty_group_begins_elsewhere() -> None:
     context = coordinator.context()
     assert share_states.begin(coordinator.shard, "new", [(U, 0)], context) == 1
     coordinator.apply(context.out)
-    assert coordinator.shard.share_group("new").known.initializing == {U: frozenset((0,))}
+    assert coordinator.shard.share_group("new").topic_states.initializing == {U: frozenset((0,))}
 
 
 def test_states_are_deleted_in_two_steps() -> None:
@@ -243,17 +191,21 @@ def test_states_are_deleted_in_two_steps() -> None:
     coordinator.beat("a", -1)
     assert share_states.being_deleted(shard, "g", frozenset((T,)), out) == {(T, 0), (T, 1)}
     coordinator.apply(out)
-    assert shard.share_group("g").known.deleting == {T}
+    assert shard.share_group("g").topic_states.deleting == {T}
     out = Decision()
     share_states.deleted(shard, "g", frozenset((T,)), out)
     coordinator.apply(out)
-    known = shard.share_group("g").known
-    assert (known.deleting, known.topic_partitions, known.names) == (frozenset(), {(U, 0)}, {U: "u"})
+    topic_states = shard.share_group("g").topic_states
+    assert (topic_states.deleting, topic_states.topic_partitions, topic_states.names) == (
+        frozenset(),
+        {(U, 0)},
+        {U: "u"},
+    )
     out = Decision()
     for event in share_states.forgetting_topics(shard, frozenset((U,))):
         event(shard, out)
     coordinator.apply(out)
-    assert not shard.share_group("g").known.topic_partitions
+    assert not shard.share_group("g").topic_states.topic_partitions
 
 
 def test_nothing_is_left_of_a_deleted_group() -> None:
@@ -317,16 +269,6 @@ def test_every_partition_is_read_and_every_member_is_busy(members: int, partitio
     assert assign_shared(settled, topic_partitions) == target, "nobody moves without need"
 
 
-def test_members_only_get_what_they_want() -> None:
-    target = assign_shared(
-        [Subscriber("a", frozenset((T,))), Subscriber("b", frozenset((T, U))), Subscriber("c", frozenset())],
-        [(T, 0), (T, 1), (U, 0)],
-    )
-    assert target["a"] | target["b"] == {(T, 0), (T, 1), (U, 0)}
-    assert (U, 0) not in target["a"]
-    assert target["c"] == frozenset()
-
-
 def test_a_member_whose_assignment_has_ended_is_in_no_epoch() -> None:
     coordinator = Coordinator()
     coordinator.join("a", "t")
@@ -338,7 +280,7 @@ def test_a_member_whose_assignment_has_ended_is_in_no_epoch() -> None:
         assert after == replace(before, epoch=-1, previous_epoch=-1, assigned=frozenset())
 
 
-def test_a_member_is_at_rest_only_where_nothing_is_to_be_begun_either() -> None:
+def test_member_is_up_to_date_without_uninitialized_partitions() -> None:
     coordinator = Coordinator()
     epoch = coordinator.join("a", "t")
     coordinator.beat("a", epoch)

@@ -18,10 +18,10 @@ from .test_classic_times import REBALANCE_MS, SESSION_MS, protocols, session
 
 
 class World(Harness):
-    """A group with two static members, s and t, whose member ids are s-1 and t-1 at first, and a dynamic one, d."""
+    """A group with two static members, s and t, with member ids s-1 and t-1 at first, and a dynamic one, d."""
 
     def came(self, new_id: str, member_id: str = "", *, now: int = 5_000, **fields: object) -> int:
-        """A JoinGroup of who `new_id` begins with, if that is static."""
+        """A JoinGroup of the static member that `new_id` begins with, if there is one."""
         name = (member_id or new_id)[0]
         instance = {} if name == "d" else {"group_instance_id": name}
         return self.join(new_id, member_id, now=now, **instance, **fields)
@@ -87,31 +87,6 @@ def test_a_follower_takes_over_its_part_in_the_same_generation(world):
     assert other.assignments["t-2"] == b"t"
 
 
-def test_the_leader_is_told_the_members_and_to_assign_nothing(world):
-    answer = world.answers[world.came("s-2")]
-    assert (answer.leader, answer.member_id, answer.skip_assignment) == ("s-2", "s-2", True)
-    assert sorted(members(answer)) == ["d-1", "s-2", "t-1"]
-    assert world.group.leader == "s-2"
-    assert world.answers[world.sync("s-2", 1)].assignment == b"s"
-
-
-@pytest.mark.parametrize(("instance_id", "leader"), [("s", "s-1"), ("t", "s-1")])
-def test_an_old_client_is_told_of_the_leader_that_was_so_that_it_assigns_nothing(world, instance_id, leader):
-    answer = world.old_client(f"{instance_id}-2", instance_id)
-    assert (answer.error_code, answer.leader, members(answer)) == (0, leader, [])
-    assert (answer.member_id, answer.skip_assignment) == (f"{instance_id}-2", False)
-    assert world.group.leader == ("s-2" if instance_id == "s" else "s-1")
-
-
-def test_nobody_waits_for_the_former_id_any_more_and_the_new_one_has_a_whole_session(world):
-    world.came("t-2", now=5_000, session_timeout_ms=7_000)
-    assert world.timers == {
-        session("s-1"): SESSION_MS, session("d-1"): SESSION_MS, session("t-2"): 5_000 + 7_000,
-    }  # fmt: skip
-    world.expire("session", "g", "t-1", now=20_000)
-    assert world.group.state is State.STABLE
-
-
 def test_who_still_has_the_former_id_is_fenced_in_everything(world):
     world.came("t-2")
     fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -126,16 +101,7 @@ def test_who_still_has_the_former_id_is_fenced_in_everything(world):
     assert sorted(world.group.members) == ["d-1", "s-1", "t-2"]
 
 
-def test_who_leaves_by_its_instance_id_leaves_whatever_its_member_id_is(world):
-    world.came("t-2")
-    out = Decision()
-    world.group.leave("", "t", out)
-    assert sorted(world.group.members) == ["d-1", "s-1"]
-    assert world.group.static_ids == {"s": "s-1"}
-    assert code_of(world.group.leave, "", "t", Decision()) == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_who_would_have_another_protocol_chosen_has_all_join_again(world):
+def test_static_return_that_changes_the_protocol_rebalances(world):
     """One that merely says more of itself has not."""
     waiter = world.came("t-2", protocols=protocols("range", metadata=b"more"))
     assert world.group.state is State.STABLE
@@ -160,32 +126,8 @@ def test_who_would_have_another_protocol_chosen_has_all_join_again(world):
 # --- a group that is not stable -----------------------------------------------------------------------------------
 
 
-def rebalanced(world: World) -> None:
-    """All have joined again, and nobody has synced."""
-    for member_id in ("s-1", "t-1", "d-1"):
-        world.came("", member_id, protocols=protocols("range", metadata=b"2"))
-    assert (world.group.state, world.group.generation) == (State.COMPLETING_REBALANCE, 2)
-
-
-@pytest.mark.parametrize("has_synced", [True, False])
-def test_who_comes_back_while_members_wait_for_their_parts_has_all_join_again(world, has_synced):
-    rebalanced(world)
-    waiting = world.sync("d-1", 2)
-    former = world.sync("t-1", 2) if has_synced else 0
-    back = world.came("t-2")
-    assert world.group.state is State.PREPARING_REBALANCE
-    assert world.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    if has_synced:
-        assert world.answers[former].error_code == ErrorCode.FENCED_INSTANCE_ID
-    assert back not in world.answers
-    assert ("sync", "g") not in world.timers
-    world.came("", "s-1")
-    world.came("", "d-1")
-    assert world.answers[back].generation_id == 3
-
-
 @pytest.mark.parametrize("leads", [True, False])
-def test_who_comes_back_while_members_gather_takes_the_place_of_who_it_was(world, leads):
+def test_static_return_during_a_join_replaces_the_member(world, leads):
     name = "s" if leads else "t"
     world.came("", "d-1", protocols=protocols("range", metadata=b"2"))
     former = world.came("", f"{name}-1")
@@ -200,27 +142,3 @@ def test_who_comes_back_while_members_gather_takes_the_place_of_who_it_was(world
     assert (answer.error_code, answer.generation_id) == (0, 2)
     assert answer.leader == world.group.leader == ("s-2" if leads else "s-1")
     assert bool(answer.members) is leads
-
-
-@pytest.mark.parametrize("has_synced", [True, False])
-def test_whether_it_has_its_part_is_known_of_who_comes_back(world, has_synced):
-    """A member that has not fetched its part in time leaves, whoever it is by now."""
-    rebalanced(world)
-    world.sync("s-1", 2, **{"s-1": b"s", "t-1": b"t", "d-1": b"d"})
-    world.sync("d-1", 2)
-    if has_synced:
-        world.sync("t-1", 2)
-    assert world.group.state is State.STABLE
-    world.came("t-2", protocols=protocols("range", metadata=b"2"))
-    assert world.group.state is State.STABLE
-    world.expire("sync", "g", now=50_000)
-    assert sorted(world.group.members) == (["d-1", "s-1", "t-2"] if has_synced else ["d-1", "s-1"])
-    assert world.group.state is (State.STABLE if has_synced else State.PREPARING_REBALANCE)
-    assert world.group.synced <= set(world.group.members)
-
-
-def test_an_instance_id_that_nobody_has_is_that_of_a_new_member(world):
-    new = world.came("u-1")
-    assert new not in world.answers
-    assert (world.group.state, world.group.static_ids["u"]) == (State.PREPARING_REBALANCE, "u-1")
-    assert world.group.leader == "s-1"

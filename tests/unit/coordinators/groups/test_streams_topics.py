@@ -6,7 +6,7 @@ from barnabas.coordinators.groups.streams.topology import Status
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest as Request
 from tests.support.refusals import code_of
-from tests.support.streams import ALL, JOINING, Member, Streams, converge, topology
+from tests.support.streams import ALL, Member, Streams, converge, topology
 
 
 def test_internal_topics_are_made_and_then_the_tasks_are_given() -> None:
@@ -36,39 +36,7 @@ def test_missing_source_topics_are_told_and_looked_for_again() -> None:
     assert len(a.active()) == 4
 
 
-def test_topics_that_are_joined_must_have_equally_many_partitions() -> None:
-    coordinator = Streams()
-    coordinator.create("other", 3)
-    joined = topology(
-        source_topics=["in", "other"], copartition_groups=[Request.CopartitionGroup(source_topics=[0, 1])]
-    )
-    a = Member(coordinator, "a", topology=joined)
-    a.beat()
-    assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]
-    coordinator.grow("other", 1)
-    converge(a)
-    assert a.status == []
-
-
-def test_an_internal_topic_of_another_size_is_in_the_way() -> None:
-    coordinator = Streams()
-    coordinator.create("app-counts-changelog", 1)
-    a = Member(coordinator, "a")
-    a.beat()
-    assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]
-
-
-def test_a_repartition_topic_is_as_large_as_the_largest_topic_that_its_writer_reads() -> None:
-    coordinator = Streams()
-    coordinator.create("larger", 6)
-    a = Member(coordinator, "a", topology=topology(source_topics=["in", "larger"]))
-    converge(a)
-    made = coordinator.image.topics
-    assert len(made["app-words-repartition"].partitions) == len(made["app-counts-changelog"].partitions) == 6
-    assert len(a.active()) == 12
-
-
-def test_repartition_topics_that_are_joined_get_the_size_of_the_larger_one() -> None:
+def test_copartitioned_repartition_topics_get_the_larger_size() -> None:
     coordinator = Streams()
     coordinator.create("large", 6)
     names = ("app-left-repartition", "app-right-repartition")
@@ -102,15 +70,6 @@ def test_repartition_topics_that_feed_each_other_have_no_size() -> None:
     assert coordinator.journal == []
 
 
-def test_many_missing_topics_are_not_all_named() -> None:
-    coordinator = Streams(partitions=0)
-    a = Member(coordinator, "a", topology=topology(source_topics=["e", "d", "c", "b", "a"]))
-    answer = coordinator.streams_heartbeat("a", 0, **{**JOINING, "topology": a.topology})
-    assert [status.status_detail for status in answer.response.status or ()] == [
-        "Source topics a, b, c and 2 additional topics are missing."
-    ]
-
-
 def test_source_topics_that_grow_need_internal_topics_that_do() -> None:
     coordinator = Streams()
     a = Member(coordinator, "a")
@@ -121,12 +80,23 @@ def test_source_topics_that_grow_need_internal_topics_that_do() -> None:
     assert coordinator.streams().state_name == "NotReady"
 
 
-def test_a_process_is_asked_for_the_partitions_that_a_topic_has() -> None:
+def test_copartitioned_source_topics_need_equal_partition_counts() -> None:
     coordinator = Streams()
-    coordinator.create("small", 2)
-    a = Member(coordinator, "a", topology=topology(source_topics=["in", "small"]), endpoint=("h", 1))
-    converge(a)
-    a.endpoints_epoch = -1
+    coordinator.create("other", 3)
+    joined = topology(
+        source_topics=["in", "other"], copartition_groups=[Request.CopartitionGroup(source_topics=[0, 1])]
+    )
+    a = Member(coordinator, "a", topology=joined)
     a.beat()
-    assert a.endpoints[1]["in"] == [0, 1, 2, 3]
-    assert a.endpoints[1]["small"] == [0, 1]
+    assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]
+    coordinator.grow("other", 1)
+    converge(a)
+    assert a.status == []
+
+
+def test_internal_topic_of_another_size_is_a_status() -> None:
+    coordinator = Streams()
+    coordinator.create("app-counts-changelog", 1)
+    a = Member(coordinator, "a")
+    a.beat()
+    assert a.status == [Status.INCORRECTLY_PARTITIONED_TOPICS]

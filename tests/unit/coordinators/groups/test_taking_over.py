@@ -30,11 +30,11 @@ def all_of(topic_id: bytes, count: int) -> set[tuple[bytes, int]]:
     return {(topic_id, partition) for partition in range(count)}
 
 
-def takes_over(client: Client, away: Client, **said: Any) -> None:
+def takes_over(client: Client, away: Client, **fields: Any) -> None:
     """`away` leaves for a while, and a member of its group joins with its instance id."""
     away.leave(for_a_while=True)
     client.instance_id = away.instance_id
-    for name, value in said.items():
+    for name, value in fields.items():
         setattr(client, name, value)
     client.join()
 
@@ -85,7 +85,7 @@ def test_no_partition_is_given_to_it_and_to_another():
     assert (b.owned, c.owned) == (all_of(t, 3), all_of(u, 2))
 
 
-def test_what_it_had_goes_to_who_wants_it_though_it_wants_what_the_other_did():
+def test_partitions_of_a_replaced_member_go_to_subscribers():
     coordinator, t, _ = two_topics()
     a, b, c = (Client(coordinator, name, instance_id=name) for name in "abc")
     for client in (a, b, c):
@@ -100,7 +100,7 @@ def test_what_it_had_goes_to_who_wants_it_though_it_wants_what_the_other_did():
     assert not b.owned & c.owned
 
 
-def test_what_it_had_goes_to_who_wants_it_where_the_next_assignment_has_to_wait():
+def test_partitions_of_a_replaced_member_go_within_the_interval():
     coordinator, t, _ = two_topics()
     a, b = (Client(coordinator, name, instance_id=name) for name in "ab")
     a.join()
@@ -113,7 +113,7 @@ def test_what_it_had_goes_to_who_wants_it_where_the_next_assignment_has_to_wait(
     assert b.owned == all_of(t, 3)
 
 
-def test_the_topics_and_the_expression_that_only_it_wanted_are_forgotten():
+def test_takeover_removes_unused_topics_and_expressions():
     coordinator, t, _ = two_topics()
     a = Client(coordinator, "a", instance_id="i")
     b = Client(coordinator, "b", [], regex="u.*")
@@ -144,7 +144,7 @@ def test_an_expression_that_it_changes_is_looked_at():
 
 
 @pytest.mark.parametrize("topics", [["t"], ["u"]])
-def test_a_target_that_is_being_computed_meanwhile_is_that_of_the_members_before(monkeypatch, topics):
+def test_takeover_discards_the_target_being_computed(monkeypatch, topics):
     monkeypatch.setattr("barnabas.coordinators.groups.consumer.target.COMPUTED_ASIDE_FROM", 0)
     aside = Aside()
     _, t, u = two_topics(aside)
@@ -160,17 +160,17 @@ def test_a_target_that_is_being_computed_meanwhile_is_that_of_the_members_before
     aside.compute()
     assert aside.group().assignment_epoch < aside.group().epoch
     come_to_rest(aside, b, c)
-    wanted = all_of(t, 3) | (all_of(u, 2) if "u" in topics else set())
-    assert sorted(one for part in target(aside).values() for one in part) == sorted(wanted)
-    assert b.owned | c.owned == wanted
+    subscribed = all_of(t, 3) | (all_of(u, 2) if "u" in topics else set())
+    assert sorted(one for part in target(aside).values() for one in part) == sorted(subscribed)
+    assert b.owned | c.owned == subscribed
     assert aside.state() == "Stable"
 
 
 @pytest.mark.parametrize("instance_id", [None, "i"])
-def test_a_member_of_the_classic_protocol_need_not_join_again_in_time_once_it_is_one_of_the_other(
+def test_takeover_ends_the_join_timer_of_a_classic_member(
     instance_id,
 ):
-    """By itself, or as the one whose instance id it has taken over."""
+    """By itself, or with the instance id that it has taken over."""
     coordinator = Coordinator()
     coordinator.create("t", 4)
     a, c = (
@@ -199,7 +199,7 @@ def joins_as(coordinator: Coordinator, member_id: str, instance_id: str) -> Clie
     return client
 
 
-def test_the_place_of_a_classic_member_can_be_taken_over_though_it_is_here():
+def test_present_classic_member_can_be_taken_over():
     """As in Kafka: the process that had it has been replaced by one with the other protocol."""
     coordinator = Coordinator()
     t = coordinator.create("t", 4)
@@ -213,7 +213,7 @@ def test_the_place_of_a_classic_member_can_be_taken_over_though_it_is_here():
     assert again.owned == all_of(t, 4)
 
 
-def test_a_group_that_becomes_a_consumer_group_by_it_has_the_target_of_who_is_left():
+def test_upgrade_by_takeover_has_the_target_of_the_others():
     coordinator = Coordinator()
     t = coordinator.create("t", 4)
     a, b = ClassicClient(coordinator, "a", instance_id="i"), ClassicClient(coordinator, "b", instance_id="j")
@@ -226,7 +226,7 @@ def test_a_group_that_becomes_a_consumer_group_by_it_has_the_target_of_who_is_le
 
 
 @pytest.mark.parametrize("process_id", ["p", "q"])
-def test_the_tasks_of_a_streams_member_that_takes_over_go_to_who_is_left(process_id):
+def test_tasks_of_the_taker_go_to_the_remaining_members(process_id):
     """It is another process than the one that is away, or the same."""
     coordinator = Streams()
     a = Member(coordinator, "a", instance_id="i")
@@ -235,14 +235,16 @@ def test_the_tasks_of_a_streams_member_that_takes_over_go_to_who_is_left(process
     coordinator.streams_heartbeat("a", -2, instance_id="i")
     b.instance_id, b.process_id, b.epoch = "i", process_id, 0
     b.beat()
-    given = [task[1:] for part in coordinator.streams().target.values() for task in part if task[0] == ACTIVE]
-    assert sorted(given) == ALL
+    active = [
+        task[1:] for part in coordinator.streams().target.values() for task in part if task[0] == ACTIVE
+    ]
+    assert sorted(active) == ALL
     assert coordinator.reloaded().groups == coordinator.shard.groups
     converge_streams(b, c)
     assert sorted(b.active() + c.active()) == ALL
 
 
-def test_a_streams_member_that_takes_over_keeps_the_only_task_where_the_other_had_none():
+def test_streams_takeover_keeps_the_only_task():
     """It is the target that it had before, and the one that it takes over gives it nothing."""
     coordinator = Streams(partitions=1)
     one_part = topology()
@@ -250,7 +252,7 @@ def test_a_streams_member_that_takes_over_keeps_the_only_task_where_the_other_ha
     a = Member(coordinator, "a", instance_id="i", topology=one_part)
     b = Member(coordinator, "b", process_id="q", instance_id="j", topology=one_part)
     converge_streams(a, b)
-    idle, busy = sorted((a, b), key=lambda one: len(one.tasks))
+    idle, busy = sorted((a, b), key=lambda streams_member: len(streams_member.tasks))
     assert (idle.active(), busy.active()) == ([], [("0", 0)])
     coordinator.streams_heartbeat(idle.id, -2, instance_id=idle.instance_id)
     busy.instance_id, busy.epoch = idle.instance_id, 0

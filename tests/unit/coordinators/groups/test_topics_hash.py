@@ -37,11 +37,11 @@ def test_a_stream_of_kafkas_library_is_hashed_as_its_bytes() -> None:
 
 
 def test_only_a_topic_whose_hash_is_not_known_is_gone_through() -> None:
-    one = PartitionInfo(1, (1,), (1,))
-    image = ClusterImage("c").apply([TopicCreated(TopicInfo("sized", b"s" * 16, (one,) * 3))])
+    partition = PartitionInfo(1, (1,), (1,))
+    image = ClusterImage("c").apply([TopicCreated(TopicInfo("sized", b"s" * 16, (partition,) * 3))])
     topic = image.topics["sized"]
     assert hash_size(topic, image) == 3
     topics_hash({"sized"}, image)
     assert hash_size(topic, image) == 0
-    grown = image.apply([PartitionsAdded("sized", (one,))])
+    grown = image.apply([PartitionsAdded("sized", (partition,))])
     assert hash_size(grown.topics["sized"], grown) == 4

@@ -1,4 +1,4 @@
-"""Events whose result is there at once, and those of which it is told when it comes."""
+"""Events with an immediate result, and events with a deferred one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.errors import RequestError
 from barnabas.serving.deferred import Deferred, Future
 from barnabas.wire.generated.errors import ErrorCode
 
-from .test_large_events import SlowThreads, always, large
+from .test_large_events import always, large
 from .test_large_events import running as running_with_threads
 from .test_loading import LARGE, SMALL, Counter, journal_of, running, write
 
@@ -94,7 +94,7 @@ async def test_what_is_not_committed_yet_comes_later(autojump_clock: trio.testin
         assert len(journal.records) == SMALL + 1
 
 
-async def test_large_events_and_whoever_comes_meanwhile_have_their_results_later(
+async def test_large_event_and_later_ones_are_deferred(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with running_with_threads(journal_of(SMALL)) as runtime:
@@ -114,41 +114,6 @@ async def test_large_events_and_whoever_comes_meanwhile_have_their_results_later
                 await trio.sleep(1)
             await runtime.write("id", answer)
         assert sorted(seen, key=str) == [SMALL, SMALL + 2, "answered"]
-
-
-@pytest.mark.parametrize("size", [0, 1])
-async def test_an_event_is_large_by_what_it_finds(size: int, autojump_clock: trio.testing.MockClock) -> None:
-    def is_large(machine: Counter) -> bool:
-        return len(machine.keys) + size > SMALL
-
-    async with running_with_threads(journal_of(SMALL)) as runtime:
-        assert isinstance(runtime._threads, SlowThreads)
-        result = runtime.write_nowait("id", large, is_large=is_large)
-        assert (await rest_of(result) if size else result) == SMALL
-        assert (runtime._threads.runs > 2) is bool(size), "the timer of a shard that is loaded is a large one"
-        runs = runtime._threads.runs
-        assert await runtime.write("id", large, is_large=lambda machine: not size) == SMALL + 2
-        assert (runtime._threads.runs == runs) is bool(size)
-
-
-async def test_who_comes_before_the_topic_is_known_or_while_the_shard_is_held_is_told_later(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async with running_with_threads(journal_of(3)) as runtime, trio.open_nursery() as nursery:
-        seen: list[object] = []
-
-        def event(machine: Counter, out: Decision, number: int) -> None:
-            seen.append(len(machine.keys))
-            out.replies.append((number, "own"))
-
-        nursery.start_soon(lambda: runtime.write("id", large, is_large=always))
-        await trio.testing.wait_all_tasks_blocked()
-        held = runtime.write_for_reply("id", event, respond)
-        assert seen == []
-        assert await rest_of(held) == "own"
-        assert seen == [3 + 2]
-        runtime.unload()
-        assert await rest_of(runtime.write_for_reply("id", event, respond)) == "own"
 
 
 async def test_an_answer_is_announced(autojump_clock: trio.testing.MockClock) -> None:
@@ -181,35 +146,6 @@ async def test_an_answer_that_the_event_itself_gives_is_there_at_once(
         )
         assert result == "own"
         assert not runtime._shards.get(0).waiting  # type: ignore[union-attr]
-
-
-async def test_an_answer_may_be_awaited_instead_or_forgotten(autojump_clock: trio.testing.MockClock) -> None:
-    async with running(journal_of(SMALL)) as runtime:
-        told: list[str] = []
-        awaited, forgotten = await announced_in(runtime), await announced_in(runtime)
-        for later in (awaited, forgotten):
-            later.add_done_callback(lambda: told.append("told"))
-        forgotten.cancel()
-        seen: list[object] = []
-
-        async def wait() -> None:
-            seen.append(await awaited.wait())
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
-            await trio.testing.wait_all_tasks_blocked()
-            await runtime.write("id", answer)
-        assert (seen, told) == (["answered"], [])
-        assert not runtime._shards.get(0).waiting  # type: ignore[union-attr]
-
-
-async def test_the_end_of_a_shard_is_announced(autojump_clock: trio.testing.MockClock) -> None:
-    async with running(journal_of(SMALL)) as runtime:
-        later, told = await announced_in(runtime), []
-        later.add_done_callback(lambda: told.append(later.result()))
-        runtime.unload()
-        await trio.testing.wait_all_tasks_blocked()
-        assert told == [ErrorCode.NOT_COORDINATOR]
 
 
 async def test_an_event_that_raises_leaves_nobody_waiting(autojump_clock: trio.testing.MockClock) -> None:

@@ -1,4 +1,4 @@
-"""Damage in an internal topic: nobody is told that there is nothing, until somebody has decided to go on without it."""
+"""Damage in an internal topic: its partition is out of service until an operator decides to do without the batch."""
 
 from __future__ import annotations
 
@@ -141,14 +141,14 @@ def warnings(disk: MemoryDisk, topic: str) -> list[str]:
 
 
 def salvage(disk: MemoryDisk, topic: str) -> None:
-    disk._locks.clear()
+    disk.locks.clear()
     place = open_partition(disk, f"/data/logs/{topic}-0")
     apply_changes(disk, plan_repair(disk, place, salvage=True).changes)
 
 
 @pytest.mark.parametrize("which", [0, 1, -1])
 @pytest.mark.parametrize("is_killed", [False, True])
-async def test_groups_are_told_no_offset_only_once_somebody_has_decided(which, is_killed, caplog):
+async def test_damage_hides_offsets_until_it_is_repaired(which, is_killed, caplog):
     disk = await written(is_killed=is_killed)
     offset = flip(disk, OFFSETS_TOPIC, which)
     for _ in range(3):  # it is not forgotten over another start
@@ -168,8 +168,8 @@ async def test_groups_are_told_no_offset_only_once_somebody_has_decided(which, i
     salvage(disk, OFFSETS_TOPIC)
     assert not warnings(disk, OFFSETS_TOPIC)
     async with broker_to_ask(DATA, SETTINGS, disk=disk) as ask:
-        found = [await committed(ask, group) for group in GROUPS]
-        assert sorted(found) == [(0, -1), (0, 5), (0, 5)]
+        offsets = [await committed(ask, group) for group in GROUPS]
+        assert sorted(offsets) == [(0, -1), (0, 5), (0, 5)]
         for group in GROUPS:
             assert await commit(ask, group, 9) == 0
             assert await committed(ask, group) == (0, 9)
@@ -178,7 +178,7 @@ async def test_groups_are_told_no_offset_only_once_somebody_has_decided(which, i
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-async def test_transactional_ids_and_share_groups_wait_for_the_decision_as_well(is_killed):
+async def test_damage_stops_transactions_and_share_groups(is_killed):
     disk = await written(is_killed=is_killed)
     for topic in (TRANSACTION_TOPIC, SHARE_TOPIC):
         flip(disk, topic, 0)
@@ -193,7 +193,7 @@ async def test_transactional_ids_and_share_groups_wait_for_the_decision_as_well(
         assert (await share_state(ask))[0] == 0
 
 
-async def test_a_commit_that_was_cut_short_is_none_that_anybody_was_told_of(caplog):
+async def test_torn_commit_was_never_acknowledged(caplog):
     disk = await written(is_killed=True)
     content = disk.read(log_of(OFFSETS_TOPIC))
     disk.replace(log_of(OFFSETS_TOPIC), content[:-1], sync=True)

@@ -104,7 +104,7 @@ async def test_a_refusal_that_says_so_keeps_its_decision(autojump_clock: trio.te
 async def test_what_is_ahead_of_its_log_is_read_again_after_a_defect(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Nobody knows how much of such an event has happened; the log does."""
+    """Only the log has how much of such an event has happened."""
     async with running(journal_of(SMALL)) as runtime:
         machine = await runtime.read("id", lambda machine: machine)
         codes: list[int] = []

@@ -1,4 +1,4 @@
-"""A shard belongs to one leader epoch of its partition: who loses it answers NOT_COORDINATOR, who has it reads first."""
+"""A shard belongs to one leader epoch of its partition: a former leader answers NOT_COORDINATOR, a new one reads first."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_who_loses_it_while_reading_begins_again(autojump_clock: trio.test
         assert len((await runtime.read("id", lambda machine: machine)).keys) == SMALL
 
 
-async def test_what_is_led_from_now_on_is_loaded_without_being_asked_for(
+async def test_new_leader_loads_without_a_request(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     journal = journal_of(LARGE)
@@ -156,7 +156,7 @@ async def test_queries_wait_until_what_they_saw_is_committed(autojump_clock: tri
 
 
 class TwoPartitions(MemoryJournal):
-    """A journal of two partitions, of which another broker leads the second, or nobody can since it is offline."""
+    """A journal of two partitions: another broker leads the second, or it is offline."""
 
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
 
 from barnabas.coordinators.runtime.runtime import Runtime
 from barnabas.coordinators.runtime.shards import SLICE_RECORDS
-from barnabas.coordinators.statemachine.decision import Decision
-from barnabas.errors import RequestError, StorageError
+from barnabas.coordinators.statemachine.decision import Decision, Entry
+from barnabas.errors import PeerError, RequestError, StorageError
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.journals import MemoryJournal
 
@@ -104,7 +104,7 @@ async def test_others_have_their_turn_while_it_is_read(autojump_clock: trio.test
 
 
 async def test_what_is_appended_meanwhile_is_not_missed(autojump_clock: trio.testing.MockClock) -> None:
-    """The end of a transaction is written by whoever coordinates that, also while the groups are read."""
+    """Another coordinator writes the end of a transaction, also while the groups are read."""
     journal = journal_of(LARGE)
     async with running(journal) as runtime:
         assert await code_of(runtime) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -122,7 +122,7 @@ async def test_what_concerns_everything_waits_for_it(autojump_clock: trio.testin
 
 
 async def test_it_is_loaded_without_being_asked_for(autojump_clock: trio.testing.MockClock) -> None:
-    """A member that is gone for good is missed although nobody asks for its group again."""
+    """A member that is gone for good is missed without another request for its group."""
     async with running(journal_of(LARGE)) as runtime:
         await trio.sleep(1)
         machine = await runtime.read("id", lambda machine: machine)
@@ -131,19 +131,19 @@ async def test_it_is_loaded_without_being_asked_for(autojump_clock: trio.testing
 
 
 async def test_nothing_is_made_of_an_empty_partition(autojump_clock: trio.testing.MockClock) -> None:
-    made: list[Counter] = []
+    machines: list[Counter] = []
 
     def make() -> Counter:
-        made.append(Counter())
-        return made[-1]
+        machines.append(Counter())
+        return machines[-1]
 
     runtime = Runtime(journal_of(0), make, lambda: 0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runtime.run)
         await trio.testing.wait_all_tasks_blocked()
-        assert not made
+        assert not machines
         await runtime.write("id", write)
-        assert len(made) == 1
+        assert len(machines) == 1
         nursery.cancel_scope.cancel()
 
 
@@ -175,27 +175,6 @@ async def test_what_cannot_be_read_is_tried_again(
         assert await code_of(runtime) == code
 
 
-async def test_before_it_runs_all_is_read_at_once() -> None:
-    runtime = runtime_of(journal_of(LARGE))
-    assert (await runtime.read("id", lambda machine: machine)).loaded_with == LARGE
-
-
-async def test_a_topic_that_cannot_be_made_is_no_coordinator_yet() -> None:
-    journal = journal_of(0)
-    makes = journal.ensure
-
-    async def refuse() -> int:
-        raise RequestError(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers")
-
-    journal.ensure = refuse  # type: ignore[method-assign]
-    async with running(journal) as runtime:
-        with pytest.raises(RequestError) as caught:
-            await runtime.partition_of("id")
-        assert caught.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        journal.ensure = makes  # type: ignore[method-assign]
-        assert await runtime.partition_of("id") == 0
-
-
 async def test_what_shards_need_is_prepared_once() -> None:
     prepared: list[float] = []
 
@@ -209,3 +188,36 @@ async def test_what_shards_need_is_prepared_once() -> None:
         await runtime.load_all()
         runtime.unload()
     assert len(prepared) == 1
+
+
+async def test_records_that_cannot_be_read_are_logged_and_skipped(autojump_clock, caplog):
+    class Marked(MemoryJournal):
+        def read(self, partition: int) -> Iterator[Entry]:
+            yield Entry([], 7, True, offsets=[40])
+            yield from super().read(partition)
+
+    class Picky(Counter):
+        def replay(self, key: bytes, value: bytes | None, *, loading: bool) -> None:
+            if key == b"1":
+                raise PeerError("what is this")
+            super().replay(key, value, loading=loading)
+
+    runtime = Runtime(Marked([(b"0", b""), (b"1", b""), (b"2", b"")]), Picky, lambda: 0)
+    assert (await runtime.read("id", lambda machine: machine)).keys == [b"0", b"2"]
+    for place in ("offset 40, which changes nothing", "offset 1, which changes nothing"):
+        assert f"{place}: no coordinator can have written it" in caplog.text
+
+
+@pytest.mark.parametrize("count", [SMALL, LARGE])
+async def test_failed_replay_is_repeated_by_a_later_request(count, autojump_clock):
+    journal = journal_of(count)
+    journal.failure = ValueError("cannot be")
+    async with running(journal) as runtime:
+        await trio.sleep(1)
+        refused = await code_of(runtime)
+        assert refused in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        journal.failure = None
+        with suppress(RequestError):
+            await runtime.read("id", lambda machine: machine)
+        await trio.sleep(1)
+        assert await runtime.read("id", lambda machine: len(machine.keys)) == count

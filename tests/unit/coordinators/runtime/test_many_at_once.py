@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from barnabas.coordinators.runtime.runtime import Runtime
-from barnabas.coordinators.runtime.shards import ANSWERS_AT_ONCE
-from barnabas.coordinators.runtime.timers import TIMERS_AT_ONCE
+from barnabas.coordinators.runtime.shards import ANSWERS_PER_TURN
+from barnabas.coordinators.runtime.timers import TIMERS_PER_TURN
 from barnabas.coordinators.runtime.waiting import raising
 from barnabas.coordinators.statemachine.decision import Decision, ManyReplies
 from barnabas.errors import RequestError
@@ -21,14 +21,14 @@ from tests.support.journals import MemoryJournal
 
 from .test_loading import SMALL, Counter, journal_of
 
-MANY = 3 * TIMERS_AT_ONCE
+MANY = 3 * TIMERS_PER_TURN
 
 
 @asynccontextmanager
 async def running(journal: MemoryJournal) -> AsyncIterator[Runtime[Counter]]:
     """A runtime that lets others run in between whenever it may."""
     now_ms = lambda: int(trio.current_time() * 1000)  # noqa: E731
-    runtime = Runtime(journal, Counter, now_ms, give_way=trio.lowlevel.checkpoint)
+    runtime = Runtime(journal, Counter, now_ms, checkpoint=trio.lowlevel.checkpoint)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runtime.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -75,12 +75,12 @@ async def test_a_timer_that_is_due_while_many_are_set_waits_for_them(
         def set_early(_: Counter, out: Decision) -> None:
             out.timers.update(many(0))
 
-        def put_off(_: Counter, out: Decision) -> None:
+        def postpone(_: Counter, out: Decision) -> None:
             out.many_timers.append(many(10_000))
 
-        await runtime.write("id", put_off)
+        await runtime.write("id", postpone)
         await runtime.write("id", set_early)
-        await runtime.write("id", put_off)
+        await runtime.write("id", postpone)
         await trio.sleep(1)
         assert not expired
         await trio.sleep(10)
@@ -107,7 +107,7 @@ async def test_very_many_that_wait_are_answered_or_fail(autojump_clock: trio.tes
                     results.append(error.code)  # noqa: B023
 
             async with trio.open_nursery() as nursery:
-                for number in range(5 * ANSWERS_AT_ONCE):
+                for number in range(5 * ANSWERS_PER_TURN):
                     nursery.start_soon(wait, f"m-{number}")
                 await trio.testing.wait_all_tasks_blocked()
                 if is_unloaded:
@@ -115,17 +115,17 @@ async def test_very_many_that_wait_are_answered_or_fail(autojump_clock: trio.tes
                 else:
                     many_replies = ManyReplies(numbers, str.upper)
                     await runtime.write("id", partial(answer, many_replies))
-            wanted = [ErrorCode.NOT_COORDINATOR] * len(numbers) if is_unloaded else map(str.upper, numbers)
-            assert sorted(map(str, results)) == sorted(map(str, wanted))
+            expected = [ErrorCode.NOT_COORDINATOR] * len(numbers) if is_unloaded else map(str.upper, numbers)
+            assert sorted(map(str, results)) == sorted(map(str, expected))
 
 
 async def test_each_of_many_timers_is_told_what_time_it_is(autojump_clock: trio.testing.MockClock) -> None:
     now_ms = lambda: int(trio.current_time() * 1000)  # noqa: E731
 
-    async def give_way() -> None:
+    async def checkpoint() -> None:
         await trio.sleep(0.1)
 
-    runtime = Runtime(journal_of(SMALL), Counter, now_ms, give_way=give_way)
+    runtime = Runtime(journal_of(SMALL), Counter, now_ms, checkpoint=checkpoint)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runtime.run)
         machine = await runtime.read("id", lambda machine: machine)

@@ -1,4 +1,4 @@
-"""Shards that no longer agree with their log: its topic is deleted, or an append has failed. Nobody waits for ever."""
+"""Shards that no longer agree with their log: its topic is deleted, or an append has failed. No request waits for ever."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ NOT_ENOUGH = RequestError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
 
 class Ticking(Counter):
-    """A machine whose timer writes a record each time."""
+    """A machine with a timer that writes a record each time."""
 
     def expire(self, timer: Hashable, now_ms: int, out: Decision) -> None:
         out.records.append((b"tick", b""))
@@ -124,15 +124,15 @@ async def test_too_few_replicas_keep_the_shard_and_delay_its_timers(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_shard_whose_append_has_failed_is_loaded_again_without_a_request(
+async def test_failed_append_reloads_the_shard_without_a_request(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     journal = journal_of(SMALL)
-    made: list[Counter] = []
+    machines: list[Counter] = []
 
     def make() -> Counter:
-        made.append(Counter())
-        return made[-1]
+        machines.append(Counter())
+        return machines[-1]
 
     runtime = Runtime(journal, make, lambda: int(trio.current_time() * 1000))
     async with trio.open_nursery() as nursery:
@@ -143,9 +143,9 @@ async def test_a_shard_whose_append_has_failed_is_loaded_again_without_a_request
             await runtime.write("id", write)
         assert caught.value.code == ErrorCode.NOT_COORDINATOR
         journal.append_failure = None
-        assert len(made) == 1
+        assert len(machines) == 1
         await trio.sleep(5)
-        assert len(made) == 2
-        assert made[1].loaded_with == SMALL
-        assert made[1].expired, "its timers go on"
+        assert len(machines) == 2
+        assert machines[1].loaded_with == SMALL
+        assert machines[1].expired, "its timers go on"
         nursery.cancel_scope.cancel()

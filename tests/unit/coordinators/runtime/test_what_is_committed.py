@@ -13,12 +13,10 @@ from barnabas.broker.adoption import _producer_ids
 from barnabas.coordinators.runtime.entries import batch_of, read_entries
 from barnabas.coordinators.runtime.runtime import Runtime
 from barnabas.coordinators.runtime.waiting import raising
-from barnabas.coordinators.statemachine.decision import Decision, ManyReplies, Refused
+from barnabas.coordinators.statemachine.decision import Decision, ManyReplies
 from barnabas.coordinators.transactions.records import transaction_record, transaction_tombstone
 from barnabas.coordinators.transactions.transaction import Producer, Transaction
 from barnabas.errors import RequestError
-from barnabas.records.building import encode_batch
-from barnabas.records.record import Record
 from barnabas.records.validate import Origin
 from barnabas.serving.deferred import resolved
 from barnabas.wire.generated.errors import ErrorCode
@@ -59,9 +57,7 @@ class Asked:
 
 @pytest.mark.parametrize("way", ["one", "many"])
 @pytest.mark.parametrize("is_unloaded", [False, True])
-async def test_an_answer_goes_out_when_what_it_says_is_committed_and_not_before(
-    autojump_clock, way, is_unloaded
-):
+async def test_answer_waits_for_the_commit_of_its_decision(autojump_clock, way, is_unloaded):
     journal = journal_of(SMALL)
     async with running(journal) as runtime, trio.open_nursery() as nursery:
         await runtime.read("id", lambda machine: machine)
@@ -93,43 +89,7 @@ async def test_an_answer_goes_out_when_what_it_says_is_committed_and_not_before(
             assert (asked.outcomes, results) == (["answer"], ["result"])
 
 
-@pytest.mark.parametrize("way", ["one", "many"])
-async def test_an_answer_to_what_is_committed_goes_out_at_once(autojump_clock, way):
-    async with running(journal_of(SMALL)) as runtime, trio.open_nursery() as nursery:
-        await runtime.read("id", lambda machine: machine)
-        asked = Asked(runtime)
-        nursery.start_soon(asked.wait)
-        await trio.testing.wait_all_tasks_blocked()
-        assert await runtime.write("id", getattr(asked, way)) == "result"
-        await trio.testing.wait_all_tasks_blocked()
-        assert asked.outcomes == ["answer"]
-
-
-async def test_a_refusal_that_has_written_something_is_told_when_that_is_committed(autojump_clock):
-    journal = journal_of(SMALL)
-    async with running(journal) as runtime, trio.open_nursery() as nursery:
-        await runtime.read("id", lambda machine: machine)
-        journal.commits = trio.Event()
-        codes: list[int] = []
-
-        def refuse(machine: Counter, out: Decision) -> Refused:
-            write(machine, out)
-            return Refused(RequestError(ErrorCode.CONCURRENT_TRANSACTIONS))
-
-        async def perform() -> None:
-            with pytest.raises(RequestError) as refused:
-                await runtime.write("id", refuse)
-            codes.append(refused.value.code)
-
-        nursery.start_soon(perform)
-        await trio.sleep(0.5)
-        assert codes == []
-        journal.commits.set()
-        await trio.sleep(1)
-        assert codes == [ErrorCode.CONCURRENT_TRANSACTIONS]
-
-
-async def test_a_timer_that_is_ended_by_hand_ends_now_and_not_again_at_its_time(autojump_clock):
+async def test_timer_ended_by_hand_expires_once(autojump_clock):
     async with running(journal_of(SMALL)) as runtime:
         machine = await runtime.read("id", lambda machine: machine)
         await trio.sleep(1)  # with the timer that it sets when it is loaded
@@ -161,7 +121,7 @@ async def test_timers_of_a_kind_that_are_put_off_end_later(autojump_clock):
             out.timers.update({("session", "a"): now_ms + 5_000, ("join", "a"): now_ms + 5_000})
 
         await runtime.write("id", set_both)
-        runtime.put_off({"session"}, 4_000)
+        runtime.postpone({"session"}, 4_000)
         await trio.sleep(60)
         assert expired == [("join", 5), ("session", 9)]
 
@@ -189,15 +149,8 @@ def test_batches_are_read_again_as_they_were_decided(log):
     ]  # fmt: skip
 
 
-def test_what_an_idempotent_producer_wrote_outside_of_a_transaction_waits_for_no_end(log):
-    append(log, batch(b"1", producer_id=9, producer_epoch=0, base_sequence=0))
-    append(log, bytearray(encode_batch([Record(0, NOW_MS, None, b"no key"), Record(1, NOW_MS, b"k", b"v")])))
-    entries = [(list(entry.records), entry.producer_id, entry.committed) for entry in read_entries(log)]
-    assert entries == [([(b"k", b"1")], -1, None), ([(b"k", b"v")], -1, None)]
-
-
 @pytest.mark.parametrize("field", ["producer_id", "next_producer_id"])
-def test_the_ids_of_transactional_producers_are_found_in_an_adopted_log(log, field):
+def test_adopted_log_yields_its_transactional_producer_ids(log, field):
     """An id that is handed out a second time would belong to two producers; the one to come is as good as taken."""
     append(log, batch(b"1", key=b"k", producer_id=5, producer_epoch=0, base_sequence=0))
     log.truncate_fully_and_start_at(0)
@@ -206,10 +159,3 @@ def test_the_ids_of_transactional_producers_are_found_in_an_adopted_log(log, fie
            origin=Origin.COORDINATOR)  # fmt: skip
     assert max(_producer_ids(log)) == 40
     assert isinstance(transaction.producer, Producer)
-
-
-def test_the_ids_of_producers_of_other_topics_are_those_of_their_batches(tmp_path):
-    broker = Broker(tmp_path)
-    append(broker.log("t"), batch(b"not a transaction", producer_id=5, producer_epoch=0, base_sequence=0))
-    assert list(_producer_ids(broker.log("t"))) == [5]
-    broker.crash()

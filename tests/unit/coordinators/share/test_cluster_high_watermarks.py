@@ -28,11 +28,11 @@ def answer_with(code=0):
         for asked in request.topics:
             partitions = [
                 ListOffsetsResponse.ListOffsetsPartitionResponse(
-                    partition_index=one.partition_index,
+                    partition_index=partition.partition_index,
                     error_code=code,
-                    offset=-1 if code else ENDS[asked.name, one.partition_index],
+                    offset=-1 if code else ENDS[asked.name, partition.partition_index],
                 )
-                for one in asked.partitions
+                for partition in asked.partitions
             ]
             topics.append(
                 ListOffsetsResponse.ListOffsetsTopicResponse(name=asked.name, partitions=partitions)
@@ -47,15 +47,15 @@ def asking(metadata, answer):
     return ClusterHighWatermarks(metadata, ME, local=Here(), peers=peers, timeout_ms=1000), peers  # type: ignore[arg-type]
 
 
-def told(found):
-    return {one: end.code if isinstance(end, RequestError) else end for one, end in found.items()}
+def told(results):
+    return {one: end.code if isinstance(end, RequestError) else end for one, end in results.items()}
 
 
 async def test_each_leader_is_asked_once_for_all_of_its_partitions(autojump_clock) -> None:
     metadata = cluster(topic("t", ME, TWO, THREE, TWO), topic("u", TWO))
     ends, peers = asking(metadata, answer_with())
-    found = await ends.of([("t", 0), ("t", 1), ("t", 2), ("t", 3), ("u", 0)])
-    assert told(found) == {("t", 0): 5, **ENDS}
+    results = await ends.of([("t", 0), ("t", 1), ("t", 2), ("t", 3), ("u", 0)])
+    assert told(results) == {("t", 0): 5, **ENDS}
     asked = dict(peers.asked)
     assert len(peers.asked) == 2
     assert [(one.name, len(one.partitions)) for one in asked[TWO].topics] == [("t", 2), ("u", 1)]

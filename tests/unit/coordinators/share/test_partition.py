@@ -48,28 +48,9 @@ def code_of(of: SharePartition, *acks: Acknowledgement, member: str = "a") -> in
 # --- acquiring ----------------------------------------------------------------------------------------------
 
 
-def test_new_records_are_acquired_once() -> None:
-    shared = partition()
-    assert shared.acquire(acquire_request("a"), [(0, 9)], 0) == [(0, 9, 1)]
-    assert shared.next_offset == 10
-    assert shared.acquire(acquire_request("b"), [(0, 9)], 0) == []
-
-
-def test_a_whole_batch_is_acquired_even_if_it_has_more_records_than_wanted() -> None:
+def test_whole_batch_is_acquired_above_the_record_limit() -> None:
     shared = partition()
     assert shared.acquire(acquire_request(records=5), [(0, 2), (3, 9), (10, 19)], 0) == [(0, 9, 1)]
-
-
-def test_no_record_more_than_wanted_is_acquired_in_strict_mode() -> None:
-    shared = partition()
-    assert shared.acquire(acquire_request(records=5, strict=True), [(0, 2), (3, 9)], 0) == [(0, 4, 1)]
-    assert shared.acquire(acquire_request(records=5, strict=True), [(3, 9)], 0) == [(5, 9, 1)]
-
-
-def test_portions_begin_where_batches_begin() -> None:
-    shared = partition()
-    batches = [(0, 3), (4, 7), (8, 11), (12, 15)]
-    assert shared.acquire(acquire_request(batch_size=6), batches, 0) == [(0, 7, 1), (8, 15, 1)]
 
 
 def test_no_more_than_the_window_is_in_flight() -> None:
@@ -112,16 +93,7 @@ def test_the_window_is_never_exceeded_in_strict_mode() -> None:
     assert not shared.can_acquire
 
 
-def test_a_hole_in_the_log_is_passed_over() -> None:
-    shared = partition()
-    assert shared.acquire(acquire_request(), [(5, 9)], 0) == [(5, 9, 1)]
-    assert shared.start_offset == 5
-    assert shared.acquire(acquire_request(), [(20, 24)], 0) == [(20, 24, 1)]
-    decide(shared, ack(5, 9, ACCEPT))
-    assert shared.start_offset == 20
-
-
-def test_records_that_are_compacted_away_while_they_wait_are_archived() -> None:
+def test_records_compacted_away_are_archived() -> None:
     shared = partition()
     shared.acquire(acquire_request(), [(0, 4), (5, 9)], 0)
     decide(shared, ack(0, 9, RELEASE))
@@ -129,26 +101,7 @@ def test_records_that_are_compacted_away_while_they_wait_are_archived() -> None:
     assert shared.start_offset == 5
 
 
-def test_aborted_records_are_never_handed_out() -> None:
-    shared = partition()
-    assert shared.acquire(acquire_request(), [(0, 4), (5, 9), (10, 10)], 0, aborted=[(0, 4), (10, 10)]) == [
-        (5, 9, 1)
-    ]
-    assert shared.start_offset == 5
-    decide(shared, ack(5, 9, ACCEPT))
-    assert shared.start_offset == 11
-
-
 # --- deciding -----------------------------------------------------------------------------------------------
-
-
-def test_the_start_offset_moves_over_what_is_complete() -> None:
-    shared = partition()
-    shared.acquire(acquire_request(), [(0, 9)], 0)
-    assert decide(shared, ack(5, 9, ACCEPT)) == ((5, 9, ACKNOWLEDGED, 1),)
-    assert (shared.start_offset, shared.complete_count) == (0, 5)
-    assert decide(shared, ack(0, 4, REJECT)) == ((0, 4, ARCHIVED, 1),)
-    assert (shared.start_offset, shared.end, shared.complete_count) == (10, 10, 0)
 
 
 def test_each_offset_can_have_a_verdict_of_its_own() -> None:
@@ -199,15 +152,6 @@ def test_wrong_offsets_are_refused() -> None:
     assert code_of(shared, ack(2, 4, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
 
 
-def test_what_is_before_the_start_offset_is_not_looked_at() -> None:
-    shared = partition()
-    shared.acquire(acquire_request(), [(0, 9)], 0)
-    shared.log_starts_at(5)
-    assert decide(shared, ack(0, 3, ACCEPT)) == ()
-    assert decide(shared, ack(0, 6, ACCEPT)) == ((5, 6, ACKNOWLEDGED, 1),)
-    assert shared.start_offset == 7
-
-
 def ended_by_release(shared: SharePartition) -> Written:
     written = shared.release("a")
     assert shared.release("a").batches == (), "is being written"
@@ -238,7 +182,7 @@ def test_that_the_log_has_moved_on_is_written_when_locks_end(end, log_start, bat
     assert not shared.release("a"), "once is enough"
 
 
-def test_a_start_that_could_not_be_written_is_written_with_the_next_end() -> None:
+def test_failed_write_of_the_start_is_repeated() -> None:
     shared = partition()
     shared.acquire(acquire_request("a", 3, strict=True), [(0, 9)], 0)
     shared.log_starts_at(10)
@@ -265,7 +209,7 @@ def test_a_record_is_archived_after_its_last_delivery() -> None:
     assert shared.start_offset == 1
 
 
-def test_records_that_fail_again_and_again_come_in_ever_smaller_portions() -> None:
+def test_failing_records_come_in_smaller_portions() -> None:
     shared = partition(deliveries_max=5)
     portions = []
     for _ in range(7):
@@ -281,30 +225,11 @@ def test_records_that_fail_again_and_again_come_in_ever_smaller_portions() -> No
     ]  # fmt: skip
 
 
-def test_other_records_are_not_mixed_with_those_that_fail() -> None:
-    shared = partition(deliveries_max=5)
-    for _ in range(3):
-        shared.acquire(acquire_request(), [(0, 9)], 0)
-        decide(shared, ack(0, 9, RELEASE))
-    assert shared.acquire(acquire_request(), [(0, 9), (10, 19)], 0) == [(0, 4, 4)]
-
-
 # --- locks --------------------------------------------------------------------------------------------------
 
 
-def test_a_lock_ends_after_its_time() -> None:
-    shared = partition(record_lock_ms=1000)
-    shared.acquire(acquire_request(), [(0, 4)], 0)
-    shared.acquire(acquire_request("b"), [(5, 9)], 500)
-    assert shared.lock_due_ms == 1000
-    assert not shared.expire(999)
-    assert shared.expire(1000).batches == ((0, 4, AVAILABLE, 1),)
-    assert (shared.lock_due_ms, shared.next_offset) == (1500, 0)
-    assert code_of(shared, ack(0, 4, ACCEPT)) == ErrorCode.INVALID_RECORD_STATE
-
-
 @pytest.mark.parametrize("done", [True, False])
-def test_the_write_of_a_lock_that_has_ended_decides_on_nothing_that_was_acknowledged_since(
+def test_expired_lock_write_spares_later_acknowledgements(
     done: bool,
 ) -> None:
     shared = partition()
@@ -327,20 +252,10 @@ def test_a_lock_can_be_renewed_where_the_group_allows_it() -> None:
     assert code_of(shared, ack(0, 4, RENEW)) == ErrorCode.INVALID_RECORD_STATE
 
 
-def test_what_a_member_leaves_behind_is_free_again() -> None:
-    shared = partition()
-    shared.acquire(acquire_request("a"), [(0, 4)], 0)
-    shared.acquire(acquire_request("b"), [(5, 9)], 0)
-    written = shared.release("a")
-    assert written.batches == ((0, 4, AVAILABLE, 1),)
-    shared.settle(written, done=True)
-    assert shared.acquire(acquire_request("c"), [(0, 9)], 0) == [(0, 4, 2)]
-
-
 # --- restoring ----------------------------------------------------------------------------------------------
 
 
-def test_what_was_written_is_restored_and_the_rest_is_delivered_anew() -> None:
+def test_written_state_is_restored_and_the_rest_redelivered() -> None:
     shared = partition(10, StateBatch(10, 14, ACKNOWLEDGED, 1), StateBatch(20, 24, AVAILABLE, 2))
     assert (shared.start_offset, shared.end, shared.next_offset) == (15, 25, 15)
     assert shared.acquire(acquire_request(), [(10, 19), (20, 29)], 0) == [
@@ -348,12 +263,6 @@ def test_what_was_written_is_restored_and_the_rest_is_delivered_anew() -> None:
         (20, 24, 3),
         (25, 29, 1),
     ]
-
-
-def test_the_log_may_have_moved_on() -> None:
-    shared = partition(0, StateBatch(0, 4, AVAILABLE, 1))
-    shared.log_starts_at(10)
-    assert (shared.start_offset, shared.next_offset, shared.end) == (10, 10, 10)
 
 
 # --- checking -----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,6 +50,9 @@ class World:
             self.shard.replay(key, value, loading=False)
         return result
 
+    async def read(self, group_id: str, look: Any) -> Any:
+        return look(self.shard)
+
     async def delete_group(self, group_id: str) -> None:
         await self.write(group_id, lambda shard, out: shard.delete_group(group_id, out))
 
@@ -69,8 +73,8 @@ class World:
         return await self.groups.heartbeat(Heartbeat(request, "client", "/host"))
 
     @property
-    def known(self) -> Any:
-        return self.shard.share_group("g").known
+    def topic_states(self) -> Any:
+        return self.shard.share_group("g").topic_states
 
 
 @pytest.fixture
@@ -85,7 +89,7 @@ async def world():
     return world
 
 
-async def test_the_first_who_wants_a_topic_is_told_at_once_what_to_fetch():
+async def test_first_subscriber_gets_its_assignment_immediately():
     world = World()
     answer = await world.beat(0, "t")
     assert answer.assignment is not None
@@ -93,62 +97,52 @@ async def test_the_first_who_wants_a_topic_is_told_at_once_what_to_fetch():
     assert world.shard.share_group("g").members["m"].assigned == frozenset(), "nothing is decided yet"
 
 
-async def test_a_state_that_cannot_be_begun_is_told_to_who_asked_and_begun_again():
+async def test_failed_initialization_is_answered_and_retried():
     world = World()
     world.broken = {(T, 1)}
     with pytest.raises(RequestError) as refused:
         await world.beat(0, "t")
     assert refused.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.known.initialized == {T: frozenset({0})}
+    assert world.topic_states.initialized == {T: frozenset({0})}
     world.broken = set()
     answer = await world.beat(0, "t")
-    assert world.known.initialized == {T: frozenset({0, 1})}
+    assert world.topic_states.initialized == {T: frozenset({0, 1})}
     assert answer.assignment is not None
 
 
-async def test_a_group_that_is_to_begin_elsewhere_does_in_an_epoch_of_its_own_and_others_are_told(world):
+async def test_altered_offsets_have_a_new_state_epoch(world):
     epoch = world.shard.share_group("g").epoch
     assert await world.groups.alter_offsets("g", {(T, 0): 77, (U, 0): 5}) == {(T, 0): None, (U, 0): None}
     assert world.states[("g", T, 0)] == (epoch + 1, 77)
     assert world.states[("g", U, 0)] == (epoch + 1, 5)
     assert world.states[("g", T, 1)] == (2, -1)
-    assert world.known.initialized == {T: frozenset({0, 1}), U: frozenset({0})}
+    assert world.topic_states.initialized == {T: frozenset({0, 1}), U: frozenset({0})}
     assert world.changed == ["g"], "whoever leads a partition must read its state again"
-
-
-async def test_each_partition_that_cannot_begin_elsewhere_has_its_error(world):
-    world.broken = {(U, 0)}
-    results = await world.groups.alter_offsets("g", {(T, 0): 77, (U, 0): 5})
-    assert results[T, 0] is None
-    assert results[U, 0].code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.known.initializing == {}
-    assert U not in world.known.initialized
-    assert world.changed == ["g"]
 
 
 async def test_the_state_of_a_topic_is_forgotten_and_others_are_told(world):
     assert await world.groups.delete_offsets("g", [T, U]) == {T: None}
     assert world.states == {}
-    assert world.known.topic_partitions == frozenset()
-    assert (world.known.deleting, world.known.topic_ids) == (frozenset(), frozenset()), (
+    assert world.topic_states.topic_partitions == frozenset()
+    assert (world.topic_states.deleting, world.topic_states.topic_ids) == (frozenset(), frozenset()), (
         "and all of it is done"
     )
     assert world.changed == ["g"]
 
 
-async def test_the_state_of_a_topic_that_cannot_be_deleted_is_still_being_deleted(world):
+async def test_failed_state_deletion_stays_pending(world):
     world.broken = {(T, 1)}
     results = await world.groups.delete_offsets("g", [T])
     assert results[T].code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.known.deleting == {T}
+    assert world.topic_states.deleting == {T}
     world.broken = set()
     world.states["g", T, 0] = world.states["g", T, 1] = (2, -1)
     assert await world.groups.alter_offsets("g", {(U, 0): 5}) == {(U, 0): None}
     assert await world.groups.delete_offsets("g", [U]) == {U: None}
-    assert world.known.deleting == {T}, "the one that is done is not the other"
+    assert world.topic_states.deleting == {T}, "the one that is done is not the other"
 
 
-async def test_nothing_is_left_of_a_group_that_is_deleted_and_others_are_told(world):
+async def test_deleted_group_leaves_no_state(world):
     await world.groups.delete_group("g")
     assert world.states == {}
     assert world.shard.groups == {}
@@ -191,29 +185,7 @@ class SizeOf:
         return self.of_member if (group_id, member_id) == ("g", "m") else 0
 
 
-@pytest.mark.parametrize("more", [0, 1])
-async def test_a_heartbeat_is_large_by_what_it_names_and_what_its_member_goes_through(more):
-    world = World()
-    world.size_of = SizeOf(0, EVENT_SIZE_MAX - 10)
-    request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["t"])
-    await world.groups.heartbeat(Heartbeat(request, "client", "/host"), 10 + more)
-    assert world.sizes == [bool(more), False, False], "and then what follows from it, by the states there are"
-
-
-@pytest.mark.parametrize(
-    ("epoch", "topics", "says_more"),
-    [(0, ["t"], True), (2, ["t"], True), (2, None, False), (-1, None, True)],
-)
-async def test_a_heartbeat_says_more_if_its_member_comes_goes_or_wants_something_else(
-    epoch, topics, says_more
-):
-    world = World()
-    await world.beat(0, "t")
-    world.size_of = SizeOf(says_more=says_more)
-    await world.beat(epoch, *(topics or ()))
-
-
-async def test_who_is_behind_in_the_first_epoch_says_no_more_than_others():
+async def test_member_behind_in_epoch_1_is_no_large_event():
     world = World()
     await world.beat(0, "t")
     world.size_of = SizeOf(says_more=False)
@@ -224,17 +196,7 @@ async def test_who_is_behind_in_the_first_epoch_says_no_more_than_others():
     assert world.sizes[count:] == [False]
 
 
-@pytest.mark.parametrize("more", [0, 1])
-@pytest.mark.parametrize("way", ["alter", "delete", "delete group"])
-async def test_a_change_of_states_is_large_by_those_that_there_are_and_those_that_it_names(world, way, more):
-    world.sizes.clear()
-    names = 0 if way == "delete group" else 1
-    world.size_of = SizeOf(EVENT_SIZE_MAX + more - names)
-    await CHANGES[way](world.groups)
-    assert set(world.sizes) == {bool(more)}
-
-
-async def test_offsets_may_be_altered_of_share_groups_without_members_and_of_groups_that_are_not_there(world):
+async def test_offsets_are_alterable_without_members(world):
     await world.groups.check_alterable("g")
     await world.groups.check_alterable("none")
     await world.beat(0, "t")
@@ -245,3 +207,13 @@ async def test_offsets_may_be_altered_of_share_groups_without_members_and_of_gro
     with pytest.raises(RequestError) as refused:
         await world.groups.check_alterable("c")
     assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_heartbeat_is_large_by_its_topics_and_its_member(more):
+    world = World()
+    sizes = {"event_size": lambda *_, says_more: EVENT_SIZE_MAX - 10, "share_state_size": lambda _: 0}
+    world.size_of = SimpleNamespace(**sizes)
+    request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["t"])
+    await world.groups.heartbeat(Heartbeat(request, "client", "/host"), 10 + more)
+    assert world.sizes == [bool(more), False, False]

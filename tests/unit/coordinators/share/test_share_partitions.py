@@ -20,11 +20,11 @@ class States:
 
     async def read_state(self, key, leader_epoch):
         self.asked.append(leader_epoch)
-        found = ShareState(state_epoch=1, leader_epoch=leader_epoch, start_offset=self.start_offset)
+        state = ShareState(state_epoch=1, leader_epoch=leader_epoch, start_offset=self.start_offset)
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             await meanwhile()
-        return found
+        return state
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def key_of(ask):
     return "g", ask.services.metadata.image.topics["t"].id, 0
 
 
-async def test_a_state_that_was_read_before_the_partition_was_led_anew_is_read_again(ask):
+async def test_state_of_an_earlier_leader_epoch_is_read_again(ask):
     states = States()
     partitions = partitions_of(ask, states)
 
@@ -72,7 +72,7 @@ async def test_a_state_that_was_read_before_the_partition_was_led_anew_is_read_a
 
 
 @pytest.mark.parametrize("change", ["group", "all"])
-async def test_a_state_that_is_begun_again_while_it_is_read_is_read_again(ask, change):
+async def test_state_begun_again_during_the_read_is_read_again(ask, change):
     states = States()
     partitions = partitions_of(ask, states)
 

@@ -1,4 +1,4 @@
-"""Share partitions of a broker: where they begin, in whose epochs they are written down, and when they count no longer."""
+"""Share partitions of a broker: their start, failed writes, and errors of the share coordinator."""
 
 from __future__ import annotations
 
@@ -94,27 +94,7 @@ async def test_a_group_without_an_offset_begins_where_it_says(reset, start):
     assert shared.records.start_offset == start
 
 
-@pytest.mark.parametrize(
-    "found", [None, SimpleNamespace(offset=HIGH_WATERMARK), SimpleNamespace(offset=HIGH_WATERMARK + 1)]
-)
-async def test_a_group_that_begins_at_a_time_to_come_begins_at_the_high_watermark(found):
-    world = World(OffsetReset("by_duration", 60_000))
-    world.found = found
-    assert (await world.partitions.load(KEY)).records.start_offset == HIGH_WATERMARK
-
-
-async def test_what_is_written_is_in_the_epochs_of_the_state_and_of_the_leader():
-    world = World()
-    await world.acquired()
-    await world.accept()
-    [(key, write)] = world.written
-    assert key == KEY
-    assert (write.state_epoch, write.leader_epoch, write.start_offset) == (7, 3, HIGH_WATERMARK)
-    assert [tuple(batch)[:2] for batch in write.batches] == [(50, 54)]
-    assert world.asked == [(KEY, 3)], "it is read once"
-
-
-async def test_what_could_not_be_written_has_not_happened_and_may_be_done_again():
+async def test_failed_acknowledgement_can_be_repeated():
     world = World()
     shared = await world.acquired()
     world.failure = RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -138,9 +118,7 @@ async def test_what_could_not_be_written_has_not_happened_and_may_be_done_again(
         (ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR, False),
     ],
 )
-async def test_what_the_coordinator_says_is_told_as_a_client_sees_it_and_may_end_what_is_known(
-    code, seen, closes
-):
+async def test_coordinator_errors_are_translated_for_clients(code, seen, closes):
     world = World()
     shared = await world.acquired()
     world.failure = RequestError(code)
@@ -150,46 +128,15 @@ async def test_what_the_coordinator_says_is_told_as_a_client_sees_it_and_may_end
     assert await code_of(world.partitions.load(KEY)) == seen
 
 
-async def test_a_partition_that_is_led_in_another_epoch_is_read_again():
+async def test_end_of_a_session_releases_acquired_records():
     world = World()
-    shared = await world.acquired()
-    world.led.leader_epoch = 4
-    assert world.partitions.get(KEY) is None
-    assert shared.closed
-    again = await world.partitions.load(KEY)
-    assert again is not shared
-    assert world.asked == [(KEY, 3), (KEY, 4)]
-    assert await code_of(world.accept()) == ErrorCode.INVALID_RECORD_STATE
-
-
-async def test_a_group_whose_state_was_begun_again_is_forgotten_and_others_are_not():
-    world = World()
-    shared = await world.partitions.load(KEY)
-    other = await world.partitions.load(("other", T, 0))
-    world.partitions.forget_group("g")
-    assert (shared.closed, other.closed) == (True, False)
-    assert world.partitions.get(("other", T, 0)) is other
-
-
-async def test_what_a_member_has_acquired_is_free_again_when_its_session_ends():
-    world = World()
-    shared = await world.acquired()
+    loaded = await world.acquired()
     results = await world.partitions.release("g", "m", [(T, 0), (b"u" * 16, 1)])
     assert results[T, 0] is None
     assert results[b"u" * 16, 1].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert shared.records.acquire(AcquireRequest("n", 10), [(50, 59)], 0) == [(50, 59, 2)]
-
-
-async def test_nothing_is_written_where_nothing_has_changed():
-    world = World()
-    await world.acquired()
-    assert await world.partitions.release("g", "another", [(T, 0)]) == {(T, 0): None}
-    assert world.written == []
-
-
-async def test_who_has_fetched_nothing_can_acknowledge_nothing():
-    assert await code_of(World().accept()) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def test_a_topic_that_is_gone_cannot_be_loaded():
-    assert await code_of(World().partitions.load(("g", b"u" * 16, 0))) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert loaded.records.acquire(AcquireRequest("n", 10), [(50, 59)], 0) == [(50, 59, 2)]
+    world.partitions.forget_group("g")
+    assert loaded.closed
+    with pytest.raises(RequestError) as refused:
+        await world.accept()
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

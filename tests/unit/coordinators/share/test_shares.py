@@ -88,23 +88,6 @@ def test_each_part_obeys_its_own_settings():
     assert refused.value.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
-async def test_after_as_many_updates_as_are_set_comes_a_snapshot():
-    shares = shares_of()
-    await shares.state.initialize(("g", TOPIC, 0), 0, 0)
-    machine = await shares.state.read("any", lambda machine: machine)
-    assert machine._updates_max == 77
-
-
-async def test_locks_end_by_the_steady_clock_and_records_are_looked_up_by_the_wall_clock():
-    shares = shares_of()
-    assert shares.partitions.lock_clock_ms() == STEADY_MS
-    assert shares.partitions._now_ms() == WALL_MS
-    await shares.state.initialize(("g", TOPIC, 0), 0, 0)
-    found = await shares.state.summary(("g", TOPIC, 0))
-    assert found is not None
-    assert found.written_ms == WALL_MS
-
-
 @pytest.mark.parametrize("is_cluster", [False, True])
 def test_in_a_cluster_states_are_asked_for_wherever_they_are(is_cluster):
     around: list[Any] = []
@@ -135,20 +118,11 @@ async def test_what_is_redundant_is_cleared_away_as_often_as_is_set(autojump_clo
     assert partitions.told == ["run"]
 
 
-def test_without_their_topic_states_and_partitions_are_forgotten():
-    shares = shares_of()
-    partitions = Partitions(shares)
-    told = []
-    shares.state.unload = lambda: told.append("state")  # type: ignore[method-assign]
-    shares.unload()
-    assert (told, partitions.told) == (["state"], ["unload"])
-
-
 # --- the end of sessions ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("others", [(), (("g", "n"),), (("other", "m"),)])
-async def test_who_ends_its_session_frees_its_records_and_the_last_of_a_group_ends_what_is_known(others):
+async def test_end_of_a_session_releases_its_records(others):
     shares = shares_of()
     partitions = Partitions(shares)
     shares.sessions.open(("g", "m"), [(TOPIC, 0), (TOPIC, 1)], 1)
@@ -161,7 +135,7 @@ async def test_who_ends_its_session_frees_its_records_and_the_last_of_a_group_en
     assert len(partitions.told) == 1 + is_last, "there is no session any more"
 
 
-async def test_a_connection_that_closes_ends_its_own_sessions_and_waits_for_nothing(autojump_clock):
+async def test_closed_connection_ends_its_own_sessions(autojump_clock):
     shares = shares_of()
     partitions = Partitions(shares)
     async with running(shares):
@@ -175,11 +149,3 @@ async def test_a_connection_that_closes_ends_its_own_sessions_and_waits_for_noth
         partitions.gate.set()
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(partitions.told, key=str) == [("g", "m", [(TOPIC, 0)]), ("h", "m", [(TOPIC, 0)]), "h"]
-
-
-async def test_connections_that_close_while_the_broker_ends_release_nothing():
-    shares = shares_of()
-    partitions = Partitions(shares)
-    shares.sessions.open(("g", "m"), [(TOPIC, 0)], 1)
-    shares.connection_closed(1)
-    assert (len(shares.sessions), partitions.told) == (0, [])

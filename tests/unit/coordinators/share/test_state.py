@@ -22,7 +22,6 @@ KEY: StateKey = ("group", TOPIC, 1)
 IMAGE = ClusterImage("cluster").apply(
     [TopicCreated(TopicInfo("topic", TOPIC, tuple(PartitionInfo(1, (1,), (1,)) for _ in range(2))))]
 )
-SNAPSHOT, UPDATE = 0, 1
 
 
 class Coordinator:
@@ -72,49 +71,6 @@ def test_nothing_is_read_or_written_before_it_is_initialized() -> None:
     coordinator.initialize()
     state = coordinator.read()
     assert (state.start_offset, state.complete_count, state.batches) == (-1, -1, ())
-
-
-def test_writes_add_up() -> None:
-    coordinator = Coordinator()
-    coordinator.initialize()
-    coordinator.write(StateWrite(0, 0, 0, 5, (StateBatch(5, 9, 2, 1),)))
-    coordinator.write(StateWrite(0, 0, 5, 3, (StateBatch(7, 12, 0, 1),)))
-    state = coordinator.read()
-    assert (state.start_offset, state.complete_count) == (5, 3)
-    assert state.batches == (StateBatch(5, 9, 2, 1), StateBatch(10, 12, 0, 1))
-    assert coordinator.reloaded().states == coordinator.shard.states
-
-
-def test_the_start_offset_never_goes_back() -> None:
-    coordinator = Coordinator()
-    coordinator.initialize(start=10)
-    coordinator.write(StateWrite(0, 0, 20, 4))
-    coordinator.write(StateWrite(0, 0, 15, 9, (StateBatch(12, 21, 2, 1),)))
-    state = coordinator.read()
-    assert (state.start_offset, state.complete_count) == (20, 4)
-    assert state.batches == (StateBatch(20, 21, 2, 1),)
-
-
-def test_after_some_updates_comes_a_snapshot() -> None:
-    coordinator = Coordinator(updates_max=2)
-    coordinator.initialize(start=0)
-    for offset in range(5):
-        coordinator.write(StateWrite(0, 0, 0, offset, (StateBatch(offset, offset, 2, 1),)))
-    assert coordinator.kinds == [SNAPSHOT, UPDATE, UPDATE, SNAPSHOT, UPDATE, UPDATE]
-    state = coordinator.read()
-    assert (state.snapshot_epoch, state.batches) == (1, (StateBatch(0, 4, 2, 1),))
-    assert coordinator.reloaded().states == coordinator.shard.states
-
-
-def test_an_older_leader_may_not_write_any_more() -> None:
-    coordinator = Coordinator()
-    coordinator.initialize()
-    coordinator.read(leader_epoch=3)
-    assert coordinator.kinds == [SNAPSHOT, UPDATE]
-    coordinator.read(leader_epoch=3)
-    assert coordinator.kinds == [SNAPSHOT, UPDATE]
-    assert code_of(coordinator.read, 2) == ErrorCode.FENCED_LEADER_EPOCH
-    assert code_of(coordinator.write, StateWrite(0, 2, 0)) == ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_who_begins_anew_fences_who_was_there() -> None:
@@ -174,7 +130,7 @@ def test_snapshots_of_everything_make_the_rest_redundant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "news", "start", "combined"),
+    ("current", "news", "start", "combined"),
     [
         ([], [], -1, []),
         ([(0, 9, 0, 1)], [(3, 5, 2, 1)], -1, [(0, 2, 0, 1), (3, 5, 2, 1), (6, 9, 0, 1)]),
@@ -185,9 +141,9 @@ def test_snapshots_of_everything_make_the_rest_redundant() -> None:
         ([(0, 4, 2, 1)], [], 5, []),
     ],
 )
-def test_batches_are_combined(known: list, news: list, start: int, combined: list) -> None:  # type: ignore[type-arg]
-    made = combine([StateBatch(*batch) for batch in known], [StateBatch(*batch) for batch in news], start)
-    assert made == combined
+def test_batches_are_combined(current: list, news: list, start: int, combined: list) -> None:  # type: ignore[type-arg]
+    result = combine([StateBatch(*batch) for batch in current], [StateBatch(*batch) for batch in news], start)
+    assert result == combined
 
 
 def test_where_groups_begin() -> None:

@@ -87,7 +87,7 @@ async def test_one_request_at_a_time_with_all_that_is_wanted_meanwhile(autojump_
     assert sorted(answers) == ["A", "B", "C", "D", "E1", "E2", "F"]
 
 
-async def test_a_failure_is_that_of_everything_in_the_request_and_of_nothing_else(autojump_clock) -> None:
+async def test_failure_reaches_all_items_of_its_request_alone(autojump_clock) -> None:
     async def send(broker_id, items):
         if broker_id == TWO:
             raise PeerUnavailableError("it is gone")
@@ -101,24 +101,7 @@ async def test_a_failure_is_that_of_everything_in_the_request_and_of_nothing_els
         await batches.ask(THREE, "a")
 
 
-async def test_who_goes_away_keeps_nobody_from_an_answer(autojump_clock) -> None:
-    may_answer = trio.Event()
-
-    async def send(broker_id, items):
-        await may_answer.wait()
-        return items
-
-    async with running(BrokerBatches(send, lambda item: item)) as batches, trio.open_nursery() as nursery:
-        with trio.move_on_after(1):
-            await batches.ask(TWO, "a")
-        nursery.start_soon(batches.ask, TWO, "b")
-        await trio.testing.wait_all_tasks_blocked()
-        may_answer.set()
-
-
-async def test_a_request_has_so_many_items_at_most_and_the_rest_goes_with_the_next(
-    autojump_clock, monkeypatch
-) -> None:
+async def test_items_above_the_limit_go_with_the_next_request(autojump_clock, monkeypatch) -> None:
     monkeypatch.setattr(broker_batches, "ITEMS_MAX", 3)
     sent: list[list[int]] = []
 
@@ -187,19 +170,19 @@ async def test_markers_go_to_the_leaders_in_one_request_each(autojump_clock) -> 
             nursery.start_soon(writer.write, ("b", 0), PRODUCER, 5, True, 2)
             nursery.start_soon(writer.write, ("b", 0), other, 5, False, 2)
         assert local.written == [(("a", 0), PRODUCER, 5, True, 2)]
-        found = {
+        markers = {
             broker_id: sorted(
                 (
-                    one.producer_id, one.producer_epoch, one.coordinator_epoch, one.transaction_result,
-                    one.transaction_version,
-                    sorted((part.name, sorted(part.partition_indexes)) for part in one.topics),
+                    marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result,
+                    marker.transaction_version,
+                    sorted((part.name, sorted(part.partition_indexes)) for part in marker.topics),
                 )
-                for one in request.markers
+                for marker in request.markers
             )
             for broker_id, request in peers.asked
         }  # fmt: skip
         assert len(peers.asked) == 2
-        assert found == {
+        assert markers == {
             TWO: [(7, 3, 5, True, 2, [("a", [1, 2]), ("b", [0])]), (8, 0, 5, False, 2, [("b", [0])])],
             THREE: [(7, 3, 5, True, 2, [("a", [3])])],
         }
@@ -228,13 +211,7 @@ async def test_who_leads_is_looked_up_each_time(autojump_clock) -> None:
         assert len(local.written) == 1
 
 
-@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NOT_ENOUGH_REPLICAS])
-async def test_what_a_leader_answers_is_told(code, autojump_clock) -> None:
-    async with markers_in(cluster(topic("a", TWO)), {("a", 0): code}) as (writer, _, _):
-        assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True, 2) == code
-
-
-async def test_a_marker_of_which_the_leader_says_nothing_may_not_be_there(autojump_clock) -> None:
+async def test_marker_missing_in_the_response_is_an_unknown_error(autojump_clock) -> None:
     async with markers_in(cluster(topic("a", TWO))) as (writer, _, peers):
         peers.answer = lambda broker_id, request: WriteTxnMarkersResponse()
         assert await code_of(writer.write, ("a", 0), PRODUCER, 5, True, 2) == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -307,20 +284,20 @@ async def test_transactions_are_verified_by_their_coordinator_together(autojump_
         verifier,
         peers,
     ):
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
 
         async def want(transactional_id, implicit):
-            found[transactional_id] = await verifier.verify(
+            results[transactional_id] = await verifier.verify(
                 transactional_id, PRODUCER, frozenset({A0, A1}), implicit=implicit
             )
 
         async with trio.open_nursery() as nursery:
             for number, transactional_id in enumerate([*ids[ME], *ids[TWO]]):
                 nursery.start_soon(want, transactional_id, number % 2 == 0)
-        assert {transactional_id for transactional_id, codes in found.items() if codes == {A0: 99}} == set(
+        assert {transactional_id for transactional_id, codes in results.items() if codes == {A0: 99}} == set(
             ids[ME]
         )
-        assert {name for name, codes in found.items() if codes == {A1: abortable}} == set(ids[TWO])
+        assert {name for name, codes in results.items() if codes == {A1: abortable}} == set(ids[TWO])
         ((broker_id, request),) = peers.asked
         assert broker_id == TWO
         verified = {name for number, name in enumerate([*ids[ME], *ids[TWO]]) if number % 2}
@@ -333,7 +310,7 @@ async def test_transactions_are_verified_by_their_coordinator_together(autojump_
         ] * len(ids[TWO])
 
 
-async def test_a_transaction_of_which_a_coordinator_says_nothing_is_asked_about_again_later(
+async def test_transaction_missing_in_the_response_is_retriable(
     autojump_clock,
 ) -> None:
     def answer(broker_id, request):
@@ -341,27 +318,29 @@ async def test_a_transaction_of_which_a_coordinator_says_nothing_is_asked_about_
         return verifying()(broker_id, request)
 
     async with verifier_in(cluster(topic(TRANSACTIONS, TWO)), answer) as (verifier, _):
-        found = await verifier.verify("id", PRODUCER, frozenset({A0, A1}), implicit=False)
-        assert found == dict.fromkeys((A0, A1), ErrorCode.NETWORK_EXCEPTION)
+        codes = await verifier.verify("id", PRODUCER, frozenset({A0, A1}), implicit=False)
+        assert codes == dict.fromkeys((A0, A1), ErrorCode.NETWORK_EXCEPTION)
 
 
-async def test_partitions_of_several_topics_are_asked_about_topic_by_topic(autojump_clock) -> None:
+async def test_request_groups_partitions_by_topic(autojump_clock) -> None:
     refused = {("b", 2): ErrorCode.TRANSACTION_ABORTABLE}
     async with verifier_in(cluster(topic(TRANSACTIONS, TWO)), verifying(refused)) as (verifier, peers):
-        wanted = frozenset({A0, ("b", 2), ("b", 0)})
-        assert await verifier.verify("id", PRODUCER, wanted, implicit=True) == refused
+        partitions = frozenset({A0, ("b", 2), ("b", 0)})
+        assert await verifier.verify("id", PRODUCER, partitions, implicit=True) == refused
         [(_, request)] = peers.asked
         assert [(part.name, part.partitions) for part in request.transactions[0].topics] == [
             ("a", [0]), ("b", [0, 2]),
         ]  # fmt: skip
 
 
-async def test_a_transaction_that_is_asked_about_twice_takes_two_requests(autojump_clock) -> None:
+async def test_same_transaction_twice_takes_two_requests(autojump_clock) -> None:
     async with verifier_in(cluster(topic(TRANSACTIONS, TWO)), verifying()) as (verifier, peers):
         async with trio.open_nursery() as nursery:
-            for one in (A0, A1):
+            for partition in (A0, A1):
                 nursery.start_soon(
-                    lambda one=one: verifier.verify("id", PRODUCER, frozenset({one}), implicit=False)
+                    lambda partition=partition: verifier.verify(
+                        "id", PRODUCER, frozenset({partition}), implicit=False
+                    )
                 )
         assert [len(request.transactions) for _, request in peers.asked] == [1, 1]
 
@@ -440,19 +419,6 @@ async def test_without_a_block_the_client_is_asked_to_come_again(autojump_clock)
         peers.may_answer.set()
         got = [await ids.next() for _ in range(20)]
         assert got == [*range(100, 110), *range(200, 210)], "a block that goes back is refused"
-
-
-async def test_many_who_wait_get_different_ids(autojump_clock) -> None:
-    async with ids_from((0, 3, 0), (3, 3, 0), (6, 3, 0), (9, 3, 0)) as (ids, _):
-        got: list[int] = []
-
-        async def take():
-            got.append(await ids.next())
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(10):
-                nursery.start_soon(take)
-        assert sorted(got) == list(range(10))
 
 
 async def test_a_controller_that_is_too_old_is_done_without(autojump_clock) -> None:

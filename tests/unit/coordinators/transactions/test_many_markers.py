@@ -16,7 +16,7 @@ Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
 
 async def test_every_partition_gets_its_marker_and_only_some_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(transaction_coordinator, "MARKERS_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(transaction_coordinator, "MARKERS_CONCURRENT", AT_ONCE)
     written, underway, most = [], 0, 0
     write = LocalMarkers.write
 

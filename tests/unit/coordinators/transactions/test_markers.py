@@ -1,4 +1,4 @@
-"""A marker in a partition that is led here: what it says, when it is refused, and who hears of it."""
+"""A marker in a partition that is led here: its fields, and when it is refused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.coordinators.runtime.internal_topics import InternalTopic
-from barnabas.coordinators.share.high_watermarks import LocalHighWatermarks
 from barnabas.coordinators.transactions.markers import LocalMarkers
 from barnabas.coordinators.transactions.transaction import Producer
 from barnabas.errors import RequestError
@@ -18,12 +16,8 @@ from barnabas.records.batch import iter_batches, read_records
 from barnabas.records.control import ControlType, EndMarker, parse_end_marker
 from barnabas.wire.generated.errors import ErrorCode
 
-RUNS_SOURCES = True
-"""Stand-ins here are for classes that may be compiled, where nothing else is taken for them."""
-
 NOW_MS, LAST_OFFSET = 5_000, 41
 PRODUCER = Producer(7, 3)
-OFFSETS = "__consumer_offsets"
 
 
 class World:
@@ -83,37 +77,11 @@ class World:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_a_marker_says_whose_transaction_has_ended_how_when_and_by_whom(commit):
+async def test_marker_has_producer_result_time_and_coordinator_epoch(commit):
     header, record = await World().write(commit=commit)
     assert (header.producer_id, header.producer_epoch) == PRODUCER
     assert header.max_timestamp == NOW_MS
     assert parse_end_marker(record) == EndMarker(ControlType.COMMIT if commit else ControlType.ABORT, 9)
-
-
-@pytest.mark.parametrize("commit", [True, False])
-@pytest.mark.parametrize("topic", [OFFSETS, "t"])
-async def test_only_a_marker_among_committed_offsets_is_told_to_the_groups(topic, commit):
-    world = World()
-    await world.write(topic, commit=commit)
-    of_groups = [(4, PRODUCER.id, commit)] if topic == OFFSETS else []
-    assert world.told == [*of_groups, LAST_OFFSET + 1], "it is waited for to the end of the marker"
-
-
-async def test_who_writes_a_marker_waits_until_it_is_committed(autojump_clock):
-    world = World()
-    world.committed = trio.Event()
-    async with trio.open_nursery() as nursery:
-        ended = trio.Event()
-
-        async def write() -> None:
-            await world.write()
-            ended.set()
-
-        nursery.start_soon(write)
-        await trio.testing.wait_all_tasks_blocked()
-        assert world.appended
-        assert not ended.is_set()
-        world.committed.set()
 
 
 @pytest.mark.parametrize(
@@ -129,9 +97,7 @@ async def test_who_writes_a_marker_waits_until_it_is_committed(autojump_clock):
         (2, {"producer_epoch": 4}, False),
     ],
 )
-async def test_a_marker_in_the_epoch_of_what_is_open_is_one_that_was_sent_twice(
-    version, of_known, is_refused
-):
+async def test_repeated_marker_in_an_open_epoch_is_refused(version, of_known, is_refused):
     world = World()
     world.known[PRODUCER.id] = SimpleNamespace(producer_epoch=PRODUCER.epoch, current_txn_first_offset=0)
     if not is_refused:
@@ -173,56 +139,3 @@ async def test_marker_of_version_1_is_written_each_time(version):
     """It may be that of the next transaction, which has the same epoch; a check of records that come late looks at it."""
     world = World()
     await world.write(version=version, current_txn_first_offset=-1, marker_offset=41, coordinator_epoch=9)
-
-
-async def test_a_producer_of_which_nothing_is_known_may_end():
-    await World().write(version=2)
-
-
-async def test_high_watermarks_are_those_of_the_leaders_here():
-    world = World()
-    world.high_watermark = 12
-    found = await LocalHighWatermarks(world).of([("t", 0), ("t", 10)])  # type: ignore[arg-type]
-    assert found["t", 0] == 12
-    assert isinstance(error := found["t", 10], RequestError)
-    assert error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-# --- internal topics ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("high_watermark", "closed", "index", "is_committed"),
-    [
-        (9, False, 0, False),
-        (10, False, 0, True),
-        (11, False, 0, True),
-        (11, True, 0, False),
-        (11, False, 10, False),
-    ],
-)
-async def test_a_record_is_committed_when_the_high_watermark_has_passed_it(
-    high_watermark, closed, index, is_committed
-):
-    world = World()
-    world.high_watermark, world.closed = high_watermark, closed
-    topic = InternalTopic(OFFSETS, metadata=None, replicas=world, creation=None)  # type: ignore[arg-type]
-    assert topic.is_committed(index, 10) is is_committed
-    if index <= 9 and not closed:
-        await topic.wait_committed(index, 10)
-        assert world.told == ([] if is_committed else [10])
-
-
-def test_records_of_a_coordinator_are_appended_to_their_partition_in_the_transaction_of_their_producer():
-    world = World()
-    topic = InternalTopic(OFFSETS, metadata=None, replicas=world, creation=None)  # type: ignore[arg-type]
-    assert topic.append(3, [(b"k", b"v"), (b"l", None)], NOW_MS) == LAST_OFFSET + 1
-    assert topic.append(4, [(b"k", b"v")], NOW_MS + 1, (7, 3)) == LAST_OFFSET + 1
-    found = []
-    for name, index, data, now_ms in world.appended:
-        [(position, header)] = iter_batches(data)
-        assert header.max_timestamp == now_ms
-        producer = header.producer_id, header.producer_epoch, header.is_transactional
-        found.append((name, index, now_ms, producer))
-        assert next((one.key, one.value) for one in read_records(data, position)) == (b"k", b"v")
-    assert found == [(OFFSETS, 3, NOW_MS, (-1, -1, False)), (OFFSETS, 4, NOW_MS + 1, (7, 3, True))]

@@ -1,4 +1,4 @@
-"""The transaction coordinator over a journal in memory: markers that cannot be written yet, and who waits for them."""
+"""The transaction coordinator over a journal in memory: ends, markers that are retried, and requests that wait."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class World:
 
     @property
     def state(self) -> State:
-        known = self.coordinator._known("x")
-        assert known is not None
-        return known.state
+        transaction = self.coordinator._known("x")
+        assert transaction is not None
+        return transaction.state
 
 
 class Threads:
@@ -135,7 +135,20 @@ async def test_no_marker_is_written_before_the_end_is_certain(autojump_clock):
         assert world.markers.written == [(A, producer, 5, True)]
 
 
-async def test_end_in_partitions_at_hand_is_answered_after_a_second_without(autojump_clock):
+async def test_uncommitted_end_is_resumed_by_the_next_shard(autojump_clock, caplog):
+    async with running() as world:
+        producer = await world.begun()
+        world.journal.commits = trio.Event()
+        codes = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)  # whichever wait ends first
+        assert await code_of(world.end(producer)) in codes
+        assert world.markers.attempts == []
+        world.journal.commits.set()
+        await trio.sleep(5)
+        assert world.markers.written == [(A, producer, 5, True)]
+        assert "effects in partition 0 are delayed until it is read again" in caplog.text
+
+
+async def test_end_in_local_partitions_is_answered_after_a_second(autojump_clock):
     async with running() as world:
         producer = await world.begun()
         world.markers.gate = trio.Event()
@@ -151,7 +164,7 @@ async def test_end_in_partitions_at_hand_is_answered_after_a_second_without(auto
         assert world.state is State.COMPLETE_COMMIT
 
 
-async def test_each_end_is_waited_for_by_itself_and_one_that_is_there_is_not_waited_for(autojump_clock):
+async def test_each_end_is_awaited_separately(autojump_clock):
     async with running() as world:
         producer = await world.begun()
         await world.end(producer)
@@ -192,7 +205,7 @@ async def test_a_transaction_of_very_many_partitions_decides_aside(autojump_cloc
         assert len(world.markers.written) == len(many)
 
 
-async def test_a_large_transaction_that_takes_too_long_is_aborted_aside(autojump_clock):
+async def test_large_transaction_times_out_in_a_thread(autojump_clock):
     async with running(threads := Threads()) as world:
         await world.begun(*(("t", number) for number in range(EVENT_SIZE_MAX + 1)))
         before = threads.runs
@@ -202,9 +215,7 @@ async def test_a_large_transaction_that_takes_too_long_is_aborted_aside(autojump
 
 
 @pytest.mark.parametrize("version", [0, 2])
-async def test_the_markers_of_an_end_are_of_the_version_of_the_client_that_has_ended_it(
-    autojump_clock, version
-):
+async def test_markers_have_the_version_of_the_ending_client(autojump_clock, version):
     async with running() as world:
         producer = await world.begun(A, B)
         await world.end(producer, version=version)
@@ -212,7 +223,7 @@ async def test_the_markers_of_an_end_are_of_the_version_of_the_client_that_has_e
 
 
 async def test_markers_are_written_topic_by_topic_in_order(autojump_clock, monkeypatch):
-    monkeypatch.setattr(transaction_coordinator, "MARKERS_AT_ONCE", 1)
+    monkeypatch.setattr(transaction_coordinator, "MARKERS_CONCURRENT", 1)
     places = [(topic, number) for topic in ("a", "b", "c") for number in (2, 10, 33)]
     async with running() as world:
         await world.end(await world.begun(*places))
@@ -220,7 +231,7 @@ async def test_markers_are_written_topic_by_topic_in_order(autojump_clock, monke
 
 
 @pytest.mark.parametrize("way", ["end", "init"])
-async def test_who_has_used_up_its_epochs_goes_on_with_an_id_that_nobody_has_had(autojump_clock, way):
+async def test_used_up_epochs_lead_to_a_new_producer_id(autojump_clock, way):
     async with running() as world:
         producer = await world.begun()
         machine = await world.coordinator.read("x", lambda machine: machine)
@@ -232,9 +243,9 @@ async def test_who_has_used_up_its_epochs_goes_on_with_an_id_that_nobody_has_had
         else:
             await world.end(last)
             assert await world.coordinator.init_producer("x", TIMEOUT_MS, last) == (101, 0)
-        known = world.coordinator._known("x")
-        assert known is not None
-        assert (known.producer, known.previous_producer_id) == ((101, 0), 100)
+        transaction = world.coordinator._known("x")
+        assert transaction is not None
+        assert (transaction.producer, transaction.previous_producer_id) == ((101, 0), 100)
         assert (await world.coordinator.init_producer("y", TIMEOUT_MS, None)).id == 102
 
 
@@ -248,7 +259,7 @@ async def test_ids_that_nobody_uses_are_forgotten(autojump_clock):
         assert world.coordinator._known("x") is None
 
 
-async def test_the_end_that_is_certain_is_written_although_its_topic_was_deleted(autojump_clock):
+async def test_committed_end_is_written_after_topic_deletion(autojump_clock):
     """No other coordinator will go on with it."""
     async with running() as world:
         producer = await world.begun()
@@ -284,7 +295,7 @@ async def test_who_comes_while_a_transaction_ends_waits_for_that(autojump_clock)
     ],
     ids=["moved", "alone", "disk"],
 )
-async def test_a_marker_that_cannot_be_written_is_tried_again_less_and_less_often(autojump_clock, failure):
+async def test_failing_marker_is_retried_with_backoff(autojump_clock, failure):
     async with running() as world:
         producer = await world.begun()
         world.markers.failures = [failure] * 6
@@ -296,7 +307,7 @@ async def test_a_marker_that_cannot_be_written_is_tried_again_less_and_less_ofte
         assert world.state is State.COMPLETE_COMMIT
 
 
-async def test_a_marker_that_is_tried_again_and_again_is_warned_of_once(autojump_clock, caplog):
+async def test_retried_marker_is_logged_once(autojump_clock, caplog):
     async with running() as world:
         producer = await world.begun()
         world.markers.failures = [RequestError(ErrorCode.NETWORK_EXCEPTION)] * 4
@@ -304,7 +315,7 @@ async def test_a_marker_that_is_tried_again_and_again_is_warned_of_once(autojump
         await trio.sleep(60)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [line.partition(":")[0] for line in lines] == [
-        "the end of transaction 'x' in t-0 is tried again until it can be written"
+        "the end of transaction 'x' in t-0 is retried until it can be written"
     ]
 
 
@@ -317,7 +328,7 @@ async def test_a_marker_that_is_tried_again_and_again_is_warned_of_once(autojump
         ErrorCode.UNSUPPORTED_VERSION,
     ],
 )
-async def test_a_partition_in_which_nothing_is_open_keeps_no_transaction_from_its_end(autojump_clock, code):
+async def test_unneeded_marker_does_not_block_the_end(autojump_clock, code):
     async with running() as world:
         producer = await world.begun(A, B)
         world.markers.failures = [RequestError(code)]
@@ -327,7 +338,7 @@ async def test_a_partition_in_which_nothing_is_open_keeps_no_transaction_from_it
 
 
 @pytest.mark.parametrize("topic_partitions", [(A,), (A, B)])
-async def test_a_coordinator_that_is_fenced_leaves_the_end_to_the_newer_one(autojump_clock, topic_partitions):
+async def test_fenced_coordinator_stops_writing_markers(autojump_clock, topic_partitions):
     async with running() as world:
         producer = await world.begun(*topic_partitions)
         world.markers.failures = [RequestError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)]
@@ -359,7 +370,7 @@ async def test_a_coordinator_that_leads_no_more_writes_no_more_markers(
         )
 
 
-async def test_the_next_coordinator_goes_on_with_what_is_left_in_its_own_epoch(autojump_clock):
+async def test_next_coordinator_writes_remaining_markers(autojump_clock):
     async with running() as world:
         producer = await world.begun()
         world.markers.gate = trio.Event()
@@ -372,7 +383,7 @@ async def test_the_next_coordinator_goes_on_with_what_is_left_in_its_own_epoch(a
         assert world.state is State.COMPLETE_COMMIT
 
 
-async def test_a_transaction_that_takes_too_long_is_aborted_for_its_producer(autojump_clock):
+async def test_timed_out_transaction_is_aborted(autojump_clock):
     async with running() as world:
         producer = await world.begun()
         await trio.sleep(TIMEOUT_MS / 1000 - 1)
@@ -383,7 +394,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted_for_its_producer(aut
         assert await code_of(world.end(producer)) == ErrorCode.PRODUCER_FENCED
 
 
-async def test_what_is_open_is_open_for_its_producer_and_its_partitions_only(autojump_clock):
+async def test_open_transaction_covers_its_producer_and_partitions(autojump_clock):
     async with running() as world:
         producer = await world.begun(A)
         is_open = world.coordinator.is_open
@@ -404,23 +415,23 @@ async def test_nothing_is_open_for_a_shard_that_is_out_of_service(autojump_clock
         assert not world.coordinator.is_open("x", producer, frozenset({A}))
 
 
-async def test_a_partition_that_is_missing_in_a_transaction_can_only_be_aborted(autojump_clock):
+async def test_partition_outside_the_transaction_is_abortable(autojump_clock):
     async with running() as world:
         producer = await world.begun(A)
         verifier = LocalVerifier(world.coordinator)
-        found = await verifier.verify("x", producer, frozenset({A, B}), implicit=False)
-        assert found == {B: ErrorCode.TRANSACTION_ABORTABLE}
+        codes = await verifier.verify("x", producer, frozenset({A, B}), implicit=False)
+        assert codes == {B: ErrorCode.TRANSACTION_ABORTABLE}
         assert await verifier.verify("x", producer, frozenset({A, B}), implicit=True) == {}
         assert await verifier.verify("x", producer, frozenset({A, B}), implicit=False) == {}
         assert not world.coordinator.is_open("x", producer, frozenset({("t", 2)}))
-        known = world.coordinator._known("x")
-        assert known is not None
-        assert known.client_version == 2, (
+        transaction = world.coordinator._known("x")
+        assert transaction is not None
+        assert transaction.client_version == 2, (
             "who writes without adding partitions has the second version of transactions"
         )
 
 
-async def test_each_new_transactional_id_and_each_that_is_used_up_gets_an_id_of_its_own(autojump_clock):
+async def test_each_transactional_id_gets_its_own_producer_id(autojump_clock):
     async with running() as world:
         ids = [(await world.coordinator.init_producer(name, TIMEOUT_MS, None)).id for name in "abc"]
         assert ids == [100, 101, 102]
@@ -431,7 +442,7 @@ async def test_each_new_transactional_id_and_each_that_is_used_up_gets_an_id_of_
 
 
 class Partitions(MemoryJournal):
-    """A journal whose partitions are led in these epochs; an exception is raised."""
+    """A journal with partitions that are led in these epochs; an exception is raised."""
 
     def __init__(self, *epochs: int | Exception) -> None:
         super().__init__()
@@ -447,7 +458,7 @@ class Partitions(MemoryJournal):
         return epoch
 
 
-def test_partitions_that_others_lead_are_left_to_them_and_those_that_are_offline_are_not():
+def test_offline_partitions_count_as_led():
     moved, gone = RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER), RequestError(ErrorCode.KAFKA_STORAGE_ERROR)
     journal = Partitions(3, moved, gone, StorageError("/dir", OSError(5, "broken")), 0)
     assert led_partitions(journal) == [0, 2, 3, 4]

@@ -18,7 +18,7 @@ TIMER = ("timeout", ID)
 
 
 def with_a_new_id() -> tuple[Harness, Producer]:
-    """A shard whose producer has used up the epochs of id 7, and goes on with another id."""
+    """A shard with a producer that has used up the epochs of id 7, and resumes with another id."""
     harness = Harness()
     harness.put(epoch=EPOCH_MAX_OF_CLIENTS)
     old = harness.transaction.producer
@@ -30,7 +30,7 @@ def with_a_new_id() -> tuple[Harness, Producer]:
 
 
 @pytest.mark.parametrize("epoch", [0, 1, EPOCH_MAX_OF_CLIENTS - 1])
-def test_a_former_producer_id_comes_back_with_its_last_epoch_only(epoch):
+def test_former_producer_id_needs_its_last_epoch(epoch):
     """An instance from before the id was changed may have had any epoch, also the one that counts now."""
     harness, new = with_a_new_id()
     harness.init(new)  # epoch 1 of the new id, after epoch 0
@@ -44,12 +44,12 @@ def test_a_former_producer_id_may_go_on_with_its_last_epoch():
     assert harness.init(Producer(7, EPOCH_MAX_OF_CLIENTS)) == new
 
 
-def test_an_id_that_was_never_its_producers_is_fenced_also_with_the_last_epoch():
+def test_foreign_producer_id_is_fenced_in_any_epoch():
     harness, _ = with_a_new_id()
     refused(ErrorCode.PRODUCER_FENCED, harness.init, Producer(8, EPOCH_MAX_OF_CLIENTS))
 
 
-def test_only_who_has_ended_with_the_last_epoch_of_the_former_id_is_told_of_the_new_one():
+def test_retried_end_of_the_former_id_returns_the_new_one():
     harness, new = with_a_new_id()
     old = Producer(7, EPOCH_MAX_OF_CLIENTS)
     assert harness.end(old, version=2) == new  # asked again
@@ -63,7 +63,7 @@ def test_only_who_has_ended_with_the_last_epoch_of_the_former_id_is_told_of_the_
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_transaction_ends_when_its_timeout_is_over_however_many_partitions_are_added(version):
+def test_added_partitions_do_not_extend_the_timeout(version):
     harness = Harness()
     producer = harness.init()
     harness.add(producer, ONE, version)
@@ -77,7 +77,7 @@ def test_a_transaction_ends_when_its_timeout_is_over_however_many_partitions_are
     assert harness.timers == {TIMER: begun + TIMEOUT_MS}
 
 
-def test_a_transaction_whose_time_was_over_during_a_restart_is_aborted_at_once_and_not_in_the_past():
+def test_timeout_during_a_restart_aborts_immediately():
     harness = Harness()
     harness.add(harness.init(), ONE)
     harness.now += 2 * TIMEOUT_MS
@@ -166,7 +166,7 @@ def test_who_goes_on_has_the_timeout_that_it_asks_for_now():
     assert harness.transaction.last_epoch == EPOCH_MAX_OF_CLIENTS
 
 
-def test_a_transaction_that_has_just_begun_is_open_for_longer_than_no_time_a_millisecond_later():
+def test_duration_filter_counts_milliseconds():
     harness = Harness()
     harness.add(harness.init(), ONE)
     assert not harness.transaction.matches(set(), set(), 0, harness.now)
@@ -201,7 +201,7 @@ def test_each_field_of_a_transaction_comes_back_as_itself():
     assert differing == {"last_epoch"}  # Kafka's record has no place for it
 
 
-def test_a_transaction_is_written_where_kafka_looks_for_each_field():
+def test_transaction_record_has_kafkas_fields():
     _, value = transaction_record(ALL_DIFFERENT, 1)
     assert value is not None
     written = RECORD.decode_value(value)

@@ -102,7 +102,7 @@ def test_cleaning_goes_on_where_it_ended(broker):
     assert broker.log().clean_offset == log.clean_offset > clean_offset
 
 
-def test_segments_that_have_shrunk_are_joined_by_the_next_cleaning(broker):
+def test_shrunk_segments_are_joined_by_the_next_cleaning(broker):
     log = broker.log()
     for n in range(100):
         write(log, (b"%d" % (n % 5), b"v" * 20))
@@ -293,7 +293,7 @@ def test_old_records_are_cleaned_in_any_case(tmp_path):
     assert [value for _, _, value in contents(log)] == [b"2"]
 
 
-def test_a_segment_that_is_dirty_in_part_grows_old_with_its_first_record(tmp_path):
+def test_partly_dirty_segment_is_as_old_as_its_first_record(tmp_path):
     broker = Broker(
         tmp_path,
         max_compaction_lag_ms=5_000,
@@ -390,7 +390,7 @@ def test_old_formats_are_cleaned_and_kept(broker, magic, codec):
     assert log.log_end_offset == 30
 
 
-def test_old_tombstones_of_old_formats_go_with_the_age_of_their_segment(tmp_path):
+def test_tombstones_of_old_formats_expire_with_their_segment(tmp_path):
     broker = Broker(tmp_path, segment_bytes=300, **COMPACTED)  # so that no two segments fit together
     log = broker.log()
     broker.manager.close()
@@ -451,24 +451,6 @@ def test_batches_larger_than_a_read_are_cleaned(tmp_path):
     assert read_records(log.read(2, max_bytes=1, upper_offset=4).to_bytes())[0].value == b"2" * (3 << 20)
 
 
-def test_a_segment_behind_a_map_that_is_full_is_left_as_it_is(tmp_path):
-    """The map ends with the segment before it."""
-    broker = Broker(tmp_path, **COMPACTED)
-    log = broker.log()
-    for n in range(90):
-        write(log, (b"%d" % n, b"v"))
-    log.roll()
-    for n in range(90, 100):
-        write(log, (b"%d" % n, b"v"))
-    log.roll()
-    base = log.segments[1].base_offset
-    inode = os.stat(log.segments[1].path(names.LOG)).st_ino
-    clean(broker, dedupe_bytes=24 * 100)
-    assert log.clean_offset == base == 90
-    assert log.segments[1].base_offset == base
-    assert os.stat(log.segments[1].path(names.LOG)).st_ino == inode
-
-
 def test_damaged_logs_are_passed_over_until_they_are_closed(broker):
     for name in ("a", "b"):
         log = broker.log(name)
@@ -482,16 +464,3 @@ def test_damaged_logs_are_passed_over_until_they_are_closed(broker):
     gone.close()
     assert work.next_task(NOW_MS) is None
     assert work.uncleanable == {broker.log("b")}
-
-
-def test_the_last_batch_of_a_producer_keeps_its_sequence_though_it_was_aborted(broker):
-    log = broker.log()
-    producer = {"producer_id": 5, "producer_epoch": 1}
-    for n in range(3):
-        write(log, (b"k%d" % n, b"v"), base_sequence=n, transactional=True, **producer)
-    append(log, marker(commit=False, producer_id=5, producer_epoch=1), origin=Origin.COORDINATOR)
-    write(log, (b"z", b"1"))
-    log.roll()
-    clean(broker)
-    left = [(header.base_offset, header.base_sequence, header.records_count) for header in headers(log)]
-    assert left == [(2, 2, 0), (3, -1, 1), (4, -1, 1)]

@@ -52,55 +52,9 @@ def outcome(batch_filter, raw):
         (51, 60, "whole"),
     ],
 )
-def test_only_the_last_record_of_a_key_stays_as_far_as_keys_are_known(offset, last_of_key, expected):
+def test_cleaning_keeps_the_last_record_of_each_mapped_key(offset, last_of_key, expected):
     puts = [(b"k", last_of_key)] if last_of_key is not None else []
     assert outcome(filter_of(*puts), one(offset)) == expected
-
-
-def test_records_without_a_key_go_and_are_counted():
-    batch_filter = filter_of()
-    assert outcome(batch_filter, one(10, key=None)) is None
-    assert outcome(batch_filter, one(51, key=None)) == "whole"
-    assert batch_filter.keyless_count == 1
-    both = encode_batch([Record(10, 7, None, b"v"), Record(11, 8, b"k", b"w"), Record(12, 9, None, b"v")])
-    assert outcome(batch_filter, both) == [Record(11, 8, b"k", b"w")]
-    assert batch_filter.keyless_count == 3
-
-
-@pytest.mark.parametrize(
-    ("horizon_ms", "expected"),
-    [(None, NOW_MS + RETENTION_MS), (NOW_MS + 1, "whole"), (NOW_MS, None), (NOW_MS - 1, None)],
-)
-def test_a_tombstone_stays_until_its_horizon(horizon_ms, expected):
-    raw = one(10, value=None, delete_horizon_ms=horizon_ms)
-    kept = filter_of().filter(read_header(raw), memoryview(raw))
-    if isinstance(expected, int):
-        assert read_header(kept).delete_horizon_ms == expected
-        assert read_records(kept) == [Record(10, 7, b"k", None)]
-    else:
-        assert kept is None if expected is None else bytes(kept) == raw
-
-
-def test_a_horizon_stays_that_there_is():
-    records = [Record(10, 7, b"old", b"v"), Record(11, 7, b"k", None), Record(12, 7, b"l", b"v")]
-    raw = encode_batch(records, delete_horizon_ms=NOW_MS + 77)
-    kept = filter_of((b"old", 20)).filter(read_header(raw), memoryview(raw))
-    assert read_header(kept).delete_horizon_ms == NOW_MS + 77
-    assert read_records(kept) == records[1:]
-    raw = encode_batch(records)
-    kept = filter_of((b"old", 20)).filter(read_header(raw), memoryview(raw))
-    assert read_header(kept).delete_horizon_ms == NOW_MS + RETENTION_MS
-    values = encode_batch([records[0], records[2]])
-    kept = filter_of((b"old", 20)).filter(read_header(values), memoryview(values))
-    assert read_header(kept).delete_horizon_ms is None
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("keeps", [True, False])
-def test_tombstones_of_old_formats_go_with_the_age_of_their_segment(magic, keeps):
-    raw = legacy.encode_message(Record(10, 7, b"k", None), magic=magic)
-    assert outcome(filter_of(keep_legacy_tombstones=keeps), raw) == ("whole" if keeps else None)
-    assert outcome(filter_of(keep_legacy_tombstones=keeps), one(10, value=None))
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -158,21 +112,6 @@ def data(offset, producer_id=7, *, transactional=True):
     )
 
 
-@pytest.mark.parametrize(
-    ("offset", "producer_id", "transactional", "expected"),
-    [
-        (9, 7, True, "whole"),
-        (10, 7, True, None),
-        (15, 7, True, None),
-        (15, 8, True, "whole"),
-        (15, 7, False, "whole"),
-    ],
-)
-def test_records_of_an_aborted_transaction_go(offset, producer_id, transactional, expected):
-    batch_filter = filter_of(aborted=[ABORTED])
-    assert outcome(batch_filter, data(offset, producer_id, transactional=transactional)) == expected
-
-
 def with_horizon(raw, horizon_ms):
     return encode_batch(
         read_records(raw), producer_id=7, producer_epoch=3, transactional=True, control=True,
@@ -196,23 +135,6 @@ def test_a_marker_of_nothing_stays_until_its_horizon(commit, horizon_ms, expecte
         assert read_header(kept).is_control
     else:
         assert kept is None if expected is None else bytes(kept) == raw
-
-
-@pytest.mark.parametrize("commit", [True, False])
-@pytest.mark.parametrize("horizon_ms", [None, NOW_MS - 1])
-def test_a_marker_stays_as_it_is_while_records_of_its_transaction_are_there(commit, horizon_ms):
-    batch_filter = filter_of(aborted=[] if commit else [ABORTED])
-    batch_filter.filter(read_header(data(12)), memoryview(data(12)))
-    raw = marker(20, commit=commit)
-    if horizon_ms is not None:
-        raw = with_horizon(raw, horizon_ms)
-    assert outcome(batch_filter, raw) == "whole"
-    assert batch_filter.transactions.take_aborted() == ([] if commit else [ABORTED])
-    assert batch_filter.transactions.take_aborted() == []
-    # For the next one of the same producer nothing is left.
-    again = marker(30, commit=commit)
-    kept = batch_filter.filter(read_header(again), memoryview(again))
-    assert read_header(kept).delete_horizon_ms == NOW_MS + RETENTION_MS
 
 
 @pytest.mark.parametrize(
@@ -241,7 +163,7 @@ def test_the_marker_that_was_a_producers_last_word_stays_empty(last, epoch, stay
     assert control_type_of(memoryview(raw)) is ControlType.COMMIT
 
 
-def test_transactions_of_several_producers_are_followed_side_by_side():
+def test_transactions_of_several_producers_are_kept_apart():
     tracker = TransactionTracker()
     expected = [
         AbortedTransaction(1, 10, 30, 31),

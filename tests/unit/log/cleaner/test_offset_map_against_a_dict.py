@@ -11,9 +11,8 @@ from barnabas.log.cleaner.offset_map import NO_OFFSET, SLOT_SIZE, OffsetMap
 @pytest.mark.parametrize("slots", [1, 2, 3, 7, 20])
 @pytest.mark.parametrize("load", [0.1, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("first", [4, 1 << 10])
-def test_every_put_and_get(monkeypatch, slots, load, first):
-    monkeypatch.setattr(offset_map, "_SLOTS_MIN", first)
-    found, known = OffsetMap(slots * SLOT_SIZE + SLOT_SIZE - 1, load), {}
+def test_every_put_and_get(slots, load, first):
+    found, known = OffsetMap(slots * SLOT_SIZE + SLOT_SIZE - 1, load, slots_min=first), {}
     slots = max(2, slots)
     count_max = max(1, min(int(slots * load), slots - 1))
     assert (found.slots_max, found.count_max) == (slots, count_max)
@@ -35,9 +34,8 @@ def test_every_put_and_get(monkeypatch, slots, load, first):
 
 
 @pytest.mark.parametrize("slots", [8, 9, 11, 64])
-def test_it_grows_when_three_quarters_of_it_are_used(monkeypatch, slots):
-    monkeypatch.setattr(offset_map, "_SLOTS_MIN", 4)
-    found = OffsetMap(slots * SLOT_SIZE, 0.9)
+def test_it_grows_when_three_quarters_of_it_are_used(slots):
+    found = OffsetMap(slots * SLOT_SIZE, 0.9, slots_min=4)
     sizes = []
     while not found.is_full:
         found.put(b"%d" % len(found), len(found))

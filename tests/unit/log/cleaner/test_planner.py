@@ -35,7 +35,7 @@ def measure(*, dirty=0, stable=1_000, flushed=1_000, min_lag_ms=0, max_lag_ms=1 
 @pytest.mark.parametrize(
     ("checkpoint", "expected"), [(None, 5), (0, 5), (4, 5), (5, 5), (17, 17), (99, 99), (100, 5)]
 )
-def test_the_dirty_part_begins_at_the_checkpoint_if_it_is_in_the_log(checkpoint, expected):
+def test_dirty_part_begins_at_a_checkpoint_within_the_log(checkpoint, expected):
     assert first_dirty_offset(checkpoint, 5, 99) == expected
 
 

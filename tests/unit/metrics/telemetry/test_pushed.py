@@ -104,13 +104,3 @@ def test_what_is_counted_is_what_there_is():
         assert pushed.size_bytes == sum(one.size_bytes for one in pushed.clients.values())
     pushed.expire(NOW_MS + 60_000)
     assert (pushed.series_count, pushed.size_bytes) == (0, 0)
-
-
-def test_points_of_a_client_that_has_been_evicted_meanwhile_are_ignored():
-    pushed = PushedMetrics(Bounds(series=80))
-    first = pushed.begin(ONE, {}, (), now_ms=NOW_MS, lifetime_ms=60_000)
-    pushed.add(first, MANY[:40])
-    take(pushed, *MANY, client=TWO)
-    pushed.add(first, MANY[40:])
-    assert list(pushed.clients) == [TWO]
-    assert pushed.series_count == 80

@@ -6,7 +6,7 @@ from barnabas.cluster.metadata.image import CLIENT_METRICS, TOPIC
 from barnabas.config import client_metrics
 from barnabas.config.setting import SettingError
 from barnabas.errors import RequestError
-from barnabas.metrics.telemetry.subscriptions import Subscriptions, Wanted
+from barnabas.metrics.telemetry.subscriptions import Selection, Subscriptions
 
 CLIENT = {
     "client_instance_id": "zIsiZ9LkSWiO7MvRRqSTFQ",
@@ -21,11 +21,7 @@ CLIENT = {
 def wanted(*resources, client=CLIENT):
     subscriptions = Subscriptions()
     subscriptions.take({(CLIENT_METRICS, str(number)): one for number, one in enumerate(resources)})
-    return subscriptions.wanted(client)
-
-
-def test_nothing_is_wanted_without_subscriptions():
-    assert wanted() == Wanted((), 300_000)
+    return subscriptions.selection_for(client)
 
 
 def test_all_that_match_count_together():
@@ -33,15 +29,7 @@ def test_all_that_match_count_together():
         {"metrics": "b.,a.", "interval.ms": "60000"},
         {"metrics": "c.,a.", "interval.ms": "90000"},
         {"metrics": "never.", "interval.ms": "100", "match": "client_id=other"},
-    ) == Wanted(("a.", "b.", "c."), 60_000)
-
-
-def test_all_metrics_are_said_alone():
-    assert wanted({"metrics": "a."}, {"metrics": "x,*"}).metrics == ("*",)
-
-
-def test_no_interval_is_longer_than_the_default():
-    assert wanted({"metrics": "a.", "interval.ms": "3600000"}).push_interval_ms == 300_000
+    ) == Selection(("a.", "b.", "c."), 60_000)
 
 
 @pytest.mark.parametrize(("key", "value"), CLIENT.items())
@@ -50,11 +38,6 @@ def test_each_attribute_can_be_matched_as_a_whole(key, value):
     assert wanted({"metrics": "a", "match": f"{key} = {value[:3]}.*"}).metrics == ("a",)
     assert wanted({"metrics": "a", "match": f"{key}={value[:-1]}"}).metrics == ()
     assert wanted({"metrics": "a", "match": f"{key}=.*"}, client={}).metrics == ()
-
-
-def test_all_patterns_have_to_match():
-    assert wanted({"metrics": "a", "match": "client_id=app.*,client_source_port=5.*"}).metrics == ("a",)
-    assert wanted({"metrics": "a", "match": "client_id=app.*,client_source_port=6.*"}).metrics == ()
 
 
 def test_a_stored_pattern_that_cannot_be_had_is_for_no_client():
@@ -92,11 +75,11 @@ def test_the_version_grows_with_changes_only():
     subscriptions.take({(CLIENT_METRICS, "s"): {"metrics": "b"}})
     subscriptions.take({})
     assert subscriptions.version == 3
-    assert subscriptions.wanted(CLIENT).metrics == ()
+    assert subscriptions.selection_for(CLIENT).metrics == ()
 
 
 def test_a_subscriptions_number_is_what_kafka_makes():
     # As Apache Kafka 4.3.1 answered these clients (compat/telemetry).
-    assert Wanted((), 300_000).subscription_id(bytes(range(16))) == -725_132_322
-    assert Wanted(("*",), 300_000).subscription_id(bytes(range(16))) == 1_012_207_395
-    assert Wanted(("b.",), 400).subscription_id(bytes(range(16))) == -665_173_264
+    assert Selection((), 300_000).subscription_id(bytes(range(16))) == -725_132_322
+    assert Selection(("*",), 300_000).subscription_id(bytes(range(16))) == 1_012_207_395
+    assert Selection(("b.",), 400).subscription_id(bytes(range(16))) == -665_173_264

@@ -75,13 +75,8 @@ EC, RSA, OTHER = (
     ECKey.generate_key("P-256", {"kid": "ec"}),
 )
 CLAIMS = {
-    "sub": "alice",
-    "exp": NOW + 60,
-    "iat": NOW,
-    "iss": "https://issuer",
-    "aud": ["kafka", "x"],
-    "scope": "a b",
-}
+    "sub": "alice", "exp": NOW + 60, "iat": NOW, "iss": "https://issuer", "aud": ["kafka", "x"], "scope": "a b",
+}  # fmt: skip
 EXPECTED = Expected("https://issuer", ("kafka",))
 
 
@@ -123,34 +118,6 @@ async def test_logins_at_the_same_time_have_the_keys_read_once(jwks, monkeypatch
     assert len(reads) == 1
 
 
-@pytest.mark.parametrize(
-    "claims",
-    [
-        {"exp": NOW - 31}, {"exp": None}, {"exp": "soon"}, {"exp": True}, {"nbf": NOW + 31}, {"iat": NOW + 61},
-        {"iat": None}, {"scope": ""}, {"scope": ["a", "a"]}, {"scope": ["a", 7]},
-        {"iss": "https://other"}, {"iss": None}, {"aud": "other"}, {"aud": None}, {"aud": 7}, {"sub": None},
-        {"sub": ""}, {"sub": 7},
-    ],
-)  # fmt: skip
-async def test_a_token_with_other_claims_lets_nobody_in(jwks, claims):
-    with pytest.raises(TokenError):
-        await checker(jwks).check(token(**claims))
-
-
-@pytest.mark.parametrize(
-    "claims",
-    [
-        {"exp": NOW - 29, "iat": NOW - 90},
-        {"nbf": NOW + 29},
-        {"aud": "kafka"},
-        {"scope": None},
-        {"iat": NOW + 59},
-    ],
-)
-async def test_clocks_may_differ_a_little(jwks, claims):
-    assert (await checker(jwks).check(token(**claims))).name == "alice"
-
-
 def part(value):
     return urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
 
@@ -184,11 +151,6 @@ async def test_no_url_is_fetched_that_a_client_has_chosen(jwks, kid):
             server.accept()
 
 
-async def test_another_claim_can_name_the_principal(jwks):
-    found = await checker(jwks, Expected(subject_claim="email")).check(token(email="a@b.c"))
-    assert found.name == "a@b.c"
-
-
 async def test_a_new_key_is_found_but_not_looked_for_all_the_time(jwks, tmp_path):
     now = [100.0]
     check = checker(jwks, now_s=lambda: now[0])
@@ -211,37 +173,10 @@ async def test_keys_that_cannot_be_used_do_not_matter_beside_others(tmp_path):
     assert (await checker(Jwks(f"file://{path}", 3600)).check(token())).name == "alice"
 
 
-async def test_keys_are_read_once_for_many_logins(jwks, monkeypatch):
-    imported = []
-    monkeypatch.setattr(
-        KeySet, "import_key_set", lambda value, real=KeySet.import_key_set: imported.append(1) or real(value)
-    )
-    check = checker(jwks)
-    for _ in range(5):
-        await check.check(token())
-    assert len(imported) == len(jwks.keys["keys"])
-
-
 @pytest.mark.parametrize("url", ["ftp://x/y", "/etc/keys", "", "data:,x"])
 def test_keys_are_behind_urls_of_known_kinds(url):
     with pytest.raises(JwksError):
         Jwks(url, 1)
-
-
-CONTROL = ("\n", "\r", "\t", "\0", "\x1b", "\x7f", "\x85", "\u2028", "\u2029", "\ud800")
-
-
-@pytest.mark.parametrize("character", CONTROL)
-@pytest.mark.parametrize("name", ["{}alice", "al{}ice", "alice{}", "alice{}User:root"])
-@pytest.mark.parametrize("claim", ["sub", "email"])
-async def test_a_name_with_a_control_character_lets_nobody_in(jwks, name, character, claim):
-    named = name.replace("{}", character)
-    expected = Expected(subject_claim=claim)
-    unsecured = f"{part({'alg': 'none'})}.{part({**CLAIMS, claim: named})}."
-    with pytest.raises(TokenError, match="control character"):
-        await UnsecuredTokens(expected, clock_ms=lambda: NOW * 1000).check(unsecured)
-    with pytest.raises(TokenError, match="control character"):
-        await checker(jwks, expected).check(signed(json.dumps({**CLAIMS, claim: named})))
 
 
 @pytest.mark.parametrize("claim", [*CLAIMS, "scope", "nbf", "email", "other", "nested"])
@@ -270,16 +205,3 @@ def signed(text):
     """A token whose claims are this text, with a signature that is right."""
     header = {"alg": "ES256", "kid": EC.kid}
     return jws.serialize_compact(header, text.encode(), EC, algorithms=["ES256"])
-
-
-async def test_unsecured_tokens_are_taken_for_what_they_say():
-    check = UnsecuredTokens(Expected(required_scope=("a",)), clock_ms=lambda: NOW * 1000)
-    unsecured = f"{part({'alg': 'none'})}.{part(CLAIMS)}."
-    assert (await check.check(unsecured)).name == "alice"
-    for wrong in (
-        token(),
-        f"{part({'alg': 'ES256'})}.{part(CLAIMS)}.",
-        f"{part({'alg': 'none'})}.{part({**CLAIMS, 'scope': 'b'})}.",
-    ):
-        with pytest.raises(TokenError):
-            await check.check(wrong)

@@ -79,12 +79,6 @@ def test_only_tokens_are_admitted_after_the_handshake(key):
     assert login.has_failed
 
 
-def test_a_mechanism_that_is_not_offered_ends_it():
-    login = server()
-    assert login.handshake("SCRAM-SHA-256", 1, 0) == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert login.has_failed
-
-
 async def test_everything_is_admitted_after_a_login():
     login, lifetime_ms = await logged_in()
     assert lifetime_ms == 0
@@ -243,13 +237,6 @@ async def test_other_names_are_taken_as_they_are(name):
     await login.evaluate(name.encode())
     login.complete(0, 0)
     assert login.identity == Identity(name)
-
-
-@pytest.mark.parametrize(("version", "is_bare"), [(0, True), (1, False)])
-def test_tokens_follow_bare_after_a_handshake_of_version_0_and_in_requests_after_version_1(version, is_bare):
-    login = server()
-    assert login.handshake("PLAIN", version, 0) == ErrorCode.NONE
-    assert [login.expects_token(is_known_api=known) for known in (True, False)] == [is_bare] * 2
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.serving.quotas.clients import ClientQuotas, Meter
-from barnabas.serving.quotas.connections import AddressLimits, ConnectionRates, Throttling
+from barnabas.serving.quotas.clients import ClientQuotas
+from barnabas.serving.quotas.connections import AddressLimits, ConnectionRates
 from barnabas.serving.quotas.entities import (
     ANY,
     CLIENT_ID,
@@ -24,8 +24,7 @@ from barnabas.serving.quotas.entities import (
     in_order,
     normal_ip,
 )
-from barnabas.serving.quotas.kept import KEPT_MAX, PERIOD_MS, Kept
-from barnabas.serving.quotas.rate import Rate
+from barnabas.serving.quotas.kept import KEPT_MAX, Kept
 from barnabas.serving.quotas.token_bucket import TokenBucket
 from barnabas.wire.generated.errors import ErrorCode
 from tests.support.refusals import code_of
@@ -64,10 +63,6 @@ def test_what_is_no_entity_is_refused(parts):
     assert code_of(entity_of, parts) == INVALID
 
 
-def test_an_entity_is_shown_by_its_parts():
-    assert str(QuotaEntity("u", "")) == "default client-id, user 'u'"
-
-
 def test_parts_come_in_kafkas_order_and_others_after_them():
     parts = {"x": "1", USER: "u", IP: None, CLIENT_ID: "c"}
     assert list(in_order(parts)) == [(CLIENT_ID, "c"), (USER, "u"), ("x", "1"), (IP, None)]
@@ -76,14 +71,8 @@ def test_parts_come_in_kafkas_order_and_others_after_them():
 
 @pytest.mark.parametrize(
     ("text", "address"),
-    [
-        ("10.0.0.1", "10.0.0.1"),
-        ("::ffff:10.0.0.1", "10.0.0.1"),
-        ("0:0::1", "::1"),
-        ("host", None),
-        ("", None),
-    ],
-)
+    [("10.0.0.1", "10.0.0.1"), ("::ffff:10.0.0.1", "10.0.0.1"), ("0:0::1", "::1"), ("host", None), ("", None)],
+)  # fmt: skip
 def test_addresses_are_as_sockets_show_them(text, address):
     assert normal_ip(text) == address
 
@@ -156,19 +145,12 @@ ENTITIES = [
 @pytest.mark.parametrize(
     "components",
     [
-        [],
-        [(USER, EXACT, "u")],
-        [(USER, EXACT, "")],
-        [(USER, DEFAULT, None)],
-        [(USER, ANY, None)],
-        [(CLIENT_ID, EXACT, "c")],
-        [(USER, EXACT, "u"), (CLIENT_ID, DEFAULT, None)],
-        [(USER, ANY, None), (CLIENT_ID, EXACT, "c")],
-        [(USER, ANY, None), (CLIENT_ID, ANY, None)],
-        [(IP, ANY, None)],
-        [(IP, DEFAULT, None)],
+        [], [(USER, EXACT, "u")], [(USER, EXACT, "")], [(USER, DEFAULT, None)], [(USER, ANY, None)],
+        [(CLIENT_ID, EXACT, "c")], [(USER, EXACT, "u"), (CLIENT_ID, DEFAULT, None)],
+        [(USER, ANY, None), (CLIENT_ID, EXACT, "c")], [(USER, ANY, None), (CLIENT_ID, ANY, None)],
+        [(IP, ANY, None)], [(IP, DEFAULT, None)],
     ],
-)
+)  # fmt: skip
 def test_a_filter_matches_what_each_component_matches_and_strictly_nothing_else(components, strict):
     wanted = QuotaFilter(strict)
     for component in components:
@@ -317,42 +299,7 @@ def test_an_address_over_its_rate_is_not_counted_and_others_are_not_throttled():
     assert found.record_address("a", 5.0, 60_000) == 0
 
 
-def test_throttle_times_are_counted():
-    for counted in (Throttling(), Meter(Rate(2, 1_000, 0))):
-        add: Any = counted.add if isinstance(counted, Throttling) else counted.throttled
-        for ms in (5, 7):
-            add(ms)
-        if isinstance(counted, Throttling):
-            assert (counted.count, counted.ms) == (2, 12)
-        else:
-            assert (counted.throttled_count, counted.throttled_ms) == (2, 12)
-
-
 # --- what is counted, and how long it is kept -----------------------------------------------------------------------
-
-
-def test_who_is_at_the_limit_is_not_throttled_and_who_is_above_waits_for_what_is_too_much():
-    rate = Rate(11, 1_000, 0)
-    rate.record(50, 0)
-    assert (rate.per_second(0), rate.throttle_ms(5.0, 0)) == (5.0, 0)
-    rate.record(1, 0)
-    assert rate.throttle_ms(5.0, 0) == 200
-    assert rate.throttle_ms(5.0, 3_000) == 200, "no window is over yet"
-
-
-@pytest.mark.parametrize("start_ms", [0, 50_000])
-def test_a_rate_is_about_its_own_samples_whatever_time_it_is(start_ms):
-    rate = Rate(3, 1_000, start_ms)
-    for second in range(6):
-        rate.record(10, start_ms + 1_000 * second)
-    now_ms = start_ms + 5_500
-    assert rate.window_ms(now_ms) == 2_500, (
-        "since the oldest sample of which something is less than three windows old"
-    )
-    assert rate.per_second(now_ms) == 12
-    assert rate.throttle_ms(10.0, now_ms) == 500
-    assert rate.per_second(start_ms + 60_000) == 0
-    assert rate.is_forgettable(start_ms + 60_000)
 
 
 class Counted:
@@ -435,40 +382,3 @@ def test_a_burst_of_changes_is_as_long_as_all_of_its_windows():
     assert meter.counted.tokens(2.0, -1_000) == -1.0, "a clock that goes back gives nothing"
     assert meter.counted.throttle_ms(2.0, 500) == 0
     assert meter.counted.tokens(2.0, 5_000_000) == 22.0
-
-
-@pytest.mark.parametrize(
-    ("window_ms", "period_ms"),
-    [(1_000, PERIOD_MS), (2_500, PERIOD_MS), (2_501, 12 * 2_501), (10_000, 120_000)],
-)
-def test_what_is_counted_is_kept_for_longer_than_all_of_its_windows(window_ms, period_ms):
-    """Else a client that comes seldom would begin anew each time."""
-    clients = ClientQuotas(samples=11, window_ms=window_ms, mutation_samples=11, mutation_window_ms=1_000)
-    everybody = QuotaEntity("")
-    names = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
-    clients.follow({everybody: dict.fromkeys(names, 7.0)}, [everybody])
-    rates = ConnectionRates(11, window_ms, 0)
-    for of in (clients.produce, clients.fetch, clients.request):
-        first: Any = of.of("u", "c", 0)
-        of.of("v", "c", period_ms - 1)
-        of.of("w", "c", 2 * period_ms - 1)
-        assert first in [meter for _, meter in of.meters()]
-        of._clients.clear()
-        of.of("v", "c", 2 * period_ms + 1)
-        of.of("x", "c", 3 * period_ms + 1)
-        assert first not in [meter for _, meter in of.meters()]
-    rates.record_address("a", 7.0, 0)
-    kept = rates._addresses
-    kept.get("b", period_ms - 1)
-    kept.get("c", 2 * period_ms - 2)
-    assert {key for key, _ in kept.items()} == {"a", "b", "c"}
-
-
-def test_of_so_many_clients_at_most_it_is_remembered_which_limit_they_have(monkeypatch):
-    monkeypatch.setattr("barnabas.serving.quotas.clients.KEPT_MAX", 3)
-    clients = ClientQuotas(samples=11, window_ms=1_000, mutation_samples=11, mutation_window_ms=1_000)
-    everybody = QuotaEntity("")
-    clients.follow({everybody: {"producer_byte_rate": 7.0}}, [everybody])
-    for number in range(7):
-        assert clients.produce.of("u", f"c{number}", 0) is clients.produce.of("u", "c0", 0)
-        assert len(clients.produce._clients) <= 3

@@ -112,12 +112,9 @@ def fetch(
 ) -> FetchRequest:
     partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     return FetchRequest(
-        replica_id=replica_id,
-        max_bytes=max_bytes,
-        session_id=session[0],
-        session_epoch=session[1],
+        replica_id=replica_id, max_bytes=max_bytes, session_id=session[0], session_epoch=session[1],
         topics=[FetchRequest.FetchTopic(topic="t", partitions=[partition])],
-    )
+    )  # fmt: skip
 
 
 def records_of(answer: Any) -> int:
@@ -144,26 +141,6 @@ async def test_versions_without_the_field_and_acks_0_are_muted_all_the_same(worl
     assert client.muted_ms > 0
     assert await client(PRODUCE, 9, produce(20_000, acks=0)) is None
     assert client.muted_ms > 0
-
-
-async def test_clients_of_one_user_share_what_the_user_may_and_others_are_not_throttled(world):
-    world.set(QuotaEntity("alice"), producer_byte_rate=1000)
-    one, other = world.client(client_id="a"), world.client(client_id="b")
-    await one(PRODUCE, 9, produce(20_000))
-    await other(PRODUCE, 9, produce(1))
-    assert other.muted_ms > 0
-    bob = world.client("User:bob")
-    await bob(PRODUCE, 9, produce(20_000))
-    assert bob.muted_ms == 0
-
-
-async def test_each_client_id_has_the_default_for_client_ids_for_itself(world):
-    world.set(QuotaEntity(client_id=""), producer_byte_rate=1000)
-    one, other = world.client(client_id="a"), world.client(client_id="b")
-    await one(PRODUCE, 9, produce(20_000))
-    assert one.muted_ms > 0
-    await other(PRODUCE, 9, produce(1))
-    assert other.muted_ms == 0
 
 
 async def test_a_fetch_over_the_quota_gets_nothing_and_is_not_charged_for_it(world):
@@ -201,36 +178,6 @@ async def test_a_throttled_session_is_not_begun_and_one_that_goes_on_forgets_not
     assert records_of(later) > 4500
 
 
-async def test_a_batch_that_is_larger_than_the_quota_is_sent_when_nothing_was_fetched_before(world):
-    client = world.client()
-    await client(PRODUCE, 9, produce(50_000))
-    world.set(consumer_byte_rate=100)
-    first = await client(FETCH, 12, fetch())
-    assert records_of(first) > 50_000
-    assert first.throttle_time_ms == client.muted_ms > 400_000
-    second = await client(FETCH, 12, fetch())
-    assert records_of(second) == 0
-
-
-async def test_brokers_that_follow_are_not_throttled(world):
-    client = world.client()
-    await client(PRODUCE, 9, produce(20_000))
-    world.set(consumer_byte_rate=10, request_percentage=0.0001)
-    answer = await client(FETCH, 12, fetch(replica_id=9))
-    assert answer.responses[0].partitions[0].error_code != ErrorCode.NONE  # it is not one of the replicas
-    assert (answer.throttle_time_ms, client.muted_ms) == (0, 0)
-
-
-async def test_who_takes_too_much_of_the_event_loop_is_throttled_for_one_window_at_most(world):
-    world.set(request_percentage=0.0000001)
-    client = world.client()
-    answer = await client(METADATA, 9, MetadataRequest())
-    assert answer.throttle_time_ms == client.muted_ms == 1000
-    world.set(request_percentage=1e6)
-    answer = await client(METADATA, 9, MetadataRequest())
-    assert answer.throttle_time_ms == client.muted_ms == 0
-
-
 async def test_a_request_that_waits_is_not_charged_for_waiting(world):
     world.set(request_percentage=1)  # a hundredth of ten windows: 100 ms
     client = world.client()
@@ -238,15 +185,6 @@ async def test_a_request_that_waits_is_not_charged_for_waiting(world):
     request.min_bytes, request.max_wait_ms = 1, 1000
     answer = await client(FETCH, 12, request)
     assert answer.throttle_time_ms == 0
-
-
-async def test_the_longer_of_two_throttle_times_counts(world):
-    world.set(producer_byte_rate=1000, request_percentage=0.0000001)
-    client = world.client()
-    answer = await client(PRODUCE, 9, produce(10_500))
-    assert answer.throttle_time_ms == client.muted_ms == 1000
-    answer = await client(PRODUCE, 9, produce(20_000))
-    assert answer.throttle_time_ms > 1000
 
 
 class HalfDone:
@@ -326,15 +264,3 @@ async def test_topics_that_metadata_makes_are_charged(world):
     answer = await client(METADATA, 9, request)
     assert "new" in world.asked.services.metadata.image.topics
     assert answer.throttle_time_ms == 9000
-
-
-async def test_a_quota_that_is_removed_throttles_nobody_any_more(world):
-    world.set(producer_byte_rate=1000)
-    client = world.client()
-    await client(PRODUCE, 9, produce(20_000))
-    assert client.muted_ms > 0
-    world.now = {}
-    world.quotas.follow({}, [EVERYBODY])
-    await client(PRODUCE, 9, produce(20_000))
-    assert client.muted_ms == 0
-    assert not world.quotas.is_set

@@ -10,25 +10,23 @@ import trio.testing
 
 from barnabas.errors import RequestError
 from barnabas.security.authorizer import AllowEverything
-from barnabas.serving import apis
-from barnabas.serving.context import RequestContext, Shared
+from barnabas.serving.context import ContextParts, RequestContext
 from barnabas.serving.log_limit import LogLimit
 from barnabas.serving.memory import Memory
 from barnabas.tools.control import partial
-from barnabas.tools.control.committing import KEPT_MAX, MARKED, SPLIT, Committing
+from barnabas.tools.control.committing import KEPT_MAX, Committing
 from barnabas.tools.control.delivery import Delivery, beginning, deliver, spoiled
 from barnabas.tools.faults import matching
 from barnabas.tools.faults.chance import Chance
 from barnabas.tools.faults.engine import Faults
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
+from barnabas.wire.generated.metadata import MetadataRequest
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 from barnabas.wire.regions import FileRegion
-from tests.support.broker import new_connection
+from tests.support.request_parts import new_connection
 
 PRODUCE, LIST_OFFSETS = 0, 2
-NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 Parts = dict[str, list[int]]
 
 
@@ -95,7 +93,7 @@ EVERYTHING: Parts = {"t": [0, 1], "u": [0, 1], "v": [1]}
     ],
     ids=str,
 )
-def test_a_request_is_split_into_what_a_fault_is_about_and_the_rest(on, hit, rest):
+def test_request_is_split_into_faulty_part_and_rest(on, hit, rest):
     request = produce(EVERYTHING)
     parts = partial.split(request, matching.parse(on), no_name)
     assert tuple(map(asked_of, parts)) == (hit, rest)
@@ -130,21 +128,6 @@ def listed(parts: Parts) -> ListOffsetsResponse:
     )
 
 
-def test_a_part_of_an_answer_is_marked_with_an_error():
-    response = produced(EVERYTHING)
-    partial.mark(response, matching.parse({"topic": "t,u", "partition": 1}), 6, no_name)
-    assert told(response) == {"t": {0: 0, 1: 6}, "u": {0: 0, 1: 6}, "v": {1: 0}}
-    offsets = {one.index: one.base_offset for one in response.responses[0].partition_responses}
-    assert offsets == {0: 7, 1: -1}
-    metadata = MetadataResponse(
-        topics=[MetadataResponse.MetadataResponseTopic(name=name) for name in ("t", "u")]
-    )
-    partial.mark(metadata, matching.parse({"topic": "u"}), 5, no_name)
-    assert [topic.error_code for topic in metadata.topics] == [0, 5], (
-        "a topic without partitions has it itself"
-    )
-
-
 # --- answers --------------------------------------------------------------------------------------------------------
 
 
@@ -174,7 +157,7 @@ class Committed:
                 return produced(asked_of(received) or {})
             return listed({topic.name: [0, 1] for topic in received.topics})
 
-        shared = Shared(Memory(), LogLimit(), AllowEverything())
+        shared = ContextParts(Memory(), LogLimit(), AllowEverything())
         self.context = RequestContext(shared, new_connection(), key, version, 1, "app", 0)
         return await self.committing.answer(self.context, request, handle)
 
@@ -191,12 +174,6 @@ async def test_where_no_rule_applies_nothing_is_done():
     assert run.delivery is None
     with pytest.raises(RequestError):
         await run(request, error=ErrorCode.INVALID_REQUEST)
-
-
-async def test_an_error_is_answered_instead_and_nothing_is_done():
-    run = Committed("Produce -> error=NOT_LEADER_OR_FOLLOWER")
-    assert set(told(await run(produce({"t": [0, 1]})))["t"].values()) == {NOT_LEADER}
-    assert run.asked == []
 
 
 async def test_an_error_of_some_topics_leaves_the_others_to_be_done():
@@ -246,13 +223,6 @@ async def test_fields_are_set_and_clients_throttled():
     assert run.context.connection.muted_ms == 70
 
 
-async def test_the_error_of_a_handler_is_answered_and_spoiled_as_others():
-    run = Committed("Produce -> throttle_ms=70")
-    answer = await run(produce({"t": [0]}), error=ErrorCode.INVALID_REQUEST)
-    assert told(answer) == {"t": {0: ErrorCode.INVALID_REQUEST}}
-    assert answer.throttle_time_ms == 70
-
-
 @pytest.mark.parametrize(
     ("do", "is_done", "ended", "end"),
     [
@@ -275,25 +245,22 @@ async def test_what_ends_ends_before_or_after_the_request_is_done(do, is_done, e
     assert (run.delivery.end if run.delivery is not None else None) == end
 
 
-async def test_a_request_is_held_before_it_is_done(autojump_clock):
-    run = Committed("Produce -> hold_ms=500", "Produce -> hold_ms=250 delay_ms=100")
-    begun = trio.current_time()
-    await run(produce({"t": [0]}))
-    assert trio.current_time() - begun == pytest.approx(0.75)
-    assert run.delivery.delay_s == pytest.approx(0.1)
-
-
 async def test_an_answer_is_delivered_as_all_rules_say():
     run = Committed(
         "Produce -> delay_ms=100 delay_us_per_byte=5 cut=reset bytes=9",
         "Produce -> twice swap correlation_id=wrong garbage=body",
     )
     await run(produce({"t": [0]}))
-    found = run.delivery
-    assert (found.delay_s, found.cut, found.cut_bytes, found.end) == (pytest.approx(0.1), "reset", 9, "")
-    assert found.seconds_per_byte == pytest.approx(5e-6)
-    assert (found.is_twice, found.is_kept, found.has_wrong_id, found.garbage) == (True, True, True, "body")
-    assert found.chance is not None
+    result = run.delivery
+    assert (result.delay_s, result.cut, result.cut_bytes, result.end) == (pytest.approx(0.1), "reset", 9, "")
+    assert result.seconds_per_byte == pytest.approx(5e-6)
+    assert (result.is_twice, result.is_kept, result.has_wrong_id, result.garbage) == (
+        True,
+        True,
+        True,
+        "body",
+    )
+    assert result.chance is not None
     plain = Committed("Produce -> delay_ms=1")
     await plain(produce({"t": [0]}))
     assert plain.delivery == Delivery(delay_s=0.001)
@@ -341,15 +308,6 @@ async def test_an_answer_is_sent_whole_in_part_twice_or_not(delivery, sent, goes
     assert transport.sent == sent
 
 
-async def test_an_answer_is_late_by_its_delay_and_its_bytes(autojump_clock):
-    begun = trio.current_time()
-    assert await deliver(Delivery(delay_s=1, seconds_per_byte=0.5), Transport(), [*CHUNKS])
-    assert trio.current_time() - begun == pytest.approx(1 + 0.5 * len(WHOLE))
-    transport = Transport()
-    assert await deliver(Delivery(is_twice=True), transport, []) is True
-    assert transport.sent == []
-
-
 def test_an_answer_is_spoiled_in_its_correlation_id_or_its_bytes():
     assert spoiled(CHUNKS, Delivery()) is CHUNKS
     [first, second] = spoiled(CHUNKS, Delivery(has_wrong_id=True))
@@ -376,7 +334,7 @@ async def test_an_answer_is_kept_back_until_the_next_one():
     transport = Transport()
 
     async def send(connection: int, chunks: list[bytes], *, is_kept: bool) -> bool:
-        shared = Shared(Memory(), LogLimit(), AllowEverything())
+        shared = ContextParts(Memory(), LogLimit(), AllowEverything())
         context = RequestContext(shared, new_connection(connection), PRODUCE, 9, 1, "app", 0)
         context.delivery = Delivery(is_kept=is_kept)
         return await run.committing.send(context, transport, chunks)
@@ -409,10 +367,3 @@ async def test_a_connection_is_refused_or_served_late(rule, goes_on, sent, autoj
     assert await taker(transport) is goes_on  # type: ignore[arg-type]
     assert transport.sent == sent
     assert trio.current_time() - begun == pytest.approx(0.5 if goes_on else 0)
-
-
-def test_apis_that_are_split_or_marked_name_topics():
-    assert SPLIT.isdisjoint(MARKED)
-    assert {apis.BY_KEY[key].name for key in SPLIT} == {
-        "Produce", "OffsetCommit", "CreateTopics", "DeleteTopics", "DeleteRecords", "TxnOffsetCommit", "CreatePartitions",
-    }  # fmt: skip

@@ -80,5 +80,5 @@ async def test_a_request_that_does_not_go_on_ends(tmp_path: Path, sent: bytes, m
                 assert await is_closed(stream)
         assert await ask(used)  # one that has been answered may be idle for longer
         await wait_all_tasks_blocked(0.05)
-        mock_clock.jump(http.IDLE_SECONDS_MAX)
+        mock_clock.jump(http.ControlService.idle_seconds_max)
         assert await is_closed(used)

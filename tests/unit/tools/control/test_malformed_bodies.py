@@ -34,8 +34,8 @@ SECONDS_MAX = 5.0
 
 def samples(schema: dict[str, Any], depth: int = 0) -> Iterator[Any]:
     """Values that a schema allows, roughly: what is wrong is put into them."""
-    for one in schema.get("oneOf", ()):
-        yield from samples(one, depth)
+    for entry in schema.get("oneOf", ()):
+        yield from samples(entry, depth)
     if "enum" in schema:
         yield schema["enum"][0]
     kinds = schema.get("type", "")
@@ -58,8 +58,8 @@ def spoilt(schema: dict[str, Any]) -> Iterator[Any]:
             for wrong in spoilt(part):
                 yield {name: wrong}
                 yield {**next(samples(schema), {}), name: wrong}
-    for one in schema.get("oneOf", ()):
-        yield from spoilt(one)
+    for entry in schema.get("oneOf", ()):
+        yield from spoilt(entry)
     if "items" in schema:
         for wrong in spoilt(schema["items"]):
             yield [wrong]
@@ -91,8 +91,8 @@ def requests(path: str) -> Iterator[Asked]:
             for name in NAMES if "{" in path else ():
                 yield method, re.sub(r"\{\w+\}", lambda _, name=name: name, path), {}, {}
             yield method, sound, {}, None
-            parameters = [one for one in operation.get("parameters", ()) if one["in"] == "query"]
-            soon = {"timeout_ms": "0"} if any(one["name"] == "timeout_ms" for one in parameters) else {}
+            parameters = [entry for entry in operation.get("parameters", ()) if entry["in"] == "query"]
+            soon = {"timeout_ms": "0"} if any(entry["name"] == "timeout_ms" for entry in parameters) else {}
             for parameter in parameters:
                 for text in TEXTS:
                     yield method, sound, soon | {parameter["name"]: text}, None

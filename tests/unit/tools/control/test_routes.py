@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
 from barnabas import __version__
-from barnabas.tools.control.host import KeptPorts, NotRunningError
+from barnabas.tools.control.host import NotRunningError
 from barnabas.tools.control.openapi import document
-from barnabas.tools.control.routes import routes
-from barnabas.tools.control.routes.state import _check_deleted
-from barnabas.tools.seeding.looking import NotThereError
-from barnabas.tools.seeding.seeds import SeedError
+from barnabas.tools.control.routes import router
 from tests.support.control_api import Api, connected, host_in
 
 # --- topics, records, groups ----------------------------------------------------------------------------------------
 
 
 async def test_topics_are_made_shown_and_deleted(api: Api) -> None:
-    made = await api.do(
+    created = await api.do(
         "POST", "topics/t", {"partitions": 2, "settings": {"retention.ms": "5"}, "records": ["a"]}
     )
-    assert (made["name"], len(made["partitions"]), made["settings"]) == ("t", 2, {"retention.ms": "5"})
+    assert (created["name"], len(created["partitions"]), created["settings"]) == (
+        "t",
+        2,
+        {"retention.ms": "5"},
+    )
     assert await api.do("POST", "topics/plain")
-    assert await api.get("topics/t") == made
-    assert [one["name"] for one in (await api.get("topics"))["topics"]] == ["plain", "t"]
+    assert await api.get("topics/t") == created
+    assert [entry["name"] for entry in (await api.get("topics"))["topics"]] == ["plain", "t"]
     await api.do("PUT", "groups/g/offsets", {"t": {"0": 1}})
-    names = [one["name"] for one in (await api.get("topics", internal="true"))["topics"]]
+    names = [entry["name"] for entry in (await api.get("topics", internal="true"))["topics"]]
     assert names == ["__consumer_offsets", "plain", "t"]
     assert await api.refused("POST", "topics/t") == (409, "topic t exists")
     assert await api.refused("GET", "topics/none") == (404, "there is no topic none")
@@ -42,13 +42,17 @@ async def test_topics_are_made_shown_and_deleted(api: Api) -> None:
     assert (await api.refused("GET", "topics", internal="yes")) == (
         400, "internal: true or false expected, and there is 'yes'",
     )  # fmt: skip
-    assert [one["name"] for one in (await api.get("topics", internal="false"))["topics"]] == ["t"]
+    assert [entry["name"] for entry in (await api.get("topics", internal="false"))["topics"]] == ["t"]
 
 
 async def test_records_are_appended_and_shown_from_any_place_on(api: Api) -> None:
     await api.do("POST", "topics/t", {"partitions": 2})
-    wanted = [{"value": "a", "partition": 1}, {"value": "b", "partition": 0}, {"value": "c", "partition": 1}]
-    assert await api.do("POST", "topics/t/records", {"records": wanted}) == {
+    requested = [
+        {"value": "a", "partition": 1},
+        {"value": "b", "partition": 0},
+        {"value": "c", "partition": 1},
+    ]
+    assert await api.do("POST", "topics/t/records", {"records": requested}) == {
         "records": [
             {"partition": 1, "offset": 0},
             {"partition": 0, "offset": 0},
@@ -96,9 +100,9 @@ async def test_records_are_appended_and_shown_from_any_place_on(api: Api) -> Non
 async def test_groups_have_offsets_and_are_deleted(api: Api) -> None:
     assert await api.get("groups") == {"groups": []}
     await api.do("POST", "seeds", {"topics": {"t": {"partitions": 1, "records": ["a", "b", "c"]}}})
-    found = await api.do("PUT", "groups/g/offsets", {"t": {"0": 1}})
-    assert found["offsets"] == [{"topic": "t", "partition": 0, "offset": 1, "lag": 2}]
-    assert await api.get("groups/g") == found
+    result = await api.do("PUT", "groups/g/offsets", {"t": {"0": 1}})
+    assert result["offsets"] == [{"topic": "t", "partition": 0, "offset": 1, "lag": 2}]
+    assert await api.get("groups/g") == result
     assert [one["group"] for one in (await api.get("groups"))["groups"]] == ["g"]
     assert await api.refused("GET", "groups/h") == (404, "there is no group h")
     assert (await api.refused("PUT", "groups/g/offsets", {"none": {"0": "latest"}}))[0] == 400
@@ -106,16 +110,7 @@ async def test_groups_have_offsets_and_are_deleted(api: Api) -> None:
     assert await api.refused("DELETE", "groups/g") == (404, "there is no group g")
 
 
-def test_what_could_not_be_deleted_is_not_there_or_refused() -> None:
-    _check_deleted("topic t", 0, 3)
-    with pytest.raises(NotThereError, match="there is no topic t"):
-        _check_deleted("topic t", 3, 3)
-    with pytest.raises(SeedError, match=r"^group g: NON_EMPTY_GROUP$") as caught:
-        _check_deleted("group g", 68, 69)
-    assert not isinstance(caught.value, NotThereError)
-
-
-async def test_waiting_ends_with_what_there_is_or_with_what_there_is_instead(api: Api) -> None:
+async def test_wait_route_ends_with_state_or_current_state(api: Api) -> None:
     await api.do("POST", "topics/t", {"partitions": 2, "records": [{"value": "a", "partition": 0}] * 3})
     assert await api.get("wait/records", topic="t", count=3) == {"topic": "t", "records": 3}
     assert (await api.get("wait/records", topic="t", count=3, timeout_ms=600_000))["records"] == 3
@@ -232,55 +227,7 @@ async def test_what_is_not_there_is_said(api: Api) -> None:
     assert await api.refused("GET", "topics/%ED%A0%80") == (404, "there is no topic \ufffd\ufffd\ufffd")
 
 
-async def test_a_defect_is_logged_and_answered(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    def fail() -> None:
-        raise KeyError
-
-    api.host.faulting.faults.clear = fail  # type: ignore[method-assign]
-    assert await api.refused("DELETE", "faults") == (500, "KeyError")
-    assert "DELETE /v1/faults failed" in caplog.text
-
-
-def test_the_document_has_every_route_with_its_parameters_and_its_body() -> None:
-    found = document()
-    assert {(method, path) for path, of in found["paths"].items() for method in of} == {
-        (one.method.lower(), one.path) for one in routes()
-    }
-    for route in routes():
-        operation = found["paths"][route.path][route.method.lower()]
-        assert (operation["operationId"], operation["summary"]) == (route.handler.__name__, route.summary)
-        parameters = [(one["name"], one["in"]) for one in operation.get("parameters", ())]
-        in_path = [(part[1:-1], "path") for part in route.path.split("/") if part.startswith("{")]
-        assert parameters == [*in_path, *((one.name, "query") for one in route.query)]
-        assert ("parameters" in operation) is bool(parameters)
-        assert all(one["required"] for one in operation.get("parameters", ()) if one["in"] == "path")
-        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-        assert body == (None if route.body is None else dict(route.body))
-        assert operation["responses"]["200"]["content"]["application/json"]["schema"] == dict(
-            route.answer or {}
-        )
-        assert {*operation["responses"]} == {"200", "204", "default"}
-
-
-def test_ports_that_were_chosen_are_chosen_again_in_their_order() -> None:
-    class Network:
-        def __init__(self) -> None:
-            self.bound: list[tuple[str, int]] = []
-
-        def bind(self, host: str, port: int) -> Any:
-            self.bound.append((host, port))
-            return [SimpleNamespace(address=(host, port or 5000 + len(self.bound)))]
-
-    network = Network()
-    ports = KeptPorts(network)  # type: ignore[arg-type]
-    for _ in range(3):
-        ports.begin()
-        for host in ("a", "b", "c"):
-            ports.bind(host, 0)
-    assert network.bound == [("a", 0), ("b", 0), ("c", 0), *[("a", 5001), ("b", 5002), ("c", 5003)] * 2]
-
-
-async def test_a_broker_is_prepared_once_and_told_to_whoever_wants_to_know(tmp_path: Path) -> None:
+async def test_broker_is_prepared_once_and_announced(tmp_path: Path) -> None:
     told: list[str] = []
 
     async def prepare(broker: Any) -> None:
@@ -310,3 +257,24 @@ async def test_a_broker_is_prepared_once_and_told_to_whoever_wants_to_know(tmp_p
     assert told == ["attached", "prepared", "attached", "attached"]
     assert (between, host.has_failed, host.broker) == ([True], False, None)
     host.restart_soon(look)  # it was stopped: nothing is done
+
+
+def test_document_has_every_route_with_parameters_and_body() -> None:
+    described = document()
+    assert {(method, path) for path, of in described["paths"].items() for method in of} == {
+        (one.method.lower(), one.path) for one in router().routes
+    }
+    for route in router().routes:
+        operation = described["paths"][route.path][route.method.lower()]
+        assert (operation["operationId"], operation["summary"]) == (route.handler.__name__, route.summary)
+        parameters = [(one["name"], one["in"]) for one in operation.get("parameters", ())]
+        in_path = [(part[1:-1], "path") for part in route.path.split("/") if part.startswith("{")]
+        assert parameters == [*in_path, *((one.name, "query") for one in route.query)]
+        assert ("parameters" in operation) is bool(parameters)
+        assert all(one["required"] for one in operation.get("parameters", ()) if one["in"] == "path")
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+        assert body == (None if route.body is None else dict(route.body))
+        assert operation["responses"]["200"]["content"]["application/json"]["schema"] == dict(
+            route.answer or {}
+        )
+        assert {*operation["responses"]} == {"200", "204", "default"}

@@ -88,24 +88,6 @@ async def test_large_segments_are_shared_and_never_written_again(tmp_path: Path)
             await plant(asked.broker, read_seeds({"topics": {"t": {"records": ["more"]}}}))
 
 
-async def test_every_log_dir_has_its_part(tmp_path: Path) -> None:
-    dirs = [str(tmp_path / name) for name in ("a", "b")]
-    settings = {"log.dirs": ",".join(dirs)}
-    snapshots = Snapshots(dirs)
-    async with broker_to_ask(tmp_path, settings) as asked:
-        records = [{"value": f"{index}", "partition": index} for index in range(4)]
-        await plant(asked.broker, read_seeds({"topics": {"t": {"partitions": 4, "records": records}}}))
-        await snapshots.take("one", asked.services)
-        await plant(asked.broker, read_seeds({"topics": {"t": {"records": records}}}))
-    assert {log.parent.name for path in dirs for log in Path(f"{path}.snapshots/one").rglob("*.log")} == {
-        "t-0", "t-1", "t-2", "t-3"
-    }  # fmt: skip
-    snapshots.put_back("one")
-    async with broker_to_ask(tmp_path, settings) as asked:
-        assert await values(asked) == ["0", "1", "2", "3"]
-        assert not asked.services.logs.is_unclean
-
-
 async def test_names_of_snapshots(tmp_path: Path) -> None:
     snapshots = snapshots_of(tmp_path)
     async with broker(tmp_path, topics={"t": 1}) as asked:
@@ -141,8 +123,8 @@ def test_files_are_copied_where_they_cannot_be_shared(
     monkeypatch.setattr(os, "link", refuse)
     copying.copy_log_dir(str(source), str(tmp_path / "copied"))
     for name, links in (("linked", 2), ("copied", 1)):
-        found = files(tmp_path / name)
-        assert sorted(found) == sorted(set(files(source)) - {names.LOCK})
-        assert found[f"t-0/{names.file_name(7, names.LOG)}"].st_nlink == 1
-        assert found[f"t-0/{names.file_name(0, names.LOG)}"].st_nlink == links
+        result = files(tmp_path / name)
+        assert sorted(result) == sorted(set(files(source)) - {names.LOCK})
+        assert result[f"t-0/{names.file_name(7, names.LOG)}"].st_nlink == 1
+        assert result[f"t-0/{names.file_name(0, names.LOG)}"].st_nlink == links
         assert (tmp_path / name / "t-0" / names.file_name(0, names.LOG)).read_bytes() == b"closed"

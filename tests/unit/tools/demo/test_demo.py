@@ -69,7 +69,7 @@ async def consumed(address: str, settings: ClientSettings, group: str) -> bytes 
             return (await consumer.receive()).value
 
 
-async def test_each_user_may_do_what_the_page_says_and_nobody_else_anything(tmp_path: Path) -> None:
+async def test_each_demo_user_may_do_exactly_what_the_page_says(tmp_path: Path) -> None:
     async with shown(tmp_path) as (demo, sasl, tls):
         alice, bob, admin = (by_password(demo, user) for user in ("alice", "bob", "admin"))
         await produced(sasl, alice, "demo-t")
@@ -118,9 +118,7 @@ def test_a_directory_that_a_broker_uses_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("sasl", "tls"), [("h:1", "h:2"), ("h:1", ""), ("", "h:2"), ("", "")])
-def test_clients_are_given_settings_for_the_listeners_that_there_are(
-    tmp_path: Path, sasl: str, tls: str
-) -> None:
+def test_clients_get_settings_for_existing_listeners(tmp_path: Path, sasl: str, tls: str) -> None:
     passwords = dict(zip(USERS, ("root", "pass-word", "secret"), strict=True))
     demo = Demo(tmp_path, passwords, {})
     text = clients.instructions(demo, sasl, tls)
@@ -150,8 +148,8 @@ def test_settings_name_the_user_the_password_and_the_files(tmp_path: Path) -> No
         "bootstrap.servers": "h:1", "security.protocol": "SSL", "ssl.ca.location": str(demo.authority),
         "ssl.certificate.location": pem, "ssl.key.location": pem,
     }  # fmt: skip
-    found = properties(clients.java_with_certificate(demo, "bob", "h:1"))
-    assert (found["ssl.keystore.location"], found["ssl.truststore.location"]) == (pem, str(demo.authority))
+    result = properties(clients.java_with_certificate(demo, "bob", "h:1"))
+    assert (result["ssl.keystore.location"], result["ssl.truststore.location"]) == (pem, str(demo.authority))
     of_java = properties(clients.java(demo, "bob", "h:1"))
     asked: dict[str, str] = {}
 

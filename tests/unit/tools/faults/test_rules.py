@@ -140,7 +140,7 @@ def test_a_rule_that_is_off_counts_nothing() -> None:
     assert not strikes(faults, asked())
 
 
-def test_the_topics_of_a_fetch_may_be_known_from_the_answer_alone() -> None:
+def test_topics_of_a_fetch_may_come_from_the_response() -> None:
     faults = Faults()
     rule = faults.add("Fetch topic=t -> delay_ms=1")
     verdict = faults.judge(asked(FETCH))
@@ -154,7 +154,7 @@ def test_the_topics_of_a_fetch_may_be_known_from_the_answer_alone() -> None:
 
 
 @pytest.mark.parametrize("on", ["Fetch", "Fetch topic=t"])
-def test_where_there_are_no_records_none_are_damaged_and_nothing_counts(on: str) -> None:
+def test_response_without_records_is_no_hit_of_damage(on: str) -> None:
     faults = Faults()
     rule = faults.add(f"{on} times=1 -> corrupt=crc")
     verdict = faults.judge(asked(FETCH))

@@ -30,7 +30,7 @@ def _joined(chunks: list[object]) -> bytes:
 
 
 @pytest.mark.parametrize("key", registry.keys())
-def test_every_version_of_every_request_and_answer_is_decoded_and_shown(key: int) -> None:
+def test_every_version_of_every_message_is_decoded_and_shown(key: int) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -64,7 +64,7 @@ def test_frames_that_are_not_decoded_say_why() -> None:
     assert frames.read_response(b"\0\0\0\1\0", 3, 0).problem
 
 
-def test_an_answer_of_a_broker_that_does_not_know_the_version_of_api_versions_is_read_in_version_0() -> None:
+def test_refused_api_versions_response_is_read_in_version_0() -> None:
     answer = _joined(encode_response(18, 0, 5, ApiVersionsResponse(error_code=35)))[4:]
     response = frames.read_response(answer, 18, 4)
     assert response.message.error_code == 35
@@ -114,8 +114,8 @@ def test_records_of_every_compression_are_shown(codec: Codec) -> None:
     assert batch["records"][0]["headers"] == [{"key": "h", "value": "x"}]
     assert batch["records"][1]["value"] == {"hex": "fffe"}
     assert RecordsView(as_hex=True)(data)[0]["records"][0]["key"] == {"hex": b"k0".hex()}
-    found = count(bytes(data) * 2)
-    assert (found.batches, found.records) == (2, 4)
+    result = count(bytes(data) * 2)
+    assert (result.batches, result.records) == (2, 4)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -126,7 +126,7 @@ def test_records_of_old_formats_are_shown(magic: int) -> None:
     assert message["records"][0]["value"] == "v"
 
 
-def test_records_that_are_damaged_or_cut_short_are_shown_as_far_as_they_go() -> None:
+def test_damaged_records_are_shown_up_to_the_damage() -> None:
     data = bytearray(encode_batch([Record(0, 0, None, b"value")]))
     cut = RecordsView()(bytes(data) + bytes(data[:30]))
     assert "cut_short" in cut[1]

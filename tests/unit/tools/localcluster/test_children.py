@@ -37,7 +37,7 @@ async def test_a_child_says_that_it_is_ready_and_ends_when_it_is_told(tmp_path: 
         assert child.code == -signal.SIGTERM
 
 
-async def test_a_child_that_ends_at_once_is_explained_with_its_last_words(tmp_path: Path) -> None:
+async def test_child_that_ends_at_once_is_reported_with_last_words(tmp_path: Path) -> None:
     async with running(tmp_path, "import sys; sys.exit('port 1 is in use')") as child:
         with pytest.raises(ChildError, match=r"(?s)child does not start.*child\.log.*port 1 is in use"):
             await child.first_line(60)
@@ -45,7 +45,7 @@ async def test_a_child_that_ends_at_once_is_explained_with_its_last_words(tmp_pa
         assert child.code == 1
 
 
-async def test_a_child_that_nobody_waits_for_any_more_can_still_say_that_it_is_ready(tmp_path: Path) -> None:
+async def test_abandoned_child_can_still_report_ready(tmp_path: Path) -> None:
     late = (
         "import os, signal, sys, time;"
         "signal.signal(signal.SIGTERM, lambda *_: (print('ready', flush=True), os._exit(0)));"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -11,9 +10,7 @@ import pytest
 import trio.testing
 
 from barnabas.tools.localcluster import command
-from barnabas.tools.localcluster.children import ChildError
 from barnabas.tools.localcluster.command import Cluster, parser
-from barnabas.tools.localcluster.defaults import settings_of
 
 EVENTS: list[str] = []
 
@@ -99,8 +96,8 @@ class Apache(FakeZooKeeper):
 @pytest.fixture
 def said(monkeypatch):
     EVENTS.clear()
-    found: list[str] = []
-    monkeypatch.setattr(command, "say", found.append)
+    result: list[str] = []
+    monkeypatch.setattr(command, "say", result.append)
     monkeypatch.setattr(command, "Child", FakeChild)
     monkeypatch.setattr(command, "OwnZooKeeper", Own)
     monkeypatch.setattr(command, "ApacheZooKeeper", Apache)
@@ -116,39 +113,11 @@ def said(monkeypatch):
         return "they are too old" if "9003" in servers else ""
 
     monkeypatch.setattr(command, "switch_on", switch_on)
-    return found
+    return result
 
 
 def cluster_of(tmp_path: Path, *options: str) -> Cluster:
     return Cluster(parser().parse_args(options), tmp_path)
-
-
-async def test_brokers_are_started_together_and_stopped_one_by_one_before_zookeeper(tmp_path, said):
-    cluster = cluster_of(tmp_path, "--brokers", "3")
-    async with trio.open_nursery() as nursery:
-        await cluster.start(nursery)
-        assert EVENTS[0] == "start Own"
-        assert sorted(EVENTS[1:4]) == ["start broker 1", "start broker 2", "start broker 3"]
-        assert EVENTS[4:] == ["switch on localhost:9001,localhost:9002,localhost:9003"]
-        assert said[0] == "ZooKeeper is ready: localhost:2181, in this process"
-        assert sorted(said[1:4]) == [
-            f"broker {number} is ready: localhost:{9000 + number} pid=77 log={tmp_path}/broker-{number}.log"
-            for number in (1, 2, 3)
-        ]
-        assert said[4].endswith("are not served: they are too old")
-        assert said[5:] == [
-            "barnabas cluster is ready: bootstrap.servers=localhost:9001,localhost:9002,localhost:9003 "
-            f"zookeeper=localhost:2181 dir={tmp_path}",
-            "Ctrl-C stops it.",
-        ]
-        started = [name.removeprefix("start ") for name in EVENTS[1:4]]
-        EVENTS.clear()
-        cluster.is_stopping = True
-        await cluster.stop()
-        assert [f"stop {name}" for name in reversed(started)] + ["close Own"] == EVENTS
-        assert said[-3:] == [f"{name} has stopped" for name in reversed(started)]
-        assert not cluster.has_failed
-        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(
@@ -177,28 +146,6 @@ async def test_zookeeper_is_the_one_that_is_wanted(tmp_path, said, way):
         await cluster.stop()
         last = {"own": ["close Own"], "given": []}.get(way, ["stop ZooKeeper"])
         assert ["stop broker 1", *last] == EVENTS
-        nursery.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize(
-    ("code", "fails"),
-    [(0, False), (143, False), (-signal.SIGTERM, False), (1, True), (-9, True), (-1, True), (142, True)],
-)
-async def test_a_child_that_does_not_stop_well_is_a_failure(tmp_path, said, monkeypatch, code, fails):
-    cluster = cluster_of(tmp_path, "--brokers", "1")
-    monkeypatch.setattr(FakeChild, "code_at_end", {"broker 1": code})
-    monkeypatch.setattr(FakeChild, "in_time", not fails)
-    async with trio.open_nursery() as nursery:
-        await cluster.start(nursery)
-        cluster.is_stopping = True
-        await cluster.stop()
-        assert cluster.has_failed is fails
-        assert said[-1] == (
-            "broker 1 was killed: it did not stop in 30 s" if fails else "broker 1 has stopped"
-        )
-        EVENTS.clear()
-        await cluster.stop()
-        assert EVENTS == ["close Own"], "it has ended"
         nursery.cancel_scope.cancel()
 
 
@@ -239,51 +186,8 @@ async def test_the_end_of_zookeeper_stops_the_brokers(tmp_path, said, is_stoppin
         nursery.cancel_scope.cancel()
 
 
-async def test_a_broker_that_does_not_start_is_told_with_its_last_words(tmp_path, said, monkeypatch):
-    monkeypatch.setattr(FakeChild, "lines", {"broker 1": "no such setting"})
-    cluster = cluster_of(tmp_path, "--brokers", "1")
-    with pytest.RaisesGroup(pytest.RaisesExc(ChildError), flatten_subgroups=True) as caught:
-        async with trio.open_nursery() as nursery:
-            await cluster.start(nursery)
-    assert "broker 1 does not start: no such setting; its last words" in repr(caught.value.exceptions)
-
-
 def value_of(words: tuple[str, ...], option: str) -> str:
     return words[words.index(option) + 1]
-
-
-@pytest.mark.parametrize(
-    ("options", "values"),
-    [
-        (
-            (),
-            {1: {"--listen": "localhost:9092"}, 3: {"--listen": "localhost:9094", "--log-level": "warning"}},
-        ),
-        (("--port", "7000"), {1: {"--listen": "localhost:7000"}, 2: {"--listen": "localhost:7001"}}),
-        (
-            ("--port", "0"),
-            {1: {"--listen": "localhost:0"}, 2: {"--listen": "localhost:4"}, 3: {"--listen": "localhost:0"}},
-        ),
-        (("--racks", "a,,b"), {1: {"--rack": "a"}, 2: {"--rack": "b"}, 3: {"--rack": "a"}}),
-        (("--log-level", "debug"), {2: {"--log-level": "debug", "--broker-id": "2", "--zookeeper": "z"}}),
-        (("--config", "file"), {1: {"--config": "file"}}),
-    ],
-)
-def test_what_a_broker_is_started_with(tmp_path, said, options, values):
-    (tmp_path / "broker-2.address").write_text("localhost:4\n")
-    (tmp_path / "broker-3.address").write_text("localhost:5\n")
-    cluster = cluster_of(tmp_path, *options, "--set", "a=b", "--set", "c=d")
-    for number, expected in values.items():
-        words = tuple(cluster._command(number, "z"))
-        assert words[1:4] == ("-m", "barnabas", "serve")
-        assert {option: value_of(words, option) for option in expected} == expected
-        assert value_of(words, "--data") == str(tmp_path / f"broker-{number}")
-        assert ("--rack" in words) is ("--racks" in options)
-        pairs = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
-        defaults = (
-            [] if "--config" in options else [f"{name}={value}" for name, value in settings_of(3).items()]
-        )
-        assert pairs == [*defaults, "a=b", "c=d"]
 
 
 async def test_a_broker_on_any_port_is_started_again_where_it_was(tmp_path, said):

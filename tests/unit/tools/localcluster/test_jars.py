@@ -25,11 +25,13 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def found(
     tmp_path: Path, *, may_fetch: bool = False, directory: str | None = None
 ) -> tuple[Program, list[str]]:
-    said: list[str] = []
+    output: list[str] = []
     repository = (tmp_path / "maven").as_uri()
     debian = tmp_path / "debian" / "zookeeper.jar"
-    program = find(may_fetch=may_fetch, jars=directory, repository=repository, say=said.append, debian=debian)
-    return program, said
+    program = find(
+        may_fetch=may_fetch, jars=directory, repository=repository, say=output.append, debian=debian
+    )
+    return program, output
 
 
 def test_without_java_the_message_says_what_to_install(
@@ -80,9 +82,9 @@ def publish(tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_is_fetched_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = publish(tmp_path, b"good", monkeypatch)
-    program, said = found(tmp_path, may_fetch=True)
+    program, output = found(tmp_path, may_fetch=True)
     assert Path(program.classpath).read_bytes() == b"good"
-    assert said == [f"fetching {place.as_uri()}"]
+    assert output == [f"fetching {place.as_uri()}"]
     place.unlink()
     assert found(tmp_path) == (program, [])
 

@@ -1,12 +1,9 @@
 """`barnabas log dump`: every kind of file, ours and Kafka's."""
 
-import json
-
 import pytest
 
 from barnabas.cli import main
 from barnabas.records.building import encode_batch
-from barnabas.records.legacy import encode_message_set
 from barnabas.records.record import Record
 from barnabas.wire.generated.data import consumer_protocol_subscription
 from barnabas.wire.generated.records.group_metadata import RECORD as GROUP
@@ -15,7 +12,7 @@ from barnabas.wire.generated.records.offset_commit import RECORD as OFFSET
 from barnabas.wire.generated.records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from barnabas.wire.generated.records.transaction_log import RECORD as TXN
 from barnabas.wire.generated.records.transaction_log import TransactionLogKey, TransactionLogValue
-from tests.support.logs import NOW_MS, Broker, append, batch
+from tests.support.logs import NOW_MS, Broker, append
 
 
 def of_kind(rows, kind):
@@ -75,21 +72,6 @@ def test_a_line_of_text_names_each_field(log_dir, capsys):
     assert batch_line.startswith("batch base_offset=0 last_offset=1 count=2 position=0 size=")
     assert record_line == f"record offset=0 timestamp={NOW_MS} key_size=1 value_size=1 key=k value=0"
     assert rest == []
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_old_formats_are_shown(tool, directory, magic):
-    directory.joinpath("t-0").mkdir()
-    messages = encode_message_set(
-        [Record(n, NOW_MS if magic else -1, b"k", b"v") for n in range(3)], magic=magic
-    )
-    path = directory / "t-0" / "00000000000000000000.log"
-    path.write_bytes(messages)
-    rows = tool("dump", "--deep", path)
-    assert [(row["magic"], row["base_offset"]) for row in of_kind(rows, "batch")] == [
-        (magic, n) for n in range(3)
-    ]
-    assert [row["value"] for row in of_kind(rows, "record")] == ["v"] * 3
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
@@ -188,13 +170,3 @@ def test_a_path_that_is_none_is_explained(tool, directory, path, text):
     tool("dump", directory / path)
     assert tool.code == 2
     assert text in tool.err
-
-
-def test_no_color_of_a_plain_log_is_lost(tool, directory):
-    broker = Broker(directory)
-    append(broker.log(), batch(b"a", b"\x1b[31m"))
-    broker.manager.close()
-    first, second = of_kind(tool("dump", "--deep", directory / "t-0"), "record")
-    assert first["value"] == "a"
-    assert second["value"] == {"base64": "G1szMW0="}  # nothing that a terminal would obey
-    assert json.dumps(second)

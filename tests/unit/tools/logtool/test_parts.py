@@ -10,17 +10,11 @@ from typing import Any
 import pytest
 
 from barnabas.log.disk import OsDisk
-from barnabas.log.format import names, properties, snapshot, txn_index
-from barnabas.records.record import Record
+from barnabas.log.format import txn_index
 from barnabas.tools.logtool.dump import Dumper, describe_batch, padding
-from barnabas.tools.logtool.overlay import Change, OverlayDisk, OverlayFile, apply_changes
-from barnabas.tools.logtool.places import PlaceError, open_partition
-from barnabas.tools.logtool.progress import Progress, render
-from barnabas.tools.logtool.repair import plan_repair
+from barnabas.tools.logtool.overlay import Change, OverlayDisk, OverlayFile
 from barnabas.tools.logtool.stats import LogStats
-from barnabas.tools.logtool.verify import Finding, SegmentMap, Severity, Verifier
-from tests.support.effort import drawing
-from tests.support.logs import NOW_MS, Broker, append, batch
+from barnabas.tools.logtool.verify import Finding, SegmentMap, Verifier
 
 HEADER = {
     "base_offset": 11, "last_offset": 13, "next_offset": 14, "records_count": 3, "size": 200, "magic": 2, "crc": 17,
@@ -73,80 +67,6 @@ def test_figures_of_a_log_are_sums_and_ends_of_its_batches() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("fields", "first", "last"),
-    [
-        ({}, 50, 70),
-        ({"base_timestamp": -1}, 70, 70),
-        ({"base_timestamp": 0}, 0, 70),
-        ({"has_delete_horizon": True, "base_timestamp": 9}, 70, 70),
-        ({"max_timestamp": -1}, None, None),
-        ({"max_timestamp": 0, "base_timestamp": 0}, 0, 0),
-    ],
-)
-def test_the_first_and_last_timestamp_are_those_of_records(
-    fields: dict[str, Any], first: int, last: int
-) -> None:
-    stats = LogStats()
-    stats.add(header(**fields))
-    assert (stats.min_timestamp, stats.max_timestamp) == (first, last)
-
-
-def test_records_are_counted_by_key_and_value() -> None:
-    data = bytes(batch(b"12", b"345", key=b"k")) + b""
-    stats = LogStats(is_deep=True)
-    stats.open(header(), data)
-    stats.open(header(is_control=True), data)
-    from barnabas.records.building import encode_batch
-
-    stats.open(header(), encode_batch([Record(0, 0, None, None), Record(1, 0, b"kk", b"6")]))
-    row = stats.row("t")
-    assert {name: row[name] for name in ("distinct_keys", "null_keys", "tombstones", "key_bytes", "value_bytes")} == {
-        "distinct_keys": 2, "null_keys": 1, "tombstones": 1, "key_bytes": 4, "value_bytes": 6,
-    }  # fmt: skip
-    assert "problems" not in row
-    stats.problems.append("x")
-    assert stats.row("t")["problems"] == ["x"]
-
-
-# --- the bar --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("done", "total", "seconds", "line"),
-    [
-        (0, 0, 0, "[##############################] 100% of 0.0 MB, 0 MB/s"),
-        (10_000_000, 10_000_000, 2, "[##############################] 100% of 10.0 MB, 5 MB/s"),
-        (12_000_000, 10_000_000, 2, "[##############################] 100% of 10.0 MB, 6 MB/s"),
-        (9_000_000, 10_000_000, 3, "[###########################...]  90% of 10.0 MB, 3 MB/s, 0 s left"),
-        (1_000_000, 10_000_000, 0, "[###...........................]  10% of 10.0 MB, 0 MB/s"),
-        (1_000_000, 10_000_000, 0.5, "[###...........................]  10% of 10.0 MB, 2 MB/s, 4 s left"),
-    ],
-)
-def test_a_bar(done: int, total: int, seconds: float, line: str) -> None:
-    assert render(done, total, seconds) == line
-
-
-def test_a_bar_is_drawn_at_most_ten_times_a_second_and_on_terminals_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for is_terminal, total, times in ((True, 100, 2), (False, 100, 0), (True, 0, 0)):
-        texts: list[str] = []
-        clock = iter([0.0, 0.09, 0.1, 0.19, 0.25])
-        monkeypatch.setattr("barnabas.tools.logtool.progress.monotonic", lambda clock=clock: next(clock))
-        stream = SimpleNamespace(
-            isatty=lambda is_terminal=is_terminal: is_terminal, write=texts.append, flush=lambda: None
-        )
-        progress = Progress(total, stream)  # type: ignore[arg-type]
-        for _ in range(4):
-            progress.add(20)
-        assert (len(texts), progress.done) == (times, 80)
-        progress.clear()
-        assert len(texts) == times + bool(times)
-        if times:
-            assert [text.partition("%")[0][-3:] for text in texts[:2]] == [" 40", " 80"]
-
-
 # --- rows of files --------------------------------------------------------------------------------------------------
 
 
@@ -159,12 +79,12 @@ def test_entries_of_indexes_are_shown_from_one_offset_to_another(tmp_path: Path)
     offsets.write_bytes(struct.pack(">iiiiii", 1, 70, 5, 300, 9, 500) + bytes(16))
     times.write_bytes(struct.pack(">qiqiqi", 1000, 1, 2000, 5, 3000, 9) + bytes(24))
     by_offset = [
-        {"kind": "offset_index_entry", "offset": 100 + one, "position": at}
-        for one, at in ((1, 70), (5, 300), (9, 500))
+        {"kind": "offset_index_entry", "offset": 100 + entry, "position": at}
+        for entry, at in ((1, 70), (5, 300), (9, 500))
     ]
     by_time = [
-        {"kind": "time_index_entry", "timestamp": at, "offset": 100 + one}
-        for one, at in ((1, 1000), (5, 2000), (9, 3000))
+        {"kind": "time_index_entry", "timestamp": at, "offset": 100 + entry}
+        for entry, at in ((1, 1000), (5, 2000), (9, 3000))
     ]
     for path, expected in ((offsets, by_offset), (times, by_time)):
         assert rows(path) == expected
@@ -180,54 +100,6 @@ def test_entries_of_indexes_are_shown_from_one_offset_to_another(tmp_path: Path)
     offsets.write_bytes(struct.pack(">ii", 256, 70 << 24))
     assert [row["offset"] for row in rows(offsets)] == [356], "zeros at the end of an entry are its own"
     assert [padding(data) for data in (b"", b"\0\0", b"a\0", b"a")] == [0, 2, 1, 0]
-
-
-def test_batches_are_shown_that_reach_into_what_is_asked_for(tmp_path: Path) -> None:
-    broker = Broker(tmp_path)
-    for value in range(3):
-        append(broker.log(), batch(b"%d" % value, b"more"))
-    broker.manager.close()
-    path = tmp_path / "t-0" / f"{0:020}.log"
-
-    def offsets(**more: Any) -> list[Any]:
-        return [row.get("base_offset", row.get("offset")) for row in rows(path, **more)]
-
-    assert offsets() == [0, 2, 4]
-    assert offsets(first=1, last=2) == [0, 2]
-    assert offsets(first=2, last=3) == [2]
-    assert offsets(first=6) == []
-    assert offsets(deep=True) == [0, 0, 1, 2, 2, 3, 4, 4, 5]
-    assert offsets(deep=True, first=1, last=2) == [0, 1, 2, 2]
-    path.write_bytes(path.read_bytes()[:-5])
-    *_, problem = rows(path)
-    size = path.stat().st_size
-    assert (problem["kind"], problem["position"] + problem["bytes_left"]) == ("problem", size)
-
-
-def test_other_files_are_shown_by_their_name(tmp_path: Path) -> None:
-    meta = properties.MetaProperties(cluster_id="cluster", node_id=5, directory_id=b"d" * 16)
-    for name, data, expected in (
-        ("meta.properties", meta.encode(), [{"kind": "meta", "version": 1, "cluster_id": "cluster", "node_id": 5,
-                                             "directory_id": properties.encode_uuid(b"d" * 16)}]),
-        ("partition.metadata", properties.encode_partition_metadata(b"i" * 16),
-         [{"kind": "partition", "topic_id": properties.encode_uuid(b"i" * 16)}]),
-        ("recovery-point-offset-checkpoint", b"0\n2\nt 1 7\nu 0 9\n",
-         [{"kind": "checkpoint", "topic": "t", "partition": 1, "offset": 7},
-          {"kind": "checkpoint", "topic": "u", "partition": 0, "offset": 9}]),
-        ("leader-epoch-checkpoint", b"0\n2\n3 10\n4 20\n",
-         [{"kind": "leader_epoch", "epoch": 3, "start_offset": 10},
-          {"kind": "leader_epoch", "epoch": 4, "start_offset": 20}]),
-    ):  # fmt: skip
-        (tmp_path / name).write_bytes(data)
-        assert rows(tmp_path / name) == expected
-    (tmp_path / "leader-epoch-checkpoint").write_bytes(b"nonsense")
-    assert [row["kind"] for row in rows(tmp_path / "leader-epoch-checkpoint")] == ["problem"]
-    with pytest.raises(PlaceError, match="there is no file of this name in a log dir"):
-        rows(tmp_path / "other")
-    entry = snapshot.SnapshotEntry(1, 2, 3, 4, 5, 6, 7, 8)
-    path = tmp_path / f"{9:020}.snapshot"
-    path.write_bytes(snapshot.encode([entry]))
-    assert rows(path) == [{"kind": "producer", **entry._asdict()}]
 
 
 # --- checks of one index --------------------------------------------------------------------------------------------
@@ -247,9 +119,9 @@ class Checked:
             ))  # fmt: skip
 
     def texts(self) -> list[tuple[str, int]]:
-        found = [(one.text, one.position) for one in self.found]
+        result = [(entry.text, entry.position) for entry in self.found]
         self.found.clear()
-        return found
+        return result
 
     def index(self, *entries: tuple[int, int]) -> list[tuple[str, int]]:
         path = self.directory / f"{100:020}.index"
@@ -271,22 +143,6 @@ class Checked:
         return [text for text, _ in self.texts()]
 
 
-def test_each_entry_of_an_offset_index_is_checked_against_its_batch(tmp_path: Path) -> None:
-    checked = Checked(tmp_path)
-    assert checked.index((9, 300), (14, 700)) == []
-    assert checked.index((8, 300)) == [("offset 108 is not at 300: 109 is there", 0)]
-    assert checked.index((15, 700)) == [("offset 115 is not at 700: 114 is there", 0)]
-    assert checked.index((10, 300)) == [], "offsets that were compacted away are of the batch before them"
-    assert checked.index((9, 301)) == [("no batch begins at 301, where offset 109 shall be", 0)]
-    assert checked.index((9, 300), (9, 700)) == [
-        ("entry 109 at 700 does not follow the one before it", 8), ("offset 109 is not at 700: 114 is there", 8),
-    ]  # fmt: skip
-    assert checked.index((9, 300), (14, 300)) == [("entry 114 at 300 does not follow the one before it", 8)]
-    checked.segment.is_whole = False
-    assert checked.index((20, 1000)) == []
-    assert checked.index((20, 999)) == [("no batch begins at 999, where offset 120 shall be", 0)]
-
-
 def test_each_entry_of_a_time_index_is_checked_against_its_batch(tmp_path: Path) -> None:
     checked = Checked(tmp_path)
     assert checked.times((1040, 4), (1090, 9), (1140, 14)) == []
@@ -303,7 +159,7 @@ def test_each_entry_of_a_time_index_is_checked_against_its_batch(tmp_path: Path)
     assert checked.times((1150, 15)) == []
 
 
-def test_aborted_transactions_are_checked_against_those_of_the_log(tmp_path: Path) -> None:
+def test_aborted_transactions_are_checked_against_the_log(tmp_path: Path) -> None:
     checked = Checked(tmp_path)
     entry = txn_index.AbortedTransaction
     expected = entry(7, 101, 112, 100)
@@ -328,66 +184,7 @@ def test_aborted_transactions_are_checked_against_those_of_the_log(tmp_path: Pat
     assert checked.transactions(expected, after) == []
 
 
-def test_a_segment_is_mapped_by_its_batches(tmp_path: Path) -> None:
-    segment = Checked(tmp_path).segment
-    assert (segment.positions, segment.base_offsets, segment.last_offsets) == (
-        [0, 300, 700],
-        [100, 105, 112],
-        [104, 109, 114],
-    )
-    assert (segment.max_timestamps, segment.end_offset, segment.size) == ([1040, 1090, 1140], 115, 1000)
-    assert SegmentMap(100).end_offset == 100
-    segment.add(1000, header(base_offset=115, last_offset_delta=0, size=50, max_timestamp=5))
-    assert (segment.max_timestamps[-1], segment.size) == (1140, 1050)
-
-
 # --- a disk that pretends -------------------------------------------------------------------------------------------
-
-
-def test_what_is_done_to_an_overlay_can_be_carried_out_on_the_disk(tmp_path: Path) -> None:
-    """Random steps on an overlay and on a directory: the same files to look at, and the same once it is carried out."""
-    rng = drawing()
-    for number in range(30):
-        real, below = tmp_path / f"real-{number}", tmp_path / f"below-{number}"
-        for directory in (real, below):
-            directory.mkdir()
-            for name in ("a", "b", "c"):
-                (directory / name).write_bytes(name.encode() * 5)
-        before = {path.name: path.read_bytes() for path in below.iterdir()}
-        disk, overlay = OsDisk(), OverlayDisk(OsDisk())
-        fresh = iter("defghijkl")
-        for _ in range(rng.randrange(1, 8)):
-            there = sorted(path.name for path in real.iterdir())
-            what = rng.choice(("write", "truncate", "allocate", "replace", "remove", "rename", "create"))
-            name = rng.choice(there) if there and what != "create" else next(fresh)
-            other = next(fresh)
-            data, at, size = rng.randbytes(rng.randrange(1, 4)), rng.randrange(8), rng.randrange(9)
-            for each, directory in ((disk, real), (overlay, below)):
-                path = f"{directory}/{name}"
-                if what == "remove":
-                    each.remove(path)
-                elif what == "rename" and there:
-                    each.rename(path, f"{directory}/{other}")
-                elif what == "replace":
-                    each.replace(path, data, sync=False)
-                else:
-                    file = each.open(path, create=True)
-                    if what == "truncate":
-                        file.truncate(size)
-                    elif what == "allocate":
-                        file.allocate(max(1, size))
-                    else:
-                        file.write(data, at)
-        expected = {path.name: path.read_bytes() for path in real.iterdir()}
-        assert {one.name: overlay.read(f"{below}/{one.name}") for one in overlay.list(str(below))} == expected
-        for name, data in expected.items():
-            file = overlay.open(f"{below}/{name}")
-            assert (file.size(), overlay.stat(f"{below}/{name}").size) == (len(data), len(data))
-            for at in range(4):
-                assert file.read(3, at) == file.region(at, 3) == data[at : at + 3]
-        assert {path.name: path.read_bytes() for path in below.iterdir()} == before, "nothing is done yet"
-        apply_changes(disk, overlay.changes())
-        assert {path.name: path.read_bytes() for path in below.iterdir()} == expected
 
 
 def test_what_ends_as_it_was_is_no_change(tmp_path: Path) -> None:
@@ -408,36 +205,10 @@ def test_what_ends_as_it_was_is_no_change(tmp_path: Path) -> None:
     assert overlay.changes()[1:] == [Change("write", f"{tmp_path}/new", data=b"")]
     assert overlay.open(path).is_at(path)
     assert OverlayFile(None).size() == 0
-    found = [
+    result = [
         Change("rename", "x", "d/y"),
         Change("cut", "x", size=5),
         Change("remove", "x"),
         Change("write", "x"),
     ]
-    assert [one.describe() for one in found] == ["rename to y", "cut to 5 bytes", "remove", "write"]
-
-
-# --- repairs --------------------------------------------------------------------------------------------------------
-
-
-def test_a_plan_says_where_the_log_begins_and_ends_and_what_is_lost(tmp_path: Path) -> None:
-    broker = Broker(tmp_path)
-    for value in range(3):
-        append(broker.log(), batch(b"%d" % value, b"more", timestamp=NOW_MS))
-    broker.manager.close()
-    disk = OsDisk()
-    place = open_partition(disk, str(tmp_path / "t-0"))
-    assert plan_repair(disk, place, log_start_offset=2).log_start_offset == 2
-    sound = plan_repair(disk, place)
-    assert (sound.log_start_offset, sound.log_end_offset, sound.changes, sound.lost_bytes) == (0, 6, [], 0)
-    assert (sound.survivor, sound.left, sound.findings) == (None, [], [])
-    path = tmp_path / "t-0" / f"{0:020}.log"
-    data = path.read_bytes()
-    size = len(data) // 3
-    path.write_bytes(data[: 2 * size - 3] + b"\xff" + data[2 * size - 2 :])
-    torn = plan_repair(disk, open_partition(disk, str(tmp_path / "t-0")))
-    assert (torn.log_start_offset, torn.log_end_offset) == (0, 2)
-    assert (torn.lost_bytes, torn.survivor) == (2 * size, (str(path), 2 * size, 4))
-    assert [(one.what, one.size) for one in torn.changes if one.path == str(path)] == [("cut", size)]
-    assert [one.severity for one in torn.findings][:1] == [Severity.ERROR]
-    assert names.LOG in torn.findings[0].path
+    assert [one.describe() for one in result] == ["rename to y", "cut to 5 bytes", "remove", "write"]

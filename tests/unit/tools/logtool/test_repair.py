@@ -19,10 +19,10 @@ def records(log_dir, scratch):
     broker = Broker(copy, **SETTINGS)
     log = broker.log("orders")
     log.advance_high_watermark(log.log_end_offset)
-    found = read_all(log)
+    result = read_all(log)
     broker.manager.close()
     shutil.rmtree(copy)
-    return found
+    return result
 
 
 def test_a_sound_dir_stays_as_it_is(tool, log_dir, kafka_dir):

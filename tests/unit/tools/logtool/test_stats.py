@@ -1,12 +1,5 @@
 """`barnabas log stats`, the progress bar, and the command itself."""
 
-import signal
-import subprocess
-import sys
-
-import pytest
-
-from barnabas.cli import main
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
 from barnabas.tools.logtool.progress import Progress, render
@@ -74,21 +67,3 @@ def test_the_bar_is_drawn_on_terminals_and_wiped_away(monkeypatch):
     progress.clear()
     assert terminal.text.count("[") - terminal.text.count("\x1b[") == 1
     assert terminal.text.endswith("\r\x1b[K")
-
-
-@pytest.mark.parametrize("command", [[], ["dump"], ["--help"], ["mend", "x"]])
-def test_the_command_explains_itself(command, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["log", *command])
-    assert ended.value.code == (0 if command == ["--help"] else 2)
-    captured = capsys.readouterr()
-    assert "usage: barnabas log" in captured.out + captured.err
-
-
-def test_a_reader_that_has_seen_enough_ends_it_without_a_word(kafka_dir):
-    command = f"{sys.executable} -m barnabas log dump --deep {kafka_dir} {kafka_dir} {kafka_dir} | head -n 1"
-    result = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
-    )
-    assert (result.stderr, result.returncode) == ("", 128 + signal.SIGPIPE)
-    assert result.stdout.startswith("file path=")

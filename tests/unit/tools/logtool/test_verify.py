@@ -119,8 +119,8 @@ def test_a_transaction_that_is_not_in_the_index_is_told(tool, log_dir):
 )
 def test_a_snapshot_belongs_to_a_segments_beginning_or_the_end(tool, log_dir, where, is_noted):
     beginning = int(partition_file(log_dir, ".log", -1).stem)
-    known = [int(path.stem) for path in (log_dir / "orders-0").glob("*.snapshot")]
-    end = max(known)
+    expected = [int(path.stem) for path in (log_dir / "orders-0").glob("*.snapshot")]
+    end = max(expected)
     assert end > beginning, "written when the log was closed"
     offset = {"a beginning": beginning, "the end": end, "between": beginning + 1}[where]
     assert offset == end or offset + 1 < end
@@ -232,7 +232,7 @@ def test_many_findings_in_a_file_take_one_line(tool, log_dir):
     assert [error["path"].rpartition(".")[2] for error in errors] == ["index", "timeindex"]
     assert sum(error["count"] for error in errors) == len(each) == rows[-1]["errors"] > 10
     for error in errors:
-        found = [row for row in each if row["path"] == error["path"]]
-        assert (error["position"], error["text"]) == (found[0]["position"], found[0]["text"])
-        assert error["next_positions"] == [row["position"] for row in found[1:4]]
+        result = [row for row in each if row["path"] == error["path"]]
+        assert (error["position"], error["text"]) == (result[0]["position"], result[0]["text"])
+        assert error["next_positions"] == [row["position"] for row in result[1:4]]
     assert tool.code == 1

@@ -19,14 +19,12 @@ from barnabas.tools.probing.harmless import Names
 from barnabas.tools.probing.honoured import (
     Status,
     Verdict,
-    _Connections,
     ask_all,
     ask_for_cluster,
-    learn_versions,
 )
 from barnabas.tools.probing.limits import Limits
-from barnabas.tools.probing.probe import Feature, Report, _features
-from barnabas.tools.probing.quirks import Quirk, look_at_all
+from barnabas.tools.probing.probe import Feature, Report
+from barnabas.tools.probing.quirks import Quirk
 from barnabas.tools.probing.release import Guess
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.generated.produce import ProduceRequest
@@ -60,10 +58,10 @@ class Target:
     def _wire(self) -> Any:
         def answered(message: Any, version: int) -> Any:
             self.asked.append((message, version))
-            found = self.answers(message, version) if callable(self.answers) else self.answers
-            if isinstance(found, Exception):
-                raise found
-            return found
+            result = self.answers(message, version) if callable(self.answers) else self.answers
+            if isinstance(result, Exception):
+                raise result
+            return result
 
         async def ask(message: Any, version: int) -> Any:
             return answered(message, version)
@@ -87,33 +85,11 @@ class Target:
 async def look(
     name: str, answers: Any, *, versions: Any = None, names: Names = EVERYWHERE, **more: Any
 ) -> tuple[str, bool | None]:
-    one = next(each for each in quirks.LOOKS if each.name == name)
-    return await one.find(Target(answers, **more), VERSIONS if versions is None else versions, names)  # type: ignore[arg-type]
+    entry = next(each for each in quirks.LOOKS if each.name == name)
+    return await entry.find(Target(answers, **more), VERSIONS if versions is None else versions, names)  # type: ignore[arg-type]
 
 
 # --- looks ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("code", "key", "again", "seen", "is_so"),
-    [
-        (35, 18, 0, "error UNSUPPORTED_VERSION, 1 APIs named", True),
-        (42, 18, 0, "error INVALID_REQUEST, 1 APIs named", False),
-        (0, 18, 0, "error NONE, 1 APIs named", False),
-        (35, 3, 0, "error UNSUPPORTED_VERSION, 1 APIs named", False),
-        (35, 18, 35, "error UNSUPPORTED_VERSION, 1 APIs named", False),
-    ],
-)
-async def test_an_unknown_version_of_api_versions_is_refused_with_the_known_ones(
-    code: int, key: int, again: int, seen: str, is_so: bool
-) -> None:
-    def answers(message: Any, version: int) -> Any:
-        if version == 99:
-            return of(error_code=code, api_keys=[of(api_key=key)])
-        assert version == 0
-        return of(error_code=again)
-
-    assert await look("ApiVersions in an unknown version", answers) == (seen, is_so)
 
 
 @pytest.mark.parametrize(
@@ -147,42 +123,14 @@ async def test_correlation_ids_of_any_sign_are_asked() -> None:
     assert asked == [0, -1, -(2**31), 2**31 - 1]
 
 
-@pytest.mark.parametrize(
-    ("code", "name", "is_so"),
-    [(42, "INVALID_REQUEST", True), (0, "NONE", False), (35, "UNSUPPORTED_VERSION", False)],
-)
-async def test_a_wrong_name_of_software_is_refused(code: int, name: str, is_so: bool) -> None:
-    assert await look("a wrong name of the client's software", of(error_code=code)) == (name, is_so)
-    assert await look("a wrong name of the client's software", of(), versions={18: (0, 2)}) == (
-        "no version with a name",
-        None,
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "what", "key"),
-    [
-        ("consumer groups of KIP-848", "ConsumerGroupHeartbeat", 68),
-        ("share groups of KIP-932", "ShareGroupHeartbeat", 76),
-        ("streams groups of KIP-1071", "StreamsGroupHeartbeat", 88),
-    ],
-)
-async def test_a_feature_is_on_unless_its_version_is_refused(name: str, what: str, key: int) -> None:
-    for code, words in ((0, "on"), (42, "on"), (25, "on"), (35, "advertised, and off")):
-        assert await look(name, of(error_code=code)) == (f"{what}: {words}", None)
-    assert await look(name, of(), versions={3: (0, 1)}) == (f"{what}: not advertised", None)
-    seen, _ = await look(name, of(), names=Names("n", "n", "n"))
-    assert seen == f"{what}: advertised; not tried, a broker may make __consumer_offsets first"
-
-
 async def test_topics_null_and_empty() -> None:
     def answers(message: Any, version: int) -> Any:
-        return of(topics=[1, 2] if message.topics is None else found)
+        return of(topics=[1, 2] if message.topics is None else result)
 
-    found: list[int] = []
+    result: list[int] = []
     name = "topics null and empty"
     assert await look(name, answers) == ("an empty list: 0 topics, null: 2", True)
-    found = [1]
+    result = [1]
     assert await look(name, answers) == ("an empty list: 1 topics, null: 2", False)
     assert await look(name, answers, versions={3: (0, 0)}) == ("Metadata v0 only", None)
     for version, is_allowed in ((3, True), (4, False)):
@@ -207,34 +155,6 @@ async def test_a_first_request_and_a_client_id_of_null() -> None:
     assert await look("tagged fields", of(), versions={3: (0, 8)}) == ("no version with tagged fields", None)
 
 
-async def test_topic_ids_are_told_by_versions() -> None:
-    for versions, words in (
-        ({3: (0, 9), 1: (0, 13)}, "none"),
-        ({3: (0, 10)}, "in Metadata"),
-        ({3: (0, 10), 1: (0, 13), 0: (0, 12), 8: (0, 9)}, "in Metadata, Fetch"),
-        ({3: (0, 12), 1: (0, 12), 0: (0, 13), 8: (0, 10)}, "in Metadata, Produce, OffsetCommit"),
-    ):
-        assert await look("topic ids", None, versions=versions) == (words, None)
-
-
-@pytest.mark.parametrize("swapped", [False, True])
-async def test_pipelined_requests_are_answered_in_order(swapped: bool) -> None:
-    target = Target(None)
-    numbers = list(range(quirks.PIPELINED))
-    if swapped:
-        numbers[3], numbers[4] = numbers[4], numbers[3]
-    target.frames = [number.to_bytes(4, "big") + b"\0" * 9 for number in numbers]
-    seen, is_so = await quirks._order(target, VERSIONS, EVERYWHERE)  # type: ignore[arg-type]
-    assert (seen, is_so) == (f"50 answers {'out of order' if swapped else 'in order'}", not swapped)
-    sent, at, keys = target.sent[0], 0, []
-    while at < len(sent):
-        size, key, version, number = struct.unpack_from(">ihhi", sent, at)
-        assert number == len(keys)
-        keys.append((key, version))
-        at += 4 + size
-    assert keys == [(18, 0), (3, 12)] * 25
-
-
 async def test_a_frame_that_is_too_large_closes_the_connection() -> None:
     target = Target(None)
     assert await quirks._huge_frame(target, VERSIONS, EVERYWHERE) == (  # type: ignore[arg-type]
@@ -243,17 +163,6 @@ async def test_a_frame_that_is_too_large_closes_the_connection() -> None:
     assert target.sent == [b"\x7f\xff\xff\xff"]
     target.frames = [b"x"]
     assert await quirks._huge_frame(target, VERSIONS, EVERYWHERE) == ("answered", False)  # type: ignore[arg-type]
-
-
-async def test_a_look_without_a_proper_answer_is_not_as_kafka_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        quirks, "LOOKS", [one for one in quirks.LOOKS if one.name in ("correlation ids", "topic ids")]
-    )
-    found = await look_at_all(Target(SilentError("no answer in 5 s")), VERSIONS, EVERYWHERE)  # type: ignore[arg-type]
-    assert found == [
-        Quirk("correlation ids", "no answer in 5 s", False, quirks.LOOKS[0].rule),
-        Quirk("topic ids", "in Metadata", None, quirks.LOOKS[1].rule),
-    ]
 
 
 # --- verdicts -------------------------------------------------------------------------------------------------------
@@ -282,61 +191,17 @@ def heartbeat(*codes: int) -> Any:
 async def test_each_answer_has_its_verdict(
     answer: Any, status: Status, errors: tuple[int, ...], reason: str
 ) -> None:
-    (one,) = await ask_all(Target(answer), {8: (7, 7)}, EVERYWHERE)  # type: ignore[arg-type]
-    assert (one.key, one.version, one.status, one.errors, one.reason) == (8, 7, status, errors, reason)
+    (entry,) = await ask_all(Target(answer), {8: (7, 7)}, EVERYWHERE)  # type: ignore[arg-type]
+    assert (entry.key, entry.version, entry.status, entry.errors, entry.reason) == (
+        8,
+        7,
+        status,
+        errors,
+        reason,
+    )
 
 
-async def test_every_advertised_version_is_asked_in_order_on_one_connection() -> None:
-    target = Target(heartbeat(0))
-    found = await ask_all(target, {12: (2, 4), 8: (6, 7), 99_99: (0, 1)}, EVERYWHERE)  # type: ignore[arg-type]
-    assert [(one.key, one.version) for one in found] == [
-        (8, 6),
-        (8, 7),
-        (12, 2),
-        (12, 3),
-        (12, 4),
-        (9999, 0),
-        (9999, 1),
-    ]
-    assert [version for _, version in target.asked] == [6, 7, 2, 3, 4]
-    assert {one.reason for one in found if one.key == 9999} == {"an API that is not known here"}
-    assert target.connections == 1
-
-
-async def test_a_connection_is_opened_again_only_once_it_has_ended() -> None:
-    target = Target(None)
-    connections = _Connections(target)  # type: ignore[arg-type]
-    async with connections.opened():
-        first = await connections.get()
-        first.journal.append("x")  # type: ignore[arg-type]
-        assert await connections.get() is first
-        assert first.journal == []
-        first.is_open = False
-        assert await connections.get() is not first
-    assert target.connections == 2
-
-
-async def test_versions_are_learned_in_the_newest_version_that_is_answered() -> None:
-    def answers(message: Any, version: int) -> Any:
-        if version > 2:
-            return NonsenseError("odd")
-        return of(
-            error_code=35 if version == 2 else 0, api_keys=[of(api_key=3, min_version=1, max_version=9)]
-        )
-
-    target = Target(answers)
-    versions, answer = await learn_versions(target)  # type: ignore[arg-type]
-    assert (versions, answer.error_code) == ({3: (1, 9)}, 0)
-    assert [version for _, version in target.asked][-3:] == [3, 2, 1]
-    for wrong, words in (
-        (NonsenseError("odd"), "v0: odd"),
-        (of(error_code=35), "it answers none of them without an error"),
-    ):
-        with pytest.raises(ClientError, match=f"h:9092 does not say which versions it serves: {words}"):
-            await learn_versions(Target(wrong))  # type: ignore[arg-type]
-
-
-async def test_a_cluster_is_asked_for_in_the_newest_version_that_can_be_decoded() -> None:
+async def test_cluster_is_asked_for_in_newest_decodable_version() -> None:
     for versions, with_topics, expected in (
         ((0, 99), True, (13, None)), ((0, 5), True, (5, None)), ((0, 5), False, (5, [])), ((0, 0), True, (0, [])),
     ):  # fmt: skip
@@ -366,20 +231,6 @@ async def test_a_request_that_wants_no_answer_is_not_waited_for() -> None:
 
 
 # --- the report -----------------------------------------------------------------------------------------------------
-
-
-def test_features_are_supported_or_switched_on() -> None:
-    answer = of(
-        supported_features=[
-            of(name="b", min_version=1, max_version=3),
-            of(name="c", min_version=2, max_version=4),
-        ],
-        finalized_features=[
-            of(name="b", max_version_level=2, min_version_level=1),
-            of(name="a", max_version_level=5),
-        ],
-    )
-    assert _features(answer) == [Feature("a", None, 5), Feature("b", (1, 3), 2), Feature("c", (2, 4), None)]
 
 
 def test_a_report_as_json_has_each_of_its_parts() -> None:
@@ -418,7 +269,7 @@ def test_a_report_as_json_has_each_of_its_parts() -> None:
 async def test_the_broker_that_answers_is_found_by_its_address(
     monkeypatch: pytest.MonkeyPatch, nodes: Any, port: int, node_id: int
 ) -> None:
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     verdicts = [
         Verdict(68, 0, Status.UNSUPPORTED),
         Verdict(76, 0, Status.HONOURED),
@@ -434,19 +285,19 @@ async def test_the_broker_that_answers_is_found_by_its_address(
         return {3: (0, 1)}, of(supported_features=[], finalized_features=[])
 
     async def with_names(target: Any, versions: Any, names: Names) -> Any:
-        given["names"] = names
+        arguments["names"] = names
         return verdicts
 
     async def nothing(*_: Any) -> Any:
         return []
 
     async def limits(target: Any, versions: Any, number: int) -> Any:
-        given["limits_of"] = number
+        arguments["limits_of"] = number
         raise SilentError("no answer")
 
     for name, stand_in in (
         ("ask_for_cluster", cluster), ("learn_versions", versions), ("ask_all", with_names), ("look_at_all", nothing),
-        ("measure_all", nothing), ("read_limits", limits), ("needs_of_all", lambda *a: given.update(needs=a) or []),
+        ("measure_all", nothing), ("read_limits", limits), ("needs_of_all", lambda *a: arguments.update(needs=a) or []),
     ):  # fmt: skip
         monkeypatch.setattr(probing, name, stand_in)
 
@@ -459,17 +310,17 @@ async def test_the_broker_that_answers_is_found_by_its_address(
         def __str__(self) -> str:
             return f"h:{self.port}"
 
-    found = await probing.probe(of(endpoint=Endpoint()))  # type: ignore[arg-type]
-    assert (found.node_id, found.controller_id, found.cluster_id, found.address) == (
+    result = await probing.probe(of(endpoint=Endpoint()))  # type: ignore[arg-type]
+    assert (result.node_id, result.controller_id, result.cluster_id, result.address) == (
         node_id,
         3,
         "c",
         f"h:{port}",
     )
-    assert found.brokers == [f"{one}: h:{number}" for one, number in sorted(nodes)]
-    assert (given["names"].node_id, given["limits_of"]) == (node_id, node_id)
-    assert (given["names"].has_offsets_topic, given["names"].has_transactions_topic, given["names"].has_shares_topic) == (
-        True, False, False,
-    )  # fmt: skip
-    assert given["needs"][2] == {68}
-    assert (found.limits.problem, found.written) == ("DescribeConfigs: no answer", [])
+    assert result.brokers == [f"{one}: h:{number}" for one, number in sorted(nodes)]
+    assert (arguments["names"].node_id, arguments["limits_of"]) == (node_id, node_id)
+    names = arguments["names"]
+    topics = (names.has_offsets_topic, names.has_transactions_topic, names.has_shares_topic)
+    assert topics == (True, False, False)
+    assert arguments["needs"][2] == {68}
+    assert (result.limits.problem, result.written) == ("DescribeConfigs: no answer", [])

@@ -16,13 +16,10 @@ from barnabas.tools.probing import command
 from barnabas.tools.probing.exchanges import NonsenseError
 from barnabas.tools.probing.honoured import Status, Verdict
 from barnabas.tools.probing.limits import Limits
-from barnabas.tools.probing.needs import Need
 from barnabas.tools.probing.probe import Feature, Report
 from barnabas.tools.probing.quirks import Quirk
 from barnabas.tools.probing.release import Guess
-from barnabas.tools.probing.text import lines_of, span, summary
-from barnabas.tools.probing.timing import Timing
-from barnabas.tools.probing.writing import Written
+from barnabas.tools.probing.text import lines_of
 
 
 def report(**more: Any) -> Report:
@@ -43,24 +40,21 @@ def report(**more: Any) -> Report:
     return Report(**parts | more)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, outcome: Any, *arguments: str) -> tuple[int, Any]:
-    given: dict[str, Any] = {}
+def run(outcome: Any, *arguments: str) -> tuple[int, Any]:
+    values: dict[str, Any] = {}
 
     async def probe(target: Any, *, writes: bool) -> Report:
-        given.update(target=target, writes=writes)
+        values.update(target=target, writes=writes)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(command, "probe", probe)
-    return command.main(arguments), SimpleNamespace(**given)
+    return command.main(arguments, examine=probe), SimpleNamespace(**values)
 
 
-def test_a_report_is_printed_as_text_or_as_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, given = run(monkeypatch, report(), "h:1", "--timeout", "3")
-    assert (code, given.writes, str(given.target.endpoint), given.target.timeout_s) == (
+def test_a_report_is_printed_as_text_or_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, arguments = run(report(), "h:1", "--timeout", "3")
+    assert (code, arguments.writes, str(arguments.target.endpoint), arguments.target.timeout_s) == (
         DONE,
         False,
         "h:1",
@@ -68,13 +62,13 @@ def test_a_report_is_printed_as_text_or_as_json(
     )
     out, err = capsys.readouterr()
     assert (out.splitlines(), err) == (list(lines_of(report())), "")
-    code, given = run(monkeypatch, report(), "h:1", "--json", "--write")
-    assert (code, given.writes) == (DONE, True)
+    code, arguments = run(report(), "h:1", "--json", "--write")
+    assert (code, arguments.writes) == (DONE, True)
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(report().as_json()))
 
 
 def test_what_went_wrong_is_one_line_with_a_code_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for outcome, arguments, code, words in (
         (ClientError("nobody answers"), ("h:1",), FAILED, "nobody answers"),
@@ -89,28 +83,23 @@ def test_what_went_wrong_is_one_line_with_a_code_of_its_own(
             f"--client-config {tmp_path}/none: ",
         ),
     ):
-        assert run(monkeypatch, outcome, *arguments)[0] == code
+        assert run(outcome, *arguments)[0] == code
         out, err = capsys.readouterr()
         assert (out, err.count("\n"), err.startswith("barnabas probe: ")) == ("", 1, True)
         assert words in err
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    monkeypatch.undo()
     assert command.main([f"127.0.0.1:{port}"]) == FAILED
 
 
-def test_settings_of_options_go_before_those_of_a_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_settings_of_options_go_before_those_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("# a comment\n! another\n\n client.id = of-file \nsecurity.protocol=plaintext\n")
-    _, given = run(monkeypatch, report(), "h:1", "--client-config", str(path))
-    assert given.target.settings.client_id == "of-file"
-    _, given = run(
-        monkeypatch, report(), "h:1", "--client-config", str(path), "--property", "client.id=of=option"
-    )
-    assert given.target.settings.client_id == "of=option"
+    _, arguments = run(report(), "h:1", "--client-config", str(path))
+    assert arguments.target.settings.client_id == "of-file"
+    _, arguments = run(report(), "h:1", "--client-config", str(path), "--property", "client.id=of=option")
+    assert arguments.target.settings.client_id == "of=option"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "3601", "x", "nan"])
@@ -121,61 +110,10 @@ def test_seconds_are_above_zero_and_at_most_an_hour(text: str, capsys: pytest.Ca
     assert command.parser().parse_args(["h:1", "--timeout", "3600"]).timeout == 3600.0
 
 
-def test_a_report_as_text_has_a_table_for_each_part() -> None:
-    whole = report(
-        timings=[Timing(what="ask", p50_ms=1.234, p99_ms=56.789, count=7)], written=[Written("topic", "made", True)],
-        needs=[Need("client", ("read", "write"), (("admin", "why"),), ("share",), ("a note",))],
-        limits=Limits({"a.b": "5"}, "a problem"),
-    )  # fmt: skip
-    lines = [line for line in lines_of(whole) if line]
-    assert lines[:2] == [
-        "h:1: nearest to Apache Kafka 4.0 to 4.1, which differs in 2 APIs",
-        "cluster cluster, controller 12, brokers 11: h:1, 12: i:2",
-    ]
-    headings = [line.rstrip("-").strip() for line in lines if line.endswith("---")]
-    assert headings == [
-        "APIs",
-        "features",
-        "limits",
-        "habits (! is not what Apache Kafka does)",
-        "times",
-        "clients",
-        "written",
-    ]
-    assert {len(line) for line in lines if line.endswith("---")} == {100}
-    text = [" ".join(line.split()) for line in lines]
-    for row in (
-        "3 Metadata 1-2 all LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION",
-        "18 ApiVersions 0-2 0 honoured; 1-2 connection closed", "9999 ? 0 0 an API that is not known here",
-        "f 1-2 off", "g - 3", "a.b 5", "a problem", "! one seen", "two as it should", "three any", "ask 1.23 56.79 7",
-        "client read, write admin (why); a note", "topic made",
-    ):  # fmt: skip
-        assert row in text
-    assert [line.split()[0] for line in text[4:7]] == ["3", "18", "9999"]
-    bare = list(lines_of(report(cluster_id=None, features=[])))
-    assert bare[1].startswith("cluster without an id, ")
-    assert "none are named" in bare
-    assert not [line for line in bare if line.startswith("written")]
-
-
-def test_versions_in_a_few_words() -> None:
-    assert (span(3, 3), span(3, 5)) == ("3", "3-5")
-    assert summary([]) == "all"
-    assert summary([Verdict(1, 0, Status.SILENT)]) == "0 no answer"
-    found = [
-        Verdict(1, 0, Status.NOT_TRIED, "a"),
-        Verdict(1, 1, Status.NOT_TRIED, "a"),
-        Verdict(1, 2, Status.NOT_TRIED, "b"),
-    ]
-    assert summary(found) == "0-1 a; 2 b"
-
-
-def test_a_report_as_a_page(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_as_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("jinja2")
     path = tmp_path / "card.html"
-    assert run(monkeypatch, report(), "h:1", "--html", str(path))[0] == DONE
+    assert run(report(), "h:1", "--html", str(path))[0] == DONE
     assert "nearest to Apache Kafka" in capsys.readouterr().out
     page = path.read_text()
     for words in (

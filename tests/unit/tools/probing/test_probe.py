@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 import pytest
 import trio.testing
 
@@ -16,7 +14,6 @@ from barnabas.tools.probing.exchanges import (
     NonsenseError,
     SilentError,
     Target,
-    frame_of,
 )
 from barnabas.tools.probing.harmless import Names
 from barnabas.tools.probing.honoured import (
@@ -24,15 +21,12 @@ from barnabas.tools.probing.honoured import (
     OF_SHARES,
     OF_TRANSACTIONS,
     Status,
-    Verdict,
     ask_all,
-    ask_for_cluster,
     learn_versions,
 )
 from barnabas.tools.probing.limits import read_limits
 from barnabas.tools.probing.messages import make
-from barnabas.tools.probing.options import OptionError, add_target, target_of
-from barnabas.tools.probing.probe import probe, served
+from barnabas.tools.probing.probe import probe
 from barnabas.tools.probing.quirks import look_at_all
 from barnabas.tools.probing.writing import try_writing
 from barnabas.wire import registry
@@ -64,29 +58,29 @@ async def test_a_probe_says_who_answers_and_leaves_nothing(client, target, monke
     monkeypatch.setattr(timing, "REQUESTS", 3)
     monkeypatch.setattr(timing, "CONNECTIONS", 2)
     await client.create("t")
-    found = (await probe(target)).as_json()
+    result = (await probe(target)).as_json()
     assert sorted(client.services.metadata.image.topics) == ["t"]
     where = str(target.endpoint)
-    assert (found["address"], found["brokers"]) == (where, [f"1: {where}"])
-    assert (found["node_id"], found["controller_id"]) == (1, 1)
-    assert found["cluster_id"] == client.services.metadata.image.cluster_id
-    assert "4.3" in found["release"]["names"]
-    assert not found["release"]["exact"]
-    assert "Fetch" in found["release"]["differing"]
-    apis = {api["name"]: api for api in found["apis"]}
+    assert (result["address"], result["brokers"]) == (where, [f"1: {where}"])
+    assert (result["node_id"], result["controller_id"]) == (1, 1)
+    assert result["cluster_id"] == client.services.metadata.image.cluster_id
+    assert "4.3" in result["release"]["names"]
+    assert not result["release"]["exact"]
+    assert "Fetch" in result["release"]["differing"]
+    apis = {api["name"]: api for api in result["apis"]}
     assert apis["Metadata"]["advertised"] == [0, 13]
     assert [one["version"] for one in apis["Metadata"]["versions"]] == list(range(14))
     assert {one["status"] for one in apis["Metadata"]["versions"]} == {"honoured"}
     assert [one["errors"] for one in apis["Metadata"]["versions"]] == [[]] * 4 + [[3]] * 10
     assert [one["status"] for one in apis["FindCoordinator"]["versions"]] == ["not tried"] + ["honoured"] * 6
-    assert {"name": "group.version", "supported": (0, 1), "finalized": 1} in found["features"]
-    assert [one["name"] for one in found["features"]] == sorted(one["name"] for one in found["features"])
-    assert found["limits"]["settings"]["num.partitions"] == "3"
-    assert (found["limits"]["problem"], found["written"]) == ("", [])
-    assert [(one["what"], one["count"]) for one in found["timings"]] == [
+    assert {"name": "group.version", "supported": (0, 1), "finalized": 1} in result["features"]
+    assert [one["name"] for one in result["features"]] == sorted(one["name"] for one in result["features"])
+    assert result["limits"]["settings"]["num.partitions"] == "3"
+    assert (result["limits"]["problem"], result["written"]) == ("", [])
+    assert [(one["what"], one["count"]) for one in result["timings"]] == [
         ("connection", 2), ("ApiVersions v4", 3), ("Metadata v13", 3),
     ]  # fmt: skip
-    assert all(0 < one["p50_ms"] <= one["p99_ms"] for one in found["timings"])
+    assert all(0 < one["p50_ms"] <= one["p99_ms"] for one in result["timings"])
 
 
 async def test_questions_are_answered_as_by_kafka_here(client, target):
@@ -94,7 +88,7 @@ async def test_questions_are_answered_as_by_kafka_here(client, target):
     versions, answer = await learn_versions(target)
     assert versions[API_VERSIONS] == (0, 4)
     assert not answer.error_code
-    quirks = {one.name: one for one in await look_at_all(target, versions, EVERYWHERE)}
+    quirks = {quirk.name: quirk for quirk in await look_at_all(target, versions, EVERYWHERE)}
     not_compared = {
         "bytes left over after a request": "answered as if they were not there",
         "topic ids": "in Metadata, Fetch, Produce, OffsetCommit",
@@ -102,8 +96,8 @@ async def test_questions_are_answered_as_by_kafka_here(client, target):
         "share groups of KIP-932": "ShareGroupHeartbeat: on",
         "streams groups of KIP-1071": "StreamsGroupHeartbeat: on",
     }
-    assert {name: one.seen for name, one in quirks.items() if one.as_kafka is None} == not_compared
-    assert {name: one.seen for name, one in quirks.items() if one.as_kafka is not None} == {
+    assert {name: quirk.seen for name, quirk in quirks.items() if quirk.as_kafka is None} == not_compared
+    assert {name: quirk.seen for name, quirk in quirks.items() if quirk.as_kafka is not None} == {
         "ApiVersions in an unknown version": "error UNSUPPORTED_VERSION, 1 APIs named",
         "an unknown API": "connection closed",
         "an unknown version of another API": "connection closed",
@@ -117,19 +111,19 @@ async def test_questions_are_answered_as_by_kafka_here(client, target):
         "a wrong name of the client's software": "INVALID_REQUEST",
         "a frame larger than any limit": "a frame that says 2 GiB: connection closed",
     }
-    assert all(one.as_kafka for one in quirks.values() if one.as_kafka is not None)
+    assert all(quirk.as_kafka for quirk in quirks.values() if quirk.as_kafka is not None)
 
 
 async def test_questions_that_old_brokers_cannot_be_asked(target):
     old = {METADATA: (0, 0), API_VERSIONS: (0, 2)}
-    quirks = {one.name: (one.seen, one.as_kafka) for one in await look_at_all(target, old, NOWHERE)}
+    quirks = {entry.name: (entry.seen, entry.as_kafka) for entry in await look_at_all(target, old, NOWHERE)}
     assert quirks["tagged fields"] == ("no version with tagged fields", None)
     assert quirks["topics null and empty"] == ("Metadata v0 only", None)
     assert quirks["a wrong name of the client's software"] == ("no version with a name", None)
     assert quirks["topic ids"] == ("none", None)
     assert quirks["consumer groups of KIP-848"] == ("ConsumerGroupHeartbeat: not advertised", None)
     new = {METADATA: (0, 10), API_VERSIONS: (0, 3), 68: (0, 0), PRODUCE: (3, 12), 1: (4, 13)}
-    quirks = {one.name: (one.seen, one.as_kafka) for one in await look_at_all(target, new, NOWHERE)}
+    quirks = {entry.name: (entry.seen, entry.as_kafka) for entry in await look_at_all(target, new, NOWHERE)}
     assert quirks["topic ids"] == ("in Metadata, Fetch", None)
     assert quirks["consumer groups of KIP-848"][0].endswith(
         "not tried, a broker may make __consumer_offsets first"
@@ -148,12 +142,12 @@ async def test_what_may_make_a_topic_or_is_unknown_is_not_tried(target):
         9999: (0, 1), METADATA: (12, 99), 4: (0, 0), API_VERSIONS: (4, 4),
         2: (registry.info(2).request_min_version, registry.info(2).request_min_version),
     }  # fmt: skip
-    found = await ask_all(target, odd, NOWHERE)
-    assert [(one.key, one.version) for one in found[:3]] == [(2, 0), (3, 12), (3, 13)]
-    reasons = {(one.key, one.version): (one.status, one.reason) for one in found}
-    known = registry.info(METADATA).request_max_version
+    result = await ask_all(target, odd, NOWHERE)
+    assert [(entry.key, entry.version) for entry in result[:3]] == [(2, 0), (3, 12), (3, 13)]
+    reasons = {(entry.key, entry.version): (entry.status, entry.reason) for entry in result}
+    expected = registry.info(METADATA).request_max_version
     for version in range(12, 100):
-        is_known = version <= known
+        is_known = version <= expected
         assert reasons[METADATA, version] == (
             (Status.HONOURED, "") if is_known else (Status.NOT_TRIED, "a version that is not known here")
         )
@@ -164,15 +158,15 @@ async def test_what_may_make_a_topic_or_is_unknown_is_not_tried(target):
 
 async def test_a_connection_that_was_closed_is_opened_again(target):
     handshake, authenticate = 17, 36
-    found = await ask_all(target, {handshake: (0, 1), authenticate: (0, 2), METADATA: (1, 2)}, NOWHERE)
-    assert [(one.key, one.status) for one in found] == [
+    result = await ask_all(target, {handshake: (0, 1), authenticate: (0, 2), METADATA: (1, 2)}, NOWHERE)
+    assert [(one.key, one.status) for one in result] == [
         (METADATA, Status.HONOURED), (METADATA, Status.HONOURED), (handshake, Status.HONOURED),
         (handshake, Status.HONOURED), (authenticate, Status.HONOURED), (authenticate, Status.HONOURED),
         (authenticate, Status.HONOURED),
     ]  # fmt: skip
 
 
-async def test_writing_makes_a_topic_writes_in_every_version_and_cleans_up(client, target):
+async def test_probe_writes_in_every_version_and_cleans_up(client, target):
     versions, _ = await learn_versions(target)
     written = await try_writing(target, versions, "probed")
     assert [(one.what, one.seen) for one in written] == [
@@ -200,37 +194,12 @@ async def test_writing_says_what_is_refused(client, target):
     ]
 
 
-@pytest.mark.parametrize("version", [0, 5, 13])
-async def test_metadata_is_asked_in_the_newest_version_of_both(client, target, version):
-    await client.create("t")
-    found, answer = await ask_for_cluster(target, {METADATA: (0, version)}, with_topics=True)
-    assert (found, [topic.name for topic in answer.topics]) == (version, ["t"])
-    _, answer = await ask_for_cluster(target, {METADATA: (0, version)}, with_topics=False)
-    assert [topic.name for topic in answer.topics] == ([] if version else ["t"])
-
-
 async def test_settings_are_read_where_they_can_be(client, target):
     assert (await read_limits(target, {}, 1)).problem == "DescribeConfigs is not served"
-    found = await read_limits(target, {CONFIGS: (0, 4)}, 1)
-    assert found.settings["offsets.retention.minutes"] == "10080"
-    assert "log.dirs" not in found.settings
+    result = await read_limits(target, {CONFIGS: (0, 4)}, 1)
+    assert result.settings["offsets.retention.minutes"] == "10080"
+    assert "log.dirs" not in result.settings
     assert (await read_limits(target, {CONFIGS: (0, 4)}, 7)).problem.startswith("DescribeConfigs: ")
-
-
-def test_served_versions_are_those_that_were_not_refused():
-    statuses = [
-        Status.CLOSED,
-        Status.HONOURED,
-        Status.NOT_TRIED,
-        Status.UNSUPPORTED,
-        Status.SILENT,
-        Status.NONSENSE,
-    ]
-    verdicts = [Verdict(1, version, status) for version, status in enumerate(statuses)]
-    assert served(verdicts) == {1: (1, 3)}
-    for status in Status:
-        one = served([Verdict(7, 4, status)])
-        assert one == ({7: (4, 4)} if status in statuses[1:4] else {})
 
 
 # --- what is no answer ------------------------------------------------------------------------------------------
@@ -285,18 +254,6 @@ async def test_each_kind_of_no_answer_has_its_error(autojump_clock, answers, err
     assert exchange.answer is None or "correlation" in text
 
 
-async def test_answers_are_cut_from_what_comes(autojump_clock):
-    first, second = framed(b"\0\0\0\1" + bytes(6)), framed(b"\0\0\0\2\0\x23" + bytes(4))
-    target = await answering(first + second[:5], second[5:], None)
-    async with target.connect() as wire:
-        assert (await wire.ask(make("ApiVersions", 0, {}), 0)).error_code == 0
-        assert (await wire.ask(make("ApiVersions", 3, {}), 3)).error_code == 35  # in version 0 (KIP-511)
-        assert wire.is_open
-        assert [one.outcome for one in wire.journal] == ["", ""]
-        with pytest.raises(SilentError):
-            await wire.ask(make("ApiVersions", 0, {}), 0)
-
-
 async def test_a_broker_that_says_no_versions_ends_the_probe(autojump_clock):
     target = await answering(framed(b"\0\0\0\1\0\x2a" + bytes(4)), None)
     with pytest.raises(ClientError, match="does not say which versions it serves"):
@@ -304,56 +261,3 @@ async def test_a_broker_that_says_no_versions_ends_the_probe(autojump_clock):
     closing = await answering()
     with pytest.raises(ClientError, match="v0: the broker closed the connection"):
         await learn_versions(closing)
-
-
-def test_frames_are_made_of_any_bytes():
-    assert frame_of(3, 1, b"xy", correlation_id=7, client_id=b"me") == (
-        b"\0\0\0\x0e" + b"\0\3\0\1\0\0\0\7\0\2me" + b"xy"
-    )
-    assert frame_of(3, 1, b"", client_id=None) == b"\0\0\0\x0a\0\3\0\1\0\0\0\1\xff\xff"
-    assert frame_of(3, 12, b"b", client_id=None).endswith(b"\xff\xff\0b")
-    assert frame_of(3, 12, b"b", client_id=None, header_tags=b"TT").endswith(b"\xff\xffTTb")
-
-
-# --- options ----------------------------------------------------------------------------------------------------
-
-
-def options(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    add_target(parser)
-    return parser.parse_args(arguments)
-
-
-def test_a_target_is_what_file_and_options_say(tmp_path):
-    file = tmp_path / "client.properties"
-    file.write_text(
-        "# a comment\n! another\n\n client.id = of the file \nsocket.connection.setup.timeout.ms=1500\n"
-    )
-    plain = target_of(options("host:19"))
-    assert (str(plain.endpoint), plain.timeout_s, plain.settings) == ("host:19", 20.0, ClientSettings())
-    found = target_of(options("h:1", "--client-config", str(file), "--timeout", "2.5"))
-    assert (found.settings.client_id, found.timeout_s) == ("of the file", 2.5)
-    over = target_of(options("h:1", "--client-config", str(file), "--property", "client.id=a=b"))
-    assert over.settings.client_id == "a=b"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("a:1,b:1",), ("a",), ("a:x",), ("a:1", "--property", "client.id"), ("a:1", "--property", "security.protocol=NO"),
-        ("a:1", "--client-config", "/nonexistent/file"),
-    ],
-)  # fmt: skip
-def test_what_names_no_target(arguments):
-    with pytest.raises(OptionError):
-        target_of(options(*arguments))
-
-
-@pytest.mark.parametrize(("text", "is_taken"), [("0", False), ("0.1", True), ("3600", True), ("3601", False),
-                                                ("-1", False), ("x", False), ("nan", False)])  # fmt: skip
-def test_seconds_of_patience(text, is_taken):
-    if is_taken:
-        assert options("a:1", f"--timeout={text}").timeout == float(text)
-    else:
-        with pytest.raises(argparse.ArgumentError, match="a number of seconds expected"):
-            options("a:1", f"--timeout={text}")

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from barnabas.config import releases
 from barnabas.tools.probing.needs import needs_of_all
 from barnabas.tools.probing.release import guess
-
-
-@pytest.mark.parametrize("name", releases.NAMES)
-def test_what_a_release_advertises_is_recognized(name: str) -> None:
-    found = guess(releases.versions_of(name))
-    assert found.is_exact
-    assert name in found.names
 
 
 def test_produce_from_version_0_on_is_what_kafka_4_says() -> None:
     advertised = dict(releases.versions_of("4.3"))
     advertised[0] = (0, advertised[0][1])
     assert guess(advertised).is_exact
-
-
-def test_the_nearest_is_named_where_none_fits() -> None:
-    advertised = dict(releases.versions_of("2.8"))
-    del advertised[23]
-    found = guess(advertised)
-    assert (found.names[-1], found.differing) == ("2.8", (23,))
 
 
 def test_clients_lack_what_a_broker_does_not_serve() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.records.partitioner import murmur2
 from barnabas.security.acls import AccessControlEntry, AclBinding, PatternType, Permission, ResourcePattern
 from barnabas.security.authorizer import Operation, ResourceType
 from barnabas.serving.quotas.entities import QuotaEntity
@@ -190,13 +189,6 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, line: in
     assert caught.value.line == line
 
 
-def test_a_password_is_never_shown(tmp_path: Path) -> None:
-    file = written(tmp_path, "users:\n  alice: {password: 123456}")
-    with pytest.raises(SeedError) as caught:
-        seeds_of_file(file)
-    assert "123456" not in str(caught.value)
-
-
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(SeedError, match="No such file"):
         seeds_of_file(tmp_path / "none.yaml")
@@ -229,14 +221,3 @@ def test_a_topic_on_the_command_line_that_is_none(text: str) -> None:
 def test_a_topic_twice_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SeedError, match="topic a is described twice"):
         seeds_of_options(["a:2"], str(written(tmp_path, "topics: {a: 1}")))
-
-
-@pytest.mark.parametrize(
-    ("key", "hashed"),
-    # As published with the tests of Kafka's own clients, here as unsigned numbers.
-    [(b"21", -973932308), (b"foobar", -790332482), (b"a-little-bit-long-string", -985981536),
-     (b"a-little-bit-longer-string", -1486304829), (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-     (b"abc", 479470107)],
-)  # fmt: skip
-def test_keys_are_hashed_as_the_java_client_does(key: bytes, hashed: int) -> None:
-    assert murmur2(key) == hashed & 0xFFFFFFFF

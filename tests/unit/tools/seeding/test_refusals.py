@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.tools.seeding import local_requests
 from barnabas.tools.seeding.files import seeds_of_file
-from barnabas.tools.seeding.local_requests import LocalRequests
 from barnabas.tools.seeding.looking import Looking, NotThereError
 from barnabas.tools.seeding.planting import Planting, error_name
 from barnabas.tools.seeding.reading import read_seeds
@@ -120,8 +118,8 @@ async def test_what_cannot_be_read_is_told():
     assert {version for _, version in local.names()} == {11}
     for start, offset in ((0, 2), (2, 2), (3, 3)):
         await Looking(local).count("t", 0, start)
-        wanted = local.asked[-1][2].topics[0].partitions[0]
-        assert (wanted.fetch_offset, wanted.partition) == (offset, 0)
+        requested = local.asked[-1][2].topics[0].partitions[0]
+        assert (requested.fetch_offset, requested.partition) == (offset, 0)
     for committed, level in ((True, 1), (False, 0)):
         await Looking(local).count("t", 0, committed=committed)
         assert local.asked[-1][2].isolation_level == level
@@ -158,15 +156,6 @@ async def test_records_take_turns_and_their_places_are_told():
     assert await Planting(local).append("t", []) == []
     with pytest.raises(SeedError, match=r"^records of topic none: UNKNOWN_TOPIC_OR_PARTITION$"):
         await Planting(local).append("none", records)
-
-
-async def test_large_records_are_alone_in_their_batches():
-    local = Local(Produce=produced)
-    sizes = (1, 300_000, 1, 200_000, 60_000, 2_144, 1)
-    records = [record(bytes(size), partition=0) for size in sizes]
-    places = await Planting(local).append("t", records)
-    assert [offset for _, offset in places] == [100, 100, 100, 101, 102, 100, 101]
-    assert len(local.asked) == 4
 
 
 ANSWERS: dict[str, Any] = {
@@ -267,17 +256,6 @@ def name_in(text: str, message: str | None) -> bool:
     return text.endswith("POLICY_VIOLATION (because)" if message else "POLICY_VIOLATION")
 
 
-@pytest.mark.parametrize("only_new", [False, True])
-async def test_what_is_there_stays_where_only_new_is_planted(only_new):
-    there = of(topics=[of(name="t", error_code=ErrorCode.TOPIC_ALREADY_EXISTS, error_message=None)])
-    known = [of(name="t", partitions=[of(partition_index=0, committed_offset=0)])]
-    local = Local(**{**ANSWERS, "CreateTopics": there, "OffsetFetch": of(error_code=0, topics=known)})
-    await Planting(local, only_new=only_new).plant(read_seeds(SEEDS))
-    names = [name for name, _ in local.names()]
-    assert ("Produce" in names, "OffsetCommit" in names) == (not only_new, not only_new)
-    assert "AlterClientQuotas" in names
-
-
 @pytest.mark.parametrize(("text", "offset"), [("earliest", 2), ("latest", 9), (0, 0), (5, 5)])
 async def test_offsets_are_numbers_or_ends_of_the_log(text, offset):
     local = Local(**ANSWERS)
@@ -288,30 +266,3 @@ async def test_offsets_are_numbers_or_ends_of_the_log(text, offset):
     assert part.committed_offset == offset
     with pytest.raises(SeedError, match="the offset of group g for t-1: UNKNOWN_TOPIC_OR_PARTITION"):
         await Planting(local).plant(read_seeds({"groups": {"g": {"t": {"1": "latest"}}}}))
-
-
-PASSING = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
-    ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CONCURRENT_TRANSACTIONS,
-}  # fmt: skip
-
-
-async def test_only_what_passes_by_itself_is_asked_again(monkeypatch):
-    monkeypatch.setattr(local_requests, "RETRY_S", 0)
-    for code in ErrorCode:
-        answers = iter([of(error_code=code), of(error_code=code), of(error_code=0)])
-
-        async def ask(_, request, version, answers=answers):
-            assert (request, version) == ("request", 7)
-            return next(answers)
-
-        monkeypatch.setattr(LocalRequests, "ask", ask)
-        local = LocalRequests.__new__(LocalRequests)
-        answer = await local.ask_until_known("request", 7, lambda one: one.error_code)
-        assert answer.error_code == (0 if code in PASSING else code)
-
-
-def test_codes_have_names_as_far_as_they_are_known():
-    assert [error_name(code) for code in (0, 3, 44, 9999)] == [
-        "NONE", "UNKNOWN_TOPIC_OR_PARTITION", "POLICY_VIOLATION", "9999",
-    ]  # fmt: skip

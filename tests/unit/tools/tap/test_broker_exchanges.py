@@ -7,15 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import trio
 
-from barnabas.errors import RequestError
 from barnabas.tools.tap.broker_tap import BrokerTap
-from barnabas.tools.tap.command import OptionError
 from barnabas.tools.tap.exchange import Connection, Exchange
-from barnabas.tools.tap.filters import FilterError
 from barnabas.wire.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
 from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -75,14 +70,14 @@ async def test_a_brokers_own_requests_are_exchanges_with_their_fields(
     clock = iter(range(100, 200))
     monkeypatch.setattr(time, "time", lambda: float(next(clock)))
     message = ProduceRequest(acks=1)
-    one = await watch.ask(context(PRODUCE), message, ProduceResponse())
-    asked, answered = one.request, one.response
+    entry = await watch.ask(context(PRODUCE), message, ProduceResponse())
+    asked, answered = entry.request, entry.response
     assert (asked.api_key, asked.api, asked.version, asked.correlation_id, asked.client_id, asked.message) == (
         PRODUCE, "Produce", 9, 77, "app", message,
     )  # fmt: skip
     assert answered is not None
     assert (answered.correlation_id, answered.version, answered.message) == (77, 9, ProduceResponse())
-    assert (one.number, one.sent_at, one.answered_at) == (1, 100.0, 102.0)
+    assert (entry.number, entry.sent_at, entry.answered_at) == (1, 100.0, 102.0)
     assert watch.opens == [(1, "10.0.0.1:4001", "10.0.0.2:9092", 101.0)]
     again = await watch.ask(context(PRODUCE), message, None)
     assert (again.number, again.unanswered, again.response) == (2, "acks=0", None)
@@ -111,34 +106,10 @@ async def test_what_gets_no_line_is_counted_and_keeps_its_number() -> None:
     assert skipped == ["Produce", "Metadata"]
 
 
-async def test_a_brokers_refusals_and_ends_are_told() -> None:
-    watch = Watch()
-    refused = await watch.ask(
-        context(PRODUCE), ProduceRequest(), RequestError(ErrorCode.INVALID_REQUEST, "no")
-    )
-    assert [(one.code, one.path, one.about) for one in refused.errors] == [(42, "error_code", "no")]
-    assert refused.response is not None
-    assert (refused.response.message, refused.response.correlation_id, refused.answered_at is not None) == (
-        None,
-        77,
-        True,
-    )
-    failed = await watch.ask(context(PRODUCE), ProduceRequest(), ValueError("bug"))
-    assert (failed.unanswered, failed.response) == ("ValueError", None)
-    with trio.CancelScope() as scope:
-        scope.cancel()
-
-        async def handler(*_: Any) -> Any:
-            await trio.lowlevel.checkpoint()
-
-        await watch.tap.around(None)(context(PRODUCE), ProduceRequest(), handler)
-    assert watch.seen.exchanges[-1].unanswered == "the broker ends"
-
-
 async def test_a_brokers_connections_have_software_mechanism_and_user() -> None:
     watch = Watch()
-    found = await watch.ask(context(18, 3), ApiVersionsRequest("lib", ""), ApiVersionsResponse())
-    connection = found.connection
+    result = await watch.ask(context(18, 3), ApiVersionsRequest("lib", ""), ApiVersionsResponse())
+    connection = result.connection
     assert (connection.software, connection.mechanism, connection.user, connection.client_id) == (
         "lib",
         None,
@@ -156,50 +127,7 @@ async def test_a_brokers_connections_have_software_mechanism_and_user() -> None:
         "PLAIN",
         "User:ann",
     )
-    assert found.token is None
-
-
-async def test_an_interceptor_within_answers_and_names_are_the_brokers() -> None:
-    watch = Watch()
-
-    async def inner(*_: Any) -> Any:
-        return "inner"
-
-    async def handler(*_: Any) -> Any:
-        raise AssertionError
-
-    assert await watch.tap.around(inner)(context(PRODUCE), ProduceRequest(), handler) == "inner"
-    names = watch.seen.exchanges[0].names
-    assert names.name_of(b"i" * 16) is None
-    metadata_ = SimpleNamespace(image=SimpleNamespace(topic_name=lambda one: f"topic {one!r}"))
-    watch.tap.attach(SimpleNamespace(services=SimpleNamespace(metadata=metadata_)))
-    assert names.name_of(b"i") == "topic b'i'"
-
-
-async def test_the_oldest_connection_is_forgotten_where_there_are_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from barnabas.tools.tap import broker_tap
-
-    monkeypatch.setattr(broker_tap, "CONNECTIONS_REMEMBERED", 2)
-    watch = Watch()
-    numbers = [
-        (await watch.ask(context(PRODUCE, connection_id=number), ProduceRequest(), None)).number
-        for number in (1, 2, 1, 3, 2, 1)
-    ]
-    assert numbers == [1, 1, 2, 1, 2, 1]
-
-
-def test_options_of_a_brokers_tap(tmp_path: Any) -> None:
-    for text in ("", "errors, api=Produce ,", "summary"):
-        BrokerTap(text)
-    assert BrokerTap("errors, api=Produce ,")._options.api == ["Produce"]
-    with pytest.raises(OptionError, match="pcap: a broker does not keep the bytes"):
-        BrokerTap(f"pcap={tmp_path}/x")
-    with pytest.raises(OptionError):
-        BrokerTap("nonsense")
-    with pytest.raises(FilterError):
-        BrokerTap("api=Porduce")
+    assert result.token is None
 
 
 async def test_a_broker_that_shows_nothing_yet_answers_all_the_same(

@@ -13,10 +13,9 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.client.settings import Endpoint
 from barnabas.ending import DONE, FAILED, USAGE_ERROR
 from barnabas.tools.tap import command
-from barnabas.tools.tap.command import OptionError, Views, filter_of, options_of
+from barnabas.tools.tap.command import Views, filter_of, options_of
 from barnabas.tools.tap.tls import TlsFiles, TlsOptionError, client_context, generated, server_context
 from barnabas.wire.generated.metadata import MetadataRequest
 from tests.unit.tools.tap.test_captures import CONVERSATION, written
@@ -25,20 +24,6 @@ from tests.unit.tools.tap.test_session import metadata, request, response
 
 def tap(*arguments: object) -> int:
     return command.main([str(one) for one in arguments])
-
-
-def test_a_capture_is_shown_and_what_it_held_is_said(
-    capture: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tap("--read", capture) == DONE
-    out, err = capsys.readouterr()
-    lines = out.splitlines()
-    assert [line.split(" -> ")[0].split(" ", 1)[1] for line in lines if "->" in line] == [
-        "#1.1 app Metadata v12 no topics", "#1.2 app Metadata v12 no topics", "#1.3 app Metadata v12 no topics",
-        "#1.4 other Heartbeat v4 group=g generation=1 member=m",
-    ]  # fmt: skip
-    assert (len(lines), "connects to" in lines[0], "closed: closed" in lines[-1]) == (6, True, True)
-    assert err.splitlines()[0] == "barnabas tap: 14 packets, 1 connection with Kafka brokers"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +50,7 @@ def test_what_is_shown_of_a_capture_is_chosen(
     assert [line.split(" ")[3] for line in lines if "->" in line] == apis
 
 
-def test_json_goes_to_a_file_beside_the_text_or_to_standard_output_alone(
+def test_json_goes_to_a_file_or_alone_to_standard_output(
     capture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "events.json"
@@ -76,9 +61,9 @@ def test_json_goes_to_a_file_beside_the_text_or_to_standard_output_alone(
     assert out.count("->") == 4
     assert out.splitlines()[6].startswith("app")
     assert tap("--read", capture, "--json", "-", "--summary") == DONE
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["type"] for one in found] == [*kinds, "client", "client"]
-    assert [one["client_id"] for one in found[-2:]] == ["app", "other"]
+    result = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["type"] for one in result] == [*kinds, "client", "client"]
+    assert [one["client_id"] for one in result[-2:]] == ["app", "other"]
     assert tap("--read", capture, "--json", "-") == DONE
     assert "client" not in [json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()]
 
@@ -101,7 +86,7 @@ def test_a_capture_of_a_capture_is_the_same(
     assert capsys.readouterr().out == shown
 
 
-def test_what_cannot_be_read_or_written_is_a_failure_with_its_reason(
+def test_unreadable_or_unwritable_file_fails_with_reason(
     capture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     none = tmp_path / "none" / "x"
@@ -119,8 +104,8 @@ def test_what_cannot_be_read_or_written_is_a_failure_with_its_reason(
         capture.write_bytes(written(*CONVERSATION * 50))
         assert tap("--read", capture, "--json", "/dev/full") == FAILED
         out, err = capsys.readouterr()
-        said = "barnabas tap: nothing more is written to /dev/full: [Errno 28] No space left on device"
-        assert (out.count("->"), err.splitlines()[0]) == (150, said)
+        output = "barnabas tap: nothing more is written to /dev/full: [Errno 28] No space left on device"
+        assert (out.count("->"), err.splitlines()[0]) == (150, output)
 
 
 @pytest.mark.parametrize(
@@ -148,47 +133,17 @@ def test_options_that_cannot_be_meant_are_one_line(
     assert words in err
 
 
-@pytest.mark.parametrize("text", ["localhost", "9092", ":x", "h:65536", "h:-1", "h:"])
-def test_an_address_to_listen_on_has_a_port(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        tap("a:1", "--listen", text)
-    assert f"{text}: HOST:PORT expected" in capsys.readouterr().err
-
-
-def test_options_say_how_connections_are_made() -> None:
-    def settings(*arguments: str) -> Any:
-        return command._proxy_settings(command.parser().parse_args(arguments))
-
-    usual = settings("a:1,b:2")
-    assert usual.brokers == (Endpoint("a", 1), Endpoint("b", 2))
-    assert (usual.host, usual.port, usual.advertised_host, usual.memory_bytes) == (
-        "localhost",
-        19092,
-        "",
-        256 << 20,
-    )
-    assert usual.client_tls is usual.broker_tls is None
-    other = settings("a:1", "--listen", "[::1]:65535", "--advertise", "tap", "--memory", "1")
-    assert (other.host, other.port, other.advertised_host, other.memory_bytes) == (
-        "::1",
-        65535,
-        "tap",
-        1 << 20,
-    )
-    assert settings("a:1", "--listen", "h:0").port == 0
-
-
 def test_tls_options_make_contexts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def settings(*arguments: str) -> Any:
         return command._proxy_settings(command.parser().parse_args(["a:1", *arguments]))
 
     directory = str(tmp_path / "tls")
     authority, certificate, key = (f"{directory}/{name}" for name in ("ca.crt", "tap.crt", "tap.key"))
-    made = settings("--tls", "--tls-directory", directory)
+    created = settings("--tls", "--tls-directory", directory)
     assert f"clients trust its certificate by {authority}" in capsys.readouterr().err
-    assert (made.client_tls.verify_mode.name, made.broker_tls) == ("CERT_NONE", None)
-    given = settings("--certificate", certificate, "--key", key)
-    assert (given.client_tls is not None, given.broker_tls) == (True, None)
+    assert (created.client_tls.verify_mode.name, created.broker_tls) == ("CERT_NONE", None)
+    values = settings("--certificate", certificate, "--key", key)
+    assert (values.client_tls is not None, values.broker_tls) == (True, None)
     assert capsys.readouterr().err == ""
     asking = settings("--client-ca", authority, "--certificate", certificate, "--key", key)
     assert asking.client_tls.verify_mode.name == "CERT_REQUIRED"
@@ -197,9 +152,12 @@ def test_tls_options_make_contexts(tmp_path: Path, capsys: pytest.CaptureFixture
         ("--broker-ca", authority),
         ("--broker-certificate", certificate, "--broker-key", key),
     ):
-        found = settings(*arguments)
-        assert found.client_tls is None
-        assert (found.broker_tls.check_hostname, found.broker_tls.verify_mode.name) == (True, "CERT_REQUIRED")
+        result = settings(*arguments)
+        assert result.client_tls is None
+        assert (result.broker_tls.check_hostname, result.broker_tls.verify_mode.name) == (
+            True,
+            "CERT_REQUIRED",
+        )
     assert not settings("--broker-tls", "--broker-any-name").broker_tls.check_hostname
     trusting = client_context(TlsFiles(authority=authority))
     assert len(trusting.get_ca_certs()) == 1
@@ -212,22 +170,7 @@ def test_tls_options_make_contexts(tmp_path: Path, capsys: pytest.CaptureFixture
         generated(tmp_path / "file" / "x", ())
 
 
-def test_options_of_a_broker_are_those_of_what_is_shown() -> None:
-    found = options_of(["--errors", "--api=A", "--api=B", "--slower=5", "--lines=7"])
-    assert (found.errors, found.api, found.slower, found.lines, found.quiet) == (
-        True,
-        ["A", "B"],
-        5.0,
-        7,
-        False,
-    )
-    assert filter_of(options_of(["--client-id=c", "--topic=t", "--slower=2"])).slower_ms == 2.0
-    for wrong in ("--error", "--lines=x", "--read=f"):
-        with pytest.raises(OptionError):
-            options_of([wrong])
-
-
-def test_the_terminal_is_told_alone_only_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
+def test_only_the_terminal_is_written_unless_files_are_named(tmp_path: Path) -> None:
     for arguments, alone, reads in (
         ((), True, False),
         (("--summary",), False, False),
@@ -256,7 +199,7 @@ def test_the_terminal_is_told_alone_only_where_nothing_else_is_asked_for(tmp_pat
 # --- the proxy ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_proxy_serves_until_a_signal_and_writes_all_that_it_saw(
+async def test_proxy_serves_until_a_signal_and_writes_its_summary(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def answer(stream: trio.SocketStream) -> None:
@@ -286,13 +229,13 @@ async def test_a_proxy_serves_until_a_signal_and_writes_all_that_it_saw(
             codes.append(await command._serve(options, command._proxy_settings(options), filter_of(options)))
 
         nursery.start_soon(serve)
-        said = ""
+        output = ""
         with trio.fail_after(30):
-            while "is ready" not in said:
+            while "is ready" not in output:
                 await trio.sleep(0.001)
-                said += capsys.readouterr().err
-        host, _, port = said.split("is ready: ")[1].split()[0].rpartition(":")
-        assert said.endswith(f"for {broker}\n")
+                output += capsys.readouterr().err
+        host, _, port = output.split("is ready: ")[1].split()[0].rpartition(":")
+        assert output.endswith(f"for {broker}\n")
         async with await trio.open_tcp_stream(host, int(port)) as stream:
             await stream.send_all(request(3, 12, 1, MetadataRequest()))
             assert len(await stream.receive_some()) > 8
@@ -335,23 +278,23 @@ async def test_output_that_cannot_be_written_makes_the_exit_code_tell(
             codes.append(await command._serve(options, settings, filter_of(options)))
 
         nursery.start_soon(serve)
-        said = ""
+        output = ""
         with trio.fail_after(30):
-            while "is ready" not in said:
+            while "is ready" not in output:
                 await trio.sleep(0.001)
-                said += capsys.readouterr().err
-            port = int(said.split("is ready: ")[1].split()[0].rpartition(":")[2])
+                output += capsys.readouterr().err
+            port = int(output.split("is ready: ")[1].split()[0].rpartition(":")[2])
             async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
                 await stream.receive_some()
-            said = ""
-            while "nothing more is written" not in said:
+            output = ""
+            while "nothing more is written" not in output:
                 await trio.sleep(0.001)
-                said += capsys.readouterr().err
+                output += capsys.readouterr().err
             os.kill(os.getpid(), signal.SIGTERM)
             while not codes:
                 await trio.sleep(0.001)
     assert codes == [FAILED]
-    assert "barnabas tap: nothing more is written to /dev/full: [Errno 28]" in said
+    assert "barnabas tap: nothing more is written to /dev/full: [Errno 28]" in output
 
 
 def test_a_port_that_is_taken_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:

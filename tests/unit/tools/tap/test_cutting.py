@@ -17,7 +17,6 @@ from barnabas.tools.tap.cutting import (
 )
 from barnabas.tools.tap.skimming import FetchSkimmer
 from barnabas.wire.generated.fetch import FetchResponse
-from tests.support.effort import drawing
 from tests.unit.tools.tap.test_session import response
 
 LARGE = UNCOUNTED_BYTES + 1
@@ -70,69 +69,6 @@ def content(kind: bytes, size: int) -> bytes:
     return kind + bytes(n % 251 for n in range(size - 1))
 
 
-def test_an_owner_gets_each_frame_as_a_whole_or_its_beginning_and_forwards_as_it_says() -> None:
-    """A random stream, beside the plain rule: held frames come back changed, all else is as it came."""
-    rng = drawing()
-    for _ in range(60):
-        cut = Cut(200_000, defers=rng.random() < 0.5)
-        cut.owner.changes = lambda frame: framed(b"changed") if len(frame) % 2 and frame[:1] == b"H" else None
-        frames = [
-            content(rng.choice((b"K", b"H", b"P")), rng.choice((1, 2, 3, 4, 9, 5000, LARGE)))
-            for _ in range(8)
-        ]
-        data = b"".join(map(framed, frames))
-        forwarded, at = b"", 0
-        while at < len(data):
-            size = rng.choice((1, 3, 8, 1000, 70_000))
-            forwarded += cut.feed(data[at : at + size])
-            cut.cutter.sent()
-            at += size
-        changed = [framed(b"changed") if len(one) % 2 and one[:1] == b"H" else framed(one) for one in frames]
-        assert forwarded == b"".join(changed)
-        assert cut.owner.begun == [(len(one), one[:4]) for one in frames]
-        assert cut.owner.given == [
-            (one if one[:1] in b"KH" else one[:BEGINNING_BYTES], len(one)) for one in frames
-        ]
-        assert (cut.cutter.count, cut.budget.used, cut.cutter.is_inside) == (8, 0, False)
-
-
-@pytest.mark.parametrize(("kind", "held"), [(b"K", 0), (b"P", 0), (b"H", 1)])
-def test_a_frame_is_begun_once_its_key_is_there(kind: bytes, held: int) -> None:
-    cut = Cut()
-    data = framed(content(kind, 6))
-    for number, byte in enumerate(data):
-        forwarded = cut.feed(bytes([byte]))
-        if number < 7:
-            assert (forwarded, cut.owner.begun, cut.cutter.is_inside) == (b"", [], True)
-        elif number == 7:
-            assert forwarded == (b"" if held else data[:8])
-        else:
-            assert cut.owner.begun == [(6, data[4:8])]
-            assert cut.cutter.is_inside is (number < 9)
-    assert cut.owner.given == [(data[4:], 6)]
-
-
-def test_a_frame_that_is_shorter_than_a_key_is_begun_when_it_is_whole() -> None:
-    cut = Cut()
-    assert cut.feed(b"\0\0\0\2K") == b""
-    assert cut.owner.begun == []
-    assert cut.feed(b"x\0\0") == b"\0\0\0\2Kx"
-    assert cut.feed(b"\0\0" + framed(b"K")[:3]) == b"\0\0\0\0"
-    assert cut.owner.given == [(b"Kx", 2), (b"", 0)]
-    assert cut.owner.begun == [(2, b"Kx"), (0, b"")]
-
-
-def test_what_is_no_frame_passes_with_all_that_follows() -> None:
-    for odd, begun in ((framed(b"!..."), (4, b"!...")), (b"\xff\xff\xff\xffabcd", (-1, b"abcd"))):
-        cut = Cut()
-        data = framed(b"Kept") + odd + framed(b"K")
-        assert cut.feed(data) == data
-        assert cut.owner.begun == [(4, b"Kept"), begun]
-        assert (cut.cutter.is_opaque, cut.cutter.unread, cut.cutter.count) == (True, 0, 1)
-        assert cut.feed(b"more") == b"more"
-        assert cut.owner.given == [(b"Kept", 4)]
-
-
 def test_what_nobody_looks_at_may_pass_unseen() -> None:
     cut = Cut()
     assert cut.cutter.unread == 0
@@ -150,97 +86,10 @@ def test_what_nobody_looks_at_may_pass_unseen() -> None:
     assert cut.cutter.unread == 0, "it is kept"
 
 
-# --- room -----------------------------------------------------------------------------------------------------------
-
-
-def test_small_frames_take_no_room() -> None:
-    budget = Budget(100)
-    assert budget.take(UNCOUNTED_BYTES)
-    assert budget.used == 0
-    budget.give(UNCOUNTED_BYTES)
-    assert budget.used == 0
-    assert not budget.take(LARGE)
-    assert Budget(LARGE).take(LARGE)
-    larger = Budget(2 * LARGE)
-    assert (larger.take(LARGE), larger.take(LARGE), larger.take(LARGE)) == (True, True, False)
-    larger.give(LARGE)
-    assert (larger.used, larger.take(LARGE)) == (LARGE, True)
-
-
-def test_a_frame_takes_room_until_it_is_handed_over_and_one_that_was_held_until_it_is_sent() -> None:
-    for kind, after_feed, after_sent in ((b"K", 0, 0), (b"H", LARGE, 0), (b"P", 0, 0)):
-        cut = Cut()
-        data = framed(content(kind, LARGE))
-        cut.feed(data[:-1])
-        assert cut.budget.used == (0 if kind == b"P" else LARGE)
-        assert cut.feed(data[-1:]) == (data if kind == b"H" else data[-1:])
-        assert cut.budget.used == after_feed
-        cut.cutter.sent()
-        assert cut.budget.used == after_sent
-
-
-@pytest.mark.parametrize("kind", [b"K", b"H"])
-def test_without_room_a_frame_passes_and_its_beginning_is_kept(kind: bytes) -> None:
-    cut = Cut(LARGE - 1)
-    data = framed(content(kind, LARGE))
-    assert cut.feed(data[:70]) == data[:70]
-    assert cut.feed(data[70:]) == data[70:]
-    assert cut.owner.given == [(data[4 : 4 + BEGINNING_BYTES], LARGE)]
-    assert cut.budget.used == 0
-
-
-@pytest.mark.parametrize("kind", [b"K", b"H"])
-def test_room_is_given_back_where_a_frame_is_not_to_become_whole(kind: bytes) -> None:
-    cut = Cut()
-    data = framed(content(kind, LARGE))
-    assert cut.feed(data[:500]) == (data[:500] if kind == b"K" else b"")
-    assert cut.cutter.rest() == (b"" if kind == b"K" else data[:500])
-    assert (cut.budget.used, cut.cutter.is_inside, cut.cutter.rest()) == (0, False, b"")
-    failing = Cut()
-
-    def fail(frame: bytes) -> bytes | None:
-        raise RuntimeError
-
-    failing.owner.changes = fail
-    with pytest.raises(RuntimeError):
-        failing.feed(data)
-    failing.cutter.sent()
-    assert failing.budget.used == 0
-
-
-def test_the_beginning_of_a_frame_that_nothing_is_known_of_is_given_back() -> None:
-    cut = Cut()
-    assert cut.feed(b"\0\0\0\x09Ke") == b""
-    assert cut.cutter.is_inside
-    assert cut.cutter.rest() == b"\0\0\0\x09Ke"
-    assert not cut.cutter.is_inside
-
-
-def test_a_large_frame_is_handed_over_later_only_where_it_ends_what_has_come() -> None:
-    large, small = framed(content(b"K", LARGE)), framed(b"Kxyz")
-    for data, given in (
-        (large, 0),
-        (small, 1),
-        (large + small, 2),
-        (small + large, 1),
-        (framed(content(b"K", LARGE - 1)), 1),
-    ):
-        cut = Cut(defers=True)
-        assert cut.feed(data) == data
-        assert len(cut.owner.given) == given
-        assert cut.budget.used == (LARGE if data.endswith(large) else 0)
-        cut.cutter.sent()
-        assert len(cut.owner.given) == 1 + (len(data) == len(large + small))
-        assert cut.budget.used == 0
-    held = Cut(defers=True)
-    held.feed(framed(content(b"H", LARGE)))
-    assert len(held.owner.given) == 1
-
-
 # --- gaps -----------------------------------------------------------------------------------------------------------
 
 
-def test_bytes_that_are_missing_within_a_frame_leave_its_beginning() -> None:
+def test_gap_within_a_frame_leaves_its_beginning() -> None:
     for kind in (b"K", b"H", b"P"):
         cut = Cut()
         data = framed(content(kind, LARGE))
@@ -272,11 +121,11 @@ def fetch(*sizes: int, with_node: bool = True) -> bytes:
 
 
 def fed(cut: Cut, data: bytes, step: int) -> bytes:
-    found = b""
+    result = b""
     while data:
-        found += cut.feed(data[:step])
+        result += cut.feed(data[:step])
         data = data[step:]
-    return found
+    return result
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000, 1 << 20])
@@ -294,25 +143,7 @@ def test_records_pass_and_the_end_is_held_back(step: int) -> None:
         assert not cut.cutter.is_inside
 
 
-def test_records_that_come_next_need_not_be_seen() -> None:
-    data = fetch(300, with_node=False)
-    cut = Cut()
-    first = (
-        len(data) - 2 - 300 - 1
-    )  # the tagged fields of partition and topic, and of the answer, come after the records
-    for byte in data[:first]:
-        assert cut.cutter.unread == 0
-        cut.feed(bytes([byte]))
-    assert cut.cutter.unread == 300
-    cut.cutter.passed(100)
-    assert cut.cutter.unread == 200
-    cut.cutter.passed(200)
-    assert cut.cutter.unread == 0
-    cut.feed(data[first + 300 :])
-    assert [one[1] for one in cut.owner.skimmed] == [len(data) - 4]
-
-
-def test_what_is_kept_of_an_answer_with_many_partitions_takes_room() -> None:
+def test_kept_part_of_a_large_response_takes_room() -> None:
     data = fetch(*([1] * 3000))
     end = len(data) - len(fetch(*([1] * 3000), with_node=False)) + 1
     for room, is_lost in ((len(data) - 4, False), (len(data) - 5, True)):
@@ -328,7 +159,7 @@ def test_what_is_kept_of_an_answer_with_many_partitions_takes_room() -> None:
     assert (cut.budget.used, cut.cutter.is_inside) == (0, False)
 
 
-def test_a_gap_in_records_loses_the_answer_and_not_the_next_frame() -> None:
+def test_gap_in_records_loses_only_that_response() -> None:
     data = fetch(300, 0)
     cut = Cut()
     cut.feed(data[:100])

@@ -16,9 +16,9 @@ from barnabas.tools.tap import summary as summaries
 from barnabas.tools.tap.exchange import Connection, Exchange, TopicNames
 from barnabas.tools.tap.findings import findings
 from barnabas.tools.tap.summary import Client, Latency, Summary
-from barnabas.tools.tap.summary_rendering import as_json, as_text
+from barnabas.tools.tap.summary_rendering import as_text
 from barnabas.wire.generated.fetch import FetchResponse
-from barnabas.wire.generated.produce import ProduceRequest, ProduceResponse
+from barnabas.wire.generated.produce import ProduceRequest
 from barnabas.wire.generated.sasl_authenticate import SaslAuthenticateResponse
 
 LOOKS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -75,40 +75,6 @@ def test_a_figure_is_unusual_from_its_limit_on(
     assert found(**figures | usual) == set()
 
 
-def test_what_is_unusual_is_told_with_its_figures() -> None:
-    client = Client(
-        "c", 100.0, 130.0, connections=61, metadata=62, logins=9, login_connections={1, 2}, refused_versions=3,
-        joins=64, fetches=1500, empty_fetches=1400, tiny_fetches=99, commits=401, batches=700, single_batches=690,
-        repeated_batches=41, uncompressed_bytes=1_234_567, unacknowledged=42, lowest_produce=1, lowest_fetch=2,
-        failed=43, errors=Counter({("Fetch", 3): 8, ("Produce", 6): 9}), unanswered=44, undecoded=45, notes=46,
-        requests=Counter({("Fetch", 2): 1500}),
-    )  # fmt: skip
-    assert {one.name: one.text for one in findings(client)} == {
-        "connection churn": "61 connections in 30 s (more than 1 per second)",
-        "metadata storm": "62 Metadata requests in 30 s (more than 1 per second)",
-        "frequent reauthentication": "7 logins were renewed in 30 s",
-        "newer than the broker": "3 ApiVersions requests of a version that the broker does not know",
-        "no ApiVersions": "the client never asked which versions the broker has",
-        "rebalances": "64 JoinGroup requests in 30 s (more than 6 per minute)",
-        "empty polls": "1400 of 1500 fetches were empty, 47 per second",
-        "many commits": "401 offset commits in 30 s (more than 10 per second)",
-        "old Fetch version": "Fetch v2",
-        "batches of one record": "690 of 700 batches hold one record",
-        "no compression": "1,234,567 bytes of batches that are not compressed",
-        "retries": "41 of 700 batches were sent again with the same sequence number",
-        "acks=0": "42 Produce requests want no answer",
-        "old Produce version": "Produce v1",
-        "error answers": "43 of 1500 requests had an error in the answer, 9 of them NOT_LEADER_OR_FOLLOWER to Produce",
-        "requests without an answer": "44 requests were not answered before their connection ended",
-        "undecoded": "45 requests or answers could not be decoded",
-        "odd bytes": "46 notes on its connections",
-    }
-    tiny = Client("c", 0.0, 1.0, fetches=250, empty_fetches=50, tiny_fetches=150)
-    assert [one.text for one in findings(tiny)] == [
-        "150 of 200 fetches with records brought less than 1024 bytes"
-    ]
-
-
 # --- counting -------------------------------------------------------------------------------------------------------
 
 
@@ -118,16 +84,16 @@ def exchange(
 ) -> Exchange:  # fmt: skip
     connection = of or Connection(1, "10.0.0.1:1000", "10.0.0.2:9092", 5.0)
     request = Request(9, key, f"Api{key}", version, 1, client_id, message)
-    found = Exchange(connection, 1, request, sent_at, TopicNames())
+    result = Exchange(connection, 1, request, sent_at, TopicNames())
     if took_s is not None:
-        found.response, found.answered_at = Response(9, 1, answer), sent_at + took_s
-    return found
+        result.response, result.answered_at = Response(9, 1, answer), sent_at + took_s
+    return result
 
 
 def counted(*exchanges: Exchange) -> Client:
     client = Client("c", 5.0, 5.0)
-    for one in exchanges:
-        client.add(one)
+    for entry in exchanges:
+        client.add(entry)
     return client
 
 
@@ -147,17 +113,17 @@ def sequenced(sequence: int, producer: int = 1, epoch: int = 0) -> bytes:
 
 
 def test_batches_are_counted_by_their_headers() -> None:
-    one, three, packed = batch(1), batch(3), batch(2, Codec.LZ4)
-    found = counted(
-        exchange(0, produce(one, three), version=8), exchange(0, produce(packed, acks=0), version=7)
+    entry, three, packed = batch(1), batch(3), batch(2, Codec.LZ4)
+    result = counted(
+        exchange(0, produce(entry, three), version=8), exchange(0, produce(packed, acks=0), version=7)
     )
-    assert (found.batches, found.single_batches, found.records) == (3, 1, 6)
-    assert found.produced_bytes == len(one) + len(three) + len(packed)
-    assert found.uncompressed_bytes == len(one) + len(three)
-    assert (found.unacknowledged, found.lowest_produce, found.lowest_fetch) == (1, 7, None)
-    assert found.repeated_batches == 0
+    assert (result.batches, result.single_batches, result.records) == (3, 1, 6)
+    assert result.produced_bytes == len(entry) + len(three) + len(packed)
+    assert result.uncompressed_bytes == len(entry) + len(three)
+    assert (result.unacknowledged, result.lowest_produce, result.lowest_fetch) == (1, 7, None)
+    assert result.repeated_batches == 0
     assert counted(exchange(0, None), exchange(0, None, version=11)).lowest_produce == 9
-    broken = counted(exchange(0, produce(one, b"\0" * 70)))
+    broken = counted(exchange(0, produce(entry, b"\0" * 70)))
     assert (broken.batches, broken.records) == (1, 1), "what is broken ends the count"
     missing = produce()
     missing.topic_data[0].partition_data[0].records = None
@@ -176,22 +142,13 @@ def test_batches_are_counted_by_their_headers() -> None:
         (produce(batch(2)), 0),
     ],
 )
-def test_a_batch_is_repeated_where_producer_sequence_and_partition_are_the_same(
-    other: ProduceRequest, repeated: int
-) -> None:
+def test_batch_with_same_producer_and_sequence_is_a_repeat(other: ProduceRequest, repeated: int) -> None:
     first = exchange(0, produce(sequenced(4)))
     assert counted(first, exchange(0, other)).repeated_batches == repeated
     assert (
         counted(exchange(0, other), exchange(0, other), first).repeated_batches
         == (1 if other.topic_data[0].partition_data[0].records != batch(2) else 0) + repeated
     )
-
-
-def test_the_last_batches_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(summaries, "BATCHES_REMEMBERED", 3)
-    for between, repeated in ((2, 1), (3, 0)):
-        sent = [sequenced(n) for n in range(10, 10 + between)]
-        assert counted(exchange(0, produce(sequenced(4), *sent, sequenced(4)))).repeated_batches == repeated
 
 
 def fetched(*sizes: int) -> FetchResponse:
@@ -201,65 +158,6 @@ def fetched(*sizes: int) -> FetchResponse:
     return FetchResponse(responses=[FetchResponse.FetchableTopicResponse("t", partitions=parts)])
 
 
-def test_fetches_are_counted_by_what_they_bring() -> None:
-    answers = [fetched(), fetched(0, 0), fetched(1), fetched(1000, 23), fetched(1000, 24), fetched(2000)]
-    found = counted(
-        *(exchange(1, None, one, version=12) for one in answers), exchange(1, None, took_s=None, version=4)
-    )
-    assert (found.fetches, found.empty_fetches, found.tiny_fetches) == (6, 2, 2)
-    assert (found.fetched_bytes, found.lowest_fetch, found.lowest_produce) == (
-        1 + 1023 + 1024 + 2000,
-        4,
-        None,
-    )
-
-
-def test_requests_are_counted_by_api_and_version_with_their_latency() -> None:
-    found = counted(
-        exchange(3, sent_at=10.0, took_s=0.25), exchange(3, sent_at=20.0, took_s=0.75), exchange(3, version=8),
-        exchange(8, sent_at=7.0, took_s=0.0), exchange(11, sent_at=30.0, took_s=2.0), exchange(12, took_s=None),
-    )  # fmt: skip
-    assert found.requests == {
-        ("Api3", 9): 2,
-        ("Api3", 8): 1,
-        ("Api8", 9): 1,
-        ("Api11", 9): 1,
-        ("Api12", 9): 1,
-    }
-    assert found.latencies == {
-        "Api3": Latency(3, 1500.0, 750.0),
-        "Api8": Latency(1, 0.0, 0.0),
-        "Api11": Latency(1, 2000.0, 2000.0),
-    }
-    assert (found.metadata, found.commits, found.joins, found.count) == (3, 1, 1, 6)
-    assert (found.last_at, found.seconds) == (32.0, 27.0)
-    assert counted(exchange(3, sent_at=5.5, took_s=0.1)).seconds == 1.0
-    assert not found.asks_for_versions
-    assert counted(exchange(18)).asks_for_versions
-
-
-@pytest.mark.parametrize(
-    ("key", "reason", "count"),
-    [
-        (3, "the client closed", 1),
-        (1, "the client closed", 0),
-        (11, "the tap ends", 0),
-        (14, "closed", 0),
-        (78, "the capture ends", 0),
-        (1, "the broker closed", 1),
-        (3, "acks=0", 0),
-        (3, "", 0),
-    ],
-)
-def test_what_is_not_answered_counts_but_where_a_client_leaves_what_waits(
-    key: int, reason: str, count: int
-) -> None:
-    one = exchange(key, took_s=None)
-    one.unanswered = reason
-    assert counted(one).unanswered == count
-    assert counted(exchange(key)).unanswered == 0
-
-
 def test_what_failed_and_what_is_not_decoded_is_counted() -> None:
     failed = exchange(18)
     failed.refuse([FoundError(35, "a", ""), FoundError(35, "b", ""), FoundError(3, "c", "")])
@@ -267,9 +165,9 @@ def test_what_failed_and_what_is_not_decoded_is_counted() -> None:
     other.refuse([FoundError(3, "a", "")])
     elsewhere = exchange(3)
     elsewhere.refuse([FoundError(35, "a", "")])
-    found = counted(failed, other, elsewhere, exchange(18))
-    assert found.errors == {("Api18", 35): 1, ("Api18", 3): 2, ("Api3", 35): 1}
-    assert (found.failed, found.refused_versions, found.undecoded) == (3, 1, 0)
+    result = counted(failed, other, elsewhere, exchange(18))
+    assert result.errors == {("Api18", 35): 1, ("Api18", 3): 2, ("Api3", 35): 1}
+    assert (result.failed, result.refused_versions, result.undecoded) == (3, 1, 0)
     odd, odder = exchange(3), exchange(3)
     odd.request.problem = "no"
     assert odder.response is not None
@@ -286,47 +184,14 @@ def test_logins_are_counted_where_they_have_a_life_and_succeed() -> None:
             36, None, SaslAuthenticateResponse(code, session_lifetime_ms=lifetime_ms), of=connection
         )
 
-    found = counted(
+    result = counted(
         login(1, 1), login(1, 5000), login(2, 0), login(3, 9, 58), login(4, 9), exchange(36, took_s=None)
     )
-    assert (found.logins, found.login_connections) == (3, {1, 4})
-    assert (found.users, found.software) == ({"u1", "u2", "u3", "u4"}, {"lib 1"})
+    assert (result.logins, result.login_connections) == (3, {1, 4})
+    assert (result.users, result.software) == ({"u1", "u2", "u3", "u4"}, {"lib 1"})
 
 
 # --- clients --------------------------------------------------------------------------------------------------------
-
-
-def test_connections_are_counted_for_the_client_that_asks_first() -> None:
-    summary = Summary()
-    connections = [Connection(n, f"10.0.0.{n}:1000", "b:2", 5.0 + n) for n in range(5)]
-    for one in connections:
-        summary.opened(one, 99.0)
-    first, named, unnamed, silent, noted = connections
-    summary.exchanged(exchange(3, of=first))
-    summary.exchanged(exchange(3, of=first, client_id="other"))
-    named.client_id = "of-connection"
-    summary.exchanged(exchange(3, of=named, client_id=None))
-    summary.exchanged(exchange(3, of=unnamed, client_id=None))
-    summary.exchanged(exchange(3, of=unnamed, client_id=None))
-    summary.noted(noted, 40.0, "odd")
-    summary.noted(named, 41.0, "odd")
-    summary.closed(silent, 50.0, "closed")
-    summary.closed(first, 50.0, "closed")
-    found = {one.name: (one.count, one.connections, one.notes, one.first_at) for one in summary.clients()}
-    assert found == {
-        "(no client id) 10.0.0.2": (2, 1, 0, 7.0),
-        "app": (1, 1, 0, 5.0),
-        "of-connection": (1, 1, 1, 6.0),
-        "other": (1, 0, 0, 5.0),
-        "(no client id) 10.0.0.3": (0, 1, 0, 8.0),
-        "(no client id) 10.0.0.4": (0, 0, 1, 40.0),
-    }
-    # Who asked most is first, then it goes by name.
-    assert list(found)[:4] == ["(no client id) 10.0.0.2", "app", "of-connection", "other"]
-    assert [one.last_at for one in summary.clients() if "0.3" in one.name] == [50.0]
-    opened_late = Summary()
-    opened_late.exchanged(exchange(3, of=Connection(1, "a:1", "b:2", 0.0), sent_at=30.0))
-    assert (opened_late.clients()[0].first_at, opened_late.clients()[0].connections) == (30.0, 0)
 
 
 def test_so_many_clients_are_counted_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,32 +242,3 @@ def test_the_summary_as_text() -> None:
         "  0 requests on 0 connections in 1.0 s: ",
     ]  # fmt: skip
     assert as_text(Summary()) == ["no clients"]
-
-
-def test_the_summary_as_json() -> None:
-    first, second = as_json(busy())
-    (unusual,) = first.pop("unusual")
-    assert (unusual["name"], unusual.keys()) == ("requests without an answer", {"name", "text", "reason"})
-    assert first == {
-        "type": "client", "client_id": "app", "software": ["lib 1", "lib 2"], "users": ["ann", "bob"], "seconds": 4.0,
-        "connections": 3,
-        "requests": [
-            {"api": "Fetch", "version": 4, "count": 1}, {"api": "Fetch", "version": 12, "count": 6},
-            {"api": "Produce", "version": 9, "count": 8}, {"api": "SASL token", "version": -1, "count": 2},
-        ],
-        "latency_ms": {
-            "A": {"count": 1, "mean": 1.0, "max": 1.0}, "B": {"count": 1, "mean": 2.0, "max": 2.0},
-            "Fetch": {"count": 7, "mean": 10.0, "max": 55.04}, "Produce": {"count": 8, "mean": 2.5, "max": 60.0},
-        },
-        "errors": [
-            {"api": "Fetch", "code": 3, "name": "UNKNOWN_TOPIC_OR_PARTITION", "count": 4},
-            {"api": "Produce", "code": 6, "name": "NOT_LEADER_OR_FOLLOWER", "count": 9},
-        ],
-        "unanswered": 5, "produced": {"batches": 8, "records": 80, "bytes": 67_890, "repeated_batches": 4},
-        "fetched": {"fetches": 7, "empty": 2, "tiny": 1, "bytes": 12_345}, "commits": 6,
-    }  # fmt: skip
-    assert (second["client_id"], second["unusual"], second["requests"]) == ("idle", [], [])
-
-
-def test_errors_of_an_answer_that_succeeded_are_none() -> None:
-    assert counted(exchange(0, produce(batch(1)), ProduceResponse())).failed == 0

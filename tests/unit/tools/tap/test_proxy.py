@@ -66,7 +66,7 @@ async def test_many_connections_are_served_at_once() -> None:
     assert len(seen.ends) == CONNECTIONS
 
 
-async def test_a_client_that_does_not_read_stops_the_broker_and_nobody_else() -> None:
+async def test_unread_client_stalls_only_its_own_connection() -> None:
     sent = 0
 
     async def flood(stream: trio.SocketStream) -> None:
@@ -118,7 +118,7 @@ class Holding:
         raise NotImplementedError
 
 
-def test_what_is_forwarded_is_what_came_and_all_memory_is_given_back() -> None:
+def test_forwarded_bytes_are_unchanged_and_memory_is_released() -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -130,15 +130,15 @@ def test_what_is_forwarded_is_what_came_and_all_memory_is_given_back() -> None:
             size = rng.choice((0, 1, 3, 4, 5, 100, 70_000, 150_000))
             data += size.to_bytes(4, "big") + rng.randbytes(size)
         data += rng.choice((b"", b"\0", b"\0\0\0\x09ab", (2_000_000).to_bytes(4, "big") + b"other protocol"))
-        found = b""
+        result = b""
         at = 0
         while at < len(data):
             size = rng.choice((1, 5, 1000, 50_000, 200_000))
-            found += b"".join(map(bytes, cutter.feed(data[at : at + size])))
+            result += b"".join(map(bytes, cutter.feed(data[at : at + size])))
             cutter.sent()
             at += size
-        found += cutter.rest()
-        assert found == data
+        result += cutter.rest()
+        assert result == data
         assert budget.used == 0
 
 
@@ -161,11 +161,11 @@ class Keeping:
         raise NotImplementedError
 
 
-def test_a_large_frame_is_handed_over_once_it_is_sent_and_a_small_one_at_once() -> None:
+def test_large_frame_is_handed_over_after_sending() -> None:
     owner = Keeping()
     cutter = Cutter(owner, Budget(1 << 20), defers=True)
     frames = [b"small answer", bytes(100_000), b"another", bytes(200_000)]
-    small, large, other, larger = (len(one).to_bytes(4, "big") + one for one in frames)
+    small, large, other, larger = (len(frame).to_bytes(4, "big") + frame for frame in frames)
     assert b"".join(map(bytes, cutter.feed(small + large))) == small + large
     assert owner.frames == frames[:1]
     cutter.sent()

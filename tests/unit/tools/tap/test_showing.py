@@ -6,22 +6,17 @@ import json
 from typing import Any
 
 import pytest
-import trio
-import trio.testing
 
 from barnabas.tools.inspection.errors import FoundError
 from barnabas.tools.inspection.frames import Request, Response
-from barnabas.tools.tap import observers, output
 from barnabas.tools.tap.exchange import Connection, Exchange, TopicNames
-from barnabas.tools.tap.filters import Filter, FilterError, has_failed
+from barnabas.tools.tap.filters import Filter, has_failed
 from barnabas.tools.tap.observers import (
-    JsonLines,
     Several,
     Terminal,
     left_out_as_json,
     left_out_as_text,
 )
-from barnabas.tools.tap.output import LineWriter
 from barnabas.wire.generated.heartbeat import HeartbeatResponse
 from barnabas.wire.generated.metadata import MetadataRequest, MetadataResponse
 
@@ -33,12 +28,12 @@ def exchange(
     message = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics])
     request = Request(9, 3, api, 12, 7, client_id, message)
     connection = of or Connection(1, "10.0.0.1:1000", "10.0.0.2:9092", client_id="of-connection")
-    found = Exchange(connection, 2, request, at, TopicNames())
+    result = Exchange(connection, 2, request, at, TopicNames())
     if took_s is not None:
-        found.response, found.answered_at = Response(9, 7, MetadataResponse()), at + took_s
+        result.response, result.answered_at = Response(9, 7, MetadataResponse()), at + took_s
     if code:
-        found.refuse([FoundError(code, "error_code", "")])
-    return found
+        result.refuse([FoundError(code, "error_code", "")])
+    return result
 
 
 @pytest.mark.parametrize(
@@ -66,13 +61,6 @@ def test_an_exchange_passes_where_all_conditions_are_met(
     assert (filter_.takes(taken), filter_.takes(left)) == (True, False)
     assert Filter().is_empty
     assert Filter().takes(left)
-
-
-def test_an_api_that_kafka_does_not_have_is_refused() -> None:
-    Filter(("produce", "*Group*", "SASLHANDSHAK?"))
-    for name in ("Porduce", "Meta", ""):
-        with pytest.raises(FilterError, match=f"Kafka has no API '{name}'"):
-            Filter(("Produce", name))
 
 
 def test_what_has_failed() -> None:
@@ -103,125 +91,44 @@ class Shown:
         self.terminal = Terminal(self.lines.append, filter_ or Filter(), **more)
 
     def kinds(self) -> list[str]:
-        found = []
+        result = []
         for line in self.lines:
             if line.startswith("..."):
-                found.append(line)
+                result.append(line)
             else:
-                found.append(next(word for word in ("connects", "closed", "!", "->", line) if word in line))
+                result.append(next(word for word in ("connects", "closed", "!", "->", line) if word in line))
         self.lines.clear()
-        return found
+        return result
 
 
 CONNECTION = Connection(4, "10.0.0.1:1000", "10.0.0.2:9092")
 
 
-def test_lines_of_a_second_are_shared_by_all_that_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observers, "FAILED_LINES_PER_SECOND", 2)
-    shown = Shown(lines_per_second=3)
-    terminal = shown.terminal
-    assert terminal.is_full(5.0) is False
-    terminal.opened(CONNECTION, 5.1)
-    terminal.exchanged(exchange(code=3))
-    assert not terminal.is_full(5.9)
-    terminal.closed(CONNECTION, 5.8, "closed")
-    assert shown.kinds() == ["connects", "->", "closed"]
-    assert terminal.is_full(5.9)
-    assert not terminal.is_full(6.0)
-    for name in ("Metadata", "Fetch", "Fetch"):
-        terminal.exchanged(exchange(name))
-    terminal.opened(CONNECTION, 5.9)
-    terminal.closed(CONNECTION, 5.9, "closed")
-    assert shown.kinds() == []
-    terminal.exchanged(exchange(code=3))
-    terminal.noted(CONNECTION, 5.9, "odd", b"\1")
-    assert shown.kinds() == ["->", "!"], "what failed has lines of its own"
-    terminal.noted(CONNECTION, 5.95, "odd")
-    terminal.exchanged(exchange("Produce", code=3))
-    terminal.skip("Fetch")
-    assert shown.kinds() == []
-    terminal.exchanged(exchange(at=5.9))  # which is answered in the next second
-    kinds = "Fetch 3, Metadata 1, new connections 1, ends of connections 1, notes 1"
-    assert shown.kinds() == [f"... 8 more in this second: {kinds} (--lines 0 shows all)", "->"]
-    terminal.finish()
-    assert shown.kinds() == [], "what was counted is told once"
-
-
-def test_each_second_has_its_lines() -> None:
-    shown = Shown(lines_per_second=1)
-    for at in (5.0, 6.0, 7.0):
-        shown.terminal.noted(CONNECTION, at, "odd")
-        shown.terminal.opened(CONNECTION, at)
-    told = "... 1 more in this second: new connections 1 (--lines 0 shows all)"
-    assert shown.kinds() == ["!", told, "!", told, "!"]
-    shown.terminal.finish()
-    assert shown.kinds() == [told]
-
-
-def test_without_a_limit_every_exchange_is_shown() -> None:
-    shown = Shown(lines_per_second=None)
-    for _ in range(300):
-        shown.terminal.exchanged(exchange())
-    assert shown.kinds() == ["->"] * 300
-    assert not shown.terminal.is_full(5.0)
-
-
-def test_with_a_filter_connections_are_not_shown_and_notes_are() -> None:
-    shown = Shown(Filter(("Fetch",)))
-    shown.terminal.opened(CONNECTION, 5.0)
-    shown.terminal.exchanged(exchange())
-    shown.terminal.exchanged(exchange("Fetch"))
-    shown.terminal.noted(CONNECTION, 5.0, "odd")
-    shown.terminal.closed(CONNECTION, 5.0, "closed")
-    assert shown.kinds() == ["->", "!"]
-
-
 def test_fields_are_shown_where_they_or_records_are_asked_for() -> None:
     def lines(**more: Any) -> list[str]:
         shown = Shown(**more)
-        one = exchange("Metadata", "ä\x1b")
-        one.token, one.request_bytes, one.response_bytes = {"user": "ann"}, b"\1\2", b"\3"
-        shown.terminal.exchanged(one)
+        entry = exchange("Metadata", "ä\x1b")
+        entry.token, entry.request_bytes, entry.response_bytes = {"user": "ann"}, b"\1\2", b"\3"
+        shown.terminal.exchanged(entry)
         return shown.lines[1:]
 
     assert lines() == []
     for more in ({"is_verbose": True}, {"view": lambda _: "records"}):
-        found = lines(**more)
-        assert [line.split(" ")[4] for line in found] == [
+        result = lines(**more)
+        assert [line.split(" ")[4] for line in result] == [
             "request",
             "response",
             "sasl",
             "request_hex",
             "response_hex",
         ]
-        assert all(line.startswith("    ") for line in found)
-        assert "ä\\\\u001b" in found[0] or "ä\\u001b" in found[0]
-        assert found[2:] == ['    sasl {"user": "ann"}', "    request_hex 0102", "    response_hex 03"]
-        assert json.loads(found[1].removeprefix("    response "))["brokers"] == []
+        assert all(line.startswith("    ") for line in result)
+        assert "ä\\\\u001b" in result[0] or "ä\\u001b" in result[0]
+        assert result[2:] == ['    sasl {"user": "ann"}', "    request_hex 0102", "    response_hex 03"]
+        assert json.loads(result[1].removeprefix("    response "))["brokers"] == []
     shown = Shown(is_verbose=True)
     shown.terminal.exchanged(exchange("Metadata", *("t" * 100 for _ in range(50))))
     assert not shown.lines[1].endswith("..."), "fields are shown whole"
-
-
-def test_json_lines_have_every_event_and_the_exchanges_that_pass() -> None:
-    lines: list[str] = []
-    writer = JsonLines(lines.append, Filter(("Fetch",)), lambda _: "records")
-    secured = Connection(5, "10.0.0.3:1000", "10.0.0.2:9092", tls="TLS to the client")
-    writer.opened(CONNECTION, 1.5)
-    writer.opened(secured, 2.5)
-    writer.exchanged(exchange())
-    writer.exchanged(exchange("Fetch"))
-    writer.noted(CONNECTION, 3.5, "odd")
-    writer.noted(CONNECTION, 3.5, "odd", b"\x0a\x0b")
-    writer.closed(secured, 4.5, "why")
-    assert all(" " not in line.replace("TLS to the client", "") for line in lines)
-    found = [json.loads(line) for line in lines]
-    assert [one["type"] for one in found] == ["opened", "opened", "exchange", "noted", "noted", "closed"]
-    assert [one["connection"] for one in found] == [4, 5, 1, 4, 4, 5]
-    assert [one["at"][17:21] for one in found] == ["01.5", "02.5", "05.5", "03.5", "03.5", "04.5"]
-    assert [one["tls"] for one in found[:2]] == [None, "TLS to the client"]
-    assert [(one["text"], one["hex"]) for one in found[3:5]] == [("odd", None), ("odd", "0a0b")]
-    assert found[5]["reason"] == "why"
 
 
 class Recorder:
@@ -250,18 +157,18 @@ class Recorder:
 
 
 def told(several: Several) -> list[tuple[Any, ...]]:
-    one = exchange()
+    entry = exchange()
     several.opened(CONNECTION, 1.0)
-    several.exchanged(one)
+    several.exchanged(entry)
     several.noted(CONNECTION, 2.0, "odd", b"x")
     several.closed(CONNECTION, 3.0, "why")
     return [
-        ("opened", CONNECTION, 1.0), ("exchanged", one), ("noted", CONNECTION, 2.0, "odd", b"x"),
+        ("opened", CONNECTION, 1.0), ("exchanged", entry), ("noted", CONNECTION, 2.0, "odd", b"x"),
         ("closed", CONNECTION, 3.0, "why"),
     ]  # fmt: skip
 
 
-def test_several_are_told_the_same_and_one_that_fails_keeps_it_from_nobody(
+def test_failing_observer_hides_nothing_from_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     failing, good = Recorder(RuntimeError("a mistake")), Recorder()
@@ -279,45 +186,3 @@ def test_several_are_told_the_same_and_one_that_fails_keeps_it_from_nobody(
 def test_what_stands_for_lost_lines() -> None:
     assert json.loads(left_out_as_json(7)) == {"type": "left_out", "lines": 7}
     assert left_out_as_text(7) == "... 7 lines are left out: the terminal is slower than the traffic"
-
-
-async def test_lines_wait_up_to_a_number_and_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "WAITING_MAX", 3)
-    monkeypatch.setattr(output, "WAITING_BYTES_MAX", 10)
-    monkeypatch.setattr(output, "AT_ONCE", 2)
-    texts: list[str] = []
-    writer = LineWriter(texts.append, lambda count: f"<{count}>")
-    for line in ("a", "b", "c", "d", "e"):
-        writer.put(line)
-    writer.close()
-    await writer.run()
-    assert texts == ["a\nb\n", "c\n<2>\n"]
-    assert writer.failure is None
-    texts.clear()
-    writer = LineWriter(texts.append, lambda count: f"<{count}>")
-    for line in ("123456", "7890", "x"):  # ten characters, and one too many
-        writer.put(line)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(writer.run)
-        while not texts:
-            await trio.testing.wait_all_tasks_blocked(0.001)
-        writer.put("y")  # there is room again, and the count goes before it
-        writer.put("12345678")
-        writer.close()
-    assert "".join(texts) == "123456\n7890\n<1>\ny\n<1>\n"
-
-
-async def test_a_writer_that_fails_says_why_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "AT_ONCE", 1)
-    texts: list[str] = []
-
-    def write(text: str) -> None:
-        texts.append(text)
-        raise OSError("full")
-
-    writer = LineWriter(write, str)
-    writer.put("a")
-    writer.put("b")
-    with trio.fail_after(30):
-        await writer.run()
-    assert (texts, str(writer.failure)) == (["a\n"], "full")

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import pytest
 
 from barnabas.tools.tap.capture_reading import CaptureError, _interface
 from barnabas.tools.tap.masking import FILLER
 from barnabas.tools.tap.recording import _has_overwritten
-from barnabas.tools.tap.rendering import _fetched, _produced
 from barnabas.wire.generated.alter_user_scram_credentials import AlterUserScramCredentialsRequest as Scram
-from barnabas.wire.generated.fetch import FetchResponse
-from barnabas.wire.generated.produce import ProduceResponse
 
 
 def option(order: str, code: int, value: bytes) -> bytes:
@@ -53,42 +49,3 @@ def test_secrets_that_were_overwritten_are_known_by_their_filler(
     upsertion = Scram.ScramCredentialUpsertion("ann", 1, 4096, salt, password)
     plain = Scram.ScramCredentialUpsertion("****", 1, 4096, b"s", b"p")
     assert _has_overwritten(Scram(upsertions=[plain, upsertion])) is is_overwritten
-
-
-def produced(*parts: tuple[int, int]) -> Any:
-    made = [
-        ProduceResponse.PartitionProduceResponse(n, code, offset) for n, (code, offset) in enumerate(parts)
-    ]
-    return ProduceResponse(responses=[ProduceResponse.TopicProduceResponse("t", partition_responses=made)])
-
-
-@pytest.mark.parametrize(
-    ("parts", "words"),
-    [
-        ((), []),
-        (((0, 7),), ["offset 7"]),
-        (((0, 7), (0, 9)), ["2 partitions"]),
-        (((6, -1), (0, 9)), ["offset 9"]),
-        (((6, -1),), []),
-    ],
-)
-def test_an_append_is_told_by_its_offset_or_its_partitions(parts: tuple[Any, ...], words: list[str]) -> None:
-    assert _produced(produced(*parts)) == words
-
-
-@pytest.mark.parametrize(
-    ("sizes", "word"),
-    [
-        ((), "empty"),
-        ((0,), "empty"),
-        ((100,), "100"),
-        ((100, 0), "100"),
-        ((100, 50), "150 .* of 2 partitions"),
-    ],
-)
-def test_a_fetch_is_told_by_its_size(sizes: tuple[int, ...], word: str) -> None:
-    parts = [FetchResponse.PartitionData(n, records=b"x" * size) for n, size in enumerate(sizes)]
-    response = FetchResponse(responses=[FetchResponse.FetchableTopicResponse("t", partitions=parts)])
-    (found,) = _fetched(response)
-    assert found.startswith(word.split(" ")[0])
-    assert (" of 2 partitions" in found) is ("of 2" in word)

@@ -10,30 +10,14 @@ import pytest
 from barnabas.tools.zkserver import command, storage
 from barnabas.tools.zkserver.acl import OPEN, Acl, Identity
 from barnabas.tools.zkserver.core import Core, Transaction
-from barnabas.tools.zkserver.errors import Code, RefusedError
 from barnabas.tools.zkserver.jute import (
-    Reader,
-    encode_data,
     encode_int,
     encode_long,
-    encode_string,
-    encode_vector,
-)
-from barnabas.tools.zkserver.requests import (
-    Check,
-    Create,
-    Delete,
-    Op,
-    SetAcl,
-    SetData,
-    decode_write,
-    encode_acl,
 )
 from barnabas.tools.zkserver.sessions import Sessions
 from barnabas.tools.zkserver.storage import (
     Storage,
     StorageError,
-    decode_snapshot,
     decode_transaction,
     encode_snapshot,
     encode_transaction,
@@ -46,8 +30,6 @@ from barnabas.tools.zkserver.tree import (
     NodeDeleted,
     SessionBegun,
     SessionEnded,
-    Znode,
-    check_version,
 )
 from tests.support.effort import drawing
 
@@ -72,35 +54,10 @@ def test_a_transaction_is_read_as_it_was_written() -> None:
         decode_transaction(encode_long(5) + encode_long(6) + encode_int(1) + encode_int(7))
 
 
-def test_a_snapshot_has_every_field_of_znodes_and_sessions() -> None:
-    one = core()
-    one.zxid, one.last_session_id = 41, 43
-    for number, timeout_ms in ((7, 300), (9, 500)):
-        one.sessions.begin(number, timeout_ms, bytes([number]) * 16, 0)
-    node = Znode(b"data", ACL, 11, 12, 13, 14, 15, Kind.TTL, 0, 16, 17, 18, 19)
-    one.tree.put("/a", node)
-    one.tree.put("/a/e", Znode(None, OPEN, 21, 22, 23, 24, 25, Kind.EPHEMERAL, 9, 0, 27, 28, 29))
-    other = core()
-    decode_snapshot(encode_snapshot(one), other, 1000)
-    assert (other.zxid, other.last_session_id) == (41, 43)
-    assert other.tree.nodes == one.tree.nodes
-    assert other.tree.nodes["/a"].children == {"e"}
-    assert other.tree.of_session[9] == {"/a/e"}
-    assert [(each.session_id, each.timeout_ms, each.password, each.ends_ms) for each in other.sessions] == [
-        (7, 300, b"\7" * 16, 1300), (9, 500, b"\x09" * 16, 1500),
-    ]  # fmt: skip
-    assert other.sessions.expired(1299) == []
-    assert other.sessions.expired(1300) == [7]
-    broken = bytearray(encode_snapshot(one))
-    broken[-1] ^= 1
-    with pytest.raises(ValueError, match="the checksum or the format"):
-        decode_snapshot(bytes(broken), core(), 0)
-
-
 def opened(directory: Path) -> tuple[Storage, Core]:
-    found, state = Storage(directory), core()
-    found.open(state, 0)
-    return found, state
+    result, state = Storage(directory), core()
+    result.open(state, 0)
+    return result, state
 
 
 def files(directory: Path) -> list[str]:
@@ -178,7 +135,7 @@ def test_a_snapshot_takes_the_place_of_what_is_older(tmp_path: Path, monkeypatch
 # --- sessions -------------------------------------------------------------------------------------------------------
 
 
-def test_sessions_end_when_their_time_is_over_whatever_comes_between() -> None:
+def test_sessions_end_in_time_whatever_comes_between() -> None:
     """Random events, beside a dictionary of when each session ends."""
     rng = drawing()
     for _ in range(100):
@@ -206,58 +163,13 @@ def test_sessions_end_when_their_time_is_over_whatever_comes_between() -> None:
                 ends.pop(number, None)
             elif what == "all":
                 sessions.wait_for_all(now)
-                ends = {one: now + timeouts[one] for one in ends}
+                ends = {entry: now + timeouts[entry] for entry in ends}
             over = sessions.expired(now)
-            assert sorted(over) == sorted(one for one, end in ends.items() if end <= now)
-            for one in over:
-                sessions.end(one)
-                del ends[one]
+            assert sorted(over) == sorted(entry for entry, end in ends.items() if end <= now)
+            for entry in over:
+                sessions.end(entry)
+                del ends[entry]
             assert (len(sessions), {each.session_id: each.ends_ms for each in sessions}) == (len(ends), ends)
-
-
-# --- requests -------------------------------------------------------------------------------------------------------
-
-
-def body(*parts: bytes) -> Reader:
-    return Reader(b"".join((encode_string("/p"), *parts)))
-
-
-def test_each_write_is_read_with_its_fields() -> None:
-    acl = encode_vector(ACL, encode_acl)
-    data, flags = encode_data(b"d"), encode_int
-    for op, parts, expected in (
-        (Op.DELETE, [encode_int(5)], Delete("/p", 5)),
-        (Op.SET_DATA, [data, encode_int(6)], SetData("/p", b"d", 6)),
-        (Op.SET_ACL, [acl, encode_int(7)], SetAcl("/p", ACL, 7)),
-        (Op.CHECK, [encode_int(8)], Check("/p", 8)),
-        (Op.CREATE, [data, acl, flags(0)], Create("/p", b"d", ACL, Kind.PERSISTENT, False, 0, False)),
-        (Op.CREATE2, [data, acl, flags(3)], Create("/p", b"d", ACL, Kind.EPHEMERAL, True, 0, True)),
-        (
-            Op.CREATE_TTL,
-            [data, acl, flags(5), encode_long(9)],
-            Create("/p", b"d", ACL, Kind.TTL, False, 9, True),
-        ),
-        (Op.CREATE_CONTAINER, [data, acl, flags(4)], Create("/p", b"d", ACL, Kind.CONTAINER, False, 0, True)),
-    ):
-        assert decode_write(op, body(*parts)) == expected
-    for op, parts, code in (
-        (Op.GET_DATA, [encode_int(8)], Code.UNIMPLEMENTED),
-        (999, [encode_int(8)], Code.UNIMPLEMENTED),
-        (Op.CREATE, [data, acl, flags(9)], Code.BAD_ARGUMENTS),
-        (Op.CREATE_TTL, [data, acl, flags(5), encode_long(0)], Code.BAD_ARGUMENTS),
-        (Op.CREATE_TTL, [data, acl, flags(5), encode_long(-1)], Code.BAD_ARGUMENTS),
-    ):
-        with pytest.raises(RefusedError) as caught:
-            decode_write(op, body(*parts))
-        assert caught.value.code == code
-
-
-def test_a_wrong_version_is_told_with_both() -> None:
-    check_version("/p", 3, 3)
-    check_version("/p", 3, -1)
-    with pytest.raises(RefusedError, match="/p has version 3, not 4") as caught:
-        check_version("/p", 3, 4)
-    assert caught.value.code is Code.BAD_VERSION
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from barnabas.tools.zkserver.server import READ_AHEAD_BYTES, UNSENT_BYTES_MAX, _Connection
+from barnabas.tools.zkserver.server import UNSENT_BYTES_MAX, _Connection
 
 
 class Stream:
@@ -63,48 +63,8 @@ async def test_messages_have_their_length_and_wait_for_the_disk(server, connecti
     await run(connection, steps)
 
 
-@pytest.mark.parametrize(
-    ("size", "has_room"), [(1, True), (READ_AHEAD_BYTES, True), (READ_AHEAD_BYTES + 1, False)]
-)
-async def test_nothing_more_is_read_while_much_waits(connection, size, has_room):
-    first = connection.has_room
-    connection.send_raw(bytes(size))
-    assert connection.has_room.is_set() is has_room
-    assert (connection.has_room is first) is has_room
-    waited_for = connection.has_room
-    connection.send_raw(bytes(READ_AHEAD_BYTES + 1))
-    connection.send_raw(b"x")
-    assert not connection.has_room.is_set()
-    assert has_room or connection.has_room is waited_for, "who waits is told"
-
-    async def steps() -> None:
-        await trio.testing.wait_all_tasks_blocked()
-
-    await run(connection, steps)
-    assert connection.has_room.is_set()
-    assert not connection.scope.cancel_called
-
-
 @pytest.mark.parametrize(("size", "is_over"), [(UNSENT_BYTES_MAX, False), (UNSENT_BYTES_MAX + 1, True)])
 async def test_who_does_not_read_is_disconnected(connection, size, is_over):
     connection.send_raw(b"x")
     connection.send_raw(bytes(size - 1))
     assert connection.scope.cancel_called is is_over
-
-
-async def test_a_connection_ends_when_all_is_sent(server, connection):
-    server.written_zxid = 4
-    connection.send(b"last")
-
-    async def steps() -> None:
-        connection.end()
-        await trio.testing.wait_all_tasks_blocked()
-        assert connection.is_ending
-        assert not connection.scope.cancel_called
-        server.written_zxid = 5
-        connection.wake()
-        await trio.testing.wait_all_tasks_blocked()
-        assert connection.stream.sent == [b"\0\0\0\4last"]
-        assert connection.scope.cancel_called
-
-    await run(connection, steps)

@@ -29,14 +29,14 @@ from tests.support.zookeeper_wire import WireClient, create, read, set_data
 @pytest.fixture
 def connect(server):
     """Makes connections to the server as it is now; they are closed in the end."""
-    made = []
+    created = []
 
     def one(*arguments, **options):
-        made.append(WireClient(server.address, *arguments, **options))
-        return made[-1]
+        created.append(WireClient(server.address, *arguments, **options))
+        return created[-1]
 
     yield one
-    for client in made:
+    for client in created:
         client.close()
 
 
@@ -282,5 +282,5 @@ def test_a_znode_without_data_is_another_one_than_one_with_none(server, connect)
     server.kill()
     server.start()
     again = connect()
-    found = {path: again.ask(Op.GET_DATA, read(path))[1][:4] for path in ("/null", "/empty", "/set")}
-    assert found == {"/null": null, "/empty": b"\0\0\0\0", "/set": null}
+    result = {path: again.ask(Op.GET_DATA, read(path))[1][:4] for path in ("/null", "/empty", "/set")}
+    assert result == {"/null": null, "/empty": b"\0\0\0\0", "/set": null}

@@ -28,20 +28,6 @@ def paths_of(*paths: str) -> bytes:
     return encode_vector(paths, encode_string)
 
 
-@pytest.mark.parametrize("op", [Op.EXISTS, Op.GET_DATA, Op.GET_CHILDREN, Op.GET_CHILDREN2])
-def test_a_read_watches_when_asked(client, op):
-    client.does(Op.CREATE, create("/a"))
-    client.does(op, read("/a"))
-    client.does(Op.SET_DATA, set_data("/a", b"1"))
-    client.does(Op.CREATE, create("/a/b"))
-    assert client.told() == []
-    client.does(op, read("/a", watch=True))
-    client.does(Op.SET_DATA, set_data("/a", b"1"))
-    client.does(Op.CREATE, create("/a/c"))
-    is_of_children = op in (Op.GET_CHILDREN, Op.GET_CHILDREN2)
-    assert client.told() == [(CHILDREN if is_of_children else DATA, "/a")]
-
-
 @pytest.mark.parametrize("mode", [-1, 0, 1, 2])
 def test_lasting_watches_are_of_two_modes(client, mode):
     body = watch("/a", mode)

@@ -38,7 +38,7 @@ export async function request(method, path, payload = undefined, signal = undefi
   } catch (error) {
     if (error.name === "AbortError") throw error;
     onState(false, "the console does not answer");
-    throw new ApiError(0, "The console does not answer. It is asked again as soon as it does.");
+    throw new ApiError(0, "The console does not answer. The page retries until it does.");
   } finally {
     clearTimeout(timer);
   }

@@ -21,8 +21,8 @@ export function plot(element, series, signal, format = short) {
 
   /** What the legend says: the value below the pointer, or the last one. */
   function shown(value, index, text) {
-    const one = value ?? data[index][data[index].length - 1];
-    return one === null || one === undefined ? "–" : text(one);
+    const shownValue = value ?? data[index][data[index].length - 1];
+    return shownValue === null || shownValue === undefined ? "–" : text(shownValue);
   }
 
   function draw() {

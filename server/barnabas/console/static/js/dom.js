@@ -4,19 +4,19 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /** Make an element: attributes, `on…` listeners, and children that are elements or texts. */
 export function h(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === false || value === null || value === undefined) continue;
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (name === "class") made.className = value;
-    else if (name in made && typeof value !== "string") made[name] = value;
-    else made.setAttribute(name, value === true ? "" : value);
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else if (name in element && typeof value !== "string") element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat(4).filter((one) => one !== null && one !== undefined && one !== false).map(asNode));
-  return made;
+  element.append(...children.flat(4).filter((one) => one !== null && one !== undefined && one !== false).map(asNode));
+  return element;
 }
 
-const asNode = (one) => (one instanceof Node ? one : document.createTextNode(String(one)));
+const asNode = (child) => (child instanceof Node ? child : document.createTextNode(String(child)));
 
 /** Have a long name broken after dots, dashes and underscores, if at all. */
 export const broken = (name) => name.split(/(?<=[._-])/).flatMap((one, index) => (index ? [h("wbr"), one] : [one]));
@@ -34,7 +34,7 @@ const PATHS = {
   control: "M4 7h10M18 7h2M4 17h2M10 17h10M14 5v4M8 15v4", subjects: "M4 5a8 3 0 0 0 16 0 8 3 0 0 0-16 0v14a8 3 0 0 0 16 0V5M4 12a8 3 0 0 0 16 0", menu: "M4 7h16M4 12h16M4 17h16", theme: "M20 14.500A8 8 0 1 1 9.5 4a6.5 6.5 0 0 0 10.5 10.500Z", out: "M10 4H5v16h5M14 8l4 4-4 4M18 12H9",
 };
 
-/** Make a symbol; those who do not see it miss nothing. */
+/** Make a symbol, hidden from screen readers. */
 export function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
   for (const [key, value] of Object.entries({ viewBox: "0 0 24 24", fill: "none", stroke: "currentColor", "stroke-width": "1.8", "stroke-linecap": "round", "stroke-linejoin": "round", "aria-hidden": "true" })) svg.setAttribute(key, value);
@@ -46,9 +46,9 @@ export function icon(name) {
 
 /** Show a message for a while. */
 export function toast(text, kind = "") {
-  const made = h("div", { class: `toast ${kind}` }, text);
-  document.getElementById("toasts").append(made);
-  setTimeout(() => made.remove(), kind === "bad" ? 12000 : 5000);
+  const toast = h("div", { class: `toast ${kind}` }, text);
+  document.getElementById("toasts").append(toast);
+  setTimeout(() => toast.remove(), kind === "bad" ? 12000 : 5000);
 }
 
 export const badge = (text, kind = "") => h("span", { class: `badge ${kind}` }, text);

@@ -14,9 +14,9 @@ export function short(value) {
 export function bytes(value) {
   if (value === null || value === undefined || value < 0) return none;
   let unit = 0;
-  let left = value;
-  while (left >= 1024 && unit < UNITS.length - 1) { left /= 1024; unit += 1; }
-  return `${unit ? left.toFixed(left < 10 ? 1 : 0) : left} ${UNITS[unit]}`;
+  let size = value;
+  while (size >= 1024 && unit < UNITS.length - 1) { size /= 1024; unit += 1; }
+  return `${unit ? size.toFixed(size < 10 ? 1 : 0) : size} ${UNITS[unit]}`;
 }
 
 export function rate(value) {
@@ -35,8 +35,8 @@ export function time(ms) {
 /** Name the time zone that times are shown in, as UTC+1. */
 export function zone() {
   const minutes = -new Date().getTimezoneOffset();
-  const left = Math.abs(minutes) % 60;
-  return minutes ? `UTC${minutes < 0 ? "−" : "+"}${Math.floor(Math.abs(minutes) / 60)}${left ? `:${two(left)}` : ""}` : "UTC";
+  const rest = Math.abs(minutes) % 60;
+  return minutes ? `UTC${minutes < 0 ? "−" : "+"}${Math.floor(Math.abs(minutes) / 60)}${rest ? `:${two(rest)}` : ""}` : "UTC";
 }
 
 export function duration(ms) {
@@ -49,4 +49,4 @@ export function duration(ms) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
-export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
+export const plural = (count, singular, many = `${singular}s`) => `${number(count)} ${count === 1 ? singular : many}`;

@@ -84,26 +84,26 @@ async function show() {
 
 // --- login ---------------------------------------------------------------------------------------------------
 
-async function logIn(found) {
+async function logIn(offer) {
   if (isAsking) return;
   isAsking = true;
   const user = h("input", { name: "user", autocomplete: "username", required: true });
   const password = h("input", { name: "password", type: "password", autocomplete: "current-password", required: true });
   const token = h("input", { name: "token", type: "password", autocomplete: "off", required: true });
-  const mechanism = select(found.mechanisms.map((one) => [one, one]), { name: "mechanism" });
+  const mechanism = select(offer.mechanisms.map((one) => [one, one]), { name: "mechanism" });
   const isDone = await ask({
     title: "Log in", submit: "Log in",
     content: [
-      h("p", { class: "soft" }, found.mechanisms.length ? "As a user of the cluster: the console shows and does what this user may." : "Whoever has started the console knows its token."),
+      h("p", { class: "soft" }, offer.mechanisms.length ? "As a user of the cluster: the console shows and does what this user may." : "The console was started with this token."),
       h("br"),
-      found.needs_token ? field("Token of the console", token) : null,
-      found.mechanisms.length ? [field("User", user), field("Password", password), found.mechanisms.length > 1 ? field("Mechanism", mechanism) : null] : null,
+      offer.needs_token ? field("Token of the console", token) : null,
+      offer.mechanisms.length ? [field("User", user), field("Password", password), offer.mechanisms.length > 1 ? field("Mechanism", mechanism) : null] : null,
     ],
-    act: async () => { session = keep(await request("POST", "/api/session", { token: token.value, user: user.value, password: password.value, mechanism: found.mechanisms.length ? mechanism.value : "" })); },
+    act: async () => { session = keep(await request("POST", "/api/session", { token: token.value, user: user.value, password: password.value, mechanism: offer.mechanisms.length ? mechanism.value : "" })); },
   });
   isAsking = false;
   if (isDone) start();
-  else if (!session?.logged_in) fill(main, h("h1", { tabindex: "-1" }, "Not logged in"), h("br"), h("button", { type: "button", class: "primary", onclick: () => logIn(found) }, "Log in"));
+  else if (!session?.logged_in) fill(main, h("h1", { tabindex: "-1" }, "Not logged in"), h("br"), h("button", { type: "button", class: "primary", onclick: () => logIn(offer) }, "Log in"));
 }
 
 async function begin() {
@@ -125,8 +125,8 @@ async function start() {
   window.addEventListener("hashchange", show);
   show();
   try {
-    const found = await get("/api/brokers");
-    fill(document.getElementById("cluster"), "Cluster ", h("b", {}, found.cluster_id || "unknown"), ` · ${found.brokers.length} broker${found.brokers.length === 1 ? "" : "s"}`);
+    const cluster = await get("/api/brokers");
+    fill(document.getElementById("cluster"), "Cluster ", h("b", {}, cluster.cluster_id || "unknown"), ` · ${cluster.brokers.length} broker${cluster.brokers.length === 1 ? "" : "s"}`);
   } catch { /* the view says what is wrong */ }
 }
 
@@ -140,13 +140,13 @@ listen((isUp, why) => {
   isDown = !isUp;
 }, begin);
 
-/** Ask until the cluster answers again, and show the view anew then. */
+/** Retry until the cluster answers again, then show the view again. */
 async function waitForReturn() {
   for (;;) {
     await new Promise((done) => { setTimeout(done, 1500); });
     try {
-      const found = keep(await get("/api/session"));
-      if (found.logged_in) { session = found; await get("/api/brokers"); show(); return; }
+      const current = keep(await get("/api/session"));
+      if (current.logged_in) { session = current; await get("/api/brokers"); show(); return; }
       begin();
       return;
     } catch { /* not yet */ }

@@ -1,7 +1,8 @@
 """The simple assignor of share groups: a partition goes to as many members as it takes to keep all busy. Pure.
 
-The rule, in this order: every partition has somebody who wants it; members that want the same topics get equally many;
-nobody changes a partition without need. Several members may have the same partition: they share its records.
+The rule, in this order: every partition goes to a member that is subscribed to its topic; members with the same
+subscription get equally many; no partition moves without need. Several members may have the same partition: they share
+its records.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ def assign_shared(
         if topic_partition[0] in wanted_with:
             wanted_with[topic_partition[0]].append(topic_partition)
     before = {member.id: member.assigned for member in members}
-    for readers, wanted in sorted(by_readers.items()):
-        for member_id, mine in _share_out(readers, wanted, before).items():
+    for readers, partitions in sorted(by_readers.items()):
+        for member_id, mine in _share_out(readers, partitions, before).items():
             owned[member_id] |= mine
     return {member_id: frozenset(mine) for member_id, mine in owned.items()}
 
 
 def _share_out(
-    readers: Sequence[str], wanted: Sequence[TopicIdPartition], before: dict[str, TopicIdPartitions]
+    readers: Sequence[str], partitions: Sequence[TopicIdPartition], before: dict[str, TopicIdPartitions]
 ) -> dict[str, set[TopicIdPartition]]:
     """Give each partition to the same number of members, and each member nearly the same number of partitions."""
-    copies = -(-len(readers) // len(wanted))
-    copies_left = dict.fromkeys(wanted, copies)
-    places = {partition: place for place, partition in enumerate(wanted)}
-    least, extra = divmod(copies * len(wanted), len(readers))
+    copies = -(-len(readers) // len(partitions))
+    copies_left = dict.fromkeys(partitions, copies)
+    places = {partition: place for place, partition in enumerate(partitions)}
+    least, extra = divmod(copies * len(partitions), len(readers))
     owned: dict[str, set[TopicIdPartition]] = {}
     # Who has most keeps most: the shares that are larger by one go to those who can fill them.
     for member_id in sorted(
@@ -76,7 +77,7 @@ def _share_out(
         for entry in seen:
             heappush(free, entry)
     # What nobody has may be left when those with room had it already: then somebody gets one more.
-    for partition in wanted:
+    for partition in partitions:
         if copies_left[partition] == copies:
             owned[min(readers, key=lambda member_id: (len(owned[member_id]), member_id))].add(partition)
     return owned

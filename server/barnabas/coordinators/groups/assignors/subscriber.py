@@ -21,23 +21,23 @@ class Subscriber:
 def readers_by_topic(
     members: Iterable[Subscriber], order: Sequence[str], topic_ids: Iterable[bytes]
 ) -> dict[bytes, list[str]]:
-    """Return the readers of these topics, by id and in this order of all members; topics that nobody reads are left out.
+    """Return the readers of these topics by topic id, in this order of all members; topics without readers are skipped.
 
-    Members mostly want the same: topics with the same readers share one list, which must not be changed.
+    Subscriptions are mostly the same: topics with the same readers share one list, which must not be changed.
     """
     wanting: dict[frozenset[bytes], list[str]] = {}
     for member in members:
         wanting.setdefault(member.topic_ids, []).append(member.id)
     positions = {member_id: position for position, member_id in enumerate(order)}
-    known: dict[tuple[int, ...], list[str]] = {}
+    ids_by_readers: dict[tuple[int, ...], list[str]] = {}
     readers: dict[bytes, list[str]] = {}
     subscriptions = list(wanting.items())
     for topic_id in topic_ids:
         wanted_by = tuple(n for n, (topics, _) in enumerate(subscriptions) if topic_id in topics)
         if not wanted_by:
             continue
-        if wanted_by not in known:
+        if wanted_by not in ids_by_readers:
             ids = [member_id for n in wanted_by for member_id in subscriptions[n][1]]
-            known[wanted_by] = sorted(ids, key=positions.__getitem__)
-        readers[topic_id] = known[wanted_by]
+            ids_by_readers[wanted_by] = sorted(ids, key=positions.__getitem__)
+        readers[topic_id] = ids_by_readers[wanted_by]
     return readers

@@ -1,7 +1,7 @@
 """The uniform assignor: every member gets as many partitions as the others, and keeps what it has. Pure.
 
-The rule, in this order: every partition has an owner who wants it; no move of one partition would make the loads more even;
-a partition changes its owner only for one of these reasons.
+The rule, in this order: every partition has an owner that is subscribed to its topic; no move of one partition would make
+the loads more even; a partition changes its owner only for one of these reasons.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def assign_uniformly(
         return {}
     ordered = sorted(members, key=lambda member: member.id)
     if all(member.topic_ids == ordered[0].topic_ids for member in ordered):
-        wanted = [
+        subscribed = [
             topic_partition
             for topic_partition in _partitions_of(partition_counts)
             if topic_partition[0] in ordered[0].topic_ids
         ]
-        owned = _assign_same(ordered, wanted)
+        owned = _assign_same(ordered, subscribed)
     else:
         owned = _assign_different(ordered, partition_counts)
     return {member_id: frozenset(topic_partitions) for member_id, topic_partitions in owned.items()}
@@ -39,11 +39,11 @@ def _partitions_of(partition_counts: Mapping[bytes, int]) -> list[TopicIdPartiti
 
 
 def _assign_same(
-    members: Sequence[Subscriber], wanted: list[TopicIdPartition]
+    members: Sequence[Subscriber], subscribed: list[TopicIdPartition]
 ) -> dict[str, set[TopicIdPartition]]:
     """All members read the same topics: each keeps up to its share, and the rest fills up the others."""
-    least, extra = divmod(len(wanted), len(members))
-    free = dict.fromkeys(wanted)
+    least, extra = divmod(len(subscribed), len(members))
+    free = dict.fromkeys(subscribed)
     owned: dict[str, set[TopicIdPartition]] = {}
     # Who has most keeps most: the shares that are larger by one go to those who can fill them.
     for member in sorted(members, key=lambda member: -len(member.assigned)):
@@ -68,7 +68,7 @@ def _assign_same(
 def _assign_different(
     members: Sequence[Subscriber], partition_counts: Mapping[bytes, int]
 ) -> dict[str, set[TopicIdPartition]]:
-    """Members read different topics: keep, give the rest to whoever has least, then even out topic by topic."""
+    """Members read different topics: keep, give the rest to the members with least, then even out topic by topic."""
     owned: dict[str, set[TopicIdPartition]] = {member.id: set() for member in members}
     readers = readers_by_topic(members, [member.id for member in members], partition_counts)
     taken: set[TopicIdPartition] = set()
@@ -101,7 +101,7 @@ def _assign_different(
 
 
 def _even_out(topic_id: bytes, readers: Sequence[str], owned: dict[str, set[TopicIdPartition]]) -> bool:
-    """Move partitions of one topic from those who have most to those who have least; whether any was moved."""
+    """Move partitions of one topic from the members with most to those with least; returns whether any was moved."""
     loads = [len(owned[member_id]) for member_id in readers]
     if max(loads) <= min(loads) + 1:
         return False

@@ -39,7 +39,7 @@ def join(group: ConsumerGroup, joining: Joining, context: EventContext) -> Consu
         context.out.replies.append((joining.waiter, response))
         return None
     try:
-        said = read_subscription(request.protocols[0].metadata)
+        subscription = read_subscription(request.protocols[0].metadata)
     except PeerError as error:
         raise RequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"not a consumer's: {error}") from error
     if instance_id is None:
@@ -51,18 +51,18 @@ def join(group: ConsumerGroup, joining: Joining, context: EventContext) -> Consu
     after = changed(
         before,
         instance_id=instance_id or before.instance_id,
-        rack_id=said.rack_id or before.rack_id,
+        rack_id=subscription.rack_id or before.rack_id,
         client_id=joining.client_id,
         client_host=joining.client_host,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        topics=frozenset(said.topics),
+        topics=frozenset(subscription.topics),
         regex="",
         classic=ClassicProtocols(
             request.session_timeout_ms,
             tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         ),
     )
-    return advance(group, before, after, owned_partitions(said, context.image), context)
+    return advance(group, before, after, owned_partitions(subscription, context.image), context)
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
@@ -141,14 +141,14 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _expect_rejoin(group: ConsumerGroup, member: ConsumerMember, context: EventContext) -> None:
-    """It has its rebalance timeout to join again, from when it was first told."""
+    """Set its time to join again: the rebalance timeout, from the first REBALANCE_IN_PROGRESS on."""
     due_ms = group.rejoins_due_ms.setdefault(member.id, context.now_ms + member.rebalance_timeout_ms)
     context.out.timers["rejoin", group.id, member.id] = due_ms
 
 
 def leaver(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
     """The member that a LeaveGroup request names, by its id or, if static, by its instance id: of either protocol, as
-    it may be an operator who asks. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    the request may be an operator's. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
     if instance_id is not None and not member_id:
         member_id = group.static_ids.get(instance_id, "")

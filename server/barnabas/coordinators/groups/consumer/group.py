@@ -50,7 +50,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     )
     """The settings that it last obeyed, with those of all resources of which they were made."""
     rejoins_due_ms: dict[str, int] = field(default_factory=dict, compare=False)
-    """By when members of the classic protocol that were told to must have joined again."""
+    """Times in ms by which members of the classic protocol must have joined again."""
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, TopicIdPartition]):
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_commit(self, committer: Committer, context: EventContext) -> None:
-        """Check who commits offsets; without members, anybody may.
+        """Check the committer; without members any commit is accepted.
 
         Raises UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION (classic members), and as `check_committer`.
         """

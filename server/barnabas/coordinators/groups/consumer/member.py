@@ -46,7 +46,7 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
 
     @property
     def stale_epoch_error(self) -> ErrorCode:
-        """The error code for who names another epoch; members of the classic protocol have generations."""
+        """The error code for a request with another epoch; members of the classic protocol have generations."""
         return ErrorCode.STALE_MEMBER_EPOCH if self.classic is None else ErrorCode.ILLEGAL_GENERATION
 
     def after_heartbeat(
@@ -115,5 +115,5 @@ class ConsumerMember(EpochMember[TopicIdPartition]):
         )
 
 
-def _or(said: str | None, known: str | None) -> str | None:
-    return known if said is None else said
+def _or(reported: str | None, current: str | None) -> str | None:
+    return current if reported is None else reported

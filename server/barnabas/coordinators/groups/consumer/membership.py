@@ -1,7 +1,19 @@
-"""Joining, staying in and leaving a consumer group by ConsumerGroupHeartbeat. Pure.
+"""Joining, staying in and leaving a consumer group by ConsumerGroupHeartbeat (KIP-848). Pure.
 
-The rule: every heartbeat takes the same way. The member as it says it is; the group's epoch, one higher if the
-subscription or the topics have changed; the target, if it is behind the epoch; one step of this member towards it.
+A classic group stops for each rebalance: all members join again, one of them assigns, and all wait for the result. Here the
+coordinator assigns, and each member moves to its new partitions by its own heartbeats while the others keep consuming.
+Three epochs order that:
+
+- the group's epoch rises when a subscription, the matches of an expression, or the partitions of a topic change;
+- the target's epoch is the group's epoch for which the partitions of every member were computed last;
+- a member's epoch is the target's epoch that the member has reached; requests and commits in another one are refused.
+
+A member first revokes the partitions that are not in its target, and reports that it has done so. Then it takes over the
+target's epoch, and gets each new partition as soon as the former owner has revoked it (`reconciliation`).
+
+The rule: every heartbeat takes the same steps. The member takes over what the request says; the group's epoch rises if
+that changes the subscriptions, or the topics have changed; the target is computed if it is behind the epoch; the member
+takes one step towards it. All of this is records, and the state changes when they are replayed.
 """
 
 from __future__ import annotations
@@ -43,23 +55,23 @@ OWN_MEMBER_ID_SINCE: Final = 1
 EPOCH_OF_NEW: Final = 1
 """A group begins with it, as Kafka's do, before its first member is subscribed to anything."""
 
-ASSIGNED_AT_ONCE_MAX: Final = 200
-"""Groups of more members and partitions together are assigned when nobody has come or gone for a while, or after
-`LARGE_INTERVAL_MS`: where there are a thousand partitions, it takes milliseconds for ten members, too."""
+SMALL_GROUP_MAX: Final = 200
+"""Groups of more members and partitions together are assigned when no member has joined or left for a while, or after
+`LARGE_INTERVAL_MS`: with a thousand partitions an assignment takes milliseconds, even for ten members."""
 
 LARGE_INTERVAL_MS: Final = 1_000
 REST_SIZE_PER_MS: Final = 10
 """Members and partitions for each ms of that while: 200 ms for 1,000 members and as many partitions. A broker that is busy
-with those who come, and a slow disk, are no rest."""
+with joining members, and a slow disk, do not count as such a while."""
 
 
 class Heartbeat:
     """A ConsumerGroupHeartbeat request with what the handler knows beyond its fields.
 
     `new_member_id` is for a member that comes without an id. `may_describe` says whether the requester may describe a
-    topic, for what expressions match; None where nobody is refused. `answered` is the response to the same
-    request before, if it is repeated: it is given again where nothing is new. `unchanged` is the member, from
-    `is_up_to_date` until the event that follows, where it is.
+    topic, for the topics that an expression matches; None without an authorizer. `answered` is the response to the same
+    request before, if it is repeated: the response is the same where nothing has changed. `unchanged` is the member,
+    from `is_up_to_date` until the event that follows, if it is up to date.
     """
 
     __slots__ = (
@@ -119,9 +131,10 @@ def check_heartbeat(
     if why:
         raise RequestError(ErrorCode.INVALID_REQUEST, why)
     if request.server_assignor is not None and request.server_assignor not in settings.consumer_assignors:
-        known = ", ".join(settings.consumer_assignors)
+        served = ", ".join(settings.consumer_assignors)
         raise RequestError(
-            ErrorCode.UNSUPPORTED_ASSIGNOR, f"assignor {request.server_assignor!r} is not served; {known} are"
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"assignor {request.server_assignor!r} is not served; {served} are",
         )
 
 
@@ -132,10 +145,10 @@ def _check_given(value: str, what: str) -> None:
 
 def _settings_of(group: ConsumerGroup, image: ClusterImage) -> ConsumerSettings:
     """Return what a group obeys: its own settings, and the broker's for the rest."""
-    known = group.obeyed
-    if known is None or known[0] is not image.configs:
-        known = group.obeyed = (image.configs, group.settings.of_group(image, group.id))
-    return known[1]
+    cached = group.obeyed
+    if cached is None or cached[0] is not image.configs:
+        cached = group.obeyed = (image.configs, group.settings.of_group(image, group.id))
+    return cached[1]
 
 
 # --- staying ------------------------------------------------------------------------------------------------
@@ -153,8 +166,8 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     reported = _reported(request)
     group.check_room(group.settings.consumer_size_max, member_id)
     if request.instance_id is None:
-        known = group.members.get(member_id)
-        before = known or ConsumerMember(member_id) if joins else group.member(member_id)
+        present = group.members.get(member_id)
+        before = present or ConsumerMember(member_id) if joins else group.member(member_id)
         if not joins:
             before.check_epoch(request.member_epoch, reported)
     elif joins:
@@ -162,10 +175,10 @@ def heartbeat(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> C
     else:
         before = group.static_member(request.instance_id, member_id)
         before.check_epoch(request.member_epoch, reported)
-    said = before
+    updated = before
     if not _says_nothing(beat, before):
-        said = before.after_heartbeat(request, beat.client_id, beat.client_host)
-    after = advance(group, before, said, reported, context)
+        updated = before.after_heartbeat(request, beat.client_id, beat.client_host)
+    after = advance(group, before, updated, reported, context)
     watch_session(group, after, context)
     former = group.members.get(after.id)
     if former is not None and former.classic is not None:
@@ -216,7 +229,7 @@ def is_up_to_date(group: ConsumerGroup, beat: Heartbeat, image: ClusterImage, no
 
 
 def _stay(group: ConsumerGroup, beat: Heartbeat, context: EventContext) -> ConsumerGroupHeartbeatResponse:
-    """Watch over a member that is up to date, and tell it that nothing is new."""
+    """Set the session timer of a member that is up to date; returns the response without changes."""
     member = beat.unchanged
     assert member is not None
     settings = _settings_of(group, context.image)
@@ -264,15 +277,15 @@ def _reported(request: ConsumerGroupHeartbeatRequest) -> TopicIdPartitions | Non
 def take_over_static(
     group: ConsumerGroup, member_id: str, instance_id: str, context: EventContext, *, by_classic: bool
 ) -> ConsumerMember:
-    """The member that joins with an instance id: a new one, or one that takes over from who had the id.
+    """The member that joins with an instance id: a new one, or one that takes over from the former owner of the id.
 
-    Between members of the consumer protocol the former must have left for a while. One that was fenced comes back with
-    the id it had. Raises UNRELEASED_INSTANCE_ID.
+    Between members of the consumer protocol the former must have left for a while. A fenced member comes back with the
+    id it had. Raises UNRELEASED_INSTANCE_ID.
     """
-    known = group.static_ids.get(instance_id)
-    if known is None or known == member_id:
+    owner_id = group.static_ids.get(instance_id)
+    if owner_id is None or owner_id == member_id:
         return group.members.get(member_id) or ConsumerMember(member_id, instance_id)
-    former = group.members[known]
+    former = group.members[owner_id]
     if not by_classic and former.classic is None and former.epoch != LEAVE_FOR_A_WHILE_EPOCH:
         raise RequestError(
             ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {former.id!r}"
@@ -345,19 +358,19 @@ def _may_assign(group: ConsumerGroup, after: ConsumerMember, image: ClusterImage
     if group.was_assigned_within(interval_ms, now_ms):
         return False
     size = len(group.members) + (after.id not in group.members) + group.partition_count
-    if size <= ASSIGNED_AT_ONCE_MAX or not group.was_assigned_within(LARGE_INTERVAL_MS, now_ms):
+    if size <= SMALL_GROUP_MAX or not group.was_assigned_within(LARGE_INTERVAL_MS, now_ms):
         return True
     return now_ms - max(group.changed_ms, group.assigned_ms) >= size // REST_SIZE_PER_MS
 
 
 def _hash(group: ConsumerGroup, names: frozenset[str], context: EventContext) -> int:
     """As `topics_hash`, and not again for the same names of the same topics."""
-    known = group.hashed
-    if known is None or known[0] is not context.image.topics or known[1] != names:
+    cached = group.hashed
+    if cached is None or cached[0] is not context.image.topics or cached[1] != names:
         topics = context.image.topics
         partitions = sum([len(topics[name].partitions) for name in names if name in topics])
-        known = group.hashed = (topics, names, topics_hash(names, context.image), partitions)
-    return known[2]
+        cached = group.hashed = (topics, names, topics_hash(names, context.image), partitions)
+    return cached[2]
 
 
 def _subscriptions_with(group: ConsumerGroup, member: ConsumerMember) -> set[Subscription]:
@@ -384,15 +397,15 @@ def _refresh_regexes(
     used = {regex for _, regex in subscriptions if regex}
     regexes: dict[str, Resolved] = {}
     for regex in used:
-        known = group.regexes.get(regex)
-        if known is not None and group.topics_seen is context.image.topics:
-            regexes[regex] = known
+        resolved = group.regexes.get(regex)
+        if resolved is not None and group.topics_seen is context.image.topics:
+            regexes[regex] = resolved
             continue
         topics = matching(regex, context.image.topics)
         if context.may_describe is not None:
             topics = frozenset(filter(context.may_describe, topics))
-        if known is not None and known.topics == topics:
-            regexes[regex] = known
+        if resolved is not None and resolved.topics == topics:
+            regexes[regex] = resolved
             continue
         regexes[regex] = Resolved(topics, context.image.version, context.now_ms)
         context.out.records.append(records.regex_record(group.id, regex, regexes[regex]))
@@ -410,8 +423,10 @@ def _target_needed(
     counts = partition_counts(
         topic_ids(_topics_in(subscriptions, group.regexes), context.image), context.image
     )
-    known = ConsumerGroup(group.id, group.settings, target=group.target_with(member), regexes=group.regexes)
-    return TargetNeeded(group.id, epoch, members, known, context.image, counts)
+    assigned_group = ConsumerGroup(
+        group.id, group.settings, target=group.target_with(member), regexes=group.regexes
+    )
+    return TargetNeeded(group.id, epoch, members, assigned_group, context.image, counts)
 
 
 # --- leaving ------------------------------------------------------------------------------------------------
@@ -459,7 +474,7 @@ def watch_revocation(group: ConsumerGroup, member: ConsumerMember, context: Even
 
 
 def forget_timers(group: ConsumerGroup, member_id: str, context: EventContext) -> None:
-    """Nobody waits for this member any more."""
+    """Cancel the timers of a member."""
     for name in ("session", "revocation"):
         context.out.timers[name, group.id, member_id] = None
     expect_nothing(group, member_id, context)

@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.coordinators.groups.consumer.member import ConsumerMember
 from barnabas.coordinators.groups.consumer.regex import Resolved
-from barnabas.coordinators.groups.records import Said
+from barnabas.coordinators.groups.records import DecodedRecord
 from barnabas.coordinators.groups.topics import by_topic
 from barnabas.coordinators.statemachine.decision import Decision, Record
 from barnabas.wire.codec import RecordType
@@ -44,7 +44,7 @@ def _record(record_type: RecordType[Any, Any], key: Any, value: Any) -> Record:
 
 def _write(out: Decision, record_type: RecordType[Any, Any], key: Any, value: Any) -> None:
     """Write a record that need not be decoded to be replayed: it says what was encoded."""
-    out.write(_record(record_type, key, value), Said(record_type.type_id, key, value))
+    out.write(_record(record_type, key, value), DecodedRecord(record_type.type_id, key, value))
 
 
 def epoch_record(group_id: str, epoch: int, topics_hash: int) -> Record:
@@ -188,7 +188,7 @@ def regex_record(group_id: str, regex: str, resolved: Resolved) -> Record:
 
 
 def regex_tombstone(group_id: str, regex: str) -> Record:
-    """Nobody uses an expression any more."""
+    """The tombstone of an expression that no member uses any more."""
     return _regex_key(group_id, regex), None
 
 

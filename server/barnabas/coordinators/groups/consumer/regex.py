@@ -30,9 +30,9 @@ class _Matched:
 
 
 _MATCHED_MAX = 256
-NAMES_AT_ONCE = 200
+NAMES_PER_STEP = 200
 """So many names are matched before others may run: less than a millisecond's worth."""
-WORK_AT_ONCE = 1_000_000
+WORK_PER_STEP = 1_000_000
 """Instructions of the program for each character of the names that are matched before others may run: 4 ms at the worst."""
 _matched: OrderedDict[str, _Matched] = OrderedDict()
 """Last matches by expression: of another mapping of topics only the difference is looked at."""
@@ -46,29 +46,29 @@ def matching(text: str, names: Mapping[str, object]) -> frozenset[str]:
 
 
 def match_in_steps(text: str, names: Mapping[str, object]) -> Iterator[None]:
-    """Let `matching` have its answer ready: a step for each `NAMES_AT_ONCE` names that were not looked at before, or for
+    """Let `matching` have its answer ready: a step for each `NAMES_PER_STEP` names that were not looked at before, or for
     fewer where each may take long.
 
     Raises INVALID_REGULAR_EXPRESSION.
     """
     pattern = compile_pattern(text)
     match, size = pattern.fullmatch, pattern.programsize
-    known = _matched.get(text)
-    if known is not None and known.among is names:
+    cached = _matched.get(text)
+    if cached is not None and cached.among is names:
         _matched.move_to_end(text)
         return
     before: frozenset[str] = frozenset()
     new = list(names)
-    if known is not None:
-        before = frozenset(name for name in known.topics if name in names)
-        new = [name for name in names if name not in known.among]
+    if cached is not None:
+        before = frozenset(name for name in cached.topics if name in names)
+        new = [name for name in names if name not in cached.among]
     matches = []
-    work, work_of_name = 0, WORK_AT_ONCE // NAMES_AT_ONCE
+    work, work_of_name = 0, WORK_PER_STEP // NAMES_PER_STEP
     for name in new:
         if match(name):
             matches.append(name)
         work += max(size * len(name), work_of_name)
-        if work >= WORK_AT_ONCE:
+        if work >= WORK_PER_STEP:
             work = 0
             yield
     _matched[text] = _Matched(names, before.union(matches))

@@ -1,9 +1,9 @@
-"""A share group: what is known of it, and of the state of the partitions that it reads. Pure.
+"""A share group: its members, their target, and for which partitions the share coordinator has a state. Pure.
 
-    Empty (nobody is in it) -> Stable
+    Empty (no members) -> Stable
 
-The rule: the state here changes only when a record is replayed. What is decided meanwhile is records and nothing else.
-A share group stays until it is deleted, whether or not anybody is in it.
+The rule: the state here changes only when a record is replayed. An event decides on records and changes nothing else.
+A share group stays until it is deleted, with or without members.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from barnabas.cluster.metadata.image import TopicInfo
 from barnabas.coordinators.groups.epoch_group import EpochGroup, uncount
 from barnabas.coordinators.groups.group import Committer
 from barnabas.coordinators.groups.share import records
-from barnabas.coordinators.groups.share.known import NOTHING_KNOWN, KnownTopics
 from barnabas.coordinators.groups.share.member import ShareMember
+from barnabas.coordinators.groups.share.topic_states import NO_TOPIC_STATES, TopicStates
 from barnabas.coordinators.statemachine.context import EventContext
 from barnabas.coordinators.statemachine.decision import Record
 from barnabas.errors import RequestError
@@ -32,7 +32,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
 
     kind: ClassVar[str] = "share"
 
-    known: KnownTopics = NOTHING_KNOWN
+    topic_states: TopicStates = NO_TOPIC_STATES
     topics: Counter[str] = field(default_factory=Counter)
     """Number of members that are subscribed to a topic."""
     copies: Counter[TopicIdPartition] = field(default_factory=Counter)
@@ -56,11 +56,11 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
 
     def is_settled(self, topics: Mapping[str, TopicInfo]) -> bool:
         """Return whether the target is known to be about all partitions that have a state."""
-        return _are_same((topics, self.known, self.assignment_epoch), self.settled)
+        return _are_same((topics, self.topic_states, self.assignment_epoch), self.settled)
 
     def is_complete(self, topics: Mapping[str, TopicInfo]) -> bool:
         """Return whether all partitions of all topics are known to have a state."""
-        return _are_same((topics, self.known), self.complete)
+        return _are_same((topics, self.topic_states), self.complete)
 
     def is_at_rest(self, member_id: str, topics: Mapping[str, TopicInfo]) -> bool:
         """Return whether a member has what it is to have, and nothing is to be begun."""
@@ -76,7 +76,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
     @property
     def topic_count(self) -> int:
         """Number of topics that the members want, plus the topics and partitions that are `known`."""
-        return len(self.topics) + self.known.size
+        return len(self.topics) + self.topic_states.size
 
     def assigned_count(self, member_id: str) -> int:
         """Return how many partitions a member has."""
@@ -133,7 +133,7 @@ class ShareGroup(EpochGroup[ShareMember, TopicIdPartition]):
     # --- offsets: a share group has none --------------------------------------------------------------------
 
     def check_commit(self, committer: Committer, context: EventContext) -> NoReturn:
-        """Nobody commits offsets here. Raises GROUP_ID_NOT_FOUND."""
+        """Share groups take no commits. Raises GROUP_ID_NOT_FOUND."""
         del committer, context
         self.check_offset_deletion()
 

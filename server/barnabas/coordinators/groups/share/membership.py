@@ -1,8 +1,8 @@
 """Joining, staying in and leaving a share group by ShareGroupHeartbeat. Pure.
 
-The rule: every heartbeat takes the same way. The member as it says it is; the group's epoch, one higher if the
-subscription, the topics or the partitions with a state have changed; the target, if it is behind the epoch and the last
-one is old enough; the member at its target, at once, since nobody must give up anything.
+The rule: every heartbeat takes the same steps. The member takes over what the request says; the group's epoch rises if the
+subscription, the topics or the partitions with a state have changed; the target is computed again, if it is behind the
+epoch and the last one is old enough; the member goes to its target in one step, since members share and revoke nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from barnabas.coordinators.groups.epoch_group import watch_each
 from barnabas.coordinators.groups.epoch_member import LEAVE_EPOCH
 from barnabas.coordinators.groups.share import records
 from barnabas.coordinators.groups.share.group import ShareGroup
-from barnabas.coordinators.groups.share.known import KnownTopics, Partitions
 from barnabas.coordinators.groups.share.member import ShareMember
+from barnabas.coordinators.groups.share.topic_states import Partitions, TopicStates
 from barnabas.coordinators.groups.targets import write_target
 from barnabas.coordinators.groups.topics import by_topic, topic_ids, topics_hash
 from barnabas.coordinators.statemachine.context import EventContext
@@ -51,13 +51,13 @@ class TargetNeeded:
     members: tuple[ShareMember, ...]
     target: Mapping[str, TopicIdPartitions]
     """The target until now."""
-    known: KnownTopics
+    topic_states: TopicStates
     image: ClusterImage
 
     @property
     def is_large(self) -> bool:
         """True if the computation is too long for one turn of the event loop."""
-        partitions = sum(len(topic) for topic in self.known.initialized.values())
+        partitions = sum(len(topic) for topic in self.topic_states.initialized.values())
         return len(self.members) + partitions >= COMPUTED_ASIDE_FROM
 
     def compute(self) -> dict[str, TopicIdPartitions]:
@@ -70,7 +70,7 @@ class TargetNeeded:
             Subscriber(member.id, ids[member.topics], assigned=self.target.get(member.id, NO_PARTITIONS))
             for member in self.members
         ]
-        return assign_shared(subscribers, self.known.topic_partitions)
+        return assign_shared(subscribers, self.topic_states.topic_partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Response to a member, and the states that must be begun before there is more to tell."""
+    """Response to a member, and the states that must be begun before its assignment can grow."""
 
     response: ShareGroupHeartbeatResponse
     beginning: Beginning | None = None
@@ -122,13 +122,13 @@ def heartbeat(group: ShareGroup, beat: Heartbeat, context: EventContext) -> Answ
     """Join or stay. Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
     request = beat.request
     joins = request.member_epoch == 0
-    known = group.members.get(request.member_id)
+    present = group.members.get(request.member_id)
     group.check_room(group.settings.share_size_max, request.member_id)
-    before = known or ShareMember(request.member_id) if joins else group.member(request.member_id)
+    before = present or ShareMember(request.member_id) if joins else group.member(request.member_id)
     if not joins:
         _check_epoch(before, request.member_epoch)
     after = before.after_heartbeat(request, beat.client_id, beat.client_host)
-    if after != before or known is None:
+    if after != before or present is None:
         context.out.records.append(records.member_record(group.id, after))
     topics = group.topics_with(after)
     epoch, changed = _epoch(group, topics, before.topics != after.topics, context)
@@ -151,12 +151,12 @@ def heartbeat(group: ShareGroup, beat: Heartbeat, context: EventContext) -> Answ
     )
     if joins or request.subscribed_topic_names is not None or moved.assigned != before.assigned:
         response.assignment = _assignment(moved.assigned)
-    is_same = before.topics == after.topics and known is not None
+    is_same = before.topics == after.topics and present is not None
     if is_same and group.is_complete(context.image.topics):
         return Answer(response)
     beginning = _begin(group, topics, epoch, context)
-    if is_same and beginning is None and not group.known.initializing:
-        group.complete = (context.image.topics, group.known)
+    if is_same and beginning is None and not group.topic_states.initializing:
+        group.complete = (context.image.topics, group.topic_states)
     return Answer(response, beginning)
 
 
@@ -179,7 +179,7 @@ def assignment_ahead(
     if member_id not in group.members:
         return None
     members = tuple(group.members.values())
-    needed = TargetNeeded(group.id, group.epoch, members, group.target, group.known, image)
+    needed = TargetNeeded(group.id, group.epoch, members, group.target, group.topic_states, image)
     if needed.is_large:  # it is computed aside
         return None
     target = needed.compute()[member_id]
@@ -224,10 +224,10 @@ def _is_outdated(group: ShareGroup, image: ClusterImage) -> bool:
     if group.is_settled(image.topics):
         return False
     ids = topic_ids(group.topics, image)
-    for topic_id, partitions in group.known.initialized.items():
+    for topic_id, partitions in group.topic_states.initialized.items():
         if topic_id in ids and any((topic_id, index) not in group.copies for index in partitions):
             return True
-    group.settled = (image.topics, group.known, group.assignment_epoch)
+    group.settled = (image.topics, group.topic_states, group.assignment_epoch)
     return False
 
 
@@ -243,7 +243,7 @@ def _target(
     members = group.members.copy()
     members[member.id] = member
     needed = TargetNeeded(
-        group.id, epoch, tuple(members.values()), group.target.copy(), group.known, context.image
+        group.id, epoch, tuple(members.values()), group.target.copy(), group.topic_states, context.image
     )
     if needed.is_large:
         group.assigning_epoch = epoch
@@ -272,23 +272,23 @@ def _moved(
 
 def _begin(group: ShareGroup, names: Collection[str], epoch: int, context: EventContext) -> Beginning | None:
     """Return the partitions of subscribed topics that have no state yet; it is written down that it is being made."""
-    known, image = group.known, context.image
+    topic_states, image = group.topic_states, context.image
     underway = {
         topic_id: partitions
-        for topic_id, partitions in known.initializing.items()
+        for topic_id, partitions in topic_states.initializing.items()
         if context.now_ms - group.begun_ms.get(topic_id, context.now_ms - INITIALIZE_RETRY_MS)
         < INITIALIZE_RETRY_MS
     }
     missing: list[TopicIdPartition] = []
     for topic in [image.topics[name] for name in sorted(names) if name in image.topics]:
-        if len(known.initialized.get(topic.id, NONE)) < len(topic.partitions):
-            there = known.initialized.get(topic.id, NONE) | underway.get(topic.id, NONE)
+        if len(topic_states.initialized.get(topic.id, NONE)) < len(topic.partitions):
+            there = topic_states.initialized.get(topic.id, NONE) | underway.get(topic.id, NONE)
             missing += [(topic.id, index) for index in range(len(topic.partitions)) if index not in there]
     if not missing:
         return None
     # A partition that is added to a known topic is read from its beginning; a new topic, from where the group says.
     offsets = {
-        topic_partition: 0 if topic_partition[0] in known.initialized else UNKNOWN_OFFSET
+        topic_partition: 0 if topic_partition[0] in topic_states.initialized else UNKNOWN_OFFSET
         for topic_partition in missing
     }
     begin(group, offsets, context)
@@ -302,7 +302,9 @@ def begin(group: ShareGroup, topic_partitions: Iterable[TopicIdPartition], conte
         topic_partition[0]: context.image.topic_name(topic_partition[0]) or ""
         for topic_partition in topic_partitions
     }
-    context.out.records.append(records.known_record(group.id, group.known.begun(topic_partitions, names)))
+    context.out.records.append(
+        records.topic_states_record(group.id, group.topic_states.begun(topic_partitions, names))
+    )
     group.begun_ms.update(dict.fromkeys(names, context.now_ms))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from barnabas.coordinators.groups.share.known import KnownTopics, Partitions
 from barnabas.coordinators.groups.share.member import ShareMember
+from barnabas.coordinators.groups.share.topic_states import Partitions, TopicStates
 from barnabas.coordinators.groups.topics import by_topic
 from barnabas.coordinators.statemachine.decision import Record
 from barnabas.wire.generated.records import share_group_current_member_assignment as current_assignment
@@ -21,7 +21,7 @@ Target = target_member.ShareGroupTargetAssignmentMemberValue
 Known = known_topics.ShareGroupStatePartitionMetadataValue
 
 STABLE = 0
-"""The only state of a member: nobody must give up anything, since members share."""
+"""The only state of a member: none has partitions to revoke, since members share."""
 
 
 def epoch_record(group_id: str, epoch: int, topics_hash: int) -> Record:
@@ -117,23 +117,25 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
     ]
 
 
-def known_record(group_id: str, known: KnownTopics) -> Record:
+def topic_states_record(group_id: str, topic_states: TopicStates) -> Record:
     """For which partitions there is a state."""
 
     def infos(topics: Mapping[bytes, Partitions]) -> list[Known.TopicPartitionsInfo]:
         return [
             Known.TopicPartitionsInfo(
-                topic_id=topic_id, topic_name=known.names.get(topic_id, ""), partitions=sorted(partitions)
+                topic_id=topic_id,
+                topic_name=topic_states.names.get(topic_id, ""),
+                partitions=sorted(partitions),
             )
             for topic_id, partitions in sorted(topics.items())
         ]
 
     value = Known(
-        initializing_topics=infos(known.initializing),
-        initialized_topics=infos(known.initialized),
+        initializing_topics=infos(topic_states.initializing),
+        initialized_topics=infos(topic_states.initialized),
         deleting_topics=[
-            Known.TopicInfo(topic_id=topic_id, topic_name=known.names.get(topic_id, ""))
-            for topic_id in sorted(known.deleting)
+            Known.TopicInfo(topic_id=topic_id, topic_name=topic_states.names.get(topic_id, ""))
+            for topic_id in sorted(topic_states.deleting)
         ],
     )
     return _known_key(group_id), known_topics.RECORD.encode_value(value)
@@ -149,9 +151,9 @@ def _known_key(group_id: str) -> bytes:
     return known_topics.RECORD.encode_key(key)
 
 
-def known_of(value: Known) -> KnownTopics:
+def topic_states_of(value: Known) -> TopicStates:
     """Return what was written of the partitions' state."""
-    return KnownTopics(
+    return TopicStates(
         {info.topic_id: frozenset(info.partitions) for info in value.initializing_topics},
         {info.topic_id: frozenset(info.partitions) for info in value.initialized_topics},
         frozenset(info.topic_id for info in value.deleting_topics),

@@ -10,9 +10,9 @@ from typing import Any
 
 from barnabas.coordinators.groups.replaying import Replay, replay_target
 from barnabas.coordinators.groups.share.group import ShareGroup
-from barnabas.coordinators.groups.share.known import NOTHING_KNOWN
 from barnabas.coordinators.groups.share.member import ShareMember
-from barnabas.coordinators.groups.share.records import known_of
+from barnabas.coordinators.groups.share.records import topic_states_of
+from barnabas.coordinators.groups.share.topic_states import NO_TOPIC_STATES
 from barnabas.wire.generated.records import share_group_current_member_assignment as current
 from barnabas.wire.generated.records import share_group_member_metadata as member_metadata
 from barnabas.wire.generated.records import share_group_metadata as metadata
@@ -64,7 +64,7 @@ def _current(group: ShareGroup, where: Any, written: Any) -> None:
 
 
 def _known(group: ShareGroup, _: Any, written: Any) -> None:
-    group.known = NOTHING_KNOWN if written is None else known_of(written)
+    group.topic_states = NO_TOPIC_STATES if written is None else topic_states_of(written)
 
 
 replay: Replay[ShareGroup] = Replay(

@@ -1,4 +1,4 @@
-"""Parts of the response to a StreamsGroupHeartbeat: tasks, faults of the group, and who answers queries. Pure.
+"""Parts of the response to a StreamsGroupHeartbeat: tasks, faults of the group, endpoints for queries. Pure.
 
 The rule: nothing is decided here.
 """
@@ -32,21 +32,27 @@ def status(
     delayed_by: str,
 ) -> list[StreamsGroupHeartbeatResponse.Status]:
     """Return statuses for what is unusual. `delayed_by` says why the newest epoch has no target yet, if it has none."""
-    said: list[tuple[Status, str]] = []
+    statuses: list[tuple[Status, str]] = []
     if member.topology_epoch < topology.epoch:
-        said.append(
+        statuses.append(
             (
                 Status.STALE_TOPOLOGY,
                 f"The member's topology epoch {member.topology_epoch} is behind the group's {topology.epoch}.",
             )
         )
     if delayed_by:
-        said.append((Status.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {delayed_by}."))
+        statuses.append(
+            (Status.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {delayed_by}.")
+        )
     if configured.problem is not None:
-        said.append(configured.problem)
+        statuses.append(configured.problem)
     if group.shutdown_by is not None:
-        said.append((Status.SHUTDOWN_APPLICATION, f"Member {group.shutdown_by} asked all members to stop."))
-    return [StreamsGroupHeartbeatResponse.Status(status_code=code, status_detail=text) for code, text in said]
+        statuses.append(
+            (Status.SHUTDOWN_APPLICATION, f"Member {group.shutdown_by} asked all members to stop.")
+        )
+    return [
+        StreamsGroupHeartbeatResponse.Status(status_code=code, status_detail=text) for code, text in statuses
+    ]
 
 
 def to_tell_endpoints(
@@ -55,7 +61,7 @@ def to_tell_endpoints(
     request: StreamsGroupHeartbeatRequest,
     response: StreamsGroupHeartbeatResponse,
 ) -> tuple[StreamsMember, ...]:
-    """Return who answers queries, to be told to those who do not know the newest yet."""
+    """Return the endpoints for queries, for a member that does not have the newest yet."""
     response.endpoint_information_epoch = group.endpoints_epoch
     if group.endpoints_epoch == request.endpoint_information_epoch:
         return ()

@@ -1,7 +1,7 @@
 """The sticky assignor of tasks, after Kafka's of that name. Pure.
 
 The rule, in this order: a task stays where it is, or goes where a copy of its state is, up to a member's fair share; the
-rest goes to who runs least. Racks and client tags do not count, nor do they in Kafka 4.3.
+rest goes to the member with the least load. Racks and client tags do not count, nor do they in Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class _Plan:
         self.give(self.processes[worker.process_id], worker.id, role, task)
 
     def least_loaded(self, workers: Iterable[Worker]) -> Worker | None:
-        """Of these members the one whose process, and who itself, has least."""
+        """The member with the least loaded process, and of its members the one with least."""
         return min(
             workers,
             key=lambda worker: (self.processes[worker.process_id].load[0], self.count(worker), worker.id),
@@ -137,8 +137,8 @@ class _Plan:
         )
 
     def give_active(self, task: TaskId) -> None:
-        """An active task goes to who has fewest. The members come first here, their processes second: where one has
-        kept all that was its own and another of its process has none, a second look would move tasks again.
+        """Give an active task to the member with fewest. Members are compared first, their processes second: where a member
+        has kept all its tasks and another of its process has none, the next assignment would move tasks again.
         """
         if not self._members:
             self._members = [
@@ -162,8 +162,8 @@ class _Plan:
             self._by_load = [process.load for process in self.processes.values()]
             heapify(self._by_load)
         having = []
-        found = None
-        while self._by_load and found is None:
+        chosen = None
+        while self._by_load and chosen is None:
             load = heappop(self._by_load)
             process = self.processes[load[2]]
             if process.load != load:
@@ -171,13 +171,13 @@ class _Plan:
             elif task in process.tasks:
                 having.append(load)
             else:
-                found = process
-        if found is not None:
-            self.give(found, found.least_loaded(), STANDBY, task)
-            having.append(found.load)
+                chosen = process
+        if chosen is not None:
+            self.give(chosen, chosen.least_loaded(), STANDBY, task)
+            having.append(chosen.load)
         for load in having:
             heappush(self._by_load, load)
-        return found is not None
+        return chosen is not None
 
 
 def assign_tasks(
@@ -206,14 +206,14 @@ def _by_partition(task: TaskId) -> tuple[int, str]:
 def _assign_active(plan: _Plan, tasks: Iterable[TaskId]) -> None:
     rest = sorted(tasks, key=_by_partition)
     for formers in (_runner_of, _keepers_of):
-        left = []
+        unassigned = []
         for task in rest:
             former = plan.least_loaded(formers(plan, task))
             if former is not None and plan.count(former) < plan.active_share.size:
                 plan.give_to(former, ACTIVE, task)
             else:
-                left.append(task)
-        rest = left
+                unassigned.append(task)
+        rest = unassigned
     for task in sorted(rest):
         plan.give_active(task)
 
@@ -230,10 +230,10 @@ def _assign_standby(plan: _Plan, tasks: Iterable[TaskId], replicas: int) -> None
     """Copies of each task's state, in processes that have none; where there is no such process, none."""
     lacking: list[tuple[TaskId, int]] = []
     for task in sorted(tasks, key=_by_partition, reverse=True):
-        for given in range(replicas):
+        for placed in range(replicas):
             former = _former_of_copy(plan, task)
             if former is None:
-                lacking.append((task, replicas - given))
+                lacking.append((task, replicas - placed))
                 break
             plan.give_to(former, STANDBY, task)
     for task, count in sorted(lacking, reverse=True):
@@ -243,7 +243,7 @@ def _assign_standby(plan: _Plan, tasks: Iterable[TaskId], replicas: int) -> None
 
 
 def _former_of_copy(plan: _Plan, task: TaskId) -> Worker | None:
-    """Return who has the task's state from before, and room for a copy: its runner, or a keeper of a copy, or None."""
+    """Return the worker that has the task's state and room for a copy: its runner, or the keeper of a copy; or None."""
     keeper = plan.least_loaded(worker for worker in _keepers_of(plan, task) if not plan.has(worker, task))
     for worker in (*_runner_of(plan, task), keeper):
         if worker is not None and not plan.has(worker, task) and plan.count(worker) < plan.share.size:

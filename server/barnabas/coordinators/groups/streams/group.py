@@ -1,9 +1,10 @@
-"""A streams group: what is known of it. Pure.
+"""A streams group: its topology, its members, and the target of their tasks. Pure.
 
     Empty -> NotReady (the topology does not fit the topics) -> Assigning -> Reconciling -> Stable
 
-The rule: the state here changes only when a record is replayed, except for what each broker finds out for itself: how
-the topology fits, who has asked for a shutdown, whether more members are waited for, and the count of changes of endpoints.
+The rule: the state here changes only when a record is replayed, except for what each broker finds out by itself: how the
+topology fits, the member that asked for a shutdown, whether the group waits for more members, and the count of changes of
+endpoints.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, Task]):
     # --- offsets --------------------------------------------------------------------------------------------
 
     def check_commit(self, committer: Committer, context: EventContext) -> None:
-        """Check who commits offsets; without members, anybody may. Raises UNKNOWN_MEMBER_ID, and as `check_committer`."""
+        """Check a commit; without members any is accepted. Raises UNKNOWN_MEMBER_ID, and as `check_committer`."""
         del context
         if committer.generation < 0 and not self.members:
             return

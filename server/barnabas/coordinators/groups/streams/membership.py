@@ -83,7 +83,7 @@ class Heartbeat:
 class Answer:
     """The response, and the topics that the broker is to make for the application.
 
-    `add_endpoints` completes the response: they may be very many, so whoever sends it goes through them in slices.
+    `add_endpoints` completes the response: endpoints may be very many, so the sender adds them in slices.
     """
 
     response: StreamsGroupHeartbeatResponse
@@ -147,11 +147,11 @@ def heartbeat(group: StreamsGroup, beat: Heartbeat, context: EventContext) -> An
 def _joining(
     group: StreamsGroup, request: StreamsGroupHeartbeatRequest, context: EventContext
 ) -> StreamsMember:
-    """The member that joins: one that is known, one that takes over from who had its instance id, or a new one.
+    """The member that joins: a present one, one that takes over from the former owner of its instance id, or a new one.
 
-    The former must have left for a while: nobody can tell otherwise whether it has stopped.
+    The former must have left for a while: otherwise it may still run.
     """
-    known = group.members.get(request.member_id)
+    present = group.members.get(request.member_id)
     former_id = group.static_ids.get(request.instance_id) if request.instance_id is not None else None
     if former_id is not None and former_id != request.member_id:
         former = group.members[former_id]
@@ -162,7 +162,7 @@ def _joining(
             )
         return _take_over(group, former, request.member_id, context)
     group.check_room(group.settings.streams_size_max, request.member_id)
-    return known or StreamsMember(request.member_id)
+    return present or StreamsMember(request.member_id)
 
 
 def _take_over(
@@ -241,8 +241,8 @@ def _settle_epoch(
         new_hash = topics_hash(required_topics(topology), context.image)
     validated = topology.epoch if configured.is_ready else -1
     used = {"num.standby.replicas": str(settings.standby_replicas)}
-    known = (group.topics_hash, group.validated_epoch, group.settings_used)
-    if not changed and (new_hash, validated, used) == known:
+    current = (group.topics_hash, group.validated_epoch, group.settings_used)
+    if not changed and (new_hash, validated, used) == current:
         return group.epoch
     out.records.append(records.epoch_record(group.id, group.epoch + 1, new_hash, validated, used))
     return group.epoch + 1
@@ -259,14 +259,14 @@ def _settle_target(
     """The target's epoch, what it gives this member, and what delays the target of the newest epoch, if anything."""
     if group.waits_for_members:
         return group.assignment_epoch, NO_TASKS, INITIAL_DELAY
-    known = group.target_of(member)
+    assigned = group.target_of(member)
     if epoch <= group.assignment_epoch:
-        return group.assignment_epoch, known, ""
+        return group.assignment_epoch, assigned, ""
     if group.was_assigned_within(settings.assignment_interval_ms, context.now_ms):
-        return group.assignment_epoch, known, INTERVAL
+        return group.assignment_epoch, assigned, INTERVAL
     target = _assign(group, member, configured, settings.standby_replicas, epoch, context)
     if target is None:
-        return group.assignment_epoch, known, ""
+        return group.assignment_epoch, assigned, ""
     return epoch, target[member.id], ""
 
 
@@ -285,14 +285,14 @@ def _assign(
     if group.assigning_epoch:
         return None
     shapes = configured.shapes if configured.is_ready else {}
-    members, known = tuple(group.members_with(member)), group.target_with(member)
-    needed = TargetNeeded(group.id, epoch, members, known, shapes, standby_replicas)
+    members, current = tuple(group.members_with(member)), group.target_with(member)
+    needed = TargetNeeded(group.id, epoch, members, current, shapes, standby_replicas)
     if needed.is_large:
         group.assigning_epoch = epoch
         context.out.effects.append(needed)
         return None
     target = needed.compute()
-    write_target(group, epoch, target, records, context, known)
+    write_target(group, epoch, target, records, context, current)
     return target
 
 
@@ -361,7 +361,7 @@ def overdue(group: StreamsGroup, timer: str, member_id: str, context: EventConte
 
 
 def _assign_after_delay(group: StreamsGroup, context: EventContext) -> None:
-    """The tasks go to who has come. Where the topology has not been looked at yet, the next heartbeat does it."""
+    """Assign the tasks to the present members. Where the topology is not checked yet, the next heartbeat checks it."""
     group.waits_for_members = False
     if group.members and group.configured is not None and group.epoch > group.assignment_epoch:
         standby_replicas = int(group.settings_used.get("num.standby.replicas", "0"))

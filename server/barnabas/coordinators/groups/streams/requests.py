@@ -26,7 +26,7 @@ def check_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _not_served(request: StreamsGroupHeartbeatRequest) -> str:
-    """Name what is asked for and not served, as in Kafka 4.3, whose clients never ask; empty if there is nothing.
+    """Name the feature that a request asks for and Kafka 4.3 does not serve, though no client asks; empty if there is none.
 
     Offsets of tasks, which clients of Kafka 4.4 report, are for warm-up tasks: there are none, and they mean nothing.
     """
@@ -102,7 +102,7 @@ def reported_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
 
 
 def topology_value(brought: StreamsGroupHeartbeatRequest.Topology) -> StreamsGroupTopologyValue:
-    """The topology as it is written, in an order that does not depend on who brings it.
+    """The topology as it is written, in an order that is the same from every member.
 
     Source topics stay in their order, since copartition groups count on it.
     """

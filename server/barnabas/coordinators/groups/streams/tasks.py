@@ -23,11 +23,11 @@ NO_TASKS: Tasks = frozenset()
 
 def of_role(role: str, tasks: Iterable[Task]) -> list[tuple[str, list[int]]]:
     """The tasks of a role as (subtopology, partitions), both in order."""
-    found: dict[str, list[int]] = {}
+    partitions: dict[str, list[int]] = {}
     for other, subtopology, partition in sorted(tasks):
         if other == role:
-            found.setdefault(subtopology, []).append(partition)
-    return list(found.items())
+            partitions.setdefault(subtopology, []).append(partition)
+    return list(partitions.items())
 
 
 def read_tasks(active: Iterable[Any], standby: Iterable[Any], warmup: Iterable[Any]) -> Tasks:
@@ -41,9 +41,9 @@ def read_tasks(active: Iterable[Any], standby: Iterable[Any], warmup: Iterable[A
 
 
 class TakenTasks(Collection[Task]):
-    """Tasks that no member of a process may be given now: active ones that anybody runs, and those of which it has a copy.
+    """Tasks that no member of a process may get now: active ones that any member runs, and those of which it has a copy.
 
-    `active` maps tasks to the processes of those who run them, `copies` has (process, task) of every copy.
+    `active` maps tasks to the processes that run them, `copies` has (process, task) of every copy.
     """
 
     def __init__(

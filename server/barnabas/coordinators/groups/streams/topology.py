@@ -1,7 +1,7 @@
 """Fitting a topology to the topics that exist: how many tasks, which internal topics, what is in the way. Pure.
 
 The rule: a topology is ready when all that it reads and writes exists, with numbers of partitions that fit. What the
-broker can make itself it is told to make; what it cannot is a status that the application sees.
+broker can create is created; what it cannot create is a status that the application sees.
 """
 
 from __future__ import annotations
@@ -102,15 +102,15 @@ def configure(topology: StreamsGroupTopologyValue, image: ClusterImage) -> Confi
 
 def _listed(names: Iterable[str]) -> str:
     """The first of many names, and how many more there are."""
-    known = sorted(names)
-    more = f" and {len(known) - NAMES_MAX} additional topics" if len(known) > NAMES_MAX else ""
-    return ", ".join(known[:NAMES_MAX]) + more
+    ordered = sorted(names)
+    more = f" and {len(ordered) - NAMES_MAX} additional topics" if len(ordered) > NAMES_MAX else ""
+    return ", ".join(ordered[:NAMES_MAX]) + more
 
 
 def _counts(topology: StreamsGroupTopologyValue, image: ClusterImage) -> dict[str, int]:
     """Return the number of partitions that each topic of the topology has, or is to have."""
-    known = image.topics
-    counts = {name: len(known[name].partitions) for name in required_topics(topology) if name in known}
+    topics = image.topics
+    counts = {name: len(topics[name].partitions) for name in required_topics(topology) if name in topics}
     sources = {name for part in topology.subtopologies for name in part.source_topics}
     absent = sources - counts.keys()
     if absent:
@@ -209,16 +209,16 @@ def _missing(
     missing: dict[str, InternalTopic] = {}
     for part in topology.subtopologies:
         for topic in (*part.repartition_source_topics, *part.state_changelog_topics):
-            known = image.topics.get(topic.name)
-            if known is None:
+            existing = image.topics.get(topic.name)
+            if existing is None:
                 settings = tuple((entry.key, entry.value) for entry in topic.topic_configs)
                 missing[topic.name] = InternalTopic(
                     topic.name, counts[topic.name], topic.replication_factor, settings
                 )
-            elif len(known.partitions) != counts[topic.name]:
+            elif len(existing.partitions) != counts[topic.name]:
                 raise _MisfitError(
                     Status.INCORRECTLY_PARTITIONED_TOPICS,
                     f"Existing topic {topic.name} has different number of partitions: "
-                    f"expected {counts[topic.name]}, found {len(known.partitions)}",
+                    f"expected {counts[topic.name]}, found {len(existing.partitions)}",
                 )
     return tuple(missing.values())

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
+from barnabas.network.routes import NoRouteError, Router, router_of
 from barnabas.tools.control.routes.base import Call, ControlError, Route
 
 if TYPE_CHECKING:
@@ -23,27 +22,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MODULES = ("broker", "faults", "requests", "clock", "state", "snapshots")
-_PARAMETER = re.compile(r"\{(\w+)\}")
 _INTERNAL_ERROR = 500
 
 
 @cache
-def routes() -> tuple[Route, ...]:
-    """Return all routes, in the order of their modules."""
-    parts = [import_module(f"barnabas.tools.control.routes.{name}").ROUTES for name in MODULES]
-    return tuple(route for part in parts for route in part)
-
-
-@cache
-def _patterns() -> tuple[tuple[re.Pattern[str], Route], ...]:
-    return tuple((re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", route.path)), route) for route in routes())
-
-
-def _matching(path: str) -> Iterator[tuple[Route, dict[str, str]]]:
-    for pattern, route in _patterns():
-        match = pattern.fullmatch(path)
-        if match is not None:
-            yield route, {name: unquote(value) for name, value in match.groupdict().items()}
+def router() -> Router[Route]:
+    """Return the router of all routes, in the order of their modules."""
+    return router_of(__name__, MODULES)
 
 
 async def dispatch(
@@ -52,7 +37,7 @@ async def dispatch(
     """Answer a request: HTTP status, and a JSON value or None."""
     try:
         return await _answered(host, method, path, query or {}, body)
-    except ControlError as error:
+    except (ControlError, NoRouteError) as error:
         return error.status, {"error": str(error)}
     except Exception as error:
         status = _status_of(error)
@@ -64,27 +49,18 @@ async def dispatch(
 async def _answered(
     host: Host, method: str, path: str, query: Mapping[str, str], body: Any
 ) -> tuple[int, Any]:
-    matching = list(_matching(path))
-    if not matching:
-        raise ControlError(404, f"there is nothing at {path}")
-    for route, parts in matching:
-        if route.method == method:
-            _refuse_half_characters(parts, query, body)
-            parameters = [one.name for one in route.query]
-            for name in query:
-                if name not in parameters:
-                    raise ControlError(
-                        400, f"there is no parameter {name}; there are: {', '.join(parameters) or 'none'}"
-                    )
-            if (
-                route.body is not None
-                and not isinstance(body, dict)
-                and not (body is None and _is_optional(route))
-            ):
-                raise ControlError(400, "a JSON object is expected as the body")
-            value = await route.handler(Call(host, parts, query, body))
-            return (204, None) if value is None else (200, value)
-    raise ControlError(405, f"{path} takes {', '.join(route.method for route, _ in matching)}")
+    route, parts = router().find(method, path)
+    _refuse_half_characters(parts, query, body)
+    parameters = [parameter.name for parameter in route.query]
+    for name in query:
+        if name not in parameters:
+            raise ControlError(
+                400, f"there is no parameter {name}; there are: {', '.join(parameters) or 'none'}"
+            )
+    if route.body is not None and not isinstance(body, dict) and not (body is None and _is_optional(route)):
+        raise ControlError(400, "a JSON object is expected as the body")
+    value = await route.handler(Call(host, parts, query, body))
+    return (204, None) if value is None else (200, value)
 
 
 def _is_optional(route: Route) -> bool:

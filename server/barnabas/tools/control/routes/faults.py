@@ -96,7 +96,7 @@ async def add_fault(call: Call) -> object:
     if "short" in body:
         others = [name for name in body if name not in ("short", "name", "enabled")]
         if others:
-            raise ControlError(400, f"{others[0]} stands beside short, which says it")
+            raise ControlError(400, f"{others[0]} and short exclude each other")
         from barnabas.tools.faults import short
 
         text = body.pop("short")

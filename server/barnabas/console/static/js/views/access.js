@@ -66,10 +66,10 @@ export async function topicAcls(name, signal) {
   }
 }
 
-async function createAcl(words, refresh, given = {}) {
-  const choice = (name) => select(words[name].map((one) => [one, one, one === (given[name] ?? (name === "permission" ? "allow" : ""))]));
+async function createAcl(words, refresh, preset = {}) {
+  const choice = (name) => select(words[name].map((one) => [one, one, one === (preset[name] ?? (name === "permission" ? "allow" : ""))]));
   const inputs = {
-    principal: h("input", { value: "User:", required: true }), resource_type: choice("resource_type"), resource_name: h("input", { required: true, placeholder: "name, or * for all", value: given.resource_name ?? "" }),
+    principal: h("input", { value: "User:", required: true }), resource_type: choice("resource_type"), resource_name: h("input", { required: true, placeholder: "name, or * for all", value: preset.resource_name ?? "" }),
     pattern_type: choice("pattern_type"), operation: choice("operation"), permission: choice("permission"), host: h("input", { value: "*" }),
   };
   const isDone = await ask({ title: "Create ACL", submit: "Create", content: h("div", { class: "fields" }, field("Principal", inputs.principal), field("Permission", inputs.permission), field("Operation", inputs.operation), field("Resource", inputs.resource_type), field("Name", inputs.resource_name), field("Name is", inputs.pattern_type), field("Host", inputs.host)), act: () => post("/api/acls", Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value]))) });
@@ -78,13 +78,13 @@ async function createAcl(words, refresh, given = {}) {
 
 async function users(place, actions, signal) {
   async function refresh() {
-    const found = await get("/api/users", {}, signal);
+    const answer = await get("/api/users", {}, signal);
     fill(place, card("Users with passwords of SCRAM", table([
       { label: "User", class: "name", cell: (row) => row.name },
       { label: "Mechanisms", cell: (row) => (row.error ? badge(row.error, "bad") : Object.entries(row.mechanisms).map(([name, count]) => [badge(name), h("span", { class: "soft" }, ` ${number(count)} iterations `)])) },
       { label: "", cell: (row) => Object.keys(row.mechanisms).map((one) => [small(`Delete ${one}`, `Delete ${one} of ${row.name}`, () => remove(row.name, one)), " "]) },
-    ], found.users, { caption: "Users", empty: "No users yet." })));
-    fill(actions, button("Set password", () => create(found.mechanisms)));
+    ], answer.users, { caption: "Users", empty: "No users yet." })));
+    fill(actions, button("Set password", () => create(answer.mechanisms)));
   }
   async function create(mechanisms) {
     const name = h("input", { required: true, autocomplete: "off" });
@@ -103,13 +103,13 @@ async function users(place, actions, signal) {
 async function quotas(place, actions, signal) {
   const shown = (entity) => Object.entries(entity).map(([kind, name]) => `${kind} ${name ?? "(default)"}`).join(", ");
   async function refresh() {
-    const found = await get("/api/quotas", {}, signal);
+    const answer = await get("/api/quotas", {}, signal);
     fill(place, card("Quotas", table([
       { label: "Of", class: "name", cell: (row) => shown(row.entity) },
       { label: "Quotas", cell: (row) => Object.entries(row.values).map(([name, value]) => h("div", {}, h("span", { class: "mono" }, name), ` ${number(value)}`)) },
-      { label: "", cell: (row) => h("button", { type: "button", class: "small", "aria-label": `Change quotas of ${shown(row.entity)}`, onclick: () => change(found.keys, row) }, "Change") },
-    ], found.quotas, { caption: "Quotas", empty: "No quotas yet." })));
-    fill(actions, button("Set quota", () => change(found.keys, null)));
+      { label: "", cell: (row) => h("button", { type: "button", class: "small", "aria-label": `Change quotas of ${shown(row.entity)}`, onclick: () => change(answer.keys, row) }, "Change") },
+    ], answer.quotas, { caption: "Quotas", empty: "No quotas yet." })));
+    fill(actions, button("Set quota", () => change(answer.keys, null)));
   }
   async function change(keys, row) {
     const kinds = ["user", "client-id", "ip"];
@@ -130,9 +130,9 @@ async function quotas(place, actions, signal) {
 }
 
 async function tokens(place, _, signal) {
-  const found = await get("/api/tokens", {}, signal);
+  const answer = await get("/api/tokens", {}, signal);
   fill(place, card("Delegation tokens", table([
     { label: "Token", class: "name mono", cell: (row) => row.token_id }, { label: "Owner", cell: (row) => row.owner }, { label: "Renewers", cell: (row) => row.renewers.join(", ") || "–" },
     { label: "Issued", class: "nowrap", cell: (row) => time(row.issued_at_ms) }, { label: "Expires", class: "nowrap", cell: (row) => time(row.expires_at_ms) },
-  ], found.tokens, { caption: "Delegation tokens", empty: "No tokens." })));
+  ], answer.tokens, { caption: "Delegation tokens", empty: "No tokens." })));
 }

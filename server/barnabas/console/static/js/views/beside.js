@@ -16,8 +16,8 @@ export function besidePrevious(place, path, record, values, signal) {
   const progress = h("progress", { max: 1, value: 0, "aria-label": "Progress of the search for the previous record" });
   const status = h("p", { class: "soft", "aria-live": "polite" }, "Looking for the previous record of this key …");
   const stop = h("button", { type: "button", class: "small", onclick: () => halt("Stopped.") }, "Stop looking");
-  const found = h("div", {});
-  fill(place, h("h3", { tabindex: "-1" }, "Beside the previous of its key"), progress, status, stop, found);
+  const result = h("div", {});
+  fill(place, h("h3", { tabindex: "-1" }, "Beside the previous of its key"), progress, status, stop, result);
 
   function halt(message) {
     running.abort();
@@ -29,7 +29,7 @@ export function besidePrevious(place, path, record, values, signal) {
     const looked = `${plural(event.scanned, "record")} before offset ${number(values.before || record.offset)} ${event.scanned === 1 ? "was" : "were"} looked at`;
     if (!event.cut) return `Partition ${record.partition} has no earlier record of this key: ${looked}, back to the first. One may have been compacted away, or deleted.`;
     const further = () => besidePrevious(place, path, record, { ...values, before: event.back_to }, signal);
-    fill(found, h("button", { type: "button", class: "small", onclick: further }, "Look further back"));
+    fill(result, h("button", { type: "button", class: "small", onclick: further }, "Look further back"));
     return `${looked}, back to offset ${number(event.back_to)}, and none has this key. There may be an earlier one.`;
   }
   follow(`${path}/records/${record.partition}/${record.offset}/previous`, values, {
@@ -39,14 +39,14 @@ export function besidePrevious(place, path, record, values, signal) {
       progress.value = event.covered;
       status.textContent = `Looking: ${plural(event.scanned, "record")}, ${number(event.covered)} of ${number(event.total)} offsets`;
     },
-    found: (event) => { halt(`Found at offset ${number(event.previous.offset)}: ${summary(event.difference)}.`); fill(found, both(event)); },
+    found: (event) => { halt(`Found at offset ${number(event.previous.offset)}: ${summary(event.difference)}.`); fill(result, both(event)); },
     done: (event) => { if (!event.found) halt(none(event)); else running.abort(); },
-    failed: (event) => { halt(""); fill(found, notice(event.error, "bad")); },
+    failed: (event) => { halt(""); fill(result, notice(event.error, "bad")); },
     lost: () => { if (!mine.aborted) halt("The search was broken off."); },
   }, mine);
 }
 
 function both({ record, previous, difference }) {
-  const side = (label, one) => h("section", { class: "side", "aria-label": label }, h("h4", {}, label), h("p", { class: "soft" }, `Offset ${one.offset}, ${time(one.timestamp)} ${zone()}`), whole(one.value));
+  const side = (label, record) => h("section", { class: "side", "aria-label": label }, h("h4", {}, label), h("p", { class: "soft" }, `Offset ${record.offset}, ${time(record.timestamp)} ${zone()}`), whole(record.value));
   return [h("div", { class: "sides" }, side("Previous value", previous), side("This value", record)), h("h4", {}, "What differs"), differing(difference, "What differs between the two values", "Previous", "This")];
 }

@@ -23,8 +23,8 @@ export async function show({ main, parts, signal }) {
   }, 10000, signal);
 }
 
-function shown(found) {
-  const dirs = found.brokers.flatMap((one) => one.log_dirs.map((dir) => ({ ...dir, broker: one.id })));
+function shown(cluster) {
+  const dirs = cluster.brokers.flatMap((one) => one.log_dirs.map((dir) => ({ ...dir, broker: one.id })));
   const used = (dir) => (dir.total_bytes === null ? null : dir.total_bytes - dir.usable_bytes);
   return [
     card(null, table([
@@ -32,7 +32,7 @@ function shown(found) {
       { label: "Address", class: "mono", cell: (row) => `${row.host}:${row.port}` },
       { label: "Rack", cell: (row) => row.rack ?? "–" },
       { label: "State", cell: (row) => (row.error ? badge(row.error, "bad") : row.fenced ? badge("fenced", "warn") : badge("alive", "good")) },
-    ], found.brokers, { caption: "Brokers" })),
+    ], cluster.brokers, { caption: "Brokers" })),
     card("Log dirs", table([
       { label: "Broker", number: true, cell: (row) => number(row.broker) },
       { label: "Path", class: "name mono", cell: (row) => row.path },
@@ -40,10 +40,10 @@ function shown(found) {
       { label: "Free", number: true, class: "nowrap", cell: (row) => bytes(row.usable_bytes) },
       { label: "State", cell: (row) => (row.error ? badge(row.error, "bad") : badge("online", "good")) },
     ], dirs, { caption: "Log dirs" })),
-    found.features.length ? card("Features", table([
+    cluster.features.length ? card("Features", table([
       { label: "Feature", class: "name mono", cell: (row) => row.name },
       { label: "Supported", number: true, cell: (row) => `${row.min} to ${row.max}` },
       { label: "Finalized", number: true, cell: (row) => row.finalized ?? "–" },
-    ], found.features, { caption: "Features" })) : body(),
+    ], cluster.features, { caption: "Features" })) : body(),
   ];
 }

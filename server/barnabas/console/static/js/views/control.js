@@ -19,35 +19,35 @@ export async function show({ main, signal }) {
     try { await work(); } catch (error) { if (!signal.aborted) fill(place, card(null, h("div", { class: "body" }, notice(error.message)))); }
   }
   const drawFaults = () => guarded(faults, async () => {
-    const found = await steer("faults");
-    const made = card("Faults", table([
+    const answer = await steer("faults");
+    const panel = card("Faults", table([
       { label: "Fault", class: "name mono", cell: (row) => [row.name, h("div", { class: "soft" }, ["on", "when", "do"].filter((one) => row[one] && Object.keys(row[one]).length).map((one) => `${one} ${JSON.stringify(row[one])}`).join(" "))] },
       { label: "Hits", number: true, cell: (row) => number(row.hits) },
       { label: "State", cell: (row) => badge(row.enabled === false ? "off" : "on", row.enabled === false ? "" : "warn") },
       { label: "", cell: (row) => h("button", { type: "button", class: "small danger", "aria-label": `Remove ${row.name}`, onclick: async () => { await steer(`faults/${part(row.name)}`, { method: "DELETE" }); drawFaults(); } }, "Remove") },
-    ], found.faults, { caption: "Faults", empty: "Nothing goes wrong on purpose." }));
-    made.firstElementChild.append(h("button", { type: "button", class: "primary", onclick: addFault }, "Add fault"));
-    fill(faults, made);
+    ], answer.faults, { caption: "Faults", empty: "No faults." }));
+    panel.firstElementChild.append(h("button", { type: "button", class: "primary", onclick: addFault }, "Add fault"));
+    fill(faults, panel);
   });
   async function addFault() {
     const rule = h("input", { required: true, autocomplete: "off", placeholder: "Produce topic=t nth=3 -> error=NOT_LEADER_OR_FOLLOWER", spellcheck: "false" });
     if (await ask({ title: "Add fault", submit: "Add", content: field("Rule", rule, "as for barnabas serve --fault"), act: () => steer("faults", { method: "POST", short: rule.value }) })) drawFaults();
   }
   const drawClock = () => guarded(clock, async () => {
-    const found = await steer("clock");
+    const state = await steer("clock");
     const seconds = h("input", { type: "number", min: "0", value: "60", "aria-label": "Seconds to advance" });
     const act = (path, payload) => async () => { try { await steer(path, { method: "POST", ...payload?.() }); drawClock(); } catch (error) { toast(error.message, "bad"); } };
-    fill(clock, card("Clock", h("div", { class: "body" }, h("dl", {}, Object.entries(found).map(([name, value]) => { const [label, text] = CLOCK[name] ?? [name, String]; return [h("dt", {}, label), h("dd", {}, text(value))]; })), h("br"),
+    fill(clock, card("Clock", h("div", { class: "body" }, h("dl", {}, Object.entries(state).map(([name, value]) => { const [label, text] = CLOCK[name] ?? [name, String]; return [h("dt", {}, label), h("dd", {}, text(value))]; })), h("br"),
       h("div", { class: "actions" }, seconds, h("button", { type: "button", onclick: act("clock/advance", () => ({ ms: Number(seconds.value) * 1000 })) }, "Advance"), h("button", { type: "button", onclick: act("clock/freeze") }, "Freeze"), h("button", { type: "button", onclick: act("clock/resume") }, "Resume")))));
   });
   const drawSnapshots = () => guarded(snapshots, async () => {
-    const found = await steer("snapshots");
-    const made = card("Snapshots", table([
+    const answer = await steer("snapshots");
+    const panel = card("Snapshots", table([
       { label: "Snapshot", class: "name", cell: (row) => row },
       { label: "", cell: (row) => [h("button", { type: "button", class: "small danger", onclick: () => restore(row) }, "Restore"), " ", h("button", { type: "button", class: "small", onclick: async () => { await steer(`snapshots/${part(row)}`, { method: "DELETE" }); drawSnapshots(); } }, "Remove")] },
-    ], found.snapshots, { caption: "Snapshots", empty: "No snapshots yet." }));
-    made.firstElementChild.append(h("button", { type: "button", class: "primary", onclick: take }, "Take snapshot"));
-    fill(snapshots, made);
+    ], answer.snapshots, { caption: "Snapshots", empty: "No snapshots yet." }));
+    panel.firstElementChild.append(h("button", { type: "button", class: "primary", onclick: take }, "Take snapshot"));
+    fill(snapshots, panel);
   });
   async function take() {
     const name = h("input", { required: true, autocomplete: "off" });

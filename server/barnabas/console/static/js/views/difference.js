@@ -1,4 +1,4 @@
-// What differs between two texts: by JSON path, or line by line. The rule: a change is told by a word, not by a colour alone.
+// What differs between two texts: by JSON path, or line by line. The rule: a change has a word, not a colour alone.
 
 import { badge, h } from "../dom.js";
 import { number, plural } from "../format.js";

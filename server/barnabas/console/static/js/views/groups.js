@@ -33,14 +33,14 @@ export async function show(context) {
 async function showGroup({ main, parts, signal }) {
   const name = parts[0];
   const path = `/api/groups/${part(name)}`;
-  let found = await get(path, {}, signal);
+  let groupState = await get(path, {}, signal);
   const tiles = h("div", { class: "cards" });
   const plotPlace = h("div", { class: "plot" });
   const members = h("div");
   const chart = plot(plotPlace, ["lag"], signal);
   const partitions = pagedTable({
     title: "Partitions", label: "partitions", signal, placeholder: "Filter by topic or client", every: 5000,
-    load: async (values) => { found = await get(path, values, signal); show(found); return found.partitions; },
+    load: async (values) => { groupState = await get(path, values, signal); show(groupState); return groupState.partitions; },
     empty: "It has committed nothing and reads nothing.",
     columns: [
       { label: "Topic", sort: "topic", class: "name", cell: (row) => h("a", { href: `#/topics/${part(row.topic)}` }, broken(row.topic)) },
@@ -66,26 +66,26 @@ async function showGroup({ main, parts, signal }) {
     h("button", { type: "button", onclick: () => reset(path, name, partitions.refresh) }, "Reset offsets"),
     h("button", { type: "button", class: "danger", onclick: () => remove(path, name) }, "Delete group"),
   ], h("a", { href: "#/groups" }, "Consumer groups")), tiles, card("Lag over time", body(plotPlace)), card("Members", members), partitions.card);
-  show(found);
+  show(groupState);
 }
 
 /** Write 0, 1, 2, 5 as 0–2, 5. */
 export function ranges(numbers) {
-  const found = [];
-  for (const one of numbers) {
-    const last = found[found.length - 1];
-    if (last && last[1] === one - 1) last[1] = one;
-    else found.push([one, one]);
+  const ranges = [];
+  for (const value of numbers) {
+    const last = ranges[ranges.length - 1];
+    if (last && last[1] === value - 1) last[1] = value;
+    else ranges.push([value, value]);
   }
-  return found.map(([first, last]) => (first === last ? String(first) : `${first}–${last}`)).join(", ");
+  return ranges.map(([first, last]) => (first === last ? String(first) : `${first}–${last}`)).join(", ");
 }
 
-/** Set offsets anew, of one partition if that is given. */
-async function reset(path, name, refresh, one = null) {
-  const to = select([["earliest", "the first record"], ["latest", "the end"], ["offset", "an offset", one], ["time", "a time"], ["shift", "so many further or back"]], { name: "to" });
-  const value = h("input", { name: "value", type: "number", value: String(one?.committed ?? 0) });
+/** Reset offsets, of one partition if that is given. */
+async function reset(path, name, refresh, partition = null) {
+  const to = select([["earliest", "the first record"], ["latest", "the end"], ["offset", "an offset", partition], ["time", "a time"], ["shift", "a number of records forward or back"]], { name: "to" });
+  const value = h("input", { name: "value", type: "number", value: String(partition?.committed ?? 0) });
   const time = h("input", { name: "time", type: "datetime-local", step: "1" });
-  const topics = h("input", { name: "topics", placeholder: "all that it has committed", autocomplete: "off", value: one ? `${one.topic}:${one.partition}` : "" });
+  const topics = h("input", { name: "topics", placeholder: "all that it has committed", autocomplete: "off", value: partition ? `${partition.topic}:${partition.partition}` : "" });
   const plan = h("div", { "aria-live": "polite" });
   const valueField = field("Value", value);
   const timeField = field("Time (local)", time);
@@ -93,9 +93,9 @@ async function reset(path, name, refresh, one = null) {
   to.addEventListener("change", fit);
   fit();
   const payload = () => ({ to: to.value, value: to.value === "time" ? new Date(time.value).getTime() : Number(value.value), topics: topics.value.split(",").map((one) => one.trim()).filter(Boolean) });
-  const showPlan = (found) => fill(plan, found.active ? notice(`The group is ${found.active}: its members must stop first.`, "warn") : null, table([
+  const showPlan = (planned) => fill(plan, planned.active ? notice(`The group is ${planned.active}: its members must stop first.`, "warn") : null, table([
     { label: "Partition", cell: (row) => `${row.topic}-${row.partition}` }, { label: "Committed", number: true, cell: (row) => number(row.committed) }, { label: "New", number: true, cell: (row) => number(row.new) }, { label: "", cell: (row) => (row.error ? badge(row.error, "bad") : "") },
-  ], found.rows, { caption: "What would be set" }));
+  ], planned.rows, { caption: "What would be set" }));
   const isSure = await ask({
     title: `Reset offsets of ${name}`, submit: "Go on",
     content: [h("div", { class: "fields" }, field("Read on from", to), valueField, timeField), field("Topics", topics, "TOPIC or TOPIC:PARTITION, with commas between them"), h("button", { type: "button", onclick: async () => { try { showPlan(await post(`${path}/offsets`, payload())); } catch (error) { fill(plan, notice(error.message, "bad")); } } }, "Show what would be set"), plan],
@@ -104,7 +104,7 @@ async function reset(path, name, refresh, one = null) {
   if (!isSure) return;
   const rows = (await post(`${path}/offsets`, payload())).rows;
   const isDone = await askName({
-    title: "Reset offsets", name, submit: "Reset offsets", text: `${plural(rows.length, "offset")} of ${name} will be set anew. Its consumers read on from there: records are read again, or left out.`,
+    title: "Reset offsets", name, submit: "Reset offsets", text: `${plural(rows.length, "offset")} of ${name} will be reset. Its consumers continue from there: records are read again, or skipped.`,
     act: async (_, confirm) => { const done = await post(`${path}/offsets`, { ...payload(), execute: true, confirm }); const failed = done.rows.find((row) => row.error); if (failed) throw new Error(`${failed.topic}-${failed.partition}: ${failed.error}`); },
   });
   if (isDone) { toast(`Offsets of ${name} were set.`); refresh(); }

@@ -26,8 +26,8 @@ export async function show({ main, signal }) {
   draw();
   repeat(async () => {
     try {
-      const found = (await get("/api/log", { since: lines.length ? lines[lines.length - 1].id : 0 }, signal)).lines;
-      if (found.length) { lines = [...lines, ...found].slice(-SHOWN_MAX); draw(); }
+      const fresh = (await get("/api/log", { since: lines.length ? lines[lines.length - 1].id : 0 }, signal)).lines;
+      if (fresh.length) { lines = [...lines, ...fresh].slice(-SHOWN_MAX); draw(); }
       fill(problem);
     } catch (error) {
       if (error.status) { fill(problem, notice(error.message, "bad")); if (!lines.length) fill(rows); } // the head says that nothing answers

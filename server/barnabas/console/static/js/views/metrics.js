@@ -29,8 +29,8 @@ export async function show({ main, signal }) {
     place.append(h("section", { class: "card", "aria-label": title }, h("div", { class: "card-head" }, h("h2", {}, title)), body(text ? h("p", { class: "soft" }, text) : null, element)));
     charts.push({ series, drawn: plot(element, series.map(([label]) => label), signal, format), history: new History(series.length), last: null });
   }
-  for (const [title, format, wanted] of USUAL) {
-    const series = wanted.map(([label, pattern]) => [label, names.find((name) => pattern.test(name))]).filter(([, name]) => name);
+  for (const [title, format, patterns] of USUAL) {
+    const series = patterns.map(([label, pattern]) => [label, names.find((name) => pattern.test(name))]).filter(([, name]) => name);
     if (series.length) add(title, series, format);
   }
   fill(main, head("Metrics", "Since this page was opened, every two seconds.", [chosen]), place);
@@ -40,21 +40,21 @@ export async function show({ main, signal }) {
   repeat(async () => {
     const now = Date.now();
     if (now < due) return;
-    const wanted = [...new Set(charts.flatMap((one) => one.series.map(([, name]) => name)))];
-    if (!wanted.length) return;
-    let found;
-    try { found = await get("/api/metrics", { names: wanted.join(",") }, signal); } catch { return; }
-    due = Date.now() + REST_FACTOR * (Date.now() - now); // a broker with many topics is asked more seldom
-    const sums = Object.fromEntries(found.families.map((one) => [one.name, one.sum]));
-    for (const one of charts) {
-      const values = one.series.map(([, name]) => {
+    const plotted = [...new Set(charts.flatMap((one) => one.series.map(([, name]) => name)))];
+    if (!plotted.length) return;
+    let answer;
+    try { answer = await get("/api/metrics", { names: plotted.join(",") }, signal); } catch { return; }
+    due = Date.now() + REST_FACTOR * (Date.now() - now); // a broker with many topics is polled less often
+    const sums = Object.fromEntries(answer.families.map((one) => [one.name, one.sum]));
+    for (const plot of charts) {
+      const values = plot.series.map(([, name]) => {
         if (!isCounter(name)) return sums[name] ?? null;
-        const before = one.last?.sums[name];
-        return before === undefined ? null : Math.max(sums[name] - before, 0) / ((now - one.last.at) / 1000);
+        const before = plot.last?.sums[name];
+        return before === undefined ? null : Math.max(sums[name] - before, 0) / ((now - plot.last.at) / 1000);
       });
-      one.last = { at: now, sums };
-      one.history.add(now, values);
-      one.drawn.update(one.history.times, one.history.values);
+      plot.last = { at: now, sums };
+      plot.history.add(now, values);
+      plot.drawn.update(plot.history.times, plot.history.values);
     }
   }, EVERY, signal);
 }

@@ -13,8 +13,8 @@ export async function show(context) {
   fill(main, head("Overview", ""), notes, tiles, topicTable(context, { title: "Topics", size: 25 }).card);
   async function refresh() {
     try {
-      const found = await get("/api/overview", {}, signal);
-      const { cluster, topics, groups } = found;
+      const summary = await get("/api/overview", {}, signal);
+      const { cluster, topics, groups } = summary;
       const isWell = topics && !topics.offline && !topics.under_replicated;
       fill(tiles,
         tile("Health", topics ? badge(isWell ? "all partitions in sync" : topics.offline ? `${plural(topics.offline, "partition")} without leader` : `${number(topics.under_replicated)} under-replicated`, isWell ? "good" : topics.offline ? "bad" : "warn") : "–", `controller: broker ${cluster.controller}`, null, true),
@@ -22,7 +22,7 @@ export async function show(context) {
         topics ? tile("Topics", number(topics.count), `${number(topics.internal)} internal`, "#/topics") : null,
         topics ? tile("Partitions", number(topics.partitions), `${number(topics.under_replicated)} under-replicated`, "#/topics") : null,
         groups ? tile("Groups", number(groups.count), Object.entries(groups.states).map(([name, count]) => `${count} ${name}`).join(", ") || "none yet", "#/groups") : null);
-      fill(notes, found.note ? notice(`Some of it cannot be shown: ${found.note}`, "warn") : null);
+      fill(notes, summary.note ? notice(`Some of this cannot be shown: ${summary.note}`, "warn") : null);
     } catch (error) {
       if (error.name !== "AbortError" && error.status) { fill(tiles); fill(notes, notice(error.message, "bad")); }
     }

@@ -34,22 +34,22 @@ export function whole(payload) {
 function pretty(text) {
   JSON.parse(text);
   let depth = 0;
-  let made = "";
+  let formatted = "";
   for (let at = 0; at < text.length; at += 1) {
-    const one = text[at];
-    if (one === '"') {
+    const character = text[at];
+    if (character === '"') {
       const from = at;
       for (at += 1; text[at] !== '"'; at += 1) if (text[at] === "\\") at += 1;
-      made += text.slice(from, at + 1);
-    } else if (one === "{" || one === "[") {
+      formatted += text.slice(from, at + 1);
+    } else if (character === "{" || character === "[") {
       const next = text.slice(at + 1).match(/^\s*([}\]])/);
-      if (next) { made += one + next[1]; at += next[0].length; } else { depth += 1; made += `${one}\n${"  ".repeat(depth)}`; }
-    } else if (one === "}" || one === "]") { depth -= 1; made += `\n${"  ".repeat(depth)}${one}`; }
-    else if (one === ",") made += `,\n${"  ".repeat(depth)}`;
-    else if (one === ":") made += ": ";
-    else if (!/\s/.test(one)) made += one;
+      if (next) { formatted += character + next[1]; at += next[0].length; } else { depth += 1; formatted += `${character}\n${"  ".repeat(depth)}`; }
+    } else if (character === "}" || character === "]") { depth -= 1; formatted += `\n${"  ".repeat(depth)}${character}`; }
+    else if (character === ",") formatted += `,\n${"  ".repeat(depth)}`;
+    else if (character === ":") formatted += ": ";
+    else if (!/\s/.test(character)) formatted += character;
   }
-  return made;
+  return formatted;
 }
 
 function* coloured(text) {

@@ -24,7 +24,7 @@ function formOf(label, schema, hasRegistry, plain) {
   const fit = () => { idField.hidden = form.value !== "id"; id.required = form.value === "id"; };
   form.addEventListener("change", fit);
   fit();
-  const choose = (wanted, schemaId) => { form.value = wanted; if (schemaId) id.value = String(schemaId); fit(); };
+  const choose = (kind, schemaId) => { form.value = kind; if (schemaId) id.value = String(schemaId); fit(); };
   return { choose, fields: [field(`${label} is`, form), idField], form, schema: () => (form.value === "latest" ? "latest" : form.value === "id" ? Number(id.value) : null), bytesOf: (text) => (form.value === "base64" ? { base64: text.trim() } : text) };
 }
 
@@ -35,10 +35,10 @@ const base64 = (hex) => btoa(hex.split(" ").filter(Boolean).map((one) => String.
 const bytesOf = (payload) => (payload.form === "null" ? null : payload.form === "hex" ? { base64: base64(payload.text) } : payload.text);
 
 /** Put what a record has into the form: text, base64 of bytes, or JSON for the schema that it was written by. */
-function take(payload, input, made) {
+function take(payload, input, serializer) {
   if (payload.form === "null") return;
   input.value = payload.form === "hex" ? base64(payload.text) : payload.text;
-  made.choose(payload.schema_id ? "id" : payload.form === "hex" ? "base64" : "text", payload.schema_id);
+  serializer.choose(payload.schema_id ? "id" : payload.form === "hex" ? "base64" : "text", payload.schema_id);
 }
 
 /** Ask for records and send them; `like` is one to begin with. */

@@ -50,14 +50,14 @@ export async function showRecords(place, { path, name, count, values, signal, ha
     halt();
     status.textContent = "Reading …";
     try {
-      const found = await get(`${path}/records`, { ...choice(), ...values }, signal);
+      const answer = await get(`${path}/records`, { ...choice(), ...values }, signal);
       clear();
-      add(found.records, false);
-      cursor = found;
-      older.disabled = !found.older;
-      newer.disabled = !found.newer;
-      if (!found.records.length) empty(found.older || found.newer ? "No records in this part." : "No records.");
-      status.textContent = `${plural(found.records.length, "record")}${found.late ? ", not all in time" : ""}`;
+      add(answer.records, false);
+      cursor = answer;
+      older.disabled = !answer.older;
+      newer.disabled = !answer.newer;
+      if (!answer.records.length) empty(answer.older || answer.newer ? "No records in this part." : "No records.");
+      status.textContent = `${plural(answer.records.length, "record")}${answer.late ? ", not all in time" : ""}`;
     } catch (error) {
       if (error.name === "AbortError") return;
       clear();
@@ -71,8 +71,8 @@ export async function showRecords(place, { path, name, count, values, signal, ha
 
   function add(records, isOnTop) {
     if (!shown) fill(rows);
-    for (const one of records) {
-      const line = recordRow(path, one, choice, signal, (like) => produce(path, name, count, hasRegistry, like));
+    for (const record of records) {
+      const line = recordRow(path, record, choice, signal, (like) => produce(path, name, count, hasRegistry, like));
       if (isOnTop) rows.prepend(line); else rows.append(line);
       shown += 1;
     }
@@ -103,7 +103,7 @@ export async function showRecords(place, { path, name, count, values, signal, ha
         if (event.records.length) add(event.records, true);
         seen += event.records.length;
         skipped += event.skipped;
-        status.textContent = `Live: ${number(seen)} shown${skipped ? `, ${number(skipped)} left out, since they come faster than anybody reads` : ""}`;
+        status.textContent = `Live: ${number(seen)} shown${skipped ? `, ${number(skipped)} skipped, as they arrive faster than they can be read` : ""}`;
       },
       failed: (event) => halt(event.error),
       lost: () => { status.textContent = "Live: connecting again …"; },
@@ -175,11 +175,11 @@ export async function showRecords(place, { path, name, count, values, signal, ha
 function recordRow(path, record, choice, signal, send) {
   const id = `${record.partition}:${record.offset}`;
   const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-label": `${id}, partition and offset` }, id);
-  const size = (one) => Math.max(one.size, 0);
+  const size = (payload) => Math.max(payload.size, 0);
   const line = h("tr", { class: "record-row" }, h("td", {}, opener), h("td", { class: "nowrap" }, stamp(record.timestamp)), h("td", { class: "payload key" }, preview(record.key)), h("td", { class: "payload" }, preview(record.value)), h("td", { class: "number nowrap" }, bytes(size(record.key) + size(record.value))));
   const opened = () => (line.nextElementSibling?.classList.contains("opened") ? line.nextElementSibling : null);
   const how = () => { const { as, committed } = choice(); return { as, committed }; };
-  const beside = (place, one) => besidePrevious(place, path, one, how(), signal);
+  const beside = (place, record) => besidePrevious(place, path, record, how(), signal);
   function close() {
     opened().querySelector(".beside")?.dispatchEvent(new Event("halt"));
     opened().remove();
@@ -227,14 +227,14 @@ async function copy(text, what) {
     area.select();
     const isDone = document.execCommand("copy");
     area.remove();
-    if (!isDone) { toast("The browser does not let the page copy.", "bad"); return; }
+    if (!isDone) { toast("The browser does not allow the page to copy.", "bad"); return; }
   }
   toast(`${what} copied.`);
 }
 
 /** Write a record as JSON, its numbers as they are. */
 function asJson(record) {
-  const plain = (one) => (one.form === "null" ? null : one.text);
+  const plain = (payload) => (payload.form === "null" ? null : payload.text);
   return JSON.stringify({ partition: record.partition, offset: record.offset, timestamp: record.timestamp, key: plain(record.key), value: plain(record.value), headers: record.headers.map((one) => ({ name: one.name, value: plain(one.value) })) }, null, 2);
 }
 

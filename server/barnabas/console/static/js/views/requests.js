@@ -32,10 +32,10 @@ export async function show({ main, signal }) {
       begun: () => { status.textContent = "Watching"; },
       requests: (event) => {
         if (isPaused) return;
-        const found = event.requests.filter((one) => own.checked || one.client_id !== "barnabas-console");
-        if (found.length && !count) fill(rows);
-        count += found.length;
-        held = [...held, ...found].slice(-SHOWN_MAX);
+        const fresh = event.requests.filter((one) => own.checked || one.client_id !== "barnabas-console");
+        if (fresh.length && !count) fill(rows);
+        count += fresh.length;
+        held = [...held, ...fresh].slice(-SHOWN_MAX);
         showHeld();
       },
       failed: (event) => { fill(problem, notice(event.error, "bad")); fill(rows); status.textContent = ""; },
@@ -60,16 +60,16 @@ export async function show({ main, signal }) {
   watch();
 }
 
-function line(one, onclose) {
-  const isFailed = one.error_codes.length > 0;
-  const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false" }, `${one.api} v${one.version}`);
-  const made = h("tr", { class: "record-row" }, h("td", { class: "nowrap" }, time(one.at_ms).slice(11)), h("td", {}, opener), h("td", {}, one.client_id ?? "–"), h("td", { class: "nowrap" }, `#${one.connection}`), h("td", {}, one.principal), h("td", {}, isFailed ? badge(`error ${one.error_codes.join(", ")}`, "bad") : badge("ok", "good")));
-  made.addEventListener("click", () => {
-    const next = made.nextElementSibling;
+function line(request, onclose) {
+  const isFailed = request.error_codes.length > 0;
+  const opener = h("button", { type: "button", class: "opener", "aria-expanded": "false" }, `${request.api} v${request.version}`);
+  const row = h("tr", { class: "record-row" }, h("td", { class: "nowrap" }, time(request.at_ms).slice(11)), h("td", {}, opener), h("td", {}, request.client_id ?? "–"), h("td", { class: "nowrap" }, `#${request.connection}`), h("td", {}, request.principal), h("td", {}, isFailed ? badge(`error ${request.error_codes.join(", ")}`, "bad") : badge("ok", "good")));
+  row.addEventListener("click", () => {
+    const next = row.nextElementSibling;
     if (next?.classList.contains("opened")) { next.remove(); opener.setAttribute("aria-expanded", "false"); onclose(); return; }
     const shown = (value) => whole({ form: "json", text: JSON.stringify(value) });
-    made.after(h("tr", { class: "opened" }, h("td", { colspan: "6" }, h("div", { class: "detail" }, h("h3", {}, "Request"), shown(one.request), h("h3", {}, "Answer"), one.response === null ? h("p", { class: "soft" }, "none") : shown(one.response)))));
+    row.after(h("tr", { class: "opened" }, h("td", { colspan: "6" }, h("div", { class: "detail" }, h("h3", {}, "Request"), shown(request.request), h("h3", {}, "Answer"), request.response === null ? h("p", { class: "soft" }, "none") : shown(request.response)))));
     opener.setAttribute("aria-expanded", "true");
   });
-  return made;
+  return row;
 }

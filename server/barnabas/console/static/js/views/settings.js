@@ -14,13 +14,13 @@ export async function settingsCard(path, signal, what) {
   let onlySet = false;
   const list = () => {
     const text = input.value.trim().toLowerCase();
-    const wanted = rows.filter((row) => row.name.toLowerCase().includes(text) && (!onlySet || OWN.includes(row.source) || row.source === "file"));
+    const shown = rows.filter((row) => row.name.toLowerCase().includes(text) && (!onlySet || OWN.includes(row.source) || row.source === "file"));
     fill(place, table([
       { label: "Setting", class: "name setting", cell: (row) => [h("span", { class: "mono" }, broken(row.name)), row.documentation ? h("div", { class: "soft" }, row.documentation) : null] },
       { label: "Value", class: "mono", cell: (row) => (row.sensitive ? h("span", { class: "soft" }, "secret") : row.value === "" ? h("span", { class: "soft" }, "empty") : row.value) },
       { label: "From", cell: (row) => badge(row.source, OWN.includes(row.source) ? "info" : "") },
       { label: "Change", cell: (row) => (row.read_only ? h("span", { class: "soft" }, "read-only") : h("button", { type: "button", class: "small", "aria-label": `Change ${row.name}`, onclick: () => change(row) }, "Change")) },
-    ], wanted, { caption: `Settings of ${what}`, empty: "Nothing matches." }));
+    ], shown, { caption: `Settings of ${what}`, empty: "Nothing matches." }));
   };
   async function change(row) {
     const value = h("input", { name: "value", value: row.value ?? "", autocomplete: "off", spellcheck: "false" });

@@ -19,16 +19,16 @@ export async function show(context) {
 async function showSubject({ main, parts, values, signal }) {
   const name = parts[0];
   const path = `/api/subjects/${part(name)}`;
-  const found = await get(path, { version: values.get("version") ?? "" }, signal);
-  const { schema } = found;
-  const version = select(found.versions.map((one) => [String(one), `Version ${one}`, one === schema.version]), { "aria-label": "Version", onchange: () => { location.hash = `#/subjects/${part(name)}?version=${version.value}`; } });
+  const subject = await get(path, { version: values.get("version") ?? "" }, signal);
+  const { schema } = subject;
+  const version = select(subject.versions.map((one) => [String(one), `Version ${one}`, one === schema.version]), { "aria-label": "Version", onchange: () => { location.hash = `#/subjects/${part(name)}?version=${version.value}`; } });
   const isText = (schema.schemaType ?? "AVRO") === "PROTOBUF";
   fill(main, head(name, "", [version, h("button", { type: "button", onclick: async () => { if (await register(name, schema)) location.hash = `#/subjects/${part(name)}`; } }, "Register a new version"), h("button", { type: "button", class: "danger", onclick: remove }, "Delete subject")], h("a", { href: "#/subjects" }, "Schemas")),
-    h("div", { class: "cards" }, tile("Type", badge(schema.schemaType ?? "AVRO", "info"), "", null, true), tile("Id", schema.id), tile("Versions", found.versions.length), tile("Compatibility", badge(found.compatibility ?? "–"), "", null, true)),
+    h("div", { class: "cards" }, tile("Type", badge(schema.schemaType ?? "AVRO", "info"), "", null, true), tile("Id", schema.id), tile("Versions", subject.versions.length), tile("Compatibility", badge(subject.compatibility ?? "–"), "", null, true)),
     card("Schema", body(whole({ form: isText ? "text" : "json", text: schema.schema, size: schema.schema.length }))),
-    found.versions.length > 1 ? comparing(path, found.versions, schema.version, signal) : "");
+    subject.versions.length > 1 ? comparing(path, subject.versions, schema.version, signal) : "");
   async function remove() {
-    const isDone = await askName({ title: "Delete subject", name, submit: "Delete subject", text: `${name} will be deleted with its ${found.versions.length} versions. It can be restored by registering them again.`, act: (_, confirm) => request("DELETE", path, { confirm }) });
+    const isDone = await askName({ title: "Delete subject", name, submit: "Delete subject", text: `${name} will be deleted with its ${subject.versions.length} versions. It can be restored by registering them again.`, act: (_, confirm) => request("DELETE", path, { confirm }) });
     if (isDone) { toast(`Subject ${name} was deleted.`); location.hash = "#/subjects"; }
   }
 }

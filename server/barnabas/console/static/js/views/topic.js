@@ -61,7 +61,7 @@ function partitionTable(path, signal) {
 function groupCard(place, path, signal) {
   repeat(async () => {
     try {
-      const found = await get(`${path}/groups`, {}, signal);
+      const answer = await get(`${path}/groups`, {}, signal);
       fill(place, card("Groups that read it, or have committed offsets of it", table([
         { label: "Group", class: "name", cell: (row) => groupLink(row.group) },
         { label: "Kind", class: "wide", cell: (row) => badge(row.kind) },
@@ -69,7 +69,7 @@ function groupCard(place, path, signal) {
         { label: "Members", number: true, class: "wide", cell: (row) => number(row.members) },
         { label: "Partitions", number: true, class: "wide", cell: (row) => number(row.partitions) },
         { label: "Lag", number: true, title: "Records of this topic that the group has not committed yet", cell: (row) => (row.error ? badge(row.error, "bad") : row.lag ? badge(number(row.lag), "warn") : number(row.lag)) },
-      ], found.groups, { caption: "Groups", empty: found.looked_at < found.total ? `None of the first ${number(found.looked_at)} groups.` : "No group reads it, and none has committed offsets of it." })));
+      ], answer.groups, { caption: "Groups", empty: answer.looked_at < answer.total ? `None of the first ${number(answer.looked_at)} groups.` : "No group reads this topic, or has committed offsets of it." })));
     } catch (error) {
       if (error.name !== "AbortError" && !signal.aborted) fill(place, notice(error.message, "bad"));
     }
@@ -79,16 +79,16 @@ function groupCard(place, path, signal) {
 async function producerCard(path, name, signal) {
   const place = h("div");
   async function refresh() {
-    const found = await get(`${path}/producers`, {}, signal);
-    fill(place, found.error ? notice(found.error, "warn") : null, card("Producers that its partitions know", table([
+    const answer = await get(`${path}/producers`, {}, signal);
+    fill(place, answer.error ? notice(answer.error, "warn") : null, card("Producers that its partitions know", table([
       { label: "Producer", class: "name mono", cell: (row) => row.producer_id }, { label: "Partition", number: true, cell: (row) => row.partition }, { label: "Epoch", number: true, cell: (row) => row.epoch },
       { label: "Last sequence", number: true, cell: (row) => number(row.last_sequence) }, { label: "Last record", class: "nowrap", cell: (row) => time(row.last_at_ms) },
       { label: "Transaction", cell: (row) => (row.transaction_offset === null ? "–" : [badge(`open since offset ${row.transaction_offset}`, "warn"), " ", h("button", { type: "button", class: "small danger", onclick: () => abort(row) }, "Abort")]) },
-    ], found.producers, { caption: "Producers", empty: "No idempotent producer has written here lately." })));
+    ], answer.producers, { caption: "Producers", empty: "No idempotent producer has written here lately." })));
   }
   async function abort(row) {
     const target = `${name}-${row.partition}`;
-    const isDone = await askName({ title: "Abort transaction", name: target, submit: "Abort transaction", text: `The transaction that producer ${row.producer_id} has open in ${target} will be aborted: its records there are never read by those who read what is committed. Do this where the producer is gone.`, act: (_, confirm) => post("/api/transactions/abort", { topic: name, partition: row.partition, producer_id: row.producer_id, confirm }) });
+    const isDone = await askName({ title: "Abort transaction", name: target, submit: "Abort transaction", text: `The transaction that producer ${row.producer_id} has open in ${target} will be aborted: consumers with isolation.level=read_committed never read its records. Do this where the producer is gone.`, act: (_, confirm) => post("/api/transactions/abort", { topic: name, partition: row.partition, producer_id: row.producer_id, confirm }) });
     if (isDone) { toast("The transaction was aborted."); refresh(); }
   }
   await refresh();

@@ -10,37 +10,37 @@ import { visible, whole } from "./payload.js";
 export function comparing(path, numbers, chosen, signal) {
   const before = numbers[Math.max(numbers.indexOf(chosen) - 1, 0)];
   const [first, second] = before === chosen ? [chosen, numbers[1]] : [before, chosen];
-  const choice = (label, wanted) => select(numbers.map((one) => [String(one), `Version ${one}`, one === wanted]), { "aria-label": label });
-  const one = choice("One version", first);
-  const other = choice("The other version", second);
+  const choice = (label, selected) => select(numbers.map((one) => [String(one), `Version ${one}`, one === selected]), { "aria-label": label });
+  const leftChoice = choice("One version", first);
+  const rightChoice = choice("The other version", second);
   const status = h("span", { class: "soft", "aria-live": "polite" });
   const place = h("div", {});
   async function compare(event) {
     event.preventDefault();
-    const [older, newer] = [Number(one.value), Number(other.value)].sort((left, right) => left - right);
+    const [older, newer] = [Number(leftChoice.value), Number(rightChoice.value)].sort((a, b) => a - b);
     if (older === newer) { status.textContent = "Choose two versions that are not the same."; fill(place); return; }
     status.textContent = "Comparing …";
     try {
-      const found = await get(`${path}/compare`, { older, newer }, signal);
-      status.textContent = `Version ${newer} after version ${older}: ${summary(found.difference)}.`;
-      fill(place, shown(found));
+      const comparison = await get(`${path}/compare`, { older, newer }, signal);
+      status.textContent = `Version ${newer} after version ${older}: ${summary(comparison.difference)}.`;
+      fill(place, shown(comparison));
     } catch (error) {
       if (error.name === "AbortError") return;
       status.textContent = "";
       fill(place, notice(error.message, "bad"));
     }
   }
-  return card("Versions beside each other", body(h("form", { class: "versions", onsubmit: compare }, one, h("span", { class: "soft" }, "and"), other, h("button", { type: "submit", class: "primary" }, "Compare"), status), place));
+  return card("Versions beside each other", body(h("form", { class: "versions", onsubmit: compare }, leftChoice, h("span", { class: "soft" }, "and"), rightChoice, h("button", { type: "submit", class: "primary" }, "Compare"), status), place));
 }
 
-function shown(found) {
-  const [before, after] = [found.older, found.newer].map((one) => `Version ${one.version}`);
+function shown(comparison) {
+  const [before, after] = [comparison.older, comparison.newer].map((one) => `Version ${one.version}`);
   return [
     h("h3", {}, `May ${after.toLowerCase()} follow ${before.toLowerCase()}?`),
-    found.levels.length ? verdicts(found) : notice(`The rules of compatibility do not understand it: ${found.problems.map(visible).join("; ")}`, "warn"),
-    h("h3", {}, found.newer.normalized && found.older.normalized ? "What differs, normalised" : "What differs"),
-    differing(found.difference, "What differs between the two versions", before, after),
-    h("div", { class: "sides" }, side(before, found.older), side(after, found.newer))];
+    comparison.levels.length ? verdicts(comparison) : notice(`Compatibility cannot be checked: ${comparison.problems.map(visible).join("; ")}`, "warn"),
+    h("h3", {}, comparison.newer.normalized && comparison.older.normalized ? "What differs, normalised" : "What differs"),
+    differing(comparison.difference, "What differs between the two versions", before, after),
+    h("div", { class: "sides" }, side(before, comparison.older), side(after, comparison.newer))];
 }
 
 function verdicts({ levels, compatibility, left_out: leftOut }) {
@@ -51,22 +51,22 @@ function verdicts({ levels, compatibility, left_out: leftOut }) {
   ];
   return [
     h("div", { class: "verdicts" }, table(columns, levels, { caption: "Verdict of each level of compatibility" })),
-    leftOut ? h("p", { class: "soft" }, `${leftOut} versions between were left out.`) : null,
+    leftOut ? h("p", { class: "soft" }, `${leftOut} versions between were skipped.`) : null,
     reasons(levels)];
 }
 
 /** List what is broken, each once, with the levels that it breaks. */
 function reasons(levels) {
-  const found = new Map();
+  const labelsByText = new Map();
   for (const row of levels) {
     const label = row.against.length > 1 ? `${row.level} (version ${row.broken})` : row.level;
-    for (const one of row.messages) found.set(one, [...(found.get(one) ?? []), label]);
-    if (row.messages.length < row.messages_total) { const more = `and ${row.messages_total - row.messages.length} more`; found.set(more, [...(found.get(more) ?? []), label]); }
+    for (const text of row.messages) labelsByText.set(text, [...(labelsByText.get(text) ?? []), label]);
+    if (row.messages.length < row.messages_total) { const more = `and ${row.messages_total - row.messages.length} more`; labelsByText.set(more, [...(labelsByText.get(more) ?? []), label]); }
   }
-  if (!found.size) return null;
-  return h("ul", { class: "reasons", "aria-label": "What is broken" }, [...found].map(([text, labels]) => h("li", {}, h("span", { class: "mono" }, visible(text)), h("p", { class: "soft" }, labels.join(", ")))));
+  if (!labelsByText.size) return null;
+  return h("ul", { class: "reasons", "aria-label": "What is broken" }, [...labelsByText].map(([text, labels]) => h("li", {}, h("span", { class: "mono" }, visible(text)), h("p", { class: "soft" }, labels.join(", ")))));
 }
 
-function side(label, one) {
-  return h("section", { class: "side", "aria-label": label }, h("h4", {}, label), h("p", { class: "soft" }, `Id ${one.id}, ${one.type}${one.normalized ? ", normalised" : ""}`), whole({ form: one.type === "PROTOBUF" ? "text" : "json", text: one.text, size: one.text.length, cut: one.cut }));
+function side(label, version) {
+  return h("section", { class: "side", "aria-label": label }, h("h4", {}, label), h("p", { class: "soft" }, `Id ${version.id}, ${version.type}${version.normalized ? ", normalised" : ""}`), whole({ form: version.type === "PROTOBUF" ? "text" : "json", text: version.text, size: version.text.length, cut: version.cut }));
 }

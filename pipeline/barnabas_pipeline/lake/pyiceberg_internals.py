@@ -1,0 +1,111 @@
+"""Names of pyiceberg that its documentation does not promise, in one module.
+
+The rule: no other module names them. They are those of RELEASE; a test fails when requirements/spark.txt has another one,
+so that each of them is looked at before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.io.pyarrow import (
+    PyArrowFile,
+    PyArrowFileIO,
+    _determine_partitions,
+    _pyarrow_to_schema_without_ids,
+    _read_all_delete_files,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import _apply_table_update, _TableMetadataUpdateContext
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import fs
+    from pyarrow import parquet as pq
+    from pyiceberg.io import FileIO
+    from pyiceberg.io.pyarrow import DataFileStatistics
+    from pyiceberg.partitioning import PartitionKey, PartitionSpec
+
+RELEASE = "0.12"
+
+
+def schema_without_ids(columns: pa.Schema) -> Schema:
+    """Return Arrow columns as Iceberg's schema; its field ids stand for nothing."""
+    return _pyarrow_to_schema_without_ids(columns)
+
+
+def by_partition(
+    spec: PartitionSpec, schema: Schema, rows: pa.Table
+) -> Iterator[tuple[PartitionKey, pa.Table]]:
+    """Yield the partitions that rows belong to, each with its rows."""
+    for part in _determine_partitions(spec, schema, rows):
+        yield part.partition_key, part.arrow_table_partition
+
+
+def file_statistics(
+    schema: Schema, properties: dict[str, str], footer: pq.FileMetaData
+) -> DataFileStatistics:
+    """Return the statistics of a file's columns as a snapshot keeps them, from the footer of the file."""
+    return data_file_statistics_from_parquet_metadata(
+        footer, compute_statistics_plan(schema, properties), parquet_path_to_id_mapping(schema)
+    )
+
+
+def positional_deletes(io: FileIO, tasks: Iterable[FileScanTask]) -> dict[str, list[pa.ChunkedArray]]:
+    """Return the positions of deleted rows, by the path of their data file."""
+    return _read_all_delete_files(io, tasks)
+
+
+class CachingTransaction(Transaction):
+    """A transaction that applies each update once.
+
+    pyiceberg's copies all metadata, deeply, each time that one thing of it is asked for: 19 times for a commit.
+    """
+
+    _current: TableMetadata | None = None
+    _applied = 0
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata with the updates so far."""
+        if self._current is None:
+            self._current, self._context = self._table.metadata, _TableMetadataUpdateContext()
+        for update in self._updates[self._applied :]:
+            self._current = _apply_table_update(update, self._current, self._context)
+        self._applied = len(self._updates)
+        return self._current
+
+    def commit_once(self) -> None:
+        """Forget how snapshots were made: pyiceberg then repeats none on another head, and removes no file of one."""
+        self._snapshot_producers.clear()
+
+
+class StoredFile(PyArrowFile):
+    """A file with its file system and its path there."""
+
+    @property
+    def file_system(self) -> fs.FileSystem:
+        """Arrow's file system of the file."""
+        return self._filesystem
+
+    @property
+    def path(self) -> str:
+        """The path in that file system."""
+        return self._path
+
+
+class HdfsFileIO(PyArrowFileIO):
+    """A FileIO that lets a subclass open HDFS in its own way."""
+
+    def open_hdfs(self, scheme: str, netloc: str | None) -> fs.FileSystem:
+        """Open HDFS by libhdfs. Raises OSError if that cannot be loaded."""
+        return super()._initialize_hdfs_fs(scheme, netloc)
+
+    def _initialize_hdfs_fs(self, scheme: str, netloc: str | None) -> Any:
+        return self.open_hdfs(scheme, netloc)

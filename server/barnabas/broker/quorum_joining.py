@@ -1,0 +1,225 @@
+"""Steps by which a broker joins a cluster whose metadata a KRaft quorum keeps, and leaves it (KIP-500, KIP-631).
+
+The rule: the metadata are read up to what is committed before the log dirs are opened; the broker registers when it can
+serve, and is unfenced when it has followed its own registration.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from barnabas.broker.peer_security import for_controllers
+from barnabas.broker.startup import StartupError
+from barnabas.broker.storage_parts import LogConfigs, Membership, QuorumParts, new_log_manager
+from barnabas.client import ClientSettings
+from barnabas.cluster.kraft.active_controller import controllers
+from barnabas.cluster.kraft.joining import observing
+from barnabas.cluster.kraft.lifecycle import Identity, Lifecycle, RegistrationRefusedError, State
+from barnabas.cluster.kraft.state import MetadataLogError
+from barnabas.cluster.kraft.store import Projection, QuorumStore
+from barnabas.cluster.kraft.values import Endpoint, LevelRange
+from barnabas.cluster.metadata.image import TOPIC
+from barnabas.cluster.metadata.peers import PeerUnavailableError
+from barnabas.config import broker as settings
+from barnabas.config.listeners import PROTOCOLS
+from barnabas.config.quorum import quorum_settings
+from barnabas.serving.release import IN_QUORUM
+from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest
+from barnabas.wire.ids import new_uuid
+
+if TYPE_CHECKING:
+    from barnabas.config.loading import BrokerConfig
+    from barnabas.environment import Environment
+    from barnabas.log.config import LogConfig
+    from barnabas.log.manager import LogManager
+    from barnabas.log.partition_log import PartitionLog
+    from barnabas.serving.loop_budget import LoopBudget
+
+log = logging.getLogger(__name__)
+
+CORDONED_DIRS_SINCE = 30
+"""The metadata.version from which heartbeats name cordoned log dirs (KIP-1066)."""
+
+
+@asynccontextmanager
+async def joined_quorum(
+    config: BrokerConfig, environment: Environment, budget: LoopBudget
+) -> AsyncIterator[Membership]:
+    """Follow the metadata of the quorum, and yield once all that is committed is known.
+
+    Raises StartupError, StorageError; also out of the block, when the disk of the metadata fails.
+    """
+    quorum = quorum_settings(config)
+    broker_id = config.get(settings.NODE_ID)
+    client = for_controllers(
+        config, quorum, ClientSettings(client_id=f"broker-{broker_id}", software_name="barnabas")
+    )
+    store: QuorumStore | None = None
+
+    def config_for(topic: str) -> LogConfig:
+        assert store is not None, "logs are opened after the metadata"
+        return LogConfigs(config).of(store.image.settings_of(TOPIC, topic))
+
+    logs = new_log_manager(config, environment, config_for)
+    await environment.threads.run(logs.lock)
+    try:
+        async with observing(quorum, environment, client) as follower:
+            store = QuorumStore(follower.observer.identity.cluster_id or "", broker_id, budget)
+            follower.subscribe(Projection(store, lambda: follower.leadership.kraft_version))
+            log.info("following the metadata of cluster %s", store.image.cluster_id)
+            await follower.wait_for_image()
+            peers = controllers(
+                lambda: follower.observer.leader, quorum.listener, environment.network, client
+            )
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(peers.run)
+                yield Membership(store, quorum=QuorumParts(store, peers, logs))
+                nursery.cancel_scope.cancel()
+    except MetadataLogError as error:
+        raise StartupError(f"the metadata of the quorum cannot be followed: {error}") from error
+    finally:
+        logs.unlock()
+
+
+class QuorumParticipation:
+    """A broker's part in its cluster: `begin` once it serves, `end` while it still does; `run` in a task between."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        environment: Environment,
+        endpoints: Mapping[str, tuple[str, int]],
+        quorum: QuorumParts,
+        logs: LogManager,
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._endpoints = endpoints
+        self._store = quorum.store
+        self._peers = quorum.controllers
+        self._logs = logs
+        self._lifecycle: Lifecycle | None = None
+        self._changed = trio.Event()
+        self._wake = trio.Event()
+        self._failure: RegistrationRefusedError | None = None
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration, -1 before the first."""
+        return self._lifecycle.broker_epoch if self._lifecycle is not None else -1
+
+    async def begin(self) -> None:
+        """Register the broker and wait until it is unfenced. Raises StartupError."""
+        lifecycle = self._lifecycle = Lifecycle(
+            self._identity(), interval_ms=self._config.get(settings.BROKER_HEARTBEAT_INTERVAL_MS)
+        )
+        lifecycle.ready()
+        self._wake.set()
+        limit_ms = self._config.get(settings.INITIAL_BROKER_REGISTRATION_TIMEOUT_MS)
+        with trio.move_on_after(limit_ms / 1000):
+            while lifecycle.state is State.REGISTERING and self._failure is None:
+                await self._changed.wait()
+        if self._failure is not None:
+            raise StartupError(f"the controllers refuse this broker: {self._failure}")
+        if lifecycle.state is State.REGISTERING:
+            raise StartupError(
+                f"the broker is not registered within {settings.INITIAL_BROKER_REGISTRATION_TIMEOUT_MS.name}={limit_ms}: "
+                f"{lifecycle.problem or 'no active controller answers'}"
+            )
+        while lifecycle.state is State.FENCED:
+            await self._changed.wait()
+
+    def report_lost_dirs(self, _logs: Iterable[PartitionLog]) -> None:
+        """Tell the controller of the log dirs that are offline."""
+        if self._lifecycle is not None:
+            metas = self._logs.meta
+            self._lifecycle.lose_dirs(
+                [
+                    meta.directory_id
+                    for path in self._logs.offline
+                    if (meta := metas.get(path)) and meta.directory_id
+                ]
+            )
+            self._wake.set()
+
+    async def end(self) -> None:
+        """Hand over what this broker leads, and leave."""
+        lifecycle = self._lifecycle
+        if lifecycle is None or not self._config.get(settings.CONTROLLED_SHUTDOWN_ENABLE):
+            return
+        lifecycle.shut_down()
+        self._wake.set()
+        with trio.move_on_after(SHUTDOWN_SECONDS) as scope:
+            while lifecycle.state is not State.SHUT_DOWN:
+                await self._changed.wait()
+        if scope.cancelled_caught:
+            log.warning("stopping though not everything that this broker leads could be handed over")
+        self._logs.broker_epoch = lifecycle.broker_epoch
+
+    def _identity(self) -> Identity:
+        config = self._config
+        protocols = config.listener_security_protocols()
+        return Identity(
+            config.get(settings.NODE_ID),
+            self._store.image.cluster_id,
+            new_uuid(self._environment.entropy),
+            tuple(
+                Endpoint(name, host, port, PROTOCOLS.index(protocols.get(name, name)))
+                for name, (host, port) in self._endpoints.items()
+            ),
+            config.get(settings.BROKER_RACK),
+            tuple(
+                meta.directory_id
+                for path, meta in self._logs.meta.items()
+                if meta.directory_id is not None and path in self._logs.online
+            ),
+            tuple((one.name, LevelRange(one.min_level, one.max_level)) for one in IN_QUORUM.features),
+            self._logs.previous_broker_epoch,
+        )
+
+    async def run(self) -> None:
+        """Register and send heartbeats until cancelled, or shut down."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            assert self._lifecycle is not None
+            while (wait_ms := await self._turn(self._lifecycle)) is not None:
+                with trio.move_on_after(wait_ms / 1000):
+                    await self._wake.wait()
+                self._wake = trio.Event()
+
+    async def _turn(self, lifecycle: Lifecycle) -> int | None:
+        """Send one request; returns the wait (ms) before the next, None after the last."""
+        level = (self._store.image.features or {}).get("metadata.version", 0)
+        request = lifecycle.request(self._store.offset, has_cordoned_dirs=level >= CORDONED_DIRS_SINCE)
+        if request is None:
+            return None
+        before, problem_before = lifecycle.state, lifecycle.problem
+        timeout_s = max(self._config.get(settings.BROKER_HEARTBEAT_INTERVAL_MS) / 1000, 0.5)
+        try:
+            response = await self._peers.ask_controller(request, timeout_s=timeout_s, channel="heartbeat")
+            if isinstance(request, BrokerRegistrationRequest):
+                wait_ms = lifecycle.take_registration(response)
+            else:
+                wait_ms = lifecycle.take_heartbeat(response)
+        except PeerUnavailableError as error:
+            wait_ms = lifecycle.failed(str(error))
+        except RegistrationRefusedError as error:
+            self._failure = error
+            wait_ms = None
+        if lifecycle.problem and lifecycle.problem != problem_before:
+            log.warning("the controller and this broker (%s): %s", lifecycle.state.value, lifecycle.problem)
+        if lifecycle.state is not before:
+            log.info("this broker is %s, with broker epoch %d", lifecycle.state.value, lifecycle.broker_epoch)
+        self._changed.set()
+        self._changed = trio.Event()
+        return wait_ms
+
+
+SHUTDOWN_SECONDS = 300.0
+"""Longest wait for a controlled shutdown, as Kafka's broker waits for its lifecycle manager."""

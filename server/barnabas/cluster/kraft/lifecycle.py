@@ -1,0 +1,183 @@
+"""The life of a broker in a KRaft quorum: registration, heartbeats, fencing and controlled shutdown (KIP-631). Pure.
+
+The broker registers with the active controller and gets a broker epoch: the offset of its registration record. It is
+fenced then: in no ISR, leader of nothing, unknown to clients. Heartbeats tell the controller how far the broker has
+followed the metadata. Once the broker has seen its own registration and its logs are open, it asks to be unfenced, and
+serves. A controller that misses heartbeats for a session fences the broker; the next heartbeat unfences it again, with
+the same epoch. To stop, the broker asks for a controlled shutdown, and is told when nothing depends on it any more;
+after that it sends no heartbeat, which would unfence it.
+
+The rule: one request is in flight. `request` makes it, `take` takes the answer and returns the wait (ms) before the
+next; `must_ask_now` says that something has changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from barnabas.cluster.kraft.values import Endpoint, LevelRange
+from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from barnabas.wire.generated.errors import ErrorCode
+
+CATCHING_UP_MS: Final = 10
+"""Wait between heartbeats until the broker has caught up, as Kafka's broker has it."""
+SHUTTING_DOWN_MS: Final = 50
+REGISTRATION_RETRY_MS: Final = 500
+_HOPELESS: Final[dict[int, str]] = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers are those of another cluster",
+    ErrorCode.INVALID_REGISTRATION: "its listeners or log dirs are refused",
+    ErrorCode.UNSUPPORTED_VERSION: "a feature is finalized at a level that this broker does not support",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "its principal has no CLUSTER_ACTION on the cluster (super.users)",
+}
+
+
+class RegistrationRefusedError(Exception):
+    """The controller will never register this broker as it is."""
+
+
+class State(Enum):
+    """Stages of a broker's life."""
+
+    REGISTERING = "registering"
+    FENCED = "fenced"
+    RUNNING = "running"
+    SHUTTING_DOWN = "shutting down"
+    SHUT_DOWN = "shut down"
+
+
+class Identity(NamedTuple):
+    """Content of a registration; log dirs by id."""
+
+    broker_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    log_dirs: tuple[bytes, ...]
+    features: tuple[tuple[str, LevelRange], ...]
+    previous_broker_epoch: int = -1
+
+
+class Lifecycle:
+    """See the head of the module."""
+
+    def __init__(self, identity: Identity, *, interval_ms: int) -> None:
+        self._identity = identity
+        self._interval_ms = interval_ms
+        self.state = State.REGISTERING
+        self.broker_epoch = -1
+        """Offset of the registration record, -1 before the first answer."""
+        self.must_ask_now = True
+        self.problem = ""
+        """The last error that an answer named, empty after a success."""
+        self._is_caught_up = False
+        self._is_ready = False
+        self._wants_shutdown = False
+        self._offline_dirs: set[bytes] = set()
+        self._cordoned_dirs: tuple[bytes, ...] = ()
+
+    # --- what the broker says -------------------------------------------------------------------------------
+
+    def ready(self) -> None:
+        """Note that logs are open and requests can be served: from now on the broker asks to be unfenced."""
+        self._is_ready = self.must_ask_now = True
+
+    def lose_dirs(self, directory_ids: Sequence[bytes]) -> None:
+        """Note log dirs that went offline; each later heartbeat names all of them."""
+        self._offline_dirs.update(directory_ids)
+        self.must_ask_now = True
+
+    def cordon_dirs(self, directory_ids: Sequence[bytes]) -> None:
+        """Note the log dirs that get no new replicas (KIP-1066), all of them."""
+        self._cordoned_dirs = tuple(sorted(directory_ids))
+        self.must_ask_now = True
+
+    def shut_down(self) -> None:
+        """Ask the controller to move leaders away from now on."""
+        if self.state is State.REGISTERING:
+            self.state = State.SHUT_DOWN
+        elif self.state is not State.SHUT_DOWN:
+            self.state, self._wants_shutdown = State.SHUTTING_DOWN, True
+        self.must_ask_now = True
+
+    # --- requests and answers -------------------------------------------------------------------------------
+
+    def request(
+        self, offset: int, *, has_cordoned_dirs: bool = False
+    ) -> BrokerRegistrationRequest | BrokerHeartbeatRequest | None:
+        """Return the next request; None when the broker has shut down.
+
+        `offset` is that of the last record whose image is published. `has_cordoned_dirs`: metadata.version is 30 or more.
+        """
+        self.must_ask_now = False
+        if self.state is State.SHUT_DOWN:
+            return None
+        if self.state is State.REGISTERING:
+            return self._registration()
+        return BrokerHeartbeatRequest(
+            broker_id=self._identity.broker_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=offset,
+            want_fence=not (self._is_ready and self._is_caught_up),
+            want_shut_down=self._wants_shutdown,
+            offline_log_dirs=sorted(self._offline_dirs),
+            cordoned_log_dirs=list(self._cordoned_dirs) if has_cordoned_dirs and self._is_caught_up else None,
+        )
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        identity = self._identity
+        online = [directory for directory in identity.log_dirs if directory not in self._offline_dirs]
+        return BrokerRegistrationRequest(
+            broker_id=identity.broker_id,
+            cluster_id=identity.cluster_id,
+            incarnation_id=identity.incarnation_id,
+            listeners=[BrokerRegistrationRequest.Listener(*endpoint) for endpoint in identity.endpoints],
+            features=[BrokerRegistrationRequest.Feature(name, *levels) for name, levels in identity.features],
+            rack=identity.rack,
+            log_dirs=sorted(online),
+            previous_broker_epoch=identity.previous_broker_epoch,
+        )
+
+    def take_registration(self, response: BrokerRegistrationResponse) -> int:
+        """Take the answer to a registration; returns the wait before the next request. Raises RegistrationRefusedError."""
+        code = response.error_code
+        if code == ErrorCode.NONE:
+            self.problem = ""
+            self.broker_epoch = response.broker_epoch
+            if self.state is State.REGISTERING:
+                self.state = State.FENCED
+            return 0
+        self.problem = _name(code)
+        if code in _HOPELESS:
+            raise RegistrationRefusedError(f"{self.problem}: {_HOPELESS[code]}")
+        return REGISTRATION_RETRY_MS
+
+    def take_heartbeat(self, response: BrokerHeartbeatResponse) -> int:
+        """Take the answer to a heartbeat; returns the wait (ms) before the next."""
+        if response.error_code:
+            self.problem = _name(response.error_code)
+            return self._interval_ms
+        self.problem = ""
+        caught_up_now = response.is_caught_up and not self._is_caught_up
+        self._is_caught_up = self._is_caught_up or response.is_caught_up
+        if self.state is State.SHUTTING_DOWN:
+            if response.should_shut_down:
+                self.state = State.SHUT_DOWN
+                return 0
+            return SHUTTING_DOWN_MS
+        self.state = State.FENCED if response.is_fenced else State.RUNNING
+        if caught_up_now and self._is_ready:
+            return 0
+        return self._interval_ms if self._is_caught_up else CATCHING_UP_MS
+
+    def failed(self, problem: str) -> int:
+        """Note that no answer came; returns the wait before the next request."""
+        self.problem = problem
+        return REGISTRATION_RETRY_MS if self.state is State.REGISTERING else self._interval_ms
+
+
+def _name(code: int) -> str:
+    return next((error.name for error in ErrorCode if error == code), f"error {code}")

@@ -1,0 +1,165 @@
+"""Settings of a broker in a KRaft quorum, in one value. Pure.
+
+The rule: rules about several settings together are those of Kafka (`KafkaConfig`, KIP-500, KIP-853), checked before
+anything is opened; each error names the settings and what they may be.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.config import broker as settings
+from barnabas.config.setting import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.config.loading import BrokerConfig
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+Address = tuple[str, int]
+"""Host and port."""
+_VOTER = re.compile(r"(\d+)@(.+)")
+
+
+class LogSettings(NamedTuple):
+    """Settings of a copy of the metadata log, with Kafka's defaults; sizes in bytes, -1 for no limit of retention."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 86_400_000
+    retention_bytes: int = 100 << 20
+    retention_ms: int = 7 * 86_400_000
+    snapshot_bytes: int = 20 << 20
+    """Bytes of records after which a snapshot is made."""
+    snapshot_interval_ms: int = 3_600_000
+    delete_delay_ms: int = 60_000
+    batch_bytes_max: int = 8 << 20
+
+
+class QuorumSettings(NamedTuple):
+    """Addresses of controllers, the listener by which they are reached, and how their log is copied; times in ms."""
+
+    node_id: int
+    log_dir: str
+    """The log dir with `__cluster_metadata-0`."""
+    bootstrap: tuple[Address, ...]
+    """Host and port of each of `controller.quorum.bootstrap.servers`, else of the voters."""
+    static_voters: Mapping[int, Address]
+    """Host and port of the voters of `controller.quorum.voters`, by id: they say where a leader is."""
+    fetch_timeout_ms: int
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    fetch_bytes_max: int
+    snapshot_bytes_max: int
+    log: LogSettings
+    listener: str = "CONTROLLER"
+    """The first of `controller.listener.names`."""
+    protocol: str = "PLAINTEXT"
+    """Security protocol of that listener."""
+
+
+def quorum_settings(config: BrokerConfig) -> QuorumSettings:
+    """Return the settings of a broker in a quorum. Raises SettingError."""
+    texts: tuple[str, ...] = config.get(settings.CONTROLLER_QUORUM_VOTERS)
+    voters = _voters(texts)
+    bootstrap_name = settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS.name
+    servers = config.get(settings.CONTROLLER_QUORUM_BOOTSTRAP_SERVERS)
+    bootstrap = tuple(_address(bootstrap_name, text) for text in servers)
+    if not voters and not bootstrap:
+        raise SettingError(
+            f"{settings.PROCESS_ROLES.name}=broker needs the controllers of its cluster: set "
+            f"{bootstrap_name}=HOST:PORT,... or {settings.CONTROLLER_QUORUM_VOTERS.name}=ID@HOST:PORT,..."
+        )
+    _check_node(config, voters)
+    listener, protocol = _listener(config)
+    return QuorumSettings(
+        node_id=config.get(settings.NODE_ID),
+        log_dir=config.get(settings.METADATA_LOG_DIR) or config.log_dirs[0],
+        bootstrap=bootstrap or tuple(voters.values()),
+        static_voters=voters,
+        fetch_timeout_ms=config.get(settings.CONTROLLER_QUORUM_FETCH_TIMEOUT_MS),
+        request_timeout_ms=config.get(settings.CONTROLLER_QUORUM_REQUEST_TIMEOUT_MS),
+        retry_backoff_ms=config.get(settings.CONTROLLER_QUORUM_RETRY_BACKOFF_MS),
+        fetch_bytes_max=config.get(settings.CONTROLLER_QUORUM_FETCH_MAX_BYTES),
+        snapshot_bytes_max=config.get(settings.CONTROLLER_QUORUM_FETCH_SNAPSHOT_MAX_BYTES),
+        log=_log_settings(config),
+        listener=listener,
+        protocol=protocol,
+    )
+
+
+def _log_settings(config: BrokerConfig) -> LogSettings:
+    segment_bytes = config.get(settings.INTERNAL_METADATA_LOG_SEGMENT_BYTES)
+    return LogSettings(
+        segment_bytes=segment_bytes or config.get(settings.METADATA_LOG_SEGMENT_BYTES),
+        segment_ms=config.get(settings.METADATA_LOG_SEGMENT_MS),
+        retention_bytes=config.get(settings.METADATA_MAX_RETENTION_BYTES),
+        retention_ms=config.get(settings.METADATA_MAX_RETENTION_MS),
+        snapshot_bytes=config.get(settings.METADATA_LOG_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS),
+        snapshot_interval_ms=config.get(settings.METADATA_LOG_MAX_SNAPSHOT_INTERVAL_MS),
+        delete_delay_ms=config.get(settings.INTERNAL_METADATA_DELETE_DELAY_MILLIS),
+        batch_bytes_max=config.get(settings.INTERNAL_METADATA_MAX_BATCH_SIZE_IN_BYTES),
+    )
+
+
+def _check_node(config: BrokerConfig, voters: Mapping[int, Address]) -> None:
+    if not config.is_node_id_set:
+        raise SettingError(f"{settings.PROCESS_ROLES.name}=broker needs {settings.NODE_ID.name}")
+    node_id = config.get(settings.NODE_ID)
+    if node_id in voters:
+        raise SettingError(
+            f"{settings.NODE_ID.name}={node_id}: {settings.CONTROLLER_QUORUM_VOTERS.name} has a controller of that id; a "
+            "broker needs another one"
+        )
+    if config.value_of("controller.quorum.auto.join.enable"):
+        raise SettingError(
+            f"controller.quorum.auto.join.enable=true is for controllers, and {settings.PROCESS_ROLES.name}=broker"
+        )
+
+
+def _listener(config: BrokerConfig) -> tuple[str, str]:
+    name = settings.CONTROLLER_LISTENER_NAMES.name
+    names = [text.strip().upper() for text in config.get(settings.CONTROLLER_LISTENER_NAMES) or ()]
+    if not names or not names[0]:
+        raise SettingError(
+            f"{settings.PROCESS_ROLES.name}=broker needs {name}: the listener of the controllers, as in their files"
+        )
+    own = {text.partition("://")[0].strip().upper() for text in config.get(settings.LISTENERS)}
+    for listener in names:
+        if listener in own:
+            raise SettingError(f"{name}={listener}: a broker must not have a listener of that name itself")
+    protocols = config.listener_security_protocols()
+    protocol = protocols.get(names[0], names[0])
+    if protocol not in PROTOCOLS and _has_default_protocols(config, own):
+        protocol = "PLAINTEXT"
+    if protocol not in PROTOCOLS:
+        raise SettingError(
+            f"{name}={names[0]}: add {names[0]}:PLAINTEXT, or another protocol, to "
+            f"{settings.LISTENER_SECURITY_PROTOCOL_MAP.name}"
+        )
+    return names[0], protocol
+
+
+def _has_default_protocols(config: BrokerConfig, own: set[str]) -> bool:
+    """Say whether Kafka takes controllers' listeners for PLAINTEXT: no map is set, and no own listener has TLS or SASL."""
+    secured = set(PROTOCOLS) - {"PLAINTEXT"}
+    return not config.is_set(settings.LISTENER_SECURITY_PROTOCOL_MAP.name) and not own & secured
+
+
+def _voters(texts: Sequence[str]) -> dict[int, Address]:
+    name = settings.CONTROLLER_QUORUM_VOTERS.name
+    voters = {}
+    for text in texts:
+        match = _VOTER.fullmatch(text.strip())
+        if match is None:
+            raise SettingError(f"{name}={','.join(texts)}: {text.strip()!r} is not of the form ID@HOST:PORT")
+        voters[int(match[1])] = _address(name, match[2])
+    return voters
+
+
+def _address(name: str, text: str) -> Address:
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise SettingError(f"{name}: {text.strip()!r} is not of the form HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,1 @@
+"""Removal of logs and of parts of them: renamed, pending until they are due, removed."""
