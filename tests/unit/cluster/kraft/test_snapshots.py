@@ -47,7 +47,7 @@ def values_of(data):
 
 def read(data, snapshot_id=(76, 1)):
     (snapshot,) = (
-        made for made in snapshot_steps(snapshot_id, "snapshot", batches_of(data)) if made is not None
+        step for step in snapshot_steps(snapshot_id, "snapshot", batches_of(data)) if step is not None
     )
     return snapshot
 
