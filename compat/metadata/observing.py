@@ -247,7 +247,9 @@ class Run:
                 if attempt == ATTEMPTS - 1:
                     raise
         for section, rows in stored.items():
-            is_untold = section == "voters" and not rows  # static ones, by a record before the snapshot
+            is_untold = section == "voters" and not (
+                rows and live[section]
+            )  # static: by a record that has gone
             if section != "quorum" and live[section] != rows and not is_untold:
                 yield f"{moment}: {section}: {live[section]} live, {rows} in the directory"
         status = self.observer.status()
