@@ -361,12 +361,10 @@ class Observer:
             raise WrongAnswerError(
                 f"{PLACE}: a piece of a snapshot continues at {partition.position}, not {position}"
             )
-        if not 0 < partition.size <= SNAPSHOT_BYTES_MAX or partition.size != (
-            download.size if position else partition.size
-        ):
-            raise WrongAnswerError(f"{PLACE}: a snapshot has {partition.size} bytes, not {download.size}")
-        if position + len(data) > partition.size:
-            raise WrongAnswerError(f"{PLACE}: a piece of a snapshot goes beyond its end")
+        if not 0 < partition.size <= SNAPSHOT_BYTES_MAX:
+            raise WrongAnswerError(f"{PLACE}: a snapshot has {partition.size} bytes")
+        if position + len(data) > partition.size or (position and partition.size != download.size):
+            return Taken(self.abandon_snapshot(), must_wait=True)  # this size, or the one before, is wrong
         download.size = partition.size
         download.position += len(data)
         piece = WritePiece(download.id, position, data)

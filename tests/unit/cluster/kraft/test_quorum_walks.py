@@ -65,20 +65,6 @@ def snapshot_is_taken_as_additions(patch):
     patch.setattr(Loader, "load", planted)
 
 
-def snapshot_of_two_leaders(patch):
-    """A download continues at the next leader: its snapshot of that id has other bytes."""
-    note = Observer._note_leader
-
-    def planted(self, partition, endpoints):
-        if self._download is not None:
-            named = partition.current_leader
-            if named.leader_epoch > self.leader.epoch:
-                self._download.source = (named.leader_id, named.leader_epoch)
-        return note(self, partition, endpoints)
-
-    patch.setattr(Observer, "_note_leader", planted)
-
-
 def cut_is_not_carried_out(patch):
     """A log that diverges stays on the disk, and the observer believes it is cut."""
     patch.setattr(DurableLog, "truncate", lambda *_: None)
@@ -203,13 +189,12 @@ PLANTED: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     high_watermark_beyond_the_log: 0,
     uncommitted_is_applied: 0,
     snapshot_is_taken_as_additions: 0,
-    snapshot_of_two_leaders: 5,
     cut_is_not_carried_out: 1,
     epochs_survive_a_cut: 13,
     checksums_are_not_checked: 1,
     gaps_are_appended: 0,
     transaction_counts_at_once: 0,
-    snapshot_is_named_for_a_later_record: 0,
+    snapshot_is_named_for_a_later_record: 1,
     snapshot_is_renamed_before_it_is_synced: 0,
     log_stays_before_a_snapshot: 0,
     snapshot_is_removed_with_its_successor: 0,
