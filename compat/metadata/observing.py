@@ -115,7 +115,7 @@ class Observer:
         return (self.node.directory / "observer.out").read_text()
 
     def status(self) -> dict[str, Any]:
-        """What it has applied; empty before the first image."""
+        """The last status that it wrote; empty before the first image."""
         assert self._process is not None
         if self._process.poll() is not None:
             raise RuntimeError(f"the observer has ended by itself:\n{self.output()[-3000:]}")

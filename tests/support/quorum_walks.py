@@ -42,7 +42,7 @@ STATIC_VOTERS = {number + 1: address for number, address in enumerate(ADDRESSES)
 
 
 class WalkError(Exception):
-    """What an observer did is not what the quorum committed."""
+    """An observer has something other than the quorum committed."""
 
 
 class Folding:

@@ -42,7 +42,7 @@ T = TypeVar("T")
 FETCH_WAIT_MS: Final = 500
 """Time that a controller may hold a Fetch when nothing is new, as Kafka's observers have it."""
 CLEAN_SECONDS: Final = 60.0
-"""How often old snapshots and files that wait for their removal are looked for, as in Kafka."""
+"""Interval of the search for old snapshots and files that wait for their removal, as in Kafka."""
 REPORT_FAILURES: Final = 10
 """A line in the log for the first failure, and for each so many after it."""
 
@@ -271,8 +271,7 @@ class MetadataFollower:
         loader, delta = self._loader, None
         if not loader.has_published:
             self._subscribers, self._new_subscribers = self._new_subscribers, []
-        for step in loader.take():
-            delta = step
+        for delta in loader.take():  # noqa: B007 - the last one is delivered
             await trio.lowlevel.checkpoint()
         if delta is not None:
             await self._deliver(delta, self._subscribers)

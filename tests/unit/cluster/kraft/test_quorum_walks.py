@@ -55,7 +55,7 @@ def uncommitted_is_applied(patch):
 
 
 def snapshot_is_taken_as_additions(patch):
-    """What a fetched snapshot lacks stays in the subscribers."""
+    """Entries that a fetched snapshot lacks stay in the subscribers."""
     load = Loader.load
 
     def planted(self, snapshot):
