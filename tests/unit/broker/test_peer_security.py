@@ -48,7 +48,7 @@ def test_a_login_and_certificates_are_those_of_the_listener():
     [
         (
             {"sasl.mechanism.inter.broker.protocol": "DIGEST-MD5"},
-            "DIGEST-MD5: brokers log in with one of PLAIN",
+            "DIGEST-MD5: brokers log in to each other with one of PLAIN",
         ),
         ({}, "set sasl.kerberos.service.name"),
         ({}, "sasl.mechanism.inter.broker.protocol is not set, and its default is GSSAPI"),

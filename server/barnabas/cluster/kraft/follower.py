@@ -14,22 +14,21 @@ from typing import Any, Final, Protocol, TypeVar
 import trio
 
 from barnabas.cluster.kraft.contacts import Address, Contacts
-from barnabas.cluster.kraft.durable_log import DurableLog
-from barnabas.cluster.kraft.image import EMPTY, QuorumImage, diff_steps
-from barnabas.cluster.kraft.loader import ImageDelta, Loader, UnknownMetadataVersionError
-from barnabas.cluster.kraft.observer import (
+from barnabas.cluster.kraft.decisions import (
     Append,
     Commit,
     Decision,
     DropSnapshot,
     InstallSnapshot,
-    Observer,
     SaveElection,
     SnapshotId,
     Truncate,
     WritePiece,
-    WrongAnswerError,
 )
+from barnabas.cluster.kraft.durable_log import DurableLog
+from barnabas.cluster.kraft.image import EMPTY, QuorumImage, diff_steps
+from barnabas.cluster.kraft.loader import ImageDelta, Loader, UnknownMetadataVersionError
+from barnabas.cluster.kraft.observer import Observer, WrongAnswerError
 from barnabas.cluster.kraft.quorum import Leadership
 from barnabas.cluster.kraft.snapshots import SnapshotTimer, snapshot_batches
 from barnabas.cluster.kraft.state import MetadataLogError, Snapshot
