@@ -313,7 +313,10 @@ class Connection:
             response = await self.ask(ApiVersionsRequest(), version=0)
         check(response.error_code, f"asking {self.peer} for its versions")
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        self.features = {one.name: one.max_version_level for one in response.finalized_features}
+        self.features = {
+            finalized_feature.name: finalized_feature.max_version_level
+            for finalized_feature in response.finalized_features
+        }
 
     async def _log_in(self) -> None:
         """Log in, for the first time or again; the caller holds the lock."""

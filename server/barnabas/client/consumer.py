@@ -90,7 +90,7 @@ class Consumer:
         """Take just these partitions, by hand. Raises RuntimeError after `subscribe`."""
         if self._membership is not None:
             raise RuntimeError("the consumer has subscribed: its group assigns")
-        places = {TopicPartition(*one) for one in partitions}
+        places = {TopicPartition(*partition) for partition in partitions}
         for place in self._partitions.keys() - places:
             self._drop(place)
         for place in places - self._partitions.keys():
@@ -295,7 +295,7 @@ class Consumer:
     @property
     def buffered_bytes(self) -> int:
         """Bytes of batches that were fetched and not handed out yet."""
-        return sum(one.buffered_bytes for one in self._partitions.values())
+        return sum(partition.buffered_bytes for partition in self._partitions.values())
 
     async def beginning_offsets(self, partitions: Places) -> dict[TopicPartition, int]:
         """Return the offsets of the first records that there are. Raises ClientError."""

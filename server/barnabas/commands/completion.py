@@ -76,7 +76,7 @@ def _converted(name: str, summary: str, parser: argparse.ArgumentParser) -> clic
 
 def _type_of(action: argparse.Action) -> click.ParamType[object] | None:
     if action.choices is not None:
-        return click.Choice([str(one) for one in action.choices])
+        return click.Choice([str(choice) for choice in action.choices])
     metavar = action.metavar if isinstance(action.metavar, str) else ""
     if metavar in _FILES:
         return click.Path(file_okay=metavar != "DIR")

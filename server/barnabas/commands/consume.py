@@ -315,7 +315,7 @@ def _settings(properties: dict[str, str], options: dict[str, Any]) -> ConsumerSe
 async def _print_group(consumer: Consumer, options: dict[str, Any], printer: Printer) -> None:
     topics = options["topics"]
     if options["regex"]:
-        consumer.subscribe(pattern="|".join(f"(?:{one})$" for one in topics))
+        consumer.subscribe(pattern="|".join(f"(?:{topic})$" for topic in topics))
     else:
         consumer.subscribe(*topics)
     await _print_on(consumer, options["idle"], printer)

@@ -68,7 +68,7 @@ async def COMMAND(  # noqa: N802
         await _tell_metrics(session, names, listen, is_regex=regex)
         return
     lags = await _measure(session, names, is_regex=regex)
-    session.output.show(GROUPS, [_row(one) for one in lags.values()])
+    session.output.show(GROUPS, [_row(lag) for lag in lags.values()])
     if partitions or session.output.as_json:
         session.output.show(LAGS, lag_rows(lags.values()))
 

@@ -121,7 +121,7 @@ def _text(table: Table, rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     text = tabulate(
         cells,
-        headers=[_title(one) for one in columns],
+        headers=[_title(column) for column in columns],
         tablefmt="plain",
         disable_numparse=True,
         colalign=align,

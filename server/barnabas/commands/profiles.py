@@ -79,7 +79,9 @@ def _all() -> tuple[dict[str, dict[str, str]], str]:
         if not isinstance(table, dict):
             raise CommandError(f"{file}: {name} is no profile: [{name}] and its settings are expected")
         profiles[name] = _flat(table)
-    if mode & _OTHERS and any(_holds_secret(*pair) for one in profiles.values() for pair in one.items()):
+    if mode & _OTHERS and any(
+        _holds_secret(*pair) for profile in profiles.values() for pair in profile.items()
+    ):
         raise CommandError(f"{file} holds a password and others may read or change it: chmod 600 {file}")
     return profiles, str(default)
 

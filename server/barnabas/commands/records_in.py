@@ -59,7 +59,7 @@ def json_record(text: bytes) -> Parsed:
     headers = value.get("headers") or []
     if isinstance(headers, dict):
         headers = [headers]
-    if not isinstance(headers, list) or not all(isinstance(one, dict) for one in headers):
+    if not isinstance(headers, list) or not all(isinstance(header, dict) for header in headers):
         raise ValueError("headers are a list of objects")
     return Parsed(
         bytes_of(value.get("value")),

@@ -67,7 +67,7 @@ def _piece(directive: str, null: bytes) -> Piece:
         "%": lambda record: b"%",  # noqa: ARG005
     }
     if directive not in pieces:
-        raise ValueError(f"there is no %{directive}; there are {' '.join('%' + one for one in pieces)}")
+        raise ValueError(f"there is no %{directive}; there are {' '.join('%' + piece for piece in pieces)}")
     return pieces[directive]
 
 

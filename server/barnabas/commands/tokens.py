@@ -49,7 +49,7 @@ def _row(token: Token, *, with_secret: bool) -> dict[str, Any]:
         "token_id": token.token_id,
         "owner": str(token.owner),
         "requester": str(token.requester) if token.requester.name else None,
-        "renewers": [str(one) for one in token.renewers],
+        "renewers": [str(renewer) for renewer in token.renewers],
         "issued_at_ms": token.issued_at_ms,
         "expires_at_ms": token.expires_at_ms,
         "max_at_ms": token.max_at_ms,

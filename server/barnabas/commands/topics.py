@@ -99,7 +99,7 @@ def _is_internal(topic: TopicInfo | ClientError) -> bool:
 def _row(name: str, topic: TopicInfo | ClientError) -> dict[str, Any]:
     if isinstance(topic, ClientError):
         return {"name": name, "error": name_of(topic)}
-    replicas = max((len(one.replicas) for one in topic.partitions), default=0)
+    replicas = max((len(partition.replicas) for partition in topic.partitions), default=0)
     return {
         "name": name,
         "partitions": len(topic.partitions),

@@ -236,7 +236,7 @@ async def _delete(admin: Admin, name: str, findings: Findings) -> None:
 def check_local_files(endpoint: Endpoint, addresses: Iterable[str], findings: Findings) -> None:
     """Tell if a broker of this machine may open few files, or has nearly as many open as it may."""
     subject = str(endpoint)
-    if not any(is_loopback(one) for one in addresses):
+    if not any(is_loopback(address) for address in addresses):
         findings.add("open files", subject, SKIPPED, "the broker is not on this machine")
         return
     if not SHOWS_PROCESSES:

@@ -46,9 +46,9 @@ class Guard:
     ) -> None:
         """`hosts` are names and addresses of this machine; `is_local` says that it alone can connect."""
         self._scheme = scheme
-        self._hosts = {one.lower() for one in hosts} | _LOCAL_NAMES
-        self._origins = {one.lower().rstrip("/") for one in origins}
-        self._proxied = {urlsplit(one).netloc for one in self._origins}
+        self._hosts = {host.lower() for host in hosts} | _LOCAL_NAMES
+        self._origins = {origin.lower().rstrip("/") for origin in origins}
+        self._proxied = {urlsplit(origin).netloc for origin in self._origins}
         self._is_local = is_local
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> str:

@@ -329,7 +329,7 @@ async def _send_file(reader: HttpReader, request: ConsoleRequest) -> bool:
         ]
         status = 404 if file is None else 405
         return await reader.answer(status, [*HEADERS, *type_and_size], [text], seconds=ANSWER_SECONDS_MAX)
-    headers = [one for one in HEADERS if one[0] != "Cache-Control"]
+    headers = [header for header in HEADERS if header[0] != "Cache-Control"]
     headers += [("Cache-Control", "no-cache"), ("ETag", file.tag), ("Vary", "Accept-Encoding")]
     if request.headers.get("if-none-match") == file.tag:
         return await reader.answer(304, headers, [], seconds=ANSWER_SECONDS_MAX)

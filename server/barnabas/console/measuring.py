@@ -197,7 +197,7 @@ async def log_dirs_of(admin: Admin, broker: int) -> list[LogDir]:
     answer = await connection.ask(DescribeLogDirsRequest([]))
     if answer.error_code:
         raise ResponseError(answer.error_code, f"asking broker {broker} for its log dirs")
-    return [log_dir_of(broker, one) for one in answer.results]
+    return [log_dir_of(broker, result) for result in answer.results]
 
 
 class AllMeasured:

@@ -184,7 +184,7 @@ def target_of(broker: Broker) -> Target:
 
 def _logins(broker: Broker, listener: Listener) -> tuple[str, ...]:
     offered = mechanisms_of(listener_settings(broker.services.config, listener.name))
-    return tuple(one for one in LOGINS if one in offered)
+    return tuple(login for login in LOGINS if login in offered)
 
 
 def _own_tls() -> ssl.SSLContext:
@@ -255,9 +255,9 @@ class _Watch:
         )
         requests = [one for one in self._recorder.find(chosen) if one.is_answered and one.id not in seen]
         if filters.get("errors") in ("true", "1"):
-            requests = [one for one in requests if one.error_codes]
+            requests = [request for request in requests if request.error_codes]
         if len(seen) > 4 * RECORDED_MAX:
             seen -= set(sorted(seen)[: 2 * RECORDED_MAX])
         requests = requests[-limit:]
-        seen |= {one.id for one in requests}
+        seen |= {request.id for request in requests}
         return requests

@@ -54,7 +54,7 @@ class TopicIndex:
         if DESCRIBE_TOPIC_PARTITIONS in connection.versions:
             return await self._read_pages(connection)
         topics = await self._admin.topics()
-        return [row_of(one) for one in topics.values() if isinstance(one, TopicInfo)]
+        return [row_of(topic) for topic in topics.values() if isinstance(topic, TopicInfo)]
 
     async def _read_pages(self, connection: Connection) -> list[TopicRow]:
         rows: list[TopicRow] = []
@@ -76,13 +76,15 @@ class TopicIndex:
 
 
 def _row_of(topic: Any) -> TopicRow:
-    parts = [(one.replica_nodes, one.isr_nodes, one.leader_id) for one in topic.partitions]
+    parts = [
+        (partition.replica_nodes, partition.isr_nodes, partition.leader_id) for partition in topic.partitions
+    ]
     return _counted(topic.name, parts, is_internal=topic.is_internal)
 
 
 def row_of(topic: TopicInfo) -> TopicRow:
     """Return the row of a topic."""
-    parts = [(one.replicas, one.in_sync, one.leader) for one in topic.partitions]
+    parts = [(partition.replicas, partition.in_sync, partition.leader) for partition in topic.partitions]
     return _counted(topic.name, parts, is_internal=topic.is_internal)
 
 

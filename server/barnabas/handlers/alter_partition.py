@@ -58,7 +58,7 @@ def _proposal(
 ) -> ProposedState:
     by_id = version >= TOPIC_IDS_SINCE
     if version >= EPOCHS_SINCE:
-        isr = tuple((one.broker_id, one.broker_epoch) for one in partition.new_isr_with_epochs)
+        isr = tuple((epoch.broker_id, epoch.broker_epoch) for epoch in partition.new_isr_with_epochs)
     else:
         isr = tuple((one, -1) for one in partition.new_isr)
     return ProposedState(

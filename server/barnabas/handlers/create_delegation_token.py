@@ -53,7 +53,7 @@ class CreateDelegationToken:
         if code != ErrorCode.NONE:
             response.error_code = code
             return response
-        renewers = [f"{one.principal_type}:{one.principal_name}" for one in request.renewers]
+        renewers = [f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers]
         try:
             token = await self.delegation_tokens.create(owner, requester, renewers, request.max_lifetime_ms)
         except RequestError as error:
@@ -82,6 +82,6 @@ def _refusal(
         return ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
     if len(request.renewers) > renewers_max:
         return ErrorCode.POLICY_VIOLATION
-    if any(one.principal_type != USER_TYPE for one in request.renewers) or owner.startswith(":"):
+    if any(renewer.principal_type != USER_TYPE for renewer in request.renewers) or owner.startswith(":"):
         return ErrorCode.INVALID_PRINCIPAL_TYPE
     return ErrorCode.NONE

@@ -22,7 +22,7 @@ async def dial(host: str, port: int) -> trio.SocketStream:
             raise
         causes = [one for one in leaves(error.__cause__) if isinstance(one, OSError)]
         raise next(
-            (one for one in causes if not isinstance(one, ConnectionRefusedError)), causes[0]
+            (cause for cause in causes if not isinstance(cause, ConnectionRefusedError)), causes[0]
         ) from None
     stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
     return stream

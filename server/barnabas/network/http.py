@@ -299,7 +299,7 @@ class HttpReader:
         scope.cancel()
 
     async def _send(self, *events: h11.Event) -> None:
-        data = memoryview(b"".join(self.connection.send(one) or b"" for one in events))
+        data = memoryview(b"".join(self.connection.send(event) or b"" for event in events))
         while data:  # at most so much at a time, so that `moved_s` says what the visitor does
             await self.visitor.stream.send_all(data[:_SEND_BYTES])
             data = data[_SEND_BYTES:]

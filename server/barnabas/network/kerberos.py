@@ -75,7 +75,9 @@ def default_realm() -> str:
 def _translated(error: Any) -> KerberosError:
     code = (error.min_code & 0xFFFFFFFF) - (_TABLE & 0xFFFFFFFF)
     statuses = error.get_all_statuses(error.min_code, False) if error.min_code else []
-    statuses = [one for one in statuses if one != _NOTHING] or error.get_all_statuses(error.maj_code, True)
+    statuses = [status for status in statuses if status != _NOTHING] or error.get_all_statuses(
+        error.maj_code, True
+    )
     # Some of it is what a client has sent.
     text = "".join(one if one.isprintable() else "?" for one in "; ".join(statuses)[:TEXT_CHARS_MAX])
     hint = _HINTS.get(code)

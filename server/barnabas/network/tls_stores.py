@@ -161,4 +161,6 @@ def _certificates_of_pkcs12(settings: StoreSettings, data: bytes) -> str:
     certificates = [one for one in (loaded.cert, *loaded.additional_certs) if one is not None]
     if not certificates:
         raise TlsError(f"{settings.what}.location={settings.location}: there is no certificate in it")
-    return "".join(one.certificate.public_bytes(Encoding.PEM).decode() for one in certificates)
+    return "".join(
+        certificate.certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates
+    )

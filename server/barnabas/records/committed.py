@@ -26,7 +26,8 @@ class AbortedBatches:
 
     def __init__(self, transactions: Iterable[AbortedTransaction] | None) -> None:
         self._coming = sorted(
-            ((one.first_offset, one.producer_id) for one in transactions or ()), reverse=True
+            ((transaction.first_offset, transaction.producer_id) for transaction in transactions or ()),
+            reverse=True,
         )
         self._aborting: set[int] = set()
 

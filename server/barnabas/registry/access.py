@@ -117,7 +117,7 @@ class User(Caller):
     async def _metadata(self, topics: Sequence[str]) -> MetadataResponse:
         await self._check_version()
         request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=one) for one in topics],
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=True,
         )

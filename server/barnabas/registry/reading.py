@@ -126,7 +126,7 @@ class Reading:
         versions = self._state.versions(subject, deleted=deleted or deleted_only)
         if not versions:
             raise refusals.subject_not_found(subject)
-        return [one.number for one in versions if one.is_deleted or not deleted_only]
+        return [version.number for version in versions if version.is_deleted or not deleted_only]
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> Version:
         """Return a version. Raises RegistryError."""

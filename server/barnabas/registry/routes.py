@@ -233,7 +233,7 @@ async def _subjects_of_id(registry: Registry, call: Call) -> Any:
 
 async def _versions_of_id(registry: Registry, call: Call) -> Any:
     versions = await _with_id_listed(registry, call)
-    return call.page.of([{"subject": one.subject, "version": one.number} for one in versions])
+    return call.page.of([{"subject": version.subject, "version": version.number} for version in versions])
 
 
 # --- compatibility, settings, modes, contexts -----------------------------------------------------------------------

@@ -62,14 +62,18 @@ class Schema:
         if not isinstance(metadata, dict | None) or not isinstance(rule_set, dict | None):
             raise ValueError("metadata and ruleSet are objects")
         return cls(
-            format_name, value["schema"], tuple(Reference.of(one) for one in references), metadata, rule_set
+            format_name,
+            value["schema"],
+            tuple(Reference.of(reference) for reference in references),
+            metadata,
+            rule_set,
         )
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it; what is not there is left out, as is the format of Avro."""
         plain: dict[str, Any] = {} if self.format == AVRO else {"schemaType": self.format}
         if self.references:
-            plain["references"] = [one.plain() for one in self.references]
+            plain["references"] = [reference.plain() for reference in self.references]
         if self.metadata is not None:
             plain["metadata"] = self.metadata
         if self.rule_set is not None:

@@ -193,7 +193,7 @@ class State:
     def referring_to(self, subject: str, number: int, *, deleted: bool) -> list[Version]:
         """Return the versions that refer to one, with `deleted` also those that are deleted."""
         versions = [self.subjects[name][one] for name, one in self._referring.get((subject, number), {})]
-        return [one for one in versions if deleted or not one.is_deleted]
+        return [version for version in versions if deleted or not version.is_deleted]
 
     def config(self, subject: str | None) -> dict[str, Any]:
         """Return the settings that hold for a subject, from where the nearest ones are; the level is always there."""

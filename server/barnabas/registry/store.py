@@ -150,7 +150,7 @@ class Store:
             entries = (await admin.describe_configs([resource]))[resource]
             if isinstance(entries, ClientError):
                 raise entries
-            policy = next((one.value for one in entries if one.name == "cleanup.policy"), "compact")
+            policy = next((entry.value for entry in entries if entry.name == "cleanup.policy"), "compact")
             if policy != "compact":
                 raise refusals.store_failed(
                     f"topic {self.topic} has cleanup.policy={policy}: schemas would be removed after a time; set it to "

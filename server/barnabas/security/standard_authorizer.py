@@ -194,4 +194,6 @@ class StandardAuthorizer:
 
 def _is_below(name: str, prefixes: set[str]) -> bool:
     """Say whether one of the prefixes is a prefix of the name."""
-    return bool(prefixes) and any(name[:length] in prefixes for length in {len(one) for one in prefixes})
+    return bool(prefixes) and any(
+        name[:length] in prefixes for length in {len(prefix) for prefix in prefixes}
+    )

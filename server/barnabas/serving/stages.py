@@ -317,7 +317,7 @@ def keep_bytes_alone(request: Request) -> None:
     request.message = request.response = None
     if request.reservation is not None:
         request.reservation.reduce_to(
-            sum([len(one) for one in request.chunks if not isinstance(one, FileRegion)])
+            sum([len(chunk) for chunk in request.chunks if not isinstance(chunk, FileRegion)])
         )
 
 

@@ -76,7 +76,7 @@ class KafkaBroker:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         """Make a topic with settings of Kafka's and records."""
-        body: dict[str, Any] = {"records": [_record(one) for one in records]}
+        body: dict[str, Any] = {"records": [_record(record) for record in records]}
         if partitions is not None:
             body["partitions"] = partitions
         if settings:
@@ -98,7 +98,7 @@ class KafkaBroker:
 
     def produce(self, topic: str, *records: Any) -> list[tuple[int, int]]:
         """Append records to a topic and return (partition, offset) of each."""
-        body = {"records": [_record(one) for one in records]}
+        body = {"records": [_record(record) for record in records]}
         answer = self.control("POST", f"/v1/topics/{quote(topic, safe='')}/records", body)
         return [(one["partition"], one["offset"]) for one in answer["records"]]
 

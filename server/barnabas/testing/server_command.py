@@ -204,7 +204,9 @@ async def _serve(
 
 def _say_ready(bench: Bench, host: Host) -> None:
     assert host.broker is not None
-    listeners = {one.name: f"{one.addresses[0][0]}:{one.port}" for one in host.broker.listeners}
+    listeners = {
+        listener.name: f"{listener.addresses[0][0]}:{listener.port}" for listener in host.broker.listeners
+    }
     line = {
         "bootstrap_servers": host.bootstrap,
         "listeners": listeners,

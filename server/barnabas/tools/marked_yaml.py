@@ -53,7 +53,7 @@ def _loader() -> Any:
         pass
 
     Loader.yaml_implicit_resolvers = {
-        letter: [one for one in resolvers if one[0] != _BOOLEAN]
+        letter: [resolver for resolver in resolvers if resolver[0] != _BOOLEAN]
         for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     Loader.add_implicit_resolver(_BOOLEAN, re.compile("(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))

@@ -192,8 +192,8 @@ class Groups(Base):
 
 def _is_wanted(group: ListedGroup, states: Sequence[str], kinds: Sequence[str]) -> bool:
     """Filter again what brokers that are too old to do so have sent."""
-    has_state = not states or not group.state or group.state.lower() in {one.lower() for one in states}
-    return has_state and (not kinds or group.kind in {one.lower() for one in kinds})
+    has_state = not states or not group.state or group.state.lower() in {state.lower() for state in states}
+    return has_state and (not kinds or group.kind in {kind.lower() for kind in kinds})
 
 
 def _classic_member(member: Any, protocol_type: str) -> GroupMember:

@@ -98,7 +98,7 @@ class Offsets(Base):
 
         request = Request(group_id)
         for topic, numbers in by_topic(partitions).items():
-            deleted = [Request.OffsetDeleteRequestPartition(one) for one in numbers]
+            deleted = [Request.OffsetDeleteRequestPartition(number) for number in numbers]
             request.topics.append(Request.OffsetDeleteRequestTopic(topic, deleted))
         response = await self.client.ask_coordinator(group_id, request)
         check(response.error_code, f"deleting offsets of {group_id!r}")
@@ -174,7 +174,7 @@ class Offsets(Base):
 
 
 def _first_partition(response: Any) -> int:
-    return next((one.error_code for topic in response.topics for one in topic.partitions), 0)
+    return next((partition.error_code for topic in response.topics for partition in topic.partitions), 0)
 
 
 def _outcomes(topics: Iterable[Any], doing: str) -> dict[TopicPartition, Outcome]:

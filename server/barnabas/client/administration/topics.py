@@ -229,7 +229,7 @@ def _info(topic: MetadataResponse.MetadataResponseTopic) -> TopicInfo:
 
 def _first(results: list[object]) -> int:
     """Return NOT_CONTROLLER if the answer is that, for which the controller is looked for again."""
-    codes = [getattr(one, "error_code", 0) for one in results]
+    codes = [getattr(result, "error_code", 0) for result in results]
     return ErrorCode.NOT_CONTROLLER if ErrorCode.NOT_CONTROLLER in codes else 0
 
 

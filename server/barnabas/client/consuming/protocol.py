@@ -59,7 +59,11 @@ def decode_member(assignor: str, member_id: str, instance_id: str | None, data: 
     """Read what a member tells. Raises DecodeError."""
     version = _version_of(data, SUBSCRIPTION_VERSION)
     value, _ = subscription_data.CODEC.decode(data, _INT16.size, version)
-    owned = [TopicPartition(one.topic, part) for one in value.owned_partitions for part in one.partitions]
+    owned = [
+        TopicPartition(owned_partition.topic, part)
+        for owned_partition in value.owned_partitions
+        for part in owned_partition.partitions
+    ]
     generation = value.generation_id
     if ASSIGNORS[assignor].has_memory and value.user_data:
         owned, generation = _decode_memory(value.user_data)
@@ -80,7 +84,11 @@ def decode_assignment(data: bytes) -> set[TopicPartition]:
         return set()
     version = _version_of(data, assignment_data.CODEC.max_version)
     value, _ = assignment_data.CODEC.decode(data, _INT16.size, version)
-    return {TopicPartition(one.topic, part) for one in value.assigned_partitions for part in one.partitions}
+    return {
+        TopicPartition(assigned_partition.topic, part)
+        for assigned_partition in value.assigned_partitions
+        for part in assigned_partition.partitions
+    }
 
 
 def _version_of(data: bytes, newest: int) -> int:

@@ -246,7 +246,7 @@ async def _send(
         backend.target.bootstrap, settings, client_settings=backend.settings, dial=backend.target.dial
     ) as producer:
         deliveries = [await producer.send(topic, **record) for record in records]
-        placed = [await one.wait() for one in deliveries]
+        placed = [await delivery.wait() for delivery in deliveries]
     return [{"partition": one.partition, "offset": one.offset} for one in placed]
 
 

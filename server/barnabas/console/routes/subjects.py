@@ -76,7 +76,7 @@ async def compare_versions(call: Call) -> object:
     subject = quote(call.path["subject"], safe="")
     versions: list[int] = await ask(call, "GET", f"/subjects/{subject}/versions")
     newer = call.whole("newer", versions[-1], least=1)
-    before = [one for one in versions if one < newer]
+    before = [version for version in versions if version < newer]
     older = call.whole("older", before[-1] if before else newer, least=1)
     level = await ask(call, "GET", f"/config/{subject}?defaultToGlobal=true")
     try:

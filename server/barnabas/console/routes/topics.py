@@ -136,7 +136,7 @@ async def topic_settings(call: Call) -> object:
 async def topic_producers(call: Call) -> object:
     """Return the producers that a topic's partitions know, those with an open transaction first."""
     info = await topic_of(call)
-    led = [(info.name, one.number) for one in info.partitions if one.leader >= 0]
+    led = [(info.name, partition.number) for partition in info.partitions if partition.leader >= 0]
     producers = await call.backend.admin.producers(led[:MEASURED_MAX])
     rows = [
         {
@@ -152,7 +152,7 @@ async def topic_producers(call: Call) -> object:
         for state in good(states) or ()
     ]
     rows.sort(key=lambda row: (row["transaction_offset"] is None, -row["last_at_ms"]))
-    failures = [error_text(one) for one in producers.values() if isinstance(one, ClientError)]
+    failures = [error_text(producer) for producer in producers.values() if isinstance(producer, ClientError)]
     return {
         "producers": rows[: paging.SIZE_MAX],
         "total": len(rows),
@@ -169,15 +169,15 @@ async def topic_groups(call: Call) -> object:
     for group_id, lag in (await lags_of(admin, groups, name)).items():
         if not lag.partitions:
             continue
-        lags = [one.lag for one in lag.partitions if one.lag is not None]
-        errors = [one.error for one in lag.partitions if one.error is not None]
+        lags = [partition.lag for partition in lag.partitions if partition.lag is not None]
+        errors = [partition.error for partition in lag.partitions if partition.error is not None]
         rows.append(
             {
                 "group": group_id,
                 "kind": lag.listed.kind,
                 "state": lag.listed.state if isinstance(lag.info, ClientError) else lag.info.state,
                 "partitions": len(lag.partitions),
-                "members": len({one.member_id for one in lag.partitions} - {""}),
+                "members": len({partition.member_id for partition in lag.partitions} - {""}),
                 "lag": sum(lags) if lags else None,
                 "error": error_text(errors[0]) if errors else None,
             }

@@ -66,7 +66,9 @@ async def abort_transaction(call: Call) -> object:
     states = (await call.backend.admin.producers([place]))[place]
     if isinstance(states, ClientError):
         raise states
-    producer: ProducerState | None = next((one for one in states if one.producer_id == producer_id), None)
+    producer: ProducerState | None = next(
+        (state for state in states if state.producer_id == producer_id), None
+    )
     if producer is None or producer.transaction_offset < 0:
         raise ConsoleError(409, f"producer {producer_id} has no open transaction in {topic}-{partition}")
     call.confirmed(f"{topic}-{partition}")

@@ -236,7 +236,11 @@ class ClassicGroup(ClassicState):
         self.is_initial = False
         joining = self.members.joining
         if len(joining) < len(self.members):
-            late = [one for one in self.members.values() if one.id not in joining and one.instance_id is None]
+            late = [
+                member
+                for member in self.members.values()
+                if member.id not in joining and member.instance_id is None
+            ]
             self._drop_all(late, out)
         if self.members and not joining:
             out.timers[("join", self.id)] = now_ms + self.members.longest_rebalance_ms
@@ -325,7 +329,7 @@ class ClassicGroup(ClassicState):
             return True
         protocol = self.protocol or ""
         assignment_bytes = sum(len(assignment) for assignment in self.assignments.values())
-        metadata_bytes = sum(len(one.metadata_for(protocol)) for one in self.members.values())
+        metadata_bytes = sum(len(member.metadata_for(protocol)) for member in self.members.values())
         return assignment_bytes + metadata_bytes >= LARGE_RECORD_BYTES
 
     def _record_needed(self, now_ms: int) -> RecordNeeded:

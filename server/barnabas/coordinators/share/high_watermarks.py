@@ -22,7 +22,7 @@ class LocalHighWatermarks:
         self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int | RequestError]:
         """Return the high watermark of each partition, or why it is not known."""
-        return {one: self._of(one) for one in topic_partitions}
+        return {topic_partition: self._of(topic_partition) for topic_partition in topic_partitions}
 
     def _of(self, topic_partition: TopicPartition) -> int | RequestError:
         try:

@@ -264,7 +264,11 @@ class ConfigAlteration:
             for change in changes
             if change.refused is None and change.resource_type != BROKER_LOGGER
         }
-        resources = [one for one in request.resources if (one.resource_type, one.resource_name) in accepted]
+        resources = [
+            resource
+            for resource in request.resources
+            if (resource.resource_type, resource.resource_name) in accepted
+        ]
         if not resources:
             return
         response = await forwarder.forward(self._context, replace(request, resources=resources))

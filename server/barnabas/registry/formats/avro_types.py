@@ -66,7 +66,7 @@ class Writer:
 
     def _value(self, of: Type, space: str) -> Any:
         if of.kind == "union":
-            return [self._value(one, space) for one in of.branches]
+            return [self._value(branch, space) for branch in of.branches]
         if of.name:
             if of.name in self._written:
                 return self._named(of.name, space)
@@ -101,7 +101,7 @@ class Writer:
             if of.default is not None:
                 body["default"] = of.default
         else:
-            body["fields"] = [self._field(one, own) for one in of.fields]
+            body["fields"] = [self._field(field, own) for field in of.fields]
         body |= self._properties(of.properties)
         if of.aliases:
             body["aliases"] = [self._named(one, own) for one in self._sorted(of.aliases)]

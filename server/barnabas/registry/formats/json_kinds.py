@@ -76,7 +76,7 @@ class View:
     def texts(self, word: str) -> set[str]:
         """Return the names that a keyword lists."""
         names = self.get(word)
-        return {one for one in names if isinstance(one, str)} if isinstance(names, list) else set()
+        return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
 
     def limit(self, word: str) -> Any:
         """Return a limit, draft 4's exclusive ones as those of later drafts."""
@@ -128,7 +128,7 @@ class View:
     def items(self) -> list[View]:
         """Items that have a schema each."""
         schemas = self.get("prefixItems") if self._has_prefix else self.get("items")
-        return [View("", self.node.below(one)) for one in schemas] if isinstance(schemas, list) else []
+        return [View("", self.node.below(schema)) for schema in schemas] if isinstance(schemas, list) else []
 
     @property
     def all_items(self) -> Node | None:

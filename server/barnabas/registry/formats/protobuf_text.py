@@ -364,8 +364,8 @@ def _set_value(kept: Any, value: Any) -> None:
 def _literal(value: Any) -> str:
     """Return a message, or a part of one, as protobuf's text has it."""
     if isinstance(value, ast.MessageLiteral):
-        fields = [one for one in value.elements if isinstance(one, ast.MessageLiteralField)]
-        return " ".join(f"{one.name}: {_wrapped(one.value)}" for one in fields)
+        fields = [element for element in value.elements if isinstance(element, ast.MessageLiteralField)]
+        return " ".join(f"{field.name}: {_wrapped(field.value)}" for field in fields)
     return _wrapped(value)
 
 

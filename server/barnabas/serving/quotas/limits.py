@@ -82,4 +82,6 @@ class Limits:
             candidates = (user, None), ("", None)
         elif client_id:
             candidates = (None, client_id), (None, "")
-        return next((limit for one in candidates if (limit := self._limit(*one)) is not None), None)
+        return next(
+            (limit for candidate in candidates if (limit := self._limit(*candidate)) is not None), None
+        )

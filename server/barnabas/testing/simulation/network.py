@@ -410,7 +410,11 @@ class SimulatedNetwork:
 
     def _forget_closed(self) -> None:
         """Drop the connections that both ends have closed; the next time when twice as many as are left are there."""
-        self._connections = [one for one in self._connections if not (one[2].is_closed and one[3].is_closed)]
+        self._connections = [
+            connection
+            for connection in self._connections
+            if not (connection[2].is_closed and connection[3].is_closed)
+        ]
         self._connections_max = max(CONNECTIONS_BEFORE_A_SWEEP, 2 * len(self._connections))
 
     # --- connecting -----------------------------------------------------------------------------------------

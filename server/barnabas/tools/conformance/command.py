@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"barnabas conform: {visible_lines(str(error))}", file=sys.stderr)
         return FAILED
     _write(options, fixture, results, seed)
-    return FOUND if any(one.verdict is Verdict.FAILED for one in results) else DONE
+    return FOUND if any(result.verdict is Verdict.FAILED for result in results) else DONE
 
 
 def parser() -> argparse.ArgumentParser:
@@ -105,7 +105,7 @@ async def _conform(options: argparse.Namespace, cases: list[Case], seed: int) ->
 
 
 def _print(options: argparse.Namespace, fixture: Fixture, results: list[Result], seconds: float) -> None:
-    failures = [one for one in results if one.verdict is Verdict.FAILED]
+    failures = [result for result in results if result.verdict is Verdict.FAILED]
     if not options.quiet:
         for failure in failures[:FAILURES_SHOWN]:
             print("\n".join(map(visible, reports.lines_of_failure(failure))))

@@ -133,7 +133,10 @@ async def open_fixture(target: Target, seed: int) -> Fixture:
     fixture = Fixture(
         target,
         versions,
-        {one.name: one.max_version_level for one in answer.finalized_features},
+        {
+            finalized_feature.name: finalized_feature.max_version_level
+            for finalized_feature in answer.finalized_features
+        },
         guess(versions),
         PREFIX + secrets.token_hex(3),
         seed,
@@ -252,7 +255,9 @@ async def make_topic(
     with trio.move_on_after(READY_S):
         while True:
             described = (await wire.ask(asked, version)).topics[0]
-            is_known = not described.error_code and all(one.leader_id >= 0 for one in described.partitions)
+            is_known = not described.error_code and all(
+                partition.leader_id >= 0 for partition in described.partitions
+            )
             if (
                 is_known
                 and described.partitions
@@ -339,7 +344,7 @@ async def _remove_groups(wire: Wire, fixture: Fixture) -> None:
         return
     version = fixture.newest("ListGroups")
     listed = await wire.ask(make("ListGroups", version, {}), version)
-    mine = [one.group_id for one in listed.groups if one.group_id.startswith(fixture.prefix)]
+    mine = [group.group_id for group in listed.groups if group.group_id.startswith(fixture.prefix)]
     if not mine:
         return
     version = fixture.newest("DeleteGroups")
@@ -352,7 +357,7 @@ async def _remove_groups(wire: Wire, fixture: Fixture) -> None:
 async def _remove_topics(wire: Wire, controller: Wire, fixture: Fixture) -> None:
     version = fixture.newest("Metadata")
     everything = await wire.ask(make("Metadata", version, {"topics": None if version else []}), version)
-    mine = [one.name for one in everything.topics if (one.name or "").startswith(fixture.prefix)]
+    mine = [topic.name for topic in everything.topics if (topic.name or "").startswith(fixture.prefix)]
     if not mine:
         return
     if not fixture.serves("DeleteTopics"):

@@ -87,7 +87,7 @@ def _indented(what: str, text: str, data: bytes) -> Iterator[str]:
 
 def summary(results: Sequence[Result]) -> str:
     """Return the counts in one line."""
-    of = {verdict: sum(one.verdict is verdict for one in results) for verdict in Verdict}
+    of = {verdict: sum(result.verdict is verdict for result in results) for verdict in Verdict}
     return ", ".join(f"{count} {verdict.value}" for verdict, count in of.items())
 
 

@@ -53,7 +53,11 @@ def _split_topic(entry: Any, match: Match, name_of: NameOf) -> tuple[Any, Any]:
     counts = [0, 0]
     for name, partitions in lists:
         for number, is_match in enumerate((True, False)):
-            chosen = [one for one in partitions if match.covers(topic, partition_of(one)) is is_match]
+            chosen = [
+                partition
+                for partition in partitions
+                if match.covers(topic, partition_of(partition)) is is_match
+            ]
             setattr(parts[number], name, chosen)
             counts[number] += len(chosen)
     return (parts[0] if counts[0] else None), (parts[1] if counts[1] else None)
@@ -87,7 +91,7 @@ def mark(response: Any, match: Match, code: int, name_of: NameOf) -> None:
             if topic is None or not match.covers(topic, None):
                 continue
             partitions = [one for _, found in partition_lists(entry) for one in found]
-            matching = [one for one in partitions if match.covers(topic, partition_of(one))]
+            matching = [partition for partition in partitions if match.covers(topic, partition_of(partition))]
             for marked in matching if partitions else [entry]:
                 _refuse(marked, code)
 

@@ -188,4 +188,4 @@ def parse(value: Any, event: str) -> dict[str, Any]:
 
 
 def _known(event: str) -> str:
-    return f"for {event} there are {', '.join(one.name for one in ACTIONS if event in one.events)}"
+    return f"for {event} there are {', '.join(action.name for action in ACTIONS if event in action.events)}"

@@ -194,7 +194,7 @@ async def _write_journal(
     store.read()
     await store.open(cluster_id, BrokerInfo(config.get(settings.NODE_ID), None, {}))
     if credentials:
-        await store.change(lambda _: [ScramCredentialChanged(*one) for one in credentials])
+        await store.change(lambda _: [ScramCredentialChanged(*credential) for credential in credentials])
     await store.close()
 
 

@@ -73,18 +73,18 @@ def card(report: Report) -> str:
     classes = {Status.HONOURED: "", Status.NOT_TRIED: "quiet"}
     apis = []
     for key in sorted(report.advertised):
-        verdicts = [one for one in report.verdicts if one.key == key]
-        errors = dict.fromkeys(code for one in verdicts for code in one.errors)
+        verdicts = [verdict for verdict in report.verdicts if verdict.key == key]
+        errors = dict.fromkeys(code for verdict in verdicts for code in verdict.errors)
         apis.append(
             {
                 "key": key,
                 "name": registry.name_of(key) if registry.is_known(key) else "?",
                 "verdicts": verdicts,
-                "classes": [classes.get(one.status, "bad") for one in verdicts],
+                "classes": [classes.get(verdict.status, "bad") for verdict in verdicts],
                 "errors": ", ".join(map(code_name, errors)),
             }
         )
-    tried = [one for one in report.verdicts if one.status is not Status.NOT_TRIED]
+    tried = [verdict for verdict in report.verdicts if verdict.status is not Status.NOT_TRIED]
     values = {
         "report": report,
         "apis": apis,

@@ -45,5 +45,5 @@ async def read_limits(target: Target, versions: dict[int, tuple[int, int]], node
     result = answer.results[0]
     if result.error_code:
         return Limits({}, f"DescribeConfigs: {code_name(result.error_code)}")
-    settings = {one.name: one.value for one in result.configs}
+    settings = {config.name: config.value for config in result.configs}
     return Limits({name: settings[name] for name in NAMES if name in settings})

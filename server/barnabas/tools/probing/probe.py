@@ -75,10 +75,10 @@ class Report:
                 "differing": [_name(key) for key in self.release.differing],
             },
             "apis": [self._api_as_json(key) for key in sorted(self.advertised)],
-            "features": [asdict(one) for one in self.features],
+            "features": [asdict(feature) for feature in self.features],
             "limits": {"settings": self.limits.settings, "problem": self.limits.problem},
-            "quirks": [asdict(one) for one in self.quirks],
-            "timings": [asdict(one) for one in self.timings],
+            "quirks": [asdict(quirk) for quirk in self.quirks],
+            "timings": [asdict(timing) for timing in self.timings],
             "clients": [asdict(one) for one in self.needs],
             "written": [asdict(one) for one in self.written],
         }
@@ -171,8 +171,10 @@ async def _limits(target: Target, versions: Versions, node_id: int) -> Limits:
 
 
 def _features(answer: Any) -> list[Feature]:
-    supported = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
-    levels = {one.name: one.max_version_level for one in answer.finalized_features}
+    supported = {
+        feature.name: (feature.min_version, feature.max_version) for feature in answer.supported_features
+    }
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     return [Feature(name, supported.get(name), levels.get(name)) for name in sorted({*supported, *levels})]
 
 

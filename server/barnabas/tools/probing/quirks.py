@@ -58,7 +58,7 @@ async def look_at_all(target: Target, versions: Versions, names: Names) -> list[
 async def _newer_api_versions(target: Target, _: Versions, __: Names) -> tuple[str, bool | None]:
     async with target.connect() as wire:
         answer = await wire.ask_frame(frame_of(API_VERSIONS, 99, b"whatever"), API_VERSIONS, 99)
-        ranges = [one for one in answer.api_keys if one.api_key == API_VERSIONS]
+        ranges = [api_key for api_key in answer.api_keys if api_key.api_key == API_VERSIONS]
         again = await wire.ask(make("ApiVersions", 0, {}), 0)
     seen = f"error {code_name(answer.error_code)}, {len(answer.api_keys)} APIs named"
     is_so = answer.error_code == ErrorCode.UNSUPPORTED_VERSION and bool(ranges) and not again.error_code

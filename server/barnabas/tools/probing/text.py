@@ -39,10 +39,13 @@ def lines_of(report: Report) -> Iterator[str]:
     yield from _heading("habits (! is not what Apache Kafka does)")
     marks = {True: " ", False: "!", None: " "}
     yield from _table(
-        ["", "what", "seen"], [[marks[one.as_kafka], one.name, one.seen] for one in report.quirks]
+        ["", "what", "seen"], [[marks[quirk.as_kafka], quirk.name, quirk.seen] for quirk in report.quirks]
     )
     yield from _heading("times")
-    rows = [[one.what, f"{one.p50_ms:.2f}", f"{one.p99_ms:.2f}", str(one.count)] for one in report.timings]
+    rows = [
+        [timing.what, f"{timing.p50_ms:.2f}", f"{timing.p99_ms:.2f}", str(timing.count)]
+        for timing in report.timings
+    ]
     yield from _table(["what", "p50 ms", "p99 ms", "tries"], rows)
     yield from _heading("clients")
     yield from _table(["client", "can", "cannot"], _clients(report))
@@ -53,7 +56,7 @@ def lines_of(report: Report) -> Iterator[str]:
 
 def _apis(report: Report) -> Iterator[list[str]]:
     for key, (low, high) in sorted(report.advertised.items()):
-        mine = [one for one in report.verdicts if one.key == key]
+        mine = [verdict for verdict in report.verdicts if verdict.key == key]
         errors = dict.fromkeys(code for one in mine for code in one.errors)
         name = registry.name_of(key) if registry.is_known(key) else "?"
         yield [str(key), name, span(low, high), summary(mine), ", ".join(map(code_name, errors))]

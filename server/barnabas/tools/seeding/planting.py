@@ -160,7 +160,7 @@ class Planting:
             await self.coordinate(group, where)
             if self._only_new:
                 present = await self.committed(group, where)
-                seeds = [one for one in seeds if (one.topic, one.partition) not in present]
+                seeds = [seed for seed in seeds if (seed.topic, seed.partition) not in present]
             if seeds:
                 await self._commit_of(group, seeds)
 

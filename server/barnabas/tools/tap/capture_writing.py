@@ -179,7 +179,7 @@ def checksum_of(data: bytes) -> int:
 def _same_family(client: Address, broker: Address) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
     """Return both addresses as bytes, those of IPv4 in IPv6 where only one of them is."""
     addresses = [ipaddress.ip_address(host.partition("%")[0]) for host, _ in (client, broker)]
-    packed = [one.packed for one in addresses]
+    packed = [address.packed for address in addresses]
     if len(packed[0]) != len(packed[1]):
         packed = [one if len(one) == 16 else b"\0" * 10 + b"\xff\xff" + one for one in packed]
     return (packed[0], client[1]), (packed[1], broker[1])

@@ -148,7 +148,7 @@ class Proxy:
         assert self._nursery is not None
         for listening_socket in sockets:
             listening_socket.listen(BACKLOG)
-        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(one)) for one in sockets]
+        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(socket)) for socket in sockets]
         self._nursery.start_soon(
             partial(
                 trio.serve_listeners, partial(self._serve, broker), listeners, handler_nursery=self._nursery

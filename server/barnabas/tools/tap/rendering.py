@@ -137,11 +137,14 @@ def _token(token: dict[str, Any]) -> str:
 
 def _produce(message: Any) -> list[str]:
     summaries = [records.count(one.records) for topic in message.topic_data for one in topic.partition_data]
-    count, batches = sum(max(one.records, 0) for one in summaries), sum(one.batches for one in summaries)
-    codecs = sorted({codec for one in summaries for codec in one.codecs})
+    count, batches = (
+        sum(max(summary.records, 0) for summary in summaries),
+        sum(summary.batches for summary in summaries),
+    )
+    codecs = sorted({codec for summary in summaries for codec in summary.codecs})
     words = [
         f"{count} record{'s' * (count != 1)} in {batches} batch{'es' * (batches != 1)}",
-        size_text(sum(one.size for one in summaries)),
+        size_text(sum(summary.size for summary in summaries)),
         _ACKS.get(message.acks, f"acks={message.acks}"),
     ]
     if any(codecs):
@@ -169,7 +172,7 @@ def _produced(message: Any) -> list[str]:
 
 def _fetch(message: Any) -> list[str]:
     words = [f"wait={message.max_wait_ms}ms min={message.min_bytes}"]
-    offsets = [one.fetch_offset for topic in message.topics for one in topic.partitions]
+    offsets = [partition.fetch_offset for topic in message.topics for partition in topic.partitions]
     if len(offsets) == 1:
         words.insert(0, f"from {offsets[0]}")
     if message.session_id or message.session_epoch >= 0:
@@ -178,7 +181,12 @@ def _fetch(message: Any) -> list[str]:
 
 
 def _fetched(message: Any) -> list[str]:
-    sizes = [len(one.records) for topic in message.responses for one in topic.partitions if one.records]
+    sizes = [
+        len(partition.records)
+        for topic in message.responses
+        for partition in topic.partitions
+        if partition.records
+    ]
     if not sizes:
         return ["empty"]
     return [size_text(sum(sizes)) + (f" of {len(sizes)} partitions" if len(sizes) > 1 else "")]

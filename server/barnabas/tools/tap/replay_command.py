@@ -150,7 +150,7 @@ def _show_json(outcome: Outcome) -> None:
         "version": exchange.request.version,
         "client_id": exchange.request.client_id,
         "failure": outcome.failure or None,
-        "differences": [one._asdict() for one in outcome.differences],
+        "differences": [difference._asdict() for difference in outcome.differences],
     }
     print(json.dumps(shown), flush=True)
 

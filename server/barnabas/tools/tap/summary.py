@@ -169,7 +169,9 @@ class Client:
         if message is None:
             return
         self.fetches += 1
-        size = sum(len(one.records or b"") for topic in message.responses for one in topic.partitions)
+        size = sum(
+            len(partition.records or b"") for topic in message.responses for partition in topic.partitions
+        )
         self.fetched_bytes += size
         if not size:
             self.empty_fetches += 1

@@ -163,4 +163,4 @@ async def committed(
     } | more
     answer = await trial.ask("OffsetFetch", asked)
     topics = answer.groups[0].topics if version >= 8 else answer.topics
-    return [one.committed_offset for one in topics[0].partitions]
+    return [partition.committed_offset for partition in topics[0].partitions]

@@ -97,7 +97,7 @@ async def _unknown_version(trial: Trial) -> None:
                 frame_of(API_VERSIONS, version, b"?"), API_VERSIONS, version, correlation_id=1
             )
             trial.expect(answer, {"error_code": ErrorCode.UNSUPPORTED_VERSION})
-            named = [one for one in answer.api_keys if one.api_key == API_VERSIONS]
+            named = [api_key for api_key in answer.api_keys if api_key.api_key == API_VERSIONS]
             trial.check(
                 len(named) == len(answer.api_keys) == 1,
                 f"{len(answer.api_keys)} APIs are named, not ApiVersions alone",

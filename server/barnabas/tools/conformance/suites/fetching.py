@@ -113,7 +113,7 @@ async def _request_limit(trial: Trial) -> None:
         {"partition": 1, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     )
     answer = await trial.ask("Fetch", asked)
-    sizes = [len(one.records or b"") for one in answer.responses[0].partitions]
+    sizes = [len(partition.records or b"") for partition in answer.responses[0].partitions]
     trial.check(sizes[0] > 2000 and sizes[1] == 0, f"the partitions have {sizes} bytes")
 
 
@@ -125,7 +125,7 @@ async def _order(trial: Trial) -> None:
         {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1000} for index in (2, 0, 1)
     ]
     answer = await trial.ask("Fetch", asked)
-    indexes = [one.partition_index for one in answer.responses[0].partitions]
+    indexes = [partition.partition_index for partition in answer.responses[0].partitions]
     trial.check(indexes == [2, 0, 1], f"the order is {indexes}, not 2, 0, 1")
 
 

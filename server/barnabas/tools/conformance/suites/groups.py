@@ -252,7 +252,7 @@ async def _commit(trial: Trial, values: dict[str, Any], *codes: int) -> None:
         lambda response: response.topics[0].partitions[0].error_code not in COORDINATOR_COMES,
         "OffsetCommit",
     )
-    error_codes = [one.error_code for one in answer.topics[0].partitions]
+    error_codes = [partition.error_code for partition in answer.topics[0].partitions]
     trial.check(
         error_codes == list(codes), f"OffsetCommit is answered {', '.join(map(code_name, error_codes))}"
     )

@@ -84,7 +84,10 @@ def _given(answer: Any) -> list[tuple[bytes, list[int]]]:
     return (
         []
         if answer.assignment is None
-        else [(bytes(one.topic_id), sorted(one.partitions)) for one in answer.assignment.topic_partitions]
+        else [
+            (bytes(topic_partition.topic_id), sorted(topic_partition.partitions))
+            for topic_partition in answer.assignment.topic_partitions
+        ]
     )
 
 
@@ -310,7 +313,10 @@ async def _accepted(trial: Trial) -> None:
     await append(trial, topic, batch(b"a", b"b"))
     partition, epoch = await _acquired(trial, group, member_id, topic, 0)
     trial.check(values_in(partition.records) == [b"a", b"b"], f"read {values_in(partition.records)}")
-    batches = [(one.first_offset, one.last_offset, one.delivery_count) for one in partition.acquired_records]
+    batches = [
+        (acquired_record.first_offset, acquired_record.last_offset, acquired_record.delivery_count)
+        for acquired_record in partition.acquired_records
+    ]
     trial.check(batches == [(0, 1, 1)], f"acquired are {batches}")
     answer = await trial.ask("ShareAcknowledge", _acknowledging(group, member_id, topic, epoch, 0, 1, 1))
     trial.expect(answer, {"error_code": 0, "responses.0.partitions.0.error_code": 0})

@@ -205,7 +205,11 @@ async def _partitions(trial: Trial) -> None:
         "topic_data": [{"name": name, "topic_id": topic_id, "partition_data": data}],
     }
     answer = await trial.ask("Produce", asked)
-    codes = {one.index: one.error_code for topic in answer.responses for one in topic.partition_responses}
+    codes = {
+        partition_response.index: partition_response.error_code
+        for topic in answer.responses
+        for partition_response in topic.partition_responses
+    }
     trial.check(codes == {0: 0, 1: 0, 7: 3}, f"the codes by partition are {codes}, not 0, 0 and 3")
 
 
@@ -267,7 +271,7 @@ async def _nulls(trial: Trial) -> None:
     await appended(trial, topic, encode_batch(records))
     read_back = records_in((await read(trial, topic)).records)
     seen = [(one.key, one.value, one.headers) for one in read_back]
-    trial.check(seen == [(one.key, one.value, one.headers) for one in records], f"read {seen}")
+    trial.check(seen == [(record.key, record.value, record.headers) for record in records], f"read {seen}")
 
 
 async def _create_time(trial: Trial) -> None:

@@ -172,7 +172,9 @@ def _asked(name: str, *keys: str) -> dict[str, Any]:
 
 async def _is(trial: Trial, name: str, key: str, value: str, source: int) -> None:
     def holds(answer: Any) -> bool:
-        return [(one.value, one.config_source) for one in answer.results[0].configs] == [(value, source)]
+        return [(config.value, config.config_source) for config in answer.results[0].configs] == [
+            (value, source)
+        ]
 
     await trial.until("DescribeConfigs", _asked(name, key), holds, f"{key} is {value} with source {source}")
 
@@ -265,7 +267,7 @@ async def _quota(trial: Trial) -> None:
     await trial.expecting("AlterClientQuotas", altering(value=12345.0), {"entries.0.error_code": 0})
 
     def holds(answer: Any) -> bool:
-        return [(each.key, each.value) for one in answer.entries or [] for each in one.values] == [
+        return [(each.key, each.value) for entry in answer.entries or [] for each in entry.values] == [
             ("consumer_byte_rate", 12345.0)
         ]
 

@@ -255,7 +255,10 @@ async def _aborted(trial: Trial, *, is_v2: bool) -> None:
     await producer.end(commit=False)
     await _stable(trial, producer, 2)
     response = await read(trial, producer.topic, isolation_level=READ_COMMITTED)
-    aborted = [(one.producer_id, one.first_offset) for one in response.aborted_transactions or []]
+    aborted = [
+        (aborted_transaction.producer_id, aborted_transaction.first_offset)
+        for aborted_transaction in response.aborted_transactions or []
+    ]
     trial.check(aborted == [(producer_id, 0)], f"aborted are {aborted}, not producer {producer_id} from 0 on")
 
 
@@ -387,7 +390,9 @@ async def _described(trial: Trial, *, is_v2: bool) -> None:
     )
     listed = await trial.ask("ListTransactions", {"state_filters": ["Ongoing"], "duration_filter": -1})
     trial.check(
-        producer.id in [one.transactional_id for one in listed.transaction_states], "it is not listed"
+        producer.id
+        in [transaction_state.transactional_id for transaction_state in listed.transaction_states],
+        "it is not listed",
     )
     await producer.end(commit=True)
 
@@ -397,7 +402,8 @@ async def _described(trial: Trial, *, is_v2: bool) -> None:
     await trial.until("DescribeTransactions", asked, is_done, "the transaction is complete")
     listed = await trial.ask("ListTransactions", {"duration_filter": 0})
     trial.check(
-        producer.id in [one.transactional_id for one in listed.transaction_states],
+        producer.id
+        in [transaction_state.transactional_id for transaction_state in listed.transaction_states],
         "how long ago it began counts in its last state, too",
     )
 
@@ -410,7 +416,9 @@ async def _several(trial: Trial, *, is_v2: bool) -> None:
         await producer.end(commit=commit)
     await _stable(trial, producer, 6)
     response = await read(trial, producer.topic, isolation_level=READ_COMMITTED)
-    aborted = [one.first_offset for one in response.aborted_transactions or []]
+    aborted = [
+        aborted_transaction.first_offset for aborted_transaction in response.aborted_transactions or []
+    ]
     trial.check(aborted == [2], f"aborted from {aborted} on, not from 2 on")
 
 

@@ -100,7 +100,7 @@ def _cluster() -> list[Row]:
             lambda t, _: {
                 "error_code": 0,
                 "cluster_id": t.fixture.cluster_id,
-                "brokers": lambda brokers: any(one.broker_id == t.fixture.node_id for one in brokers),
+                "brokers": lambda brokers: any(broker.broker_id == t.fixture.node_id for broker in brokers),
                 "cluster_authorized_operations": NO_OPERATIONS,
             },
             with_topic=False,

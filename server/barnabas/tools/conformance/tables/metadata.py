@@ -78,7 +78,7 @@ def _metadata() -> list[Row]:
             "A topic list of null (in version 0 an empty one) asks for all topics.",
             "KIP-4",
             lambda _, v: {"topics": None if v else [], "allow_auto_topic_creation": v < 4},
-            lambda t, _: {"topics": lambda topics: any(one.name == t.topic for one in topics)},
+            lambda t, _: {"topics": lambda topics: any(topic.name == t.topic for topic in topics)},
         ),
         row(
             "Metadata",
@@ -97,7 +97,7 @@ def _metadata() -> list[Row]:
             "KIP-4",
             lambda _, v: {"topics": [], "allow_auto_topic_creation": v < 4},
             lambda t, _: {
-                "brokers": lambda brokers: any(one.node_id == t.fixture.node_id for one in brokers),
+                "brokers": lambda brokers: any(broker.node_id == t.fixture.node_id for broker in brokers),
                 "controller_id": lambda controller_id: controller_id >= 0,
             },
             (1, LAST),
@@ -124,7 +124,10 @@ def _metadata() -> list[Row]:
             unknown,
             "KIP-487",
             lambda t, _: _topics(t.topic, t.unknown),
-            {"topics.len": 2, "topics": lambda topics: sorted(one.error_code for one in topics) == [0, 3]},
+            {
+                "topics.len": 2,
+                "topics": lambda topics: sorted(topic.error_code for topic in topics) == [0, 3],
+            },
             (4, LAST),
         ),
         row(

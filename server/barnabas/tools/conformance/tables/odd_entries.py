@@ -25,7 +25,7 @@ def rows() -> list[Row]:
 
 
 def _topics(trial: Trial, *partitions: list[Values]) -> list[Values]:
-    return [{"name": trial.topic, "partitions": one} for one in partitions]
+    return [{"name": trial.topic, "partitions": partition} for partition in partitions]
 
 
 def _produce() -> list[Row]:
@@ -142,7 +142,7 @@ def _list_offsets() -> list[Row]:
         return lambda t, _: {
             "replica_id": -1,
             "isolation_level": isolation_level,
-            "topics": _topics(t, [{"partition_index": 0, "timestamp": -1, **one} for one in queries]),
+            "topics": _topics(t, [{"partition_index": 0, "timestamp": -1, **query} for query in queries]),
         }
 
     return [
@@ -175,7 +175,7 @@ def _others() -> list[Row]:
 
     def names_topic(answers: Any) -> bool:
         """the topics, without partitions that need no election"""
-        return bool(answers) and all(not one.partition_result for one in answers)
+        return bool(answers) and all(not answer.partition_result for answer in answers)
 
     return [
         row("DeleteRecords", "a partition twice", TWICE, SOURCE, deleting,

@@ -46,7 +46,7 @@ def _describe() -> list[Row]:
         }
 
     def names(*expected: str) -> Callable[[Any], bool]:
-        return lambda settings: {one.name for one in settings} >= set(expected)
+        return lambda settings: {setting.name for setting in settings} >= set(expected)
 
     code = "results.0.error_code"
     return [
@@ -192,7 +192,7 @@ def _describe() -> list[Row]:
 
 def _without_secrets(settings: Any) -> bool:
     """settings, of which the sensitive ones have no value"""
-    return len(settings) > 50 and all(one.value is None for one in settings if one.is_sensitive)
+    return len(settings) > 50 and all(setting.value is None for setting in settings if setting.is_sensitive)
 
 
 def _alter() -> list[Row]:
@@ -364,7 +364,8 @@ def _resources() -> list[Row]:
             lambda t, _: {
                 "error_code": 0,
                 "config_resources": lambda resources: (
-                    (t.topic, 2) in [(one.resource_name, one.resource_type) for one in resources]
+                    (t.topic, 2)
+                    in [(resource.resource_name, resource.resource_type) for resource in resources]
                 ),
             },
             (1, LAST),

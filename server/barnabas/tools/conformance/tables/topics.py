@@ -176,7 +176,7 @@ def _create() -> list[Row]:
             "Each topic has its own answer.",
             "KIP-4",
             lambda t, _: _asked(_topic(t.fresh()), _topic("a b"), _topic(t.topic)),
-            {"topics": lambda topics: sorted(one.error_code for one in topics) == [0, 17, 36]},
+            {"topics": lambda topics: sorted(topic.error_code for topic in topics) == [0, 17, 36]},
             ONLY_ASKED,
         ),
     ]

@@ -134,7 +134,7 @@ async def _make(walk: Acls, acls: list[Acl]) -> None:
     walk.step(f"make {', '.join(map(_text, acls))}")
     creations = [acl.creation() for acl in acls]
     answer = await walk.trial.ask("CreateAcls", {"creations": creations})
-    codes = [one.error_code for one in answer.results]
+    codes = [result.error_code for result in answer.results]
     if ErrorCode.SECURITY_DISABLED in codes:
         raise NotApplicableError("the broker has no authorizer")
     walk.check(codes == [0] * len(acls), f"answered {', '.join(map(code_name, codes))}")
@@ -168,7 +168,7 @@ async def _remove(walk: Acls) -> None:
     answer = await walk.trial.ask("DeleteAcls", {"filters": [acl_filter]})
     result = answer.filter_results[0]
     walk.check_code(result.error_code, NO_ERROR)
-    removed = {Acl.of_answer(one, one) for one in result.matching_acls}
+    removed = {Acl.of_answer(matching_acl, matching_acl) for matching_acl in result.matching_acls}
     matching = {acl for acl in walk.there if _is_found(acl, acl_filter)}
     walk.check(removed == matching, f"removed are {_texts(removed)}, not {_texts(matching)}")
     walk.there -= matching
@@ -197,7 +197,7 @@ async def _is_there(walk: Acls) -> None:
 
 
 def _described(answer: Any) -> set[Acl]:
-    return {Acl.of_answer(one, acl) for one in answer.resources for acl in one.acls}
+    return {Acl.of_answer(resource, acl) for resource in answer.resources for acl in resource.acls}
 
 
 def _is_found(acl: Acl, acl_filter: dict[str, Any]) -> bool:

@@ -317,8 +317,12 @@ async def _describe(walk: Group) -> None:
     answer = await walk.trial.ask("DescribeGroups", {"groups": [walk.id]})
     described = answer.groups[0]
     if walk.members:
-        seen = described.group_state, described.protocol_data, {one.member_id for one in described.members}
-        expected = "Stable", "range", {one.id for one in walk.members}
+        seen = (
+            described.group_state,
+            described.protocol_data,
+            {member.member_id for member in described.members},
+        )
+        expected = "Stable", "range", {member.id for member in walk.members}
         walk.check(seen == expected, f"it is {seen}, not {expected}")
     else:
         walk.check(not described.members, f"it has {len(described.members)} members, not none")

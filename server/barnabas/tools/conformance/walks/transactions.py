@@ -194,7 +194,7 @@ async def _fence(walk: Transactions) -> None:
 
 
 def _with_transaction(walk: Transactions) -> Actor | None:
-    open_actors = [one for one in walk.actors if one.transaction is not None]
+    open_actors = [actor for actor in walk.actors if actor.transaction is not None]
     return walk.random.choice(open_actors) if open_actors else None
 
 
@@ -238,7 +238,10 @@ async def _read_all(walk: Transactions) -> None:
 
 def _without_aborted(response: Any) -> list[tuple[int, bytes]]:
     """Return offsets and values of a Fetch answer without those of aborted transactions, as consumers do it (KIP-98)."""
-    begin = sorted((one.first_offset, one.producer_id) for one in response.aborted_transactions or [])
+    begin = sorted(
+        (aborted_transaction.first_offset, aborted_transaction.producer_id)
+        for aborted_transaction in response.aborted_transactions or []
+    )
     aborted: set[int] = set()
     seen: list[tuple[int, bytes]] = []
     data = response.records or b""
@@ -250,7 +253,7 @@ def _without_aborted(response: Any) -> list[tuple[int, bytes]]:
             if int.from_bytes(bytes(records[0].key or b"")[2:4], "big") == ABORT:
                 aborted.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborted):
-            seen += [(one.offset, bytes(one.value or b"")) for one in records]
+            seen += [(record.offset, bytes(record.value or b"")) for record in records]
     return seen
 
 

@@ -57,7 +57,7 @@ async def stop_broker(call: Call) -> object:
 
 async def list_connections(call: Call) -> object:
     """Return the open connections of clients."""
-    return {"connections": [_described(one) for one in _broker(call).connections]}
+    return {"connections": [_described(connection) for connection in _broker(call).connections]}
 
 
 async def close_connection(call: Call) -> object:

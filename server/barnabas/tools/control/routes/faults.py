@@ -56,7 +56,7 @@ _WHEN = {
 }
 _DO = {
     "type": "object",
-    "properties": {one.name: {**one.schema, "description": one.doc} for one in ACTIONS},
+    "properties": {action.name: {**action.schema, "description": action.doc} for action in ACTIONS},
     "additionalProperties": False,
     "minProperties": 1,
 }

@@ -65,7 +65,7 @@ async def list_requests(call: Call) -> object:
     if limit is not None and not 0 < limit <= LIMIT_MAX:
         raise ControlError(400, f"limit: a number from 1 to {LIMIT_MAX} expected")
     requests = recorder.find(filter_of(call.query), limit=limit or LIMIT_DEFAULT)
-    return {"last_id": recorder.last_id, "requests": [one.as_json() for one in requests]}
+    return {"last_id": recorder.last_id, "requests": [request.as_json() for request in requests]}
 
 
 async def forget_requests(call: Call) -> object:
