@@ -32,7 +32,9 @@ def quorum_parts(
     quorum: QuorumParts,
 ) -> MembershipParts:
     """Make them."""
-    participation = QuorumParticipation(config, environment, endpoints, quorum, storage.logs)
+    participation = QuorumParticipation(
+        config, environment, endpoints, quorum, storage.logs, storage.failures.give_up
+    )
 
     storage.failures.on_lost.append(participation.report_lost_dirs)
     logs = storage.logs

@@ -75,7 +75,7 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
     listener, protocol = _listener(config)
     return QuorumSettings(
         node_id=config.get(settings.NODE_ID),
-        log_dir=config.get(settings.METADATA_LOG_DIR) or config.log_dirs[0],
+        log_dir=(config.get(settings.METADATA_LOG_DIR) or config.log_dirs[0]).rstrip("/"),
         bootstrap=bootstrap or tuple(voters.values()),
         static_voters=voters,
         fetch_timeout_ms=config.get(settings.CONTROLLER_QUORUM_FETCH_TIMEOUT_MS),

@@ -121,9 +121,17 @@ class LogManager:
         for partition_log in self._logs:
             partition_log.producers.expiration_ms = expiration_ms
 
-    def lock(self) -> None:
-        """Lock the log dirs before `open` and until `unlock`. Raises StorageError if another broker has one."""
+    def lock(self, metadata_dir: str | None = None) -> None:
+        """Lock the log dirs, and the one of the metadata if it is none of them, before `open` and until `unlock`.
+
+        Raises StorageError if another broker has one, or that of the metadata does not work.
+        """
         self._is_locked_outside = True
+        if metadata_dir is not None and metadata_dir not in self.dirs:
+            try:
+                self.ownership.take(metadata_dir)
+            except OSError as error:
+                raise StorageError(metadata_dir, error) from error
         for path in self.dirs:
             try:
                 self.ownership.take(path)

@@ -104,6 +104,13 @@ class Replica:
         self._set_role(Role.LEADER, info)
         self.closed = False
         self.subscribers.changed()
+        self._recover(info)
+
+    def _recover(self, info: PartitionInfo) -> None:
+        """Tell the controller that the leader of an unclean election goes on with what it has (KIP-704)."""
+        change = self._leader_state().propose_recovered() if info.recovering else None
+        if change is not None:
+            self._context.alter_partition.propose(self, change)
 
     def update_isr(self, info: PartitionInfo) -> None:
         """Follow the metadata in the same leader epoch: the high watermark may advance."""
@@ -114,6 +121,7 @@ class Replica:
             now_ms=self._context.clock_ms(),
         )
         self.subscribers.changed()
+        self._recover(info)
         self._advance()
         self._low_watermark_moved()
 

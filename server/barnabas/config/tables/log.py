@@ -15,7 +15,7 @@ ROWS: tuple[Row, ...] = (
      "Directories for logs."),
     ("cordoned.log.dirs", "list", "", "", "medium", "broker", "!limits",
      "Log directories that take no new partitions."),
-    ("log.dir.failure.timeout.ms", "long", "30000", "1..", "low", "", "kraft",
+    ("log.dir.failure.timeout.ms", "long", "30000", "1..", "low", "", "quorum",
      "How long a failed log directory may stay unreported to the controller."),
     ("log.segment.bytes", "int", "1073741824", "14..", "high", "cluster", "",
      "Size at which a new segment begins."),
