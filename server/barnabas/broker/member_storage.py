@@ -114,6 +114,9 @@ async def open_member(
     replicas = Replicas(logs, context, budget, environment.threads)
     failures.on_lost.append(replicas.lose)
     if quorum is not None:
+        from barnabas.broker.quorum_joining import cordon_log_dirs
+
+        cordon_log_dirs(config, logs)
         await environment.threads.run(lambda: replicas.own_logs.set_aside_strays(store.image))
     await follow_first(store.image, store.image, replicas, config_for, now_ms())
     zookeeper = membership.zookeeper

@@ -25,11 +25,12 @@ from barnabas.cluster.kraft.lifecycle import Identity, Lifecycle, RegistrationRe
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.cluster.kraft.store import Projection, QuorumStore
 from barnabas.cluster.kraft.values import Endpoint, LevelRange
-from barnabas.cluster.metadata.image import TOPIC
+from barnabas.cluster.metadata.image import BROKER, TOPIC
 from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.config import broker as settings
 from barnabas.config.listeners import PROTOCOLS
-from barnabas.config.quorum import quorum_settings
+from barnabas.config.quorum import cordoned_log_dirs, quorum_settings
+from barnabas.config.setting import SettingError
 from barnabas.errors import StorageError
 from barnabas.log.format import CorruptFileError
 from barnabas.log.logdir import read_meta
@@ -38,6 +39,7 @@ from barnabas.wire.generated.broker_registration import BrokerRegistrationReques
 from barnabas.wire.ids import new_uuid
 
 if TYPE_CHECKING:
+    from barnabas.cluster.metadata.image import Delta
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.log.config import LogConfig
@@ -116,6 +118,14 @@ def _cluster_id(disk: Disk, path: str) -> str | None:
     return meta.cluster_id if meta is not None else None
 
 
+def cordon_log_dirs(config: BrokerConfig, logs: LogManager) -> None:
+    """Have no logs made in the log dirs that the settings cordon, as long as there are others (KIP-1066)."""
+    try:
+        logs.cordoned = cordoned_log_dirs(config)
+    except SettingError as error:
+        log.error("%s; the cordoned log dirs stay as they were", error)
+
+
 class QuorumParticipation:
     """A broker's part in its cluster: `begin` before it serves, `end` while it still does; `run` in a task between."""
 
@@ -138,7 +148,7 @@ class QuorumParticipation:
         self._peers = quorum.controllers
         self._logs = logs
         self._give_up = give_up
-        self._directory_ids = {
+        self.directory_ids = {
             path: meta.directory_id for path, meta in logs.meta.items() if meta.directory_id
         }
         self._lifecycle: Lifecycle | None = None
@@ -158,6 +168,7 @@ class QuorumParticipation:
         lifecycle = self._lifecycle = Lifecycle(
             self._identity(), interval_ms=self._config.get(settings.BROKER_HEARTBEAT_INTERVAL_MS)
         )
+        self._cordon()
         lifecycle.ready()
         self._wake.set()
         limit_ms = self._config.get(settings.INITIAL_BROKER_REGISTRATION_TIMEOUT_MS)
@@ -179,12 +190,32 @@ class QuorumParticipation:
         lifecycle = self._lifecycle
         if lifecycle is not None:
             lifecycle.lose_dirs(
-                [self._directory_ids[path] for path in self._logs.offline if path in self._directory_ids]
+                [self.directory_ids[path] for path in self._logs.offline if path in self.directory_ids]
             )
             if lifecycle.has_untold_dirs and self._untold_until == math.inf:
                 limit_ms = self._config.get(settings.LOG_DIR_FAILURE_TIMEOUT_MS)
                 self._untold_until = trio.current_time() + limit_ms / 1000
             self._wake.set()
+
+    def _cordon(self) -> None:
+        """Make no logs in the log dirs that the settings cordon, and tell the controller of them."""
+        cordon_log_dirs(self._config, self._logs)
+        if self._lifecycle is not None:
+            self._lifecycle.cordon_dirs(
+                [self.directory_ids[path] for path in self._logs.cordoned if path in self.directory_ids]
+            )
+            self._wake.set()
+
+    async def prepare(self, delta: Delta) -> None:
+        """Do nothing."""
+
+    def publish(self, delta: Delta) -> None:
+        """Do nothing: the settings are obeyed by all once the image is cleaned up."""
+
+    async def clean_up(self, delta: Delta) -> None:
+        """Follow the setting of cordoned log dirs."""
+        if any(kind == BROKER for kind, _ in delta.configs):
+            self._cordon()
 
     async def end(self) -> None:
         """Hand over what this broker leads, and leave; without a controller that answers it leaves soon."""

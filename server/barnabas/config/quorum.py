@@ -72,6 +72,7 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
             f"{bootstrap_name}=HOST:PORT,... or {settings.CONTROLLER_QUORUM_VOTERS.name}=ID@HOST:PORT,..."
         )
     _check_node(config, voters)
+    cordoned_log_dirs(config)
     listener, protocol = _listener(config)
     return QuorumSettings(
         node_id=config.get(settings.NODE_ID),
@@ -87,6 +88,20 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
         listener=listener,
         protocol=protocol,
     )
+
+
+def cordoned_log_dirs(config: BrokerConfig) -> frozenset[str]:
+    """Return the log dirs that take no new partitions (KIP-1066), as paths. Raises SettingError."""
+    words: tuple[str, ...] = config.get(settings.CORDONED_LOG_DIRS)
+    if "*" in words:
+        return frozenset(path.rstrip("/") for path in config.log_dirs)
+    paths = frozenset(path.rstrip("/") for path in words)
+    others = paths - {path.rstrip("/") for path in config.log_dirs}
+    if others:
+        raise SettingError(
+            f"{settings.CORDONED_LOG_DIRS.name}: {', '.join(sorted(others))} is not among {settings.LOG_DIRS.name}"
+        )
+    return paths
 
 
 def _log_settings(config: BrokerConfig) -> LogSettings:

@@ -77,6 +77,8 @@ class LogManager:
         self.pool = OpenFiles(open_segments_max)
         self.trash = Trash()
         self.moves = Moves(self.disk, self.trash)
+        self.cordoned: frozenset[str] = frozenset()
+        """Log dirs in which no log is made while there are others (KIP-1066)."""
         self._preferred: dict[TopicPartition, str] = {}
         self._logs = LogRegistry(self.dirs, self.checkpoints)
         self.cut_off = CutOffCopies(self.disk, self._logs, self.moves, self.missing, self.offline)
@@ -237,7 +239,8 @@ class LogManager:
             key = (topic, partition)
             assert key not in self._logs, key
             preferred = self._preferred.pop(key, "")
-            path = preferred if preferred in self.online else min(self.online, key=counts.__getitem__)
+            allowed = [path for path in self.online if path not in self.cordoned] or self.online
+            path = preferred if preferred in self.online else min(allowed, key=counts.__getitem__)
             counts[path] += 1
             self._leave_behind(key)
             if self.checkpoints.may_mislead(path, key):

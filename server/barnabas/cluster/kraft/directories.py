@@ -72,14 +72,20 @@ class DirectoryAssignments:
             for index in range(len(topic.partitions)) if topic is not None else ():
                 self.compare(name, index)
 
-    def compare(self, topic: str, index: int) -> None:
-        """Tell the controller where a replica is, if the image has another log dir for it."""
+    def compare(self, topic: str, index: int, directory_id: bytes | None = None) -> None:
+        """Tell the controller where a replica is, if the image has another log dir for it.
+
+        `directory_id` is the log dir with which its log has gone: a controller that has not heard of it would wait for the
+        replica for ever.
+        """
         info, topic_id = self._store.image.partition(topic, index), self._store.image.topic_id(topic)
         if info is None or topic_id is None or self._broker_id not in info.replicas or not info.directories:
             return
         assigned = info.directories[info.replicas.index(self._broker_id)]
-        actual = self._directory_of(topic, index)
-        if actual is None or actual == assigned:
+        actual = directory_id or self._directory_of(topic, index)
+        if actual is None:
+            return  # its log dir is offline, of which the controller is told by id; or there is no log yet
+        if actual == assigned:
             self._waiting.pop((topic_id, index), None)
         else:
             self._waiting[topic_id, index] = actual
@@ -98,6 +104,9 @@ class DirectoryAssignments:
             await self._wake.wait()
             self._wake = trio.Event()
             while self._waiting:
+                if self._broker_epoch() < 0:  # not registered yet
+                    await trio.sleep(BACKOFF_SECONDS_MIN)
+                    continue
                 told = dict(list(self._waiting.items())[:ASSIGNMENTS_PER_REQUEST])
                 if await self._tell(told):
                     backoff_s = BACKOFF_SECONDS_MIN

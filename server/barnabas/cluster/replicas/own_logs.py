@@ -211,8 +211,8 @@ class OwnLogs:
     def _how(self, topic: str, topic_id: bytes | None, directory: str) -> str:
         if self._context.is_in_quorum:
             return (
-                f"make a topic {topic} with a replica of the partition here, remove {directory}/partition.metadata, and start "
-                "the broker: the topic's id is written again"
+                f"make a topic {topic} with a replica of the partition here, remove {directory}/partition.metadata, and "
+                "start the broker: the topic's id is written again"
             )
         if not self._context.is_member or topic_id is None:
             return f"remove {directory}/partition.metadata, and start the broker: the topic's id is written again"
