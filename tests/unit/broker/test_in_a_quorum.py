@@ -11,9 +11,11 @@ import logging
 import pytest
 import trio
 
+from barnabas.broker.assembly import assembled
 from barnabas.broker.startup import StartupError
 from barnabas.client import ClientError
 from barnabas.cluster.kraft.values import RECOVERED
+from barnabas.config.loading import BrokerConfig
 from barnabas.config.setting import SettingError
 from barnabas.errors import StorageError, leaves
 from barnabas.testing.simulation.world import World, run_world
@@ -304,22 +306,63 @@ async def stop(machine: QuorumMember) -> float:
     return trio.current_time() - begun
 
 
-def test_stop_while_fenced_takes_seconds():
-    async def program(machine):
-        machine.controller.answers[BrokerHeartbeatRequest] = fenced
-        await machine.machine.start_and_stop(5.0)
+async def stop_during_start(machine: QuorumMember, seconds: float) -> float:
+    """Start a broker and stop it after a while, as a signal does; the seconds that the stop took."""
+    environment = machine.world.environment("broker-1", machine.machine.disk)
+    async with (
+        assembled(BrokerConfig(machine.settings), environment) as broker,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(broker.serve)
+        await trio.sleep(seconds)
+        broker.stop()
         begun = trio.current_time()
-        return begun, mark(machine)
+    return trio.current_time() - begun
 
-    def fenced(request):
-        return BrokerHeartbeatResponse(
-            is_caught_up=True, is_fenced=True, should_shut_down=request.want_shut_down
-        )
 
-    took_s, epoch = run(program, starts=False)
-    assert took_s < 6
-    assert epoch is not None
-    assert epoch >= 0
+def silent(_):
+    return SILENCE
+
+
+def fenced(request):
+    return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True, should_shut_down=request.want_shut_down)
+
+
+def in_last_session(_):
+    return BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "limit_s", "epoch"),
+    [
+        (BrokerRegistrationRequest, silent, 1, 1),
+        (BrokerRegistrationRequest, in_last_session, 1, 1),
+        (BrokerHeartbeatRequest, fenced, 3, None),
+        (BrokerHeartbeatRequest, silent, 7, None),
+    ],
+    ids=["no answer", "within the last session", "fenced", "no heartbeat is answered"],
+)
+def test_stop_during_a_start_takes_seconds_and_is_clean(kind, answer, limit_s, epoch):
+    async def program(machine):
+        await machine.machine.stop()
+        machine.controller.answers[kind] = answer
+        took_s = await stop_during_start(machine, 5.0)
+        assert took_s < limit_s
+        assert mark(machine) == (epoch or machine.controller.image.brokers[1].epoch)
+
+    run(program)
+
+
+def test_start_without_controllers_that_ends_leaves_everything_as_it_was():
+    async def program(machine):
+        await led(machine)
+        await machine.machine.stop()
+        machine.controller.go()
+        with trio.move_on_after(5):
+            await machine.machine.start()
+        assert mark(machine) == mark(machine, "/b") == 1
+
+    run(program)
 
 
 def test_stop_without_controllers_takes_seconds_and_is_clean(caplog):
