@@ -14,9 +14,12 @@ import trio
 
 from barnabas.client import Client, ClientSettings, Endpoint, open_client
 from barnabas.cluster.kraft.image import EMPTY, Draft, Position
-from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID
+from barnabas.cluster.kraft.observer import METADATA_TOPIC_ID, SnapshotId
+from barnabas.cluster.kraft.quorum import Leadership
+from barnabas.cluster.kraft.snapshots import snapshot_batches
 from barnabas.cluster.kraft.transitions import apply_record
 from barnabas.cluster.kraft.values import UNASSIGNED
+from barnabas.log.format.names import CLUSTER_METADATA_TOPIC
 from barnabas.log.format.properties import MetaProperties
 from barnabas.records.building import encode_batch
 from barnabas.records.record import Record
@@ -33,6 +36,7 @@ from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest, Bro
 from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.wire.generated.errors import ErrorCode
 from barnabas.wire.generated.fetch import FetchRequest, FetchResponse
+from barnabas.wire.generated.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from barnabas.wire.generated.metadata_records.broker_registration_change import BrokerRegistrationChangeRecord
 from barnabas.wire.generated.metadata_records.feature_level import FeatureLevelRecord
 from barnabas.wire.generated.metadata_records.partition import PartitionRecord
@@ -45,6 +49,8 @@ from tests.support.scripted_broker import SILENCE, Peer
 CLUSTER = "simulated-cluster-id"
 HOST, CONTROLLER_PORT, CONTROLLER_ID, EPOCH = "controller", 9093, 3000, 1
 METADATA_VERSION = 30
+PIECE_BYTES = 100
+"""Bytes of a snapshot in one answer."""
 VERSIONS = {
     1: (4, 18), 18: (0, 4), 19: (2, 7), 56: (2, 3), 58: (0, 0), 59: (0, 1), 62: (0, 4), 63: (0, 2), 67: (0, 0), 73: (0, 0),
 }  # fmt: skip
@@ -88,6 +94,9 @@ class SimulatedController:
         self._scope = trio.CancelScope()
         self._written = trio.Event()
         self._batches: list[tuple[int, int, bytes]] = []
+        self._snapshot: tuple[SnapshotId, bytes] | None = None
+        self.committed: int | None = None
+        """The high watermark that is told, -1 for none; None for the end of the log."""
         self.image = EMPTY
         self.answers: dict[type, Callable[[Any], Any]] = {}
         self.requests: list[Any] = []
@@ -100,17 +109,20 @@ class SimulatedController:
     @property
     def end_offset(self) -> int:
         """The end of the log."""
-        return self._batches[-1][1] if self._batches else 0
+        if self._batches:
+            return self._batches[-1][1]
+        return self._snapshot[0].end_offset if self._snapshot is not None else 0
 
-    def write(self, *messages: Any) -> None:
-        """Commit records, as one batch."""
+    def write(self, *messages: Any, value: bytes | None = None) -> None:
+        """Write records, as one batch; `value` replaces that of all of them, which the controller does not apply then."""
         base = self.end_offset
         draft = Draft(self.image)
         records = []
         for at, message in enumerate(messages):
-            apply_record(draft, message)
+            if value is None and not type(message).__name__.endswith("TransactionRecord"):
+                apply_record(draft, message)
             version = RECORD_VERSIONS.get(type(message), 0)
-            records.append(Record(base + at, 1000, None, encode_record(message, version)))
+            records.append(Record(base + at, 1000, None, value or encode_record(message, version)))
         self.image = draft.image(Position(base + len(records) - 1, EPOCH, 1000))
         self._batches.append((base, base + len(records), bytes(encode_batch(records, leader_epoch=EPOCH))))
         self._written.set()
@@ -121,6 +133,18 @@ class SimulatedController:
         values = {"replicas": [1], "isr": [1], "leader": 1, "leader_epoch": 0, "partition_epoch": 0} | fields
         values.setdefault("directories", [UNASSIGNED] * len(values["replicas"]))
         self.write(TopicRecord(name, topic_id), PartitionRecord(0, topic_id, **values))
+
+    def take_snapshot(self) -> None:
+        """Let a snapshot take the place of the log."""
+        snapshot_id = SnapshotId(self.end_offset, EPOCH)
+        data = b"".join(snapshot_batches(self.image, Leadership(), now_ms=1000, records_per_batch=2))
+        self._snapshot, self._batches = (snapshot_id, data), []
+
+    def commit(self, high_watermark: int | None) -> None:
+        """Tell another high watermark from now on."""
+        self.committed = high_watermark
+        self._written.set()
+        self._written = trio.Event()
 
     def all_of(self, kind: type) -> list[Any]:
         """The requests of one type."""
@@ -158,9 +182,9 @@ class SimulatedController:
                 answer = self.answers.get(type(request), self._answer)(request)
                 if isinstance(request, FetchRequest):
                     with trio.move_on_after(request.max_wait_ms / 1000):
-                        while answer is None:
+                        if answer is None:
                             await self._written.wait()
-                            answer = self._fetch(request)
+                            answer = self.fetch(request)
                     answer = answer or self._fetched(b"")
                 else:
                     self.requests.append(request)
@@ -171,7 +195,8 @@ class SimulatedController:
 
     def _answer(self, request: Any) -> Any:
         handlers = {
-            FetchRequest: self._fetch,
+            FetchRequest: self.fetch,
+            FetchSnapshotRequest: self._piece,
             BrokerRegistrationRequest: self.register,
             BrokerHeartbeatRequest: self.heartbeat,
             AssignReplicasToDirsRequest: self._assign,
@@ -179,18 +204,35 @@ class SimulatedController:
         }
         return handlers[type(request)](request)
 
-    def _fetch(self, request: FetchRequest) -> FetchResponse | None:
+    def fetch(self, request: FetchRequest) -> FetchResponse | None:
+        """Answer a fetch of the metadata log; None if nothing is new."""
         asked = request.topics[0].partitions[0]
         if asked.current_leader_epoch < EPOCH:
             return self._fetched(b"", error_code=ErrorCode.FENCED_LEADER_EPOCH)
+        if self._snapshot is not None and asked.fetch_offset < self._snapshot[0].end_offset:
+            return self._fetched(b"", snapshot_id=FetchResponse.SnapshotId(*self._snapshot[0]))
         data = b"".join(batch for base, _, batch in self._batches if base >= asked.fetch_offset)
         return self._fetched(data) if data else None
 
-    def _fetched(self, data: bytes, *, error_code: int = 0) -> FetchResponse:
+    def _piece(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+        cls = FetchSnapshotResponse
+        asked = request.topics[0].partitions[0]
+        assert self._snapshot is not None
+        snapshot_id, data = self._snapshot
+        partition = cls.PartitionSnapshot(
+            snapshot_id=cls.SnapshotId(*snapshot_id),
+            current_leader=cls.LeaderIdAndEpoch(CONTROLLER_ID, EPOCH),
+            size=len(data),
+            position=asked.position,
+            unaligned_records=data[asked.position : asked.position + PIECE_BYTES],
+        )
+        return cls(topics=[cls.TopicSnapshot(CLUSTER_METADATA_TOPIC, [partition])])
+
+    def _fetched(self, data: bytes, **fields: Any) -> FetchResponse:
         partition = FetchResponse.PartitionData(
-            error_code=error_code,
+            **fields,
             current_leader=FetchResponse.LeaderIdAndEpoch(CONTROLLER_ID, EPOCH),
-            high_watermark=self.end_offset,
+            high_watermark=self.end_offset if self.committed is None else self.committed,
             records=data,
         )
         topic = FetchResponse.FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=[partition])
