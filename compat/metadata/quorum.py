@@ -106,9 +106,9 @@ class Quorum:
             Node(version, directory / f"controller-{node_id}", node_id, "controller", has_admin=has_admin)
             for node_id in range(1, count + 1)
         ]
+        self.addresses = ",".join(f"{HOST}:{node.port}" for node in self.nodes)
         if is_dynamic:
-            addresses = ",".join(f"{HOST}:{node.port}" for node in self.nodes)
-            self.settings = {"controller.quorum.bootstrap.servers": addresses}
+            self.settings = {"controller.quorum.bootstrap.servers": self.addresses}
         else:
             voters = ",".join(f"{node.id}@{HOST}:{node.port}" for node in self.nodes)
             self.settings = {"controller.quorum.voters": voters}
