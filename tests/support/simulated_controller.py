@@ -293,11 +293,13 @@ class SimulatedController:
         for directory in request.directories:
             topics = []
             for topic in directory.topics:
-                for one in topic.partitions:
-                    partition = self.image.partitions[topic.topic_id, one.partition_index]
+                for asked in topic.partitions:
+                    partition = self.image.partitions[topic.topic_id, asked.partition_index]
                     homes = list(partition.directories)
                     homes[partition.replicas.index(broker.id)] = directory.id
-                    self.write(PartitionChangeRecord(one.partition_index, topic.topic_id, directories=homes))
+                    self.write(
+                        PartitionChangeRecord(asked.partition_index, topic.topic_id, directories=homes)
+                    )
                 indexes = [cls.PartitionData(one.partition_index) for one in topic.partitions]
                 topics.append(cls.TopicData(topic.topic_id, indexes))
             response.directories.append(cls.DirectoryData(directory.id, topics))
@@ -310,23 +312,23 @@ class SimulatedController:
         topics = []
         for topic in request.topics:
             partitions = []
-            for one in topic.partitions:
-                known = self.image.partitions[topic.topic_id, one.partition_index]
-                if one.partition_epoch != known.partition_epoch:
+            for asked in topic.partitions:
+                partition = self.image.partitions[topic.topic_id, asked.partition_index]
+                if asked.partition_epoch != partition.partition_epoch:
                     code = ErrorCode.INVALID_UPDATE_VERSION
-                    partitions.append(cls.PartitionData(one.partition_index, code))
+                    partitions.append(cls.PartitionData(asked.partition_index, code))
                     continue
-                isr = [member.broker_id for member in one.new_isr_with_epochs]
+                isr = [member.broker_id for member in asked.new_isr_with_epochs]
                 change = PartitionChangeRecord(
-                    one.partition_index,
+                    asked.partition_index,
                     topic.topic_id,
                     isr=isr,
-                    leader_recovery_state=one.leader_recovery_state,
+                    leader_recovery_state=asked.leader_recovery_state,
                 )
                 self.write(change)
-                now = self.image.partitions[topic.topic_id, one.partition_index]
+                now = self.image.partitions[topic.topic_id, asked.partition_index]
                 state = now.leader, now.leader_epoch, isr, now.leader_recovery_state, now.partition_epoch
-                partitions.append(cls.PartitionData(one.partition_index, 0, *state))
+                partitions.append(cls.PartitionData(asked.partition_index, 0, *state))
             topics.append(cls.TopicData(topic_id=topic.topic_id, partitions=partitions))
         return cls(topics=topics)
 

@@ -93,7 +93,9 @@ async def _run_until_signalled(
                     await nursery.start(_serve, broker, nursery.cancel_scope)
                     await companions.start(nursery)
                     interpreter.settle_garbage_collector()
-                    if not broker.stopping.was_asked:  # a signal may have come before the cluster knew of the broker
+                    if (
+                        not broker.stopping.was_asked
+                    ):  # a signal may have come before the cluster knew of the broker
                         say_ready(broker, words)
                 code = FAILED if broker.stopping.has_failed else DONE
             listening.cancel_scope.cancel()

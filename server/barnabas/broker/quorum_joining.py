@@ -1,8 +1,8 @@
 """Steps by which a broker joins the cluster of a KRaft quorum, and leaves it (KIP-500, KIP-631).
 
 The rule: the metadata are read up to what is committed before the log dirs are opened; the broker registers when it can
-serve, is unfenced when it has followed its own registration, and accepts no connection before. What a controller that is
-away keeps from being said delays a stop by seconds.
+serve, is unfenced when it has followed its own registration, and accepts no connection before. A controller that is away
+delays a stop by seconds.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ async def joined_quorum(
 
 
 def _check_clusters(disk: Disk, logs: LogManager, metadata_dir: str) -> None:
-    """See that the log dirs are new or of the cluster whose metadata are in `metadata_dir`. Raises StorageError."""
+    """See that the log dirs are new or of the cluster that `metadata_dir` belongs to. Raises StorageError."""
     cluster_id = _cluster_id(disk, metadata_dir)
     for path in logs.online:
         other = _cluster_id(disk, path)
@@ -114,7 +114,7 @@ def _cluster_id(disk: Disk, path: str) -> str | None:
     try:
         meta = read_meta(disk, path)
     except (OSError, CorruptFileError):
-        return None  # whatever opens the dir says what is wrong with it
+        return None  # an error is raised when the dir is opened
     return meta.cluster_id if meta is not None else None
 
 

@@ -126,7 +126,7 @@ def test_offline_dir_is_told_and_another_broker_may_lead():
     run(program)
 
 
-def test_dir_that_fails_before_it_is_assigned_is_assigned_all_the_same():
+def test_dir_that_fails_before_its_assignment_is_assigned():
     async def program(machine):
         machine.controller.answers[AssignReplicasToDirsRequest] = lambda _: SILENCE
         machine.controller.create()
@@ -139,7 +139,7 @@ def test_dir_that_fails_before_it_is_assigned_is_assigned_all_the_same():
     run(program)
 
 
-def test_broker_stops_when_no_controller_can_be_told_of_a_lost_dir(caplog):
+def test_broker_stops_when_a_lost_dir_cannot_be_told(caplog):
     async def program(machine):
         path = await led(machine)
         broker = machine.broker
@@ -223,7 +223,7 @@ def test_metadata_dir_of_its_own_must_be_formatted():
     assert "/m/meta.properties is missing: format the directory first" in text
 
 
-def test_log_dirs_of_another_cluster_are_refused_before_they_change():
+def test_log_dirs_of_another_cluster_are_refused_unchanged():
     disks = []
 
     def prepare(disk):
@@ -236,7 +236,7 @@ def test_log_dirs_of_another_cluster_are_refused_before_they_change():
     assert b"another" in disks[0].read("/a/meta.properties")
 
 
-def test_broker_with_a_metadata_dir_of_its_own_serves_and_loses_it(caplog):
+def test_broker_ends_when_its_metadata_dir_fails_to_write(caplog):
     async def main(world: World):
         async with member(world, starts=False, **{"metadata.log.dir": "/m"}) as machine:
             formatted(machine.machine.disk, "/m")
@@ -285,7 +285,7 @@ def test_epoch_is_handed_on_without_a_controlled_shutdown():
     assert run(program, **{"controlled.shutdown.enable": "false"}) == 1
 
 
-def test_start_that_ends_before_the_registration_hands_the_last_epoch_on():
+def test_start_without_registration_keeps_the_last_epoch():
     async def program(machine):
         await machine.machine.stop()
         for answer in (lambda _: SILENCE, lambda _: BrokerRegistrationResponse(error_code=101)):
@@ -353,7 +353,7 @@ def test_stop_during_a_start_takes_seconds_and_is_clean(kind, answer, limit_s, e
     run(program)
 
 
-def test_start_without_controllers_that_ends_leaves_everything_as_it_was():
+def test_start_without_controllers_that_ends_leaves_the_marks():
     async def program(machine):
         await led(machine)
         await machine.machine.stop()
@@ -413,7 +413,7 @@ def test_unregistered_broker_says_so_once_and_keeps_asking(caplog):
 # --- controllers that are away --------------------------------------------------------------------------------------------
 
 
-def test_records_flow_without_controllers_and_forwarded_requests_time_out():
+def test_without_controllers_records_flow_and_requests_time_out():
     async def program(machine):
         await led(machine)
         async with machine.client(request_timeout_ms=90_000) as client:
@@ -463,7 +463,7 @@ def test_envelopes_that_no_controller_answers_are_not_kept():
 # --- unclean elections --------------------------------------------------------------------------------------------------
 
 
-def test_leader_of_an_unclean_election_says_that_it_has_recovered():
+def test_leader_of_an_unclean_election_reports_recovery():
     async def program(machine):
         machine.controller.create(leader_recovery_state=1)
         partitions = machine.controller.image.partitions

@@ -202,7 +202,7 @@ def test_voters_count_as_soon_as_they_are_appended():
     assert [voter.id for voter in observer.leadership.voters] == [7]
 
 
-def test_unreadable_record_before_the_first_image_stops_the_start():
+def test_unreadable_record_at_a_start_stops_it():
     async def program(machine):
         machine.controller.write(NoOpRecord(), value=b"\1\x7f\0")
         await machine.machine.start()
@@ -216,7 +216,7 @@ def test_unreadable_record_before_the_first_image_stops_the_start():
     )
 
 
-def test_unreadable_record_leaves_a_running_broker_with_its_image(caplog):
+def test_unreadable_record_leaves_a_running_broker_its_image(caplog):
     async def program(machine):
         machine.controller.create()
         await machine.until(machine.is_led)
@@ -462,7 +462,7 @@ def test_isr_is_the_larger_one_while_no_controller_answers():
     assert state.maximal_isr == {1, 2}
 
 
-def test_certificate_of_the_image_is_in_force_before_clients_come():
+def test_certificate_of_the_image_counts_before_clients_come():
     key = signed({"CN": "broker-1"})
 
     async def program(machine):
@@ -501,7 +501,7 @@ def test_settings_without_a_meaning_in_a_quorum_change_nothing():
     run(program, **{"broker.id.generation.enable": "true", "inter.broker.protocol.version": "3.9"})
 
 
-def test_topics_are_asked_of_the_controller_and_changed_by_nobody_else():
+def test_store_of_a_quorum_changes_nothing_itself():
     store = QuorumStore("c", 1, LoopBudget())
     with pytest.raises(RequestError) as raised:
         trio.run(store.change, lambda _: [])

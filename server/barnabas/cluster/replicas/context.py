@@ -17,7 +17,7 @@ class ReplicaContext:
     `storage_failed` is called with every StorageError, and returns what the client must see; `clock_ms` is a
     monotonic time; `live_brokers` are the ids of those that may join an ISR; `is_member` says that the broker is one of a
     cluster on ZooKeeper, where the controller says which replicas are new and which logs go; `is_in_quorum` that it is one
-    of a KRaft quorum, whose image says both, and in which log dir a replica is.
+    of a KRaft quorum: its image says both, and in which log dir a replica is.
     """
 
     __slots__ = (

@@ -181,7 +181,7 @@ async def test_replica_of_a_dir_that_is_not_here_gets_no_empty_log(directory, in
     assert caplog.text.count("t-0 stays offline") == 1
 
 
-async def test_replica_of_a_dir_that_is_not_here_is_copied_if_others_have_it():
+async def test_replica_of_a_missing_dir_is_copied_if_others_have_it():
     node = Member()
     await node.apply([topic(BEHIND._replace(directories=(GONE_DIR, GONE_DIR)))])
     assert node.directories() == ["t-0"]
@@ -245,7 +245,7 @@ async def test_cordoned_dir_gets_no_log_while_there_is_another():
 # --- unclean elections ------------------------------------------------------------------------------------------------
 
 
-async def test_leader_of_an_unclean_election_proposes_that_it_has_recovered():
+async def test_leader_of_an_unclean_election_proposes_recovery():
     node = Member()
     info = BEHIND._replace(leader=1, isr=(1,), recovering=True)
     await node.apply([topic(info)])
@@ -256,7 +256,7 @@ async def test_leader_of_an_unclean_election_proposes_that_it_has_recovered():
     assert len(node.proposals) == 1
 
 
-async def test_recovery_that_was_not_taken_is_proposed_for_the_newer_state():
+async def test_refused_recovery_is_proposed_for_the_newer_state():
     node = Member()
     info = BEHIND._replace(leader=1, isr=(1,), recovering=True)
     await node.apply([topic(info)])
