@@ -140,7 +140,7 @@ class Stopper:
     """Stops the broker at a signal, also one that comes while it starts.
 
     A broker that is alone finishes its start first, so that its logs are closed cleanly. One of a cluster may wait for
-    other machines: its start is broken off, which counts as a crash.
+    other machines: its start is broken off, which counts as a crash with ZooKeeper.
     """
 
     def __init__(self, *, may_break_off_start: bool) -> None:

@@ -13,7 +13,7 @@ from barnabas.config import broker as settings
 from barnabas.config.setting import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from barnabas.config.loading import BrokerConfig
 
@@ -92,14 +92,18 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
 
 def cordoned_log_dirs(config: BrokerConfig) -> frozenset[str]:
     """Return the log dirs that take no new partitions (KIP-1066), as paths. Raises SettingError."""
-    words: tuple[str, ...] = config.get(settings.CORDONED_LOG_DIRS)
+    return check_cordoned(config.get(settings.CORDONED_LOG_DIRS), config.log_dirs)
+
+
+def check_cordoned(words: Collection[str], log_dirs: Iterable[str]) -> frozenset[str]:
+    """Return the log dirs that a value of `cordoned.log.dirs` names. Raises SettingError if one is no log dir."""
+    own = frozenset(path.rstrip("/") for path in log_dirs)
     if "*" in words:
-        return frozenset(path.rstrip("/") for path in config.log_dirs)
+        return own
     paths = frozenset(path.rstrip("/") for path in words)
-    others = paths - {path.rstrip("/") for path in config.log_dirs}
-    if others:
+    if not paths <= own:
         raise SettingError(
-            f"{settings.CORDONED_LOG_DIRS.name}: {', '.join(sorted(others))} is not among {settings.LOG_DIRS.name}"
+            f"{settings.CORDONED_LOG_DIRS.name}: {', '.join(sorted(paths - own))} is not among {settings.LOG_DIRS.name}"
         )
     return paths
 

@@ -25,10 +25,15 @@ from barnabas.wire.generated.assign_replicas_to_dirs import AssignReplicasToDirs
 from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.wire.generated.create_topics import CreateTopicsRequest
-from barnabas.wire.generated.envelope import EnvelopeRequest
+from barnabas.wire.generated.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from barnabas.wire.generated.metadata_records.config import ConfigRecord
 from barnabas.wire.generated.metadata_records.unregister_broker import UnregisterBrokerRecord
+from barnabas.wire.headers import encode_response
 from tests.support.replicating import consume, produce
 from tests.support.scripted_broker import SILENCE
 from tests.support.simulated_controller import (
@@ -139,6 +144,20 @@ def test_dir_that_fails_before_its_assignment_is_assigned():
     run(program)
 
 
+def test_dir_offline_at_a_start_is_not_registered_nor_replaced():
+    async def program(machine):
+        assert await led(machine) == "/b"  # the dir of the metadata has to work
+        await machine.machine.stop()
+        with machine.machine.disk.failing("list", "/b"):
+            await machine.machine.start()
+            assert registrations(machine.controller)[-1].log_dirs == [A]
+            await trio.sleep(5)
+        assert machine.broker.services.replicas.find("t", 0) is None
+        assert "t-0" not in {entry.name for entry in machine.machine.disk.list("/a")}
+
+    run(program, **{"cordoned.log.dirs": "/a"})
+
+
 def test_broker_stops_when_a_lost_dir_cannot_be_told(caplog):
     async def program(machine):
         path = await led(machine)
@@ -185,6 +204,33 @@ def test_cordoned_dirs_are_told_and_get_no_logs():
         assert services.logs.cordoned == frozenset()
 
     run(program, **{"cordoned.log.dirs": "/a"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("cordoned.log.dirs", "/a", 0),
+        ("cordoned.log.dirs", "*", 0),
+        ("cordoned.log.dirs", "/c", ErrorCode.INVALID_REQUEST),
+        ("log.retention.ms", "never", ErrorCode.INVALID_REQUEST),
+        ("log.dirs", "/c", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_broker_settings_are_checked_before_the_controller(name, value, code):
+    def answer(_):
+        answers = [IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(0, None, BROKER, "1")]
+        frame = encode_response(44, 1, 1, IncrementalAlterConfigsResponse(responses=answers))
+        return EnvelopeResponse(b"".join(map(bytes, frame))[4:])
+
+    async def program(machine):
+        machine.controller.answers[EnvelopeRequest] = answer
+        alteration = IncrementalAlterConfigsRequest.AlterableConfig(name, 0, value)
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(BROKER, "1", [alteration])
+        async with machine.client() as client:
+            response = await client.ask_broker(1, IncrementalAlterConfigsRequest([resource]))
+        return response.responses[0].error_code, len(machine.controller.all_of(EnvelopeRequest))
+
+    assert run(program) == (code, 0 if code else 1)
 
 
 def test_cordoned_dir_that_is_no_log_dir_is_refused():
