@@ -13,7 +13,7 @@ import trio
 
 from barnabas.broker.startup import StartupError
 from barnabas.cluster.kraft.directory import END, MetadataLog
-from barnabas.cluster.kraft.image import EMPTY, Draft, Position
+from barnabas.cluster.kraft.image import EMPTY, Draft, Position, diff
 from barnabas.cluster.kraft.loader import Loader
 from barnabas.cluster.kraft.observer import Append, Observer
 from barnabas.cluster.kraft.quorum import Leadership
@@ -336,9 +336,8 @@ def test_offset_is_told_once_its_image_is_published():
 
     store.subscribe(Subscriber())
     image = image_of(TopicRecord("t", TOPIC_ID))
-    trio.run(store.follow, (), image)
-    before = tuple(seen)
-    assert set(before) <= {-1}
+    trio.run(store.follow, diff(EMPTY, image), image)
+    assert seen == [-1] * 3
     assert store.offset == image.position.offset
 
 

@@ -183,7 +183,11 @@ async def test_replica_of_a_dir_that_is_not_here_gets_no_empty_log(directory, in
 
 async def test_replica_of_a_missing_dir_is_copied_if_others_have_it():
     node = Member()
-    await node.apply([topic(BEHIND._replace(directories=(GONE_DIR, GONE_DIR)))])
+    info = BEHIND._replace(directories=(GONE_DIR, GONE_DIR))
+    node.fail("/b")  # as at a start: what is in it is not known
+    await node.apply([topic(info)])
+    assert node.directories() == []
+    await node.restart(topic(info))
     assert node.directories() == ["t-0"]
 
 
