@@ -148,7 +148,7 @@ class QuorumParticipation:
         self._peers = quorum.controllers
         self._logs = logs
         self._give_up = give_up
-        self.directory_ids = {
+        self._directory_ids = {
             path: meta.directory_id for path, meta in logs.meta.items() if meta.directory_id
         }
         self._lifecycle: Lifecycle | None = None
@@ -190,7 +190,7 @@ class QuorumParticipation:
         lifecycle = self._lifecycle
         if lifecycle is not None:
             lifecycle.lose_dirs(
-                [self.directory_ids[path] for path in self._logs.offline if path in self.directory_ids]
+                [self._directory_ids[path] for path in self._logs.offline if path in self._directory_ids]
             )
             if lifecycle.has_untold_dirs and self._untold_until == math.inf:
                 limit_ms = self._config.get(settings.LOG_DIR_FAILURE_TIMEOUT_MS)
@@ -202,7 +202,7 @@ class QuorumParticipation:
         cordon_log_dirs(self._config, self._logs)
         if self._lifecycle is not None:
             self._lifecycle.cordon_dirs(
-                [self.directory_ids[path] for path in self._logs.cordoned if path in self.directory_ids]
+                [self._directory_ids[path] for path in self._logs.cordoned if path in self._directory_ids]
             )
             self._wake.set()
 

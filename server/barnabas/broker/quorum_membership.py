@@ -5,7 +5,7 @@ The rule: the active controller decides everything about the cluster; nothing of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from barnabas.broker.membership import MembershipParts
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from barnabas.broker.storage_parts import QuorumParts, Storage
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
-    from barnabas.log.partition_log import PartitionLog
     from barnabas.serving.loop_budget import LoopBudget
 
 
@@ -53,16 +52,7 @@ def quorum_parts(
         budget,
     )
     storage.replicas.on_log_replaced = directories.compare
-
-    def lost(logs: Iterable[PartitionLog]) -> None:
-        gone = tuple(logs)
-        participation.report_lost_dirs(gone)
-        for partition_log in gone:
-            directory_id = participation.directory_ids.get(partition_log.log_dir)
-            if directory_id is not None:
-                directories.compare(partition_log.topic, partition_log.partition, directory_id)
-
-    storage.failures.on_lost.append(lost)
+    storage.failures.on_lost.append(participation.report_lost_dirs)
     quorum.store.subscribe(directories)
     quorum.store.subscribe(participation)
     forwarder = Forwarder(quorum.controllers)

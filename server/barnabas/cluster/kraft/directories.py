@@ -72,19 +72,15 @@ class DirectoryAssignments:
             for index in range(len(topic.partitions)) if topic is not None else ():
                 self.compare(name, index)
 
-    def compare(self, topic: str, index: int, directory_id: bytes | None = None) -> None:
-        """Tell the controller where a replica is, if the image has another log dir for it.
-
-        `directory_id` is the log dir with which its log has gone: a controller that has not heard of it would wait for the
-        replica for ever.
-        """
+    def compare(self, topic: str, index: int) -> None:
+        """Tell the controller where a replica is, if the image has another log dir for it."""
         info, topic_id = self._store.image.partition(topic, index), self._store.image.topic_id(topic)
         if info is None or topic_id is None or self._broker_id not in info.replicas or not info.directories:
             return
         assigned = info.directories[info.replicas.index(self._broker_id)]
-        actual = directory_id or self._directory_of(topic, index)
+        actual = self._directory_of(topic, index)
         if actual is None:
-            return  # its log dir is offline, of which the controller is told by id; or there is no log yet
+            return  # a log that went with its dir is told all the same: its leader moves once the controller knows the dir
         if actual == assigned:
             self._waiting.pop((topic_id, index), None)
         else:

@@ -154,7 +154,7 @@ class OwnLogs:
     # --- logs of other topics -------------------------------------------------------------------------------
 
     def set_aside_strays(self, image: ClusterImage) -> None:
-        """Set aside the logs that are of no replica of this broker, before any is served; the image is complete.
+        """Set aside the logs that have no replica of this broker, before any is served; the image is complete.
 
         Their topics were deleted, or replicas moved, while the broker was away. As in Apache Kafka nothing is removed
         then: a log is deleted when its deletion is followed, not because it is missing from an image.
@@ -164,8 +164,6 @@ class OwnLogs:
             topic, info = image.topics.get(name), image.partition(name, index)
             if topic is None:
                 self.set_aside(partition_log, "the cluster has no such topic")
-            elif is_another(partition_log, topic.id):
-                self.set_aside(partition_log, f"topic {name} has the id {uuid_text(topic.id)} now")
             elif info is None or self._context.broker_id not in info.replicas:
                 self.set_aside(partition_log, "the partition has no replica on this broker any more")
         for key in tuple(self._logs.missing):
