@@ -68,9 +68,8 @@ async def open_member(
     if quorum is None:
         logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
     else:
-        logs.broker_epoch = (
-            logs.previous_broker_epoch
-        )  # a start that ends before the registration changes no record
+        # A start that ends before the registration changes no record.
+        logs.broker_epoch = logs.previous_broker_epoch
     logs.write_meta(store.image.cluster_id, broker_id, on_zookeeper=membership.quorum is None)
     config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
     failures = LogDirFailures(
