@@ -92,7 +92,8 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
 
 def cordoned_log_dirs(config: BrokerConfig) -> frozenset[str]:
     """Return the log dirs that take no new partitions (KIP-1066), as paths. Raises SettingError."""
-    return check_cordoned(config.get(settings.CORDONED_LOG_DIRS), config.log_dirs)
+    words: tuple[str, ...] = config.get(settings.CORDONED_LOG_DIRS)
+    return check_cordoned(words, config.log_dirs)
 
 
 def check_cordoned(words: Collection[str], log_dirs: Iterable[str]) -> frozenset[str]:
