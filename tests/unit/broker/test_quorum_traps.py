@@ -1,4 +1,4 @@
-"""Where a broker of a quorum goes wrong easily, a test for each, with whole brokers where a part alone does not show it.
+"""Traps of a broker in a quorum, a test for each, with whole brokers where a part alone does not show it.
 
 Log dirs, stops and stray logs have tests of their own (test_in_a_quorum, cluster/replicas/test_logs_in_a_quorum).
 """
