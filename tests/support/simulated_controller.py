@@ -250,7 +250,7 @@ class SimulatedController:
                 incarnation_id=request.incarnation_id,
                 broker_epoch=epoch,
                 end_points=[
-                    endpoint(one.name, one.host, one.port, one.security_protocol) for one in request.listeners
+                    endpoint(own.name, own.host, own.port, own.security_protocol) for own in request.listeners
                 ],
                 rack=request.rack,
                 log_dirs=request.log_dirs,
