@@ -79,7 +79,7 @@ class KafkaNode:
         self, broker_id: int, port: int, directory: Path, settings: Mapping[str, str], version: str
     ) -> None:
         self._node = KafkaProcess(version, directory, broker_id, "broker")
-        self._node.port = port
+        self._node.port = self._node.admin_port = port
         self._node.configure(settings)
         self.bootstrap = f"{HOST}:{port}"
 

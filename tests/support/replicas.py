@@ -46,6 +46,7 @@ class Node:
         *,
         dirs: Sequence[str] = ("/d",),
         is_member: bool = False,
+        is_in_quorum: bool = False,
         threads: Threads | None = None,
         budget: LoopBudget | None = None,
         **settings: Any,
@@ -53,6 +54,7 @@ class Node:
         self.broker_id = broker_id
         self.dirs = list(dirs)
         self.is_member = is_member
+        self.is_in_quorum = is_in_quorum
         self.threads = threads or OsThreads()
         self.budget = budget or LoopBudget()
         self.disk = MemoryDisk()
@@ -82,6 +84,7 @@ class Node:
             live_brokers=lambda: self.image.brokers if self.live is None else self.live,
             fetchers=self._Fetchers(self),
             is_member=self.is_member,
+            is_in_quorum=self.is_in_quorum,
         )
         self.replicas = Replicas(self.logs, context, self.budget, self.threads)
 

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 class Participation(Protocol):
     """Entry of a broker into its cluster, and its exit."""
 
+    begins_before_clients: bool
+    """True where the cluster has to know of the broker before it accepts a connection."""
+
     async def begin(self) -> None:
-        """Let the cluster know of the broker, which listens by now. Raises StartupError."""
+        """Let the cluster know of the broker, which listens by now or is about to. Raises StartupError."""
 
     async def end(self) -> None:
         """Hand over what the broker leads, while it still serves."""
@@ -125,23 +128,27 @@ class Broker:
         Reports readiness with the broker itself, in a cluster when the cluster knows of it. Raises StartupError if
         another program listens on the port by now, or another broker has its number.
         """
-        for listener in self.listeners:
-            listen(listener)
+        participation = self.participation
         if self.metrics_address is not None:
             self.metrics_address.listen()
+        if participation is not None and participation.begins_before_clients:
+            await self._unless_stopping(participation.begin)
+        if not self.stopping.was_asked:
+            for listener in self.listeners:
+                listen(listener)
         async with trio.open_nursery() as accepting:
             if self.metrics is not None:
                 accepting.start_soon(self.metrics.run)
-            for listener in self.listeners:
+            for listener in self.listeners if not self.stopping.was_asked else ():
                 accepting.start_soon(listener.accept_forever, self.connections)
             accepting.start_soon(self.connections.close_idle_forever)
             accepting.start_soon(self.connections.close_excess_forever)
-            if self.participation is not None:
-                await self._unless_stopping(self.participation.begin)
+            if participation is not None and not participation.begins_before_clients:
+                await self._unless_stopping(participation.begin)
             task_status.started(self)
             await self.stopping.wait()
-            if self.participation is not None:
-                await self.participation.end()
+            if participation is not None:
+                await participation.end()
             accepting.cancel_scope.cancel()
         for listener in self.listeners:
             listener.close()

@@ -143,6 +143,8 @@ def _text(error: ZooKeeperError) -> str:
 class Participation:
     """A broker's part in its cluster: `begin` once it serves, `end` while it still does."""
 
+    begins_before_clients = False  # the controller dials a broker as soon as it is registered
+
     def __init__(
         self,
         config: BrokerConfig,

@@ -1,6 +1,7 @@
 """Opening the storage of a broker that is one of several.
 
-The rule: topics are those of the cluster; a log without one stays as it is, until the controller says what becomes of it.
+The rule: topics are those of the cluster. On ZooKeeper a log without one stays as it is, until the controller says what
+becomes of it; in a KRaft quorum it is set aside, since the image is complete.
 """
 
 from __future__ import annotations
@@ -64,11 +65,20 @@ async def open_member(
     quorum = membership.quorum
     logs = quorum.logs if quorum is not None else new_log_manager(config, environment, config_for)
     await environment.threads.run(lambda: logs.open(now_ms()))
-    if membership.quorum is None:
+    if quorum is None:
         logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
+    else:
+        # A start that ends before the registration changes no record.
+        logs.broker_epoch = logs.previous_broker_epoch
     logs.write_meta(store.image.cluster_id, broker_id, on_zookeeper=membership.quorum is None)
     config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
-    failures = LogDirFailures(logs, now_ms, on_all_lost, has_other_replicas=True)
+    failures = LogDirFailures(
+        logs,
+        now_ms,
+        on_all_lost,
+        has_other_replicas=True,
+        vital_dir=quorum.metadata_dir if quorum is not None else "",
+    )
     flusher = Flusher(now_ms, failures.failed, environment.threads)
 
     peers = Peers(
@@ -94,11 +104,17 @@ async def open_member(
         lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
         live_brokers=_isr_candidates(membership),
         fetchers=fetchers,
-        is_member=True,
+        is_member=quorum is None,
+        is_in_quorum=quorum is not None,
         leader_throttle=_leader_throttle(config, environment),
     )
     replicas = Replicas(logs, context, budget, environment.threads)
     failures.on_lost.append(replicas.lose)
+    if quorum is not None:
+        from barnabas.broker.quorum_joining import cordon_log_dirs
+
+        cordon_log_dirs(config, logs)
+        await environment.threads.run(lambda: replicas.own_logs.set_aside_strays(store.image))
     await follow_first(store.image, store.image, replicas, config_for, now_ms())
     zookeeper = membership.zookeeper
     return Storage(

@@ -93,7 +93,10 @@ async def _run_until_signalled(
                     await nursery.start(_serve, broker, nursery.cancel_scope)
                     await companions.start(nursery)
                     interpreter.settle_garbage_collector()
-                    say_ready(broker, words)
+                    if (
+                        not broker.stopping.was_asked
+                    ):  # a signal may have come before the cluster knew of the broker
+                        say_ready(broker, words)
                 code = FAILED if broker.stopping.has_failed else DONE
             listening.cancel_scope.cancel()
     return code
@@ -137,7 +140,7 @@ class Stopper:
     """Stops the broker at a signal, also one that comes while it starts.
 
     A broker that is alone finishes its start first, so that its logs are closed cleanly. One of a cluster may wait for
-    other machines: its start is broken off, which counts as a crash.
+    other machines: its start is broken off, which counts as a crash with ZooKeeper.
     """
 
     def __init__(self, *, may_break_off_start: bool) -> None:

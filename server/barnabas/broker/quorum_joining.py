@@ -1,13 +1,15 @@
 """Steps by which a broker joins the cluster of a KRaft quorum, and leaves it (KIP-500, KIP-631).
 
 The rule: the metadata are read up to what is committed before the log dirs are opened; the broker registers when it can
-serve, and is unfenced when it has followed its own registration.
+serve, is unfenced when it has followed its own registration, and accepts no connection before. A controller that is away
+delays a stop by seconds.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -23,19 +25,25 @@ from barnabas.cluster.kraft.lifecycle import Identity, Lifecycle, RegistrationRe
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.cluster.kraft.store import Projection, QuorumStore
 from barnabas.cluster.kraft.values import Endpoint, LevelRange
-from barnabas.cluster.metadata.image import TOPIC
+from barnabas.cluster.metadata.image import BROKER, TOPIC
 from barnabas.cluster.metadata.peers import PeerUnavailableError
 from barnabas.config import broker as settings
 from barnabas.config.listeners import PROTOCOLS
-from barnabas.config.quorum import quorum_settings
+from barnabas.config.quorum import cordoned_log_dirs, quorum_settings
+from barnabas.config.setting import SettingError
+from barnabas.errors import StorageError
+from barnabas.log.format import CorruptFileError
+from barnabas.log.logdir import read_meta
 from barnabas.serving.release import IN_QUORUM
 from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest
 from barnabas.wire.ids import new_uuid
 
 if TYPE_CHECKING:
+    from barnabas.cluster.metadata.image import Delta
     from barnabas.config.loading import BrokerConfig
     from barnabas.environment import Environment
     from barnabas.log.config import LogConfig
+    from barnabas.log.disk import Disk
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
     from barnabas.serving.loop_budget import LoopBudget
@@ -66,8 +74,9 @@ async def joined_quorum(
         return LogConfigs(config).of(store.image.settings_of(TOPIC, topic))
 
     logs = new_log_manager(config, environment, config_for)
-    await environment.threads.run(logs.lock)
+    await environment.threads.run(lambda: logs.lock(quorum.log_dir))
     try:
+        _check_clusters(environment.disk, logs, quorum.log_dir)
         async with observing(quorum, environment, client) as follower:
             store = QuorumStore(follower.observer.identity.cluster_id or "", broker_id, budget)
             follower.subscribe(Projection(store, lambda: follower.leadership.kraft_version))
@@ -78,7 +87,7 @@ async def joined_quorum(
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(peers.run)
-                yield Membership(store, quorum=QuorumParts(store, peers, logs))
+                yield Membership(store, quorum=QuorumParts(store, peers, logs, quorum.log_dir))
                 nursery.cancel_scope.cancel()
     except MetadataLogError as error:
         raise StartupError(f"the metadata of the quorum cannot be followed: {error}") from error
@@ -86,8 +95,41 @@ async def joined_quorum(
         logs.unlock()
 
 
+def _check_clusters(disk: Disk, logs: LogManager, metadata_dir: str) -> None:
+    """See that the log dirs are new or of the cluster that `metadata_dir` belongs to. Raises StorageError."""
+    cluster_id = _cluster_id(disk, metadata_dir)
+    for path in logs.online:
+        other = _cluster_id(disk, path)
+        if None not in (cluster_id, other) and other != cluster_id:
+            raise StorageError(
+                path,
+                OSError(
+                    f"it belongs to cluster {other} (meta.properties), and {metadata_dir}, which has the metadata, to "
+                    f"cluster {cluster_id}: give this broker log dirs of its own"
+                ),
+            )
+
+
+def _cluster_id(disk: Disk, path: str) -> str | None:
+    try:
+        meta = read_meta(disk, path)
+    except (OSError, CorruptFileError):
+        return None  # an error is raised when the dir is opened
+    return meta.cluster_id if meta is not None else None
+
+
+def cordon_log_dirs(config: BrokerConfig, logs: LogManager) -> None:
+    """Have no logs made in the log dirs that the settings cordon, as long as there are others (KIP-1066)."""
+    try:
+        logs.cordoned = cordoned_log_dirs(config)
+    except SettingError as error:
+        log.error("%s; the cordoned log dirs stay as they were", error)
+
+
 class QuorumParticipation:
-    """A broker's part in its cluster: `begin` once it serves, `end` while it still does; `run` in a task between."""
+    """A broker's part in its cluster: `begin` before it serves, `end` while it still does; `run` in a task between."""
+
+    begins_before_clients = True
 
     def __init__(
         self,
@@ -96,14 +138,22 @@ class QuorumParticipation:
         endpoints: Mapping[str, tuple[str, int]],
         quorum: QuorumParts,
         logs: LogManager,
+        give_up: Callable[[str], None],
     ) -> None:
+        """`give_up` stops the broker, and says why."""
         self._config = config
         self._environment = environment
         self._endpoints = endpoints
         self._store = quorum.store
         self._peers = quorum.controllers
         self._logs = logs
+        self._give_up = give_up
+        self._directory_ids = {
+            path: meta.directory_id for path, meta in logs.meta.items() if meta.directory_id
+        }
         self._lifecycle: Lifecycle | None = None
+        self._untold_until = math.inf
+        self._answered_at = -math.inf
         self._changed = trio.Event()
         self._wake = trio.Event()
         self._failure: RegistrationRefusedError | None = None
@@ -118,6 +168,7 @@ class QuorumParticipation:
         lifecycle = self._lifecycle = Lifecycle(
             self._identity(), interval_ms=self._config.get(settings.BROKER_HEARTBEAT_INTERVAL_MS)
         )
+        self._cordon()
         lifecycle.ready()
         self._wake.set()
         limit_ms = self._config.get(settings.INITIAL_BROKER_REGISTRATION_TIMEOUT_MS)
@@ -135,31 +186,52 @@ class QuorumParticipation:
             await self._changed.wait()
 
     def report_lost_dirs(self, _logs: Iterable[PartitionLog]) -> None:
-        """Tell the controller of the log dirs that are offline."""
+        """Tell the controller of the log dirs that are offline; the broker stops if it cannot be told in time."""
+        lifecycle = self._lifecycle
+        if lifecycle is not None:
+            lifecycle.lose_dirs(
+                [self._directory_ids[path] for path in self._logs.offline if path in self._directory_ids]
+            )
+            if lifecycle.has_untold_dirs and self._untold_until == math.inf:
+                limit_ms = self._config.get(settings.LOG_DIR_FAILURE_TIMEOUT_MS)
+                self._untold_until = trio.current_time() + limit_ms / 1000
+            self._wake.set()
+
+    def _cordon(self) -> None:
+        """Make no logs in the log dirs that the settings cordon, and tell the controller of them."""
+        cordon_log_dirs(self._config, self._logs)
         if self._lifecycle is not None:
-            metas = self._logs.meta
-            self._lifecycle.lose_dirs(
-                [
-                    meta.directory_id
-                    for path in self._logs.offline
-                    if (meta := metas.get(path)) and meta.directory_id
-                ]
+            self._lifecycle.cordon_dirs(
+                [self._directory_ids[path] for path in self._logs.cordoned if path in self._directory_ids]
             )
             self._wake.set()
 
+    async def prepare(self, delta: Delta) -> None:
+        """Do nothing."""
+
+    def publish(self, delta: Delta) -> None:
+        """Do nothing: the settings are obeyed by all once the image is cleaned up."""
+
+    async def clean_up(self, delta: Delta) -> None:
+        """Follow the setting of cordoned log dirs."""
+        if any(kind == BROKER for kind, _ in delta.configs):
+            self._cordon()
+
     async def end(self) -> None:
-        """Hand over what this broker leads, and leave."""
+        """Hand over what this broker leads, and leave; without a controller that answers it leaves soon."""
         lifecycle = self._lifecycle
         if lifecycle is None or not self._config.get(settings.CONTROLLED_SHUTDOWN_ENABLE):
             return
         lifecycle.shut_down()
         self._wake.set()
-        with trio.move_on_after(SHUTDOWN_SECONDS) as scope:
-            while lifecycle.state is not State.SHUT_DOWN:
+        began_at = trio.current_time()
+        while lifecycle.state is not State.SHUT_DOWN:
+            until = min(began_at + SHUTDOWN_SECONDS, max(began_at, self._answered_at) + SILENCE_SECONDS)
+            if trio.current_time() >= until:
+                log.warning("stopping though not everything that this broker leads could be handed over")
+                break
+            with trio.move_on_at(until):
                 await self._changed.wait()
-        if scope.cancelled_caught:
-            log.warning("stopping though not everything that this broker leads could be handed over")
-        self._logs.broker_epoch = lifecycle.broker_epoch
 
     def _identity(self) -> Identity:
         config = self._config
@@ -189,9 +261,21 @@ class QuorumParticipation:
             self._wake = trio.Event()
             assert self._lifecycle is not None
             while (wait_ms := await self._turn(self._lifecycle)) is not None:
+                self._check_told(self._lifecycle)
                 with trio.move_on_after(wait_ms / 1000):
                     await self._wake.wait()
                 self._wake = trio.Event()
+
+    def _check_told(self, lifecycle: Lifecycle) -> None:
+        """Stop the broker when no controller could be told of a log dir that is offline (KIP-858)."""
+        if not lifecycle.has_untold_dirs:
+            self._untold_until = math.inf
+        elif trio.current_time() >= self._untold_until:
+            self._untold_until = math.inf
+            self._give_up(
+                "no controller could be told of the log dirs that are offline within "
+                f"{settings.LOG_DIR_FAILURE_TIMEOUT_MS.name}={self._config.get(settings.LOG_DIR_FAILURE_TIMEOUT_MS)}"
+            )
 
     async def _turn(self, lifecycle: Lifecycle) -> int | None:
         """Send one request; returns the wait (ms) before the next, None after the last."""
@@ -203,8 +287,11 @@ class QuorumParticipation:
         timeout_s = max(self._config.get(settings.BROKER_HEARTBEAT_INTERVAL_MS) / 1000, 0.5)
         try:
             response = await self._peers.ask_controller(request, timeout_s=timeout_s, channel="heartbeat")
+            self._answered_at = trio.current_time()
             if isinstance(request, BrokerRegistrationRequest):
                 wait_ms = lifecycle.take_registration(response)
+                if lifecycle.broker_epoch >= 0:
+                    self._logs.broker_epoch = lifecycle.broker_epoch
             else:
                 wait_ms = lifecycle.take_heartbeat(response)
         except PeerUnavailableError as error:
@@ -221,5 +308,7 @@ class QuorumParticipation:
         return wait_ms
 
 
+SILENCE_SECONDS = 6.0
+"""Longest wait for an answer during a controlled shutdown: an election of the controllers takes three to four seconds."""
 SHUTDOWN_SECONDS = 300.0
 """Longest wait for a controlled shutdown, as Kafka's broker waits for its lifecycle manager."""

@@ -32,9 +32,10 @@ def quorum_parts(
     quorum: QuorumParts,
 ) -> MembershipParts:
     """Make them."""
-    participation = QuorumParticipation(config, environment, endpoints, quorum, storage.logs)
+    participation = QuorumParticipation(
+        config, environment, endpoints, quorum, storage.logs, storage.failures.give_up
+    )
 
-    storage.failures.on_lost.append(participation.report_lost_dirs)
     logs = storage.logs
 
     def directory_of(topic: str, index: int) -> bytes | None:
@@ -51,7 +52,9 @@ def quorum_parts(
         budget,
     )
     storage.replicas.on_log_replaced = directories.compare
+    storage.failures.on_lost.append(participation.report_lost_dirs)
     quorum.store.subscribe(directories)
+    quorum.store.subscribe(participation)
     forwarder = Forwarder(quorum.controllers)
     return MembershipParts(
         ElsewhereController(), None, (participation.run, directories.run), participation, forwarder

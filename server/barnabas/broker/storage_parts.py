@@ -66,6 +66,8 @@ class QuorumParts(NamedTuple):
     controllers: Peers
     logs: LogManager
     """Manager of the logs: its dirs are locked, and not open yet."""
+    metadata_dir: str = ""
+    """The dir with the log of the metadata."""
 
 
 class Storage(NamedTuple):

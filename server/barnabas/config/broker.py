@@ -244,6 +244,8 @@ METADATA_MAX_RETENTION_MS = _whole("metadata.max.retention.ms")
 INTERNAL_METADATA_DELETE_DELAY_MILLIS = _whole("internal.metadata.delete.delay.millis")
 INTERNAL_METADATA_LOG_SEGMENT_BYTES: Setting[int | None] = setting("internal.metadata.log.segment.bytes")
 INTERNAL_METADATA_MAX_BATCH_SIZE_IN_BYTES = _whole("internal.metadata.max.batch.size.in.bytes")
+CORDONED_LOG_DIRS = _words("cordoned.log.dirs")
+LOG_DIR_FAILURE_TIMEOUT_MS = _whole("log.dir.failure.timeout.ms")
 BROKER_HEARTBEAT_INTERVAL_MS = _whole("broker.heartbeat.interval.ms")
 INITIAL_BROKER_REGISTRATION_TIMEOUT_MS = _whole("initial.broker.registration.timeout.ms")
 

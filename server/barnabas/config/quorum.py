@@ -13,7 +13,7 @@ from barnabas.config import broker as settings
 from barnabas.config.setting import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from barnabas.config.loading import BrokerConfig
 
@@ -72,10 +72,11 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
             f"{bootstrap_name}=HOST:PORT,... or {settings.CONTROLLER_QUORUM_VOTERS.name}=ID@HOST:PORT,..."
         )
     _check_node(config, voters)
+    cordoned_log_dirs(config)
     listener, protocol = _listener(config)
     return QuorumSettings(
         node_id=config.get(settings.NODE_ID),
-        log_dir=config.get(settings.METADATA_LOG_DIR) or config.log_dirs[0],
+        log_dir=(config.get(settings.METADATA_LOG_DIR) or config.log_dirs[0]).rstrip("/"),
         bootstrap=bootstrap or tuple(voters.values()),
         static_voters=voters,
         fetch_timeout_ms=config.get(settings.CONTROLLER_QUORUM_FETCH_TIMEOUT_MS),
@@ -87,6 +88,25 @@ def quorum_settings(config: BrokerConfig) -> QuorumSettings:
         listener=listener,
         protocol=protocol,
     )
+
+
+def cordoned_log_dirs(config: BrokerConfig) -> frozenset[str]:
+    """Return the log dirs that take no new partitions (KIP-1066), as paths. Raises SettingError."""
+    words: tuple[str, ...] = config.get(settings.CORDONED_LOG_DIRS)
+    return check_cordoned(words, config.log_dirs)
+
+
+def check_cordoned(words: Collection[str], log_dirs: Iterable[str]) -> frozenset[str]:
+    """Return the log dirs that a value of `cordoned.log.dirs` names. Raises SettingError if one is no log dir."""
+    own = frozenset(path.rstrip("/") for path in log_dirs)
+    if "*" in words:
+        return own
+    paths = frozenset(path.rstrip("/") for path in words)
+    if not paths <= own:
+        raise SettingError(
+            f"{settings.CORDONED_LOG_DIRS.name}: {', '.join(sorted(paths - own))} is not among {settings.LOG_DIRS.name}"
+        )
+    return paths
 
 
 def _log_settings(config: BrokerConfig) -> LogSettings:

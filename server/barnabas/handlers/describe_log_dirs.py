@@ -72,7 +72,9 @@ class DescribeLogDirs:
                 add(move.target_dir, of, move.size_bytes, move.offset_lag, is_future=True)
         results = []
         for path in self.logs.dirs:
-            result = Result(log_dir=path, topics=list(topics[path].values()))
+            result = Result(
+                log_dir=path, topics=list(topics[path].values()), is_cordoned=path in self.logs.cordoned
+            )
             results.append(result)
             try:
                 if path in self.logs.offline:

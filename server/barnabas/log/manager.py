@@ -77,6 +77,8 @@ class LogManager:
         self.pool = OpenFiles(open_segments_max)
         self.trash = Trash()
         self.moves = Moves(self.disk, self.trash)
+        self.cordoned: frozenset[str] = frozenset()
+        """Log dirs in which no log is made while there are others (KIP-1066)."""
         self._preferred: dict[TopicPartition, str] = {}
         self._logs = LogRegistry(self.dirs, self.checkpoints)
         self.cut_off = CutOffCopies(self.disk, self._logs, self.moves, self.missing, self.offline)
@@ -121,9 +123,17 @@ class LogManager:
         for partition_log in self._logs:
             partition_log.producers.expiration_ms = expiration_ms
 
-    def lock(self) -> None:
-        """Lock the log dirs before `open` and until `unlock`. Raises StorageError if another broker has one."""
+    def lock(self, metadata_dir: str | None = None) -> None:
+        """Lock the log dirs, and the one of the metadata if it is none of them, before `open` and until `unlock`.
+
+        Raises StorageError if another broker has one, or that of the metadata does not work.
+        """
         self._is_locked_outside = True
+        if metadata_dir is not None and metadata_dir not in self.dirs:
+            try:
+                self.ownership.take(metadata_dir)
+            except OSError as error:
+                raise StorageError(metadata_dir, error) from error
         for path in self.dirs:
             try:
                 self.ownership.take(path)
@@ -229,7 +239,8 @@ class LogManager:
             key = (topic, partition)
             assert key not in self._logs, key
             preferred = self._preferred.pop(key, "")
-            path = preferred if preferred in self.online else min(self.online, key=counts.__getitem__)
+            allowed = [path for path in self.online if path not in self.cordoned] or self.online
+            path = preferred if preferred in self.online else min(allowed, key=counts.__getitem__)
             counts[path] += 1
             self._leave_behind(key)
             if self.checkpoints.may_mislead(path, key):

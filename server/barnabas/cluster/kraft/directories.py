@@ -79,7 +79,9 @@ class DirectoryAssignments:
             return
         assigned = info.directories[info.replicas.index(self._broker_id)]
         actual = self._directory_of(topic, index)
-        if actual is None or actual == assigned:
+        if actual is None:
+            return  # a log that went with its dir is told all the same: its leader moves once the controller knows the dir
+        if actual == assigned:
             self._waiting.pop((topic_id, index), None)
         else:
             self._waiting[topic_id, index] = actual
@@ -98,6 +100,9 @@ class DirectoryAssignments:
             await self._wake.wait()
             self._wake = trio.Event()
             while self._waiting:
+                if self._broker_epoch() < 0:  # not registered yet
+                    await trio.sleep(BACKOFF_SECONDS_MIN)
+                    continue
                 told = dict(list(self._waiting.items())[:ASSIGNMENTS_PER_REQUEST])
                 if await self._tell(told):
                     backoff_s = BACKOFF_SECONDS_MIN

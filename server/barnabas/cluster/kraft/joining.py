@@ -20,6 +20,7 @@ from barnabas.cluster.kraft.observer import Identity, Observer
 from barnabas.cluster.kraft.state import MetadataLogError
 from barnabas.config.quorum import QuorumSettings
 from barnabas.environment import Environment
+from barnabas.errors import StorageError
 from barnabas.log.disk import Disk
 from barnabas.log.format import CorruptFileError
 from barnabas.log.format.names import META_PROPERTIES
@@ -64,12 +65,15 @@ async def observing(
     """Open the directory and follow the quorum within the block; `client` has the security of the controllers' listener.
 
     The log dir must be locked by the caller. `controllers` replaces the connections in simulations. Raises
-    MetadataLogError, StorageError and OSError, also while the block runs, which is cancelled then; what the block raises
+    MetadataLogError and StorageError, also while the block runs, which is cancelled then; what the block raises
     leaves it as it is.
     """
-    identity = identity_of(environment.disk, settings)
-    stored_log = DurableLog(environment.disk, settings.log_dir, settings.log)
-    stored = await environment.threads.run(lambda: stored_log.open(environment.wall_clock_ms()))
+    try:
+        identity = identity_of(environment.disk, settings)
+        stored_log = DurableLog(environment.disk, settings.log_dir, settings.log)
+        stored = await environment.threads.run(lambda: stored_log.open(environment.wall_clock_ms()))
+    except OSError as error:
+        raise StorageError(settings.log_dir, error) from error
     try:
         observer = Observer(
             identity,
@@ -112,6 +116,8 @@ async def observing(
             nursery.start_soon(connections.run)
             nursery.start_soon(follow)
             yield follower
+        if failures and isinstance(failures[0], OSError):
+            raise StorageError(settings.log_dir, failures[0]) from failures[0]
         if failures:
             raise failures[0]
     finally:

@@ -26,6 +26,10 @@ CATCHING_UP_MS: Final = 10
 """Wait between heartbeats until the broker has caught up, as Kafka's broker has it."""
 SHUTTING_DOWN_MS: Final = 50
 REGISTRATION_RETRY_MS: Final = 500
+UNREGISTERED: Final = (
+    "this broker was unregistered, or another process has registered with its node.id; it serves no partition until it is "
+    "started again"
+)
 _HOPELESS: Final[dict[int, str]] = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers are those of another cluster",
     ErrorCode.INVALID_REGISTRATION: "its listeners or log dirs are refused",
@@ -77,9 +81,17 @@ class Lifecycle:
         self._is_ready = False
         self._wants_shutdown = False
         self._offline_dirs: set[bytes] = set()
+        self._asked_dirs: frozenset[bytes] = frozenset()
+        self.told_dirs: frozenset[bytes] = frozenset()
+        """The offline log dirs that a controller has confirmed."""
         self._cordoned_dirs: tuple[bytes, ...] = ()
 
     # --- what the broker says -------------------------------------------------------------------------------
+
+    @property
+    def has_untold_dirs(self) -> bool:
+        """True while no controller has confirmed all log dirs that are offline."""
+        return not self._offline_dirs <= self.told_dirs
 
     def ready(self) -> None:
         """Note that logs are open and requests can be served: from now on the broker asks to be unfenced."""
@@ -113,6 +125,7 @@ class Lifecycle:
         `offset` is that of the last record in the published image. `has_cordoned_dirs`: metadata.version is 30 or more.
         """
         self.must_ask_now = False
+        self._asked_dirs = frozenset(self._offline_dirs)
         if self.state is State.SHUT_DOWN:
             return None
         if self.state is State.REGISTERING:
@@ -146,6 +159,7 @@ class Lifecycle:
         code = response.error_code
         if code == ErrorCode.NONE:
             self.problem = ""
+            self.told_dirs = self._asked_dirs  # they are not among those that were registered
             self.broker_epoch = response.broker_epoch
             if self.state is State.REGISTERING:
                 self.state = State.FENCED
@@ -159,8 +173,14 @@ class Lifecycle:
         """Take the answer to a heartbeat; returns the wait (ms) before the next."""
         if response.error_code:
             self.problem = _name(response.error_code)
+            if response.error_code == ErrorCode.STALE_BROKER_EPOCH:
+                self.problem += f": {UNREGISTERED}"
+                if self.state is State.SHUTTING_DOWN:
+                    self.state = State.SHUT_DOWN  # nothing depends on a broker that is not registered
+                    return 0
             return self._interval_ms
         self.problem = ""
+        self.told_dirs = self._asked_dirs
         caught_up_now = response.is_caught_up and not self._is_caught_up
         self._is_caught_up = self._is_caught_up or response.is_caught_up
         if self.state is State.SHUTTING_DOWN:
@@ -176,7 +196,7 @@ class Lifecycle:
     def failed(self, problem: str) -> int:
         """Note that no answer came; returns the wait before the next request."""
         self.problem = problem
-        return REGISTRATION_RETRY_MS if self.state is State.REGISTERING else self._interval_ms
+        return self._interval_ms if self.state in (State.FENCED, State.RUNNING) else REGISTRATION_RETRY_MS
 
 
 def _name(code: int) -> str:

@@ -16,7 +16,8 @@ class ReplicaContext:
 
     `storage_failed` is called with every StorageError, and returns what the client must see; `clock_ms` is a
     monotonic time; `live_brokers` are the ids of those that may join an ISR; `is_member` says that the broker is one of a
-    cluster, where the controller says which replicas are new.
+    cluster on ZooKeeper, where the controller says which replicas are new and which logs go; `is_in_quorum` that it is one
+    of a KRaft quorum: its image says both, and in which log dir a replica is.
     """
 
     __slots__ = (
@@ -24,6 +25,7 @@ class ReplicaContext:
         "broker_id",
         "clock_ms",
         "fetchers",
+        "is_in_quorum",
         "is_member",
         "lag_max_ms",
         "leader_throttle",
@@ -44,6 +46,7 @@ class ReplicaContext:
         fetchers: ports.Fetchers[Any] | None = None,
         leader_throttle: ports.Throttle[Any] | None = None,
         is_member: bool = False,
+        is_in_quorum: bool = False,
     ) -> None:
         self.broker_id = broker_id
         self.storage_failed = storage_failed
@@ -55,3 +58,4 @@ class ReplicaContext:
         self.fetchers: ports.Fetchers[Any] = fetchers or ports.NoFetchers()
         self.leader_throttle: ports.Throttle[Any] = leader_throttle or ports.NoThrottle()
         self.is_member = is_member
+        self.is_in_quorum = is_in_quorum

@@ -37,13 +37,18 @@ class LogDirFailures:
         on_all_lost: Callable[[], None],
         *,
         has_other_replicas: bool = False,
+        vital_dir: str = "",
     ) -> None:
-        """`has_other_replicas` says whether other brokers can lead what a full disk cannot take."""
+        """`has_other_replicas` says whether other brokers can lead what a full disk cannot take.
+
+        `vital_dir` is the log dir without which the broker stops: the one that has the log of the metadata.
+        """
         self.on_lost: list[Callable[[Iterable[PartitionLog]], None]] = []
         self._logs = logs
         self._now_ms = now_ms
         self._on_all_lost = on_all_lost
         self._has_other_replicas = has_other_replicas
+        self._vital_dir = vital_dir
         self._say_full_again_ms = 0
 
     def failed(self, error: StorageError) -> RequestError:
@@ -59,9 +64,15 @@ class LogDirFailures:
             for lose in self.on_lost:
                 lose(lost)
             if not logs.online:
-                log.critical("no log dir works any more: stopping")
-                self._on_all_lost()
+                self.give_up("no log dir works any more")
+            elif self._vital_dir in logs.offline:
+                self.give_up(f"the log of the metadata is in {self._vital_dir}, which is offline")
         return RequestError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def give_up(self, why: str) -> None:
+        """Have the broker stop."""
+        log.critical("%s: stopping", why)
+        self._on_all_lost()
 
     def _say_full(self, error: StorageError) -> None:
         now_ms = self._now_ms()

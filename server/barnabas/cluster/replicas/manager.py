@@ -259,6 +259,8 @@ class Replicas:
         """Say whether a replica may begin with an empty log: whatever it had before is not needed, or given up."""
         if self._context.is_member:
             return key in self._told_new
+        if self._context.is_in_quorum:
+            return True  # the id of a topic is what the image says, and `may_be_made` looks at log dirs
         if is_start:
             return False
         if target_role(info_before, self._broker_id) is Role.NONE:
@@ -328,7 +330,7 @@ class Replicas:
     async def clean_up(self, delta: Delta, now_ms: int) -> None:
         """Let the replicas go of topics that are gone, or are elsewhere now; others run in between.
 
-        A broker of a cluster keeps their logs until `delete_logs`: the controller has more to say of them.
+        A broker of a cluster on ZooKeeper keeps their logs until `delete_logs`: the controller has more to say of them.
         """
         for name in delta.topics:
             topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
@@ -433,6 +435,8 @@ class Replicas:
 
     def lose(self, logs: Iterable[PartitionLog]) -> None:
         """Take replicas on a failed disk offline: they answer KAFKA_STORAGE_ERROR from now on."""
+        logs = tuple(logs)
+        self.own_logs.note_lost(logs)
         for partition_log in logs:
             self._close(partition_log.topic, partition_log.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 

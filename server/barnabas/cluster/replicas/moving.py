@@ -55,14 +55,17 @@ class LogMover:
     def start(self, topic: str, partition: int, log_dir: str) -> None:
         """Have a replica moved; a move to elsewhere that is under way is given up.
 
-        Raises RequestError with LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, REPLICA_NOT_AVAILABLE or
-        UNKNOWN_TOPIC_OR_PARTITION, as Kafka does; a replica that is not here yet will be made in that log dir.
+        Raises RequestError with LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, INVALID_REPLICA_ASSIGNMENT (a cordoned log dir),
+        REPLICA_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION, as Kafka does; a replica that is not here yet will be made in
+        that log dir.
         """
         logs = self._logs
         if log_dir not in logs.dirs:
             raise RequestError(ErrorCode.LOG_DIR_NOT_FOUND, f"{log_dir} is no log dir of this broker")
         if log_dir in logs.offline:
             raise RequestError(ErrorCode.KAFKA_STORAGE_ERROR, f"log dir {log_dir} is offline")
+        if log_dir in logs.cordoned:
+            raise RequestError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"log dir {log_dir} is cordoned")
         logs.prefer(topic, partition, log_dir)
         try:
             self._replicas.local(topic, partition)

@@ -18,7 +18,7 @@ from barnabas.log.format.properties import is_damaged_copy
 from barnabas.wire.ids import uuid_text
 
 if TYPE_CHECKING:
-    from barnabas.cluster.metadata.image import TopicInfo
+    from barnabas.cluster.metadata.image import ClusterImage, TopicInfo
     from barnabas.cluster.replicas.context import ReplicaContext
     from barnabas.log.manager import LogManager
     from barnabas.log.partition_log import PartitionLog
@@ -35,6 +35,8 @@ class OwnLogs:
         self._context = context
         self.lost_dirs: frozenset[bytes] = frozenset()
         """The directory ids of log dirs that this broker has had, and that are not there now."""
+        self._lost: dict[TopicPartition, bytes] = {}
+        """Logs that went offline with their log dir since the start, with the ids of their topics."""
         self._told: set[tuple[TopicPartition, bytes]] = set()
         """Partitions without a log of their own that were named in the broker's log, with their topic ids."""
         self._deleted: dict[TopicPartition, bytes] = {}
@@ -64,6 +66,8 @@ class OwnLogs:
         key = (topic.name, index)
         if self._logs.get(*key) is not None:
             return False
+        if self._context.is_in_quorum:
+            return self._may_be_made_where_assigned(topic, index, info)
         if begins:
             return True
         is_missing = key in self._logs.missing
@@ -79,6 +83,52 @@ class OwnLogs:
             self._tell_missing(key, topic.id)
         elif not self.lost_dirs:  # otherwise all of them are told at once
             log.error("%s-%d is not in any log dir that works: it stays offline", *key)
+        return False
+
+    def _may_be_made_where_assigned(self, topic: TopicInfo, index: int, info: PartitionInfo) -> bool:
+        """Say whether a replica's log may be made, by the log dir that the image of a quorum has for it (KIP-858).
+
+        In a dir that is not there, or went offline, the replica may have a log with records: an empty one in its place
+        could lead. That of a dir here was removed by hand if the checkpoints know of it.
+        """
+        from barnabas.cluster.kraft.values import (  # not on the way of a broker that is alone
+            MIGRATING,
+            UNASSIGNED,
+        )
+
+        key = (topic.name, index)
+        if self._lost.get(key) == topic.id:
+            return False
+        if key in self._logs.missing:
+            if self._does_without(info):
+                log.error(
+                    "%s-%d: its log is gone from %s; it is copied again from broker %d",
+                    *key, self._logs.missing[key], info.leader,
+                )  # fmt: skip
+                return True
+            self._tell_missing(key, topic.id)
+            return False
+        replicas, me = info.replicas, self._context.broker_id
+        assigned = info.directories[replicas.index(me)] if info.directories else MIGRATING
+        present = {meta.directory_id for meta in self._logs.meta.values()}
+        if assigned == UNASSIGNED or assigned in present:
+            return True
+        if assigned == MIGRATING and not self._logs.offline:
+            return True
+        if not self._logs.offline and self._does_without(info):
+            log.warning(
+                "%s-%d: its log dir %s is not here any more; it is copied again from broker %d",
+                *key, uuid_text(assigned), info.leader,
+            )  # fmt: skip
+            return True
+        if (key, topic.id) not in self._told:
+            self._told.add((key, topic.id))
+            log.error(
+                "%s-%d stays offline: its log is in log dir %s, which is offline or not among log.dirs, and no empty log "
+                "takes its place. Start with the dir that has it; or give up what was in it: make an empty directory "
+                "%s-%d in a log dir that works, and start the broker again",
+                *key, uuid_text(assigned), *key,
+            )  # fmt: skip
         return False
 
     def _does_without(self, info: PartitionInfo) -> bool:
@@ -103,9 +153,32 @@ class OwnLogs:
 
     # --- logs of other topics -------------------------------------------------------------------------------
 
+    def set_aside_strays(self, image: ClusterImage) -> None:
+        """Set aside the logs that have no replica of this broker, before any is served; the image is complete.
+
+        Their topics were deleted, or replicas moved, while the broker was away. As in Apache Kafka nothing is removed
+        then: a log is deleted when its deletion is followed, not because it is missing from an image.
+        """
+        for partition_log in tuple(self._logs):
+            name, index = partition_log.topic, partition_log.partition
+            topic, info = image.topics.get(name), image.partition(name, index)
+            if topic is None:
+                self.set_aside(partition_log, "the cluster has no such topic")
+            elif info is None or self._context.broker_id not in info.replicas:
+                self.set_aside(partition_log, "the partition has no replica on this broker any more")
+        for key in tuple(self._logs.missing):
+            info = image.partition(*key)
+            if info is None or self._context.broker_id not in info.replicas:
+                del self._logs.missing[key]
+
+    def note_lost(self, logs: Iterable[PartitionLog]) -> None:
+        """Remember the logs that went offline with their log dir: until a restart none is made in their place."""
+        for partition_log in logs:
+            if partition_log.topic_id is not None:
+                self._lost[partition_log.topic, partition_log.partition] = partition_log.topic_id
+
     def set_aside(self, partition_log: PartitionLog, why: str) -> None:
         """Let a log go that is of another topic; its directory stays, under another name."""
-        assert partition_log.topic_id is not None
         topic, index, topic_id = partition_log.topic, partition_log.partition, partition_log.topic_id
         directory = partition_log.dir
         try:
@@ -116,7 +189,8 @@ class OwnLogs:
             log.error(
                 "%s-%d had the log of a topic with the id %s, but %s: it is kept as %s, and nothing removes it. To bring "
                 "it back, stop the broker, rename it to %s, and %s",
-                topic, index, uuid_text(topic_id), why, path, directory, self._how(topic, topic_id, directory),
+                topic, index, uuid_text(topic_id) if topic_id is not None else "(unknown)", why, path, directory,
+                self._how(topic, topic_id, directory),
             )  # fmt: skip
 
     def _refuse(self, partition_log: PartitionLog, topic: TopicInfo) -> None:
@@ -132,8 +206,13 @@ class OwnLogs:
             self._how(topic.name, partition_log.topic_id, partition_log.dir), self._how_to_give_up(partition_log.dir),
         )  # fmt: skip
 
-    def _how(self, topic: str, topic_id: bytes, directory: str) -> str:
-        if not self._context.is_member:
+    def _how(self, topic: str, topic_id: bytes | None, directory: str) -> str:
+        if self._context.is_in_quorum:
+            return (
+                f"make a topic {topic} with a replica of the partition here, remove {directory}/partition.metadata, and "
+                "start the broker: the topic's id is written again"
+            )
+        if not self._context.is_member or topic_id is None:
             return f"remove {directory}/partition.metadata, and start the broker: the topic's id is written again"
         return (
             f'write "topic_id":"{uuid_text(topic_id)}" into the znode /brokers/topics/{topic}, and have another controller '
@@ -141,7 +220,7 @@ class OwnLogs:
         )
 
     def _how_to_give_up(self, directory: str) -> str:
-        if not self._context.is_member:
+        if not self._context.is_member and not self._context.is_in_quorum:
             return "begin with an empty log: kafka-leader-election --election-type unclean"
         return f"move {directory} away, make an empty directory of its name, and start the broker again"
 
@@ -166,6 +245,7 @@ class OwnLogs:
     def keep_others(self, keys: Collection[TopicPartition], topic_id: bytes = NO_TOPIC_ID) -> None:
         """Set logs aside before a topic's logs are deleted, where they are of another topic than the one that is."""
         for key in keys:
+            self._lost.pop(key, None)
             deleted = self._deleted.pop(key, topic_id)
             partition_log = self._logs.get(*key)
             if partition_log is not None and is_another(partition_log, deleted):

@@ -106,14 +106,21 @@ class Replica:
         self.subscribers.changed()
 
     def update_isr(self, info: PartitionInfo) -> None:
-        """Follow the metadata in the same leader epoch: the high watermark may advance."""
-        self._leader_state().update(
+        """Follow the metadata in the same leader epoch: the high watermark may advance.
+
+        The leader of an unclean election proposes that it has recovered, with the records that it has (KIP-704).
+        """
+        state = self._leader_state()
+        state.update(
             partition_epoch=info.partition_epoch,
             replicas=info.replicas,
             isr=info.isr,
             now_ms=self._context.clock_ms(),
         )
         self.subscribers.changed()
+        change = state.propose_recovered() if info.recovering else None
+        if change is not None:
+            self._context.alter_partition.propose(self, change)
         self._advance()
         self._low_watermark_moved()
 

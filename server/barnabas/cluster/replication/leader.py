@@ -240,6 +240,13 @@ class LeaderState:
             return None
         return self._propose(self.isr | {replica_id})
 
+    def propose_recovered(self) -> IsrChange | None:
+        """Return the change by which an unclean election is over (KIP-704): each proposal says so, also of the same ISR.
+
+        None while a change is under way.
+        """
+        return self._propose(self.isr) if self._pending is None else None
+
     def out_of_sync(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> frozenset[int]:
         """Return the in-sync followers that have not caught up for longer than `replica.lag.time.max.ms`."""
         return frozenset(

@@ -25,9 +25,11 @@ from barnabas.cluster.metadata.image import (
 from barnabas.config import client_metrics, tables, without_effect
 from barnabas.config import group as group_settings
 from barnabas.config import topic as topic_settings
-from barnabas.config.cluster import is_on_zookeeper
+from barnabas.config.broker import CORDONED_LOG_DIRS
+from barnabas.config.cluster import is_in_quorum, is_on_zookeeper
 from barnabas.config.listeners import concerns_security
 from barnabas.config.loading import BrokerConfig
+from barnabas.config.quorum import check_cordoned
 from barnabas.config.setting import LIST, Setting, SettingError
 from barnabas.errors import RequestError, detached
 from barnabas.handlers.shared import broker_loggers
@@ -212,12 +214,22 @@ class ConfigAlteration:
             await self._services.budget.checkpoint()
             if change.resource_type != BROKER or change.refused is not None:
                 continue
-            if not any(concerns_security(alteration.name) for alteration in change.alterations):
-                continue
+            is_of_security = any(concerns_security(alteration.name) for alteration in change.alterations)
+            if not is_of_security and self._services.forwarder is None:
+                continue  # `_change` checks it
             try:
                 before = {} if self._replace_all else image.settings_of(BROKER, change.name)
                 settings = _altered(BROKER, before, change.alterations, config)
-                _check_settings(BROKER, change.name, settings, config=config)
+                if (
+                    self._services.forwarder is not None
+                ):  # settings of Kafka's brokers may be among the others
+                    names = {alteration.name for alteration in change.alterations}
+                    altered = {name: text for name, text in settings.items() if name in names}
+                    _check_settings(BROKER, change.name, altered, config=config)
+                else:
+                    _check_settings(BROKER, change.name, settings, config=config)
+                if not is_of_security:
+                    continue
                 others = image.settings_of(BROKER, "") if change.name else {}
                 trial = (
                     config.with_dynamic(others, settings)
@@ -395,6 +407,9 @@ def _check_broker_settings(config: BrokerConfig, broker: str, settings: Mapping[
             raise RequestError(ErrorCode.INVALID_REQUEST, f"{name} can only be set for one broker")
         try:
             value = config.limited(row).parse(text)
+            if name == CORDONED_LOG_DIRS.name and is_in_quorum(config):
+                check_cordoned(value, config.log_dirs)
+                continue
         except SettingError as error:
             raise RequestError(ErrorCode.INVALID_REQUEST, str(error)) from error
         if row.stops and without_effect.differs(row, value):

@@ -119,7 +119,7 @@ def test_stale_epoch_is_told_and_asked_again_after_the_interval():
     lifecycle = running()
     _, wait_ms = beat(lifecycle, error_code=ErrorCode.STALE_BROKER_EPOCH)
     assert wait_ms == INTERVAL_MS
-    assert lifecycle.problem == "STALE_BROKER_EPOCH"
+    assert lifecycle.problem.startswith("STALE_BROKER_EPOCH: this broker was unregistered")
     beat(lifecycle, **UNFENCED)
     assert lifecycle.problem == ""
 

@@ -1,0 +1,582 @@
+"""A whole broker of a quorum at its edges: log dirs that fail, controllers that are away, stops at any moment of a start.
+
+The quorum is one simulated controller, which answers as Kafka's does.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+import trio
+
+from barnabas.broker.assembly import assembled
+from barnabas.broker.startup import StartupError
+from barnabas.client import ClientError
+from barnabas.cluster.kraft.values import RECOVERED
+from barnabas.config.loading import BrokerConfig
+from barnabas.config.setting import SettingError
+from barnabas.errors import StorageError, leaves
+from barnabas.testing.simulation.world import World, run_world
+from barnabas.wire.generated.alter_partition import AlterPartitionRequest
+from barnabas.wire.generated.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from barnabas.wire.generated.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from barnabas.wire.generated.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.wire.generated.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from barnabas.wire.generated.create_topics import CreateTopicsRequest
+from barnabas.wire.generated.envelope import EnvelopeRequest, EnvelopeResponse
+from barnabas.wire.generated.errors import ErrorCode
+from barnabas.wire.generated.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from barnabas.wire.generated.metadata_records.config import ConfigRecord
+from barnabas.wire.generated.metadata_records.unregister_broker import UnregisterBrokerRecord
+from barnabas.wire.headers import encode_response
+from tests.support.replicating import consume, produce
+from tests.support.scripted_broker import SILENCE
+from tests.support.simulated_controller import (
+    TOPIC_ID,
+    QuorumMember,
+    SimulatedController,
+    directory_id,
+    formatted,
+    member,
+)
+
+BROKER = 4
+A, B = directory_id("/a"), directory_id("/b")
+
+
+def run(program, *arguments, **settings):
+    async def main(world: World):
+        async with member(world, **settings) as machine:
+            return await program(machine, *arguments)
+
+    return run_world(1, main, seconds_max=900)
+
+
+def mark(machine: QuorumMember, path: str = "/a") -> int | None:
+    """The broker epoch in the mark of a clean shutdown; None without the mark."""
+    names = {entry.name for entry in machine.machine.disk.list(path)}
+    if ".kafka_cleanshutdown" not in names:
+        return None
+    return json.loads(machine.machine.disk.read(f"{path}/.kafka_cleanshutdown"))["brokerEpoch"]
+
+
+def heartbeats(controller: SimulatedController) -> list[BrokerHeartbeatRequest]:
+    return controller.all_of(BrokerHeartbeatRequest)
+
+
+def registrations(controller: SimulatedController) -> list[BrokerRegistrationRequest]:
+    return controller.all_of(BrokerRegistrationRequest)
+
+
+def home(machine: QuorumMember) -> bytes:
+    """The log dir of t-0, as the controller knows it."""
+    return machine.controller.image.partitions[TOPIC_ID, 0].directories[0]
+
+
+async def led(machine: QuorumMember) -> str:
+    """Create t, and return the log dir of its partition once the controller knows it."""
+    machine.controller.create()
+    await machine.until(machine.is_led)
+    await machine.until(lambda: home(machine) in (A, B))
+    return "/a" if home(machine) == A else "/b"
+
+
+def fail_disk(machine: QuorumMember, path: str) -> None:
+    machine.broker.requests.failures.failed(StorageError(path, OSError(5, "Input/output error")))
+
+
+# --- log dirs ----------------------------------------------------------------------------------------------------------
+
+
+def test_new_replica_is_assigned_to_the_dir_of_its_log():
+    async def program(machine):
+        path = await led(machine)
+        assert machine.broker.services.replicas.find("t", 0).log.log_dir == path
+        [request] = machine.controller.all_of(AssignReplicasToDirsRequest)
+        assert request.broker_epoch == machine.controller.image.brokers[1].epoch
+
+    run(program)
+
+
+def test_assignment_follows_a_move_to_another_dir():
+    async def program(machine):
+        target = "/b" if await led(machine) == "/a" else "/a"
+        topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [0])
+        async with machine.client() as client:
+            response = await client.ask_broker(
+                1,
+                AlterReplicaLogDirsRequest([AlterReplicaLogDirsRequest.AlterReplicaLogDir(target, [topic])]),
+            )
+        assert response.results[0].partitions[0].error_code == 0
+        await machine.until(lambda: home(machine) == directory_id(target))
+
+    run(program)
+
+
+def test_offline_dir_is_told_and_another_broker_may_lead():
+    async def program(machine):
+        path = await led(machine)
+        fail_disk(machine, path)
+        await machine.until(lambda: machine.controller.image.partitions[TOPIC_ID, 0].leader == -1)
+        await trio.sleep(5)
+        last = heartbeats(machine.controller)[-2:]
+        assert [request.offline_log_dirs for request in last] == [[directory_id(path)]] * 2
+        assert machine.broker.services.replicas.find("t", 0) is None
+
+    run(program)
+
+
+def test_dir_that_fails_before_its_assignment_is_assigned():
+    async def program(machine):
+        machine.controller.answers[AssignReplicasToDirsRequest] = lambda _: SILENCE
+        machine.controller.create()
+        await machine.until(machine.is_led)
+        fail_disk(machine, machine.broker.services.replicas.find("t", 0).log.log_dir)
+        del machine.controller.answers[AssignReplicasToDirsRequest]
+        await machine.until(lambda: machine.controller.image.partitions[TOPIC_ID, 0].leader == -1, 60)
+        assert machine.broker.services.replicas.find("t", 0) is None
+
+    run(program)
+
+
+def test_dir_offline_at_a_start_is_not_registered_nor_replaced():
+    async def program(machine):
+        assert await led(machine) == "/b"  # the dir of the metadata has to work
+        await machine.machine.stop()
+        with machine.machine.disk.failing("list", "/b"):
+            await machine.machine.start()
+            assert registrations(machine.controller)[-1].log_dirs == [A]
+            await trio.sleep(5)
+        assert machine.broker.services.replicas.find("t", 0) is None
+        assert "t-0" not in {entry.name for entry in machine.machine.disk.list("/a")}
+
+    run(program, **{"cordoned.log.dirs": "/a"})
+
+
+def test_broker_stops_when_a_lost_dir_cannot_be_told(caplog):
+    async def program(machine):
+        path = await led(machine)
+        broker = machine.broker
+        machine.controller.answers[BrokerHeartbeatRequest] = lambda _: SILENCE
+        fail_disk(machine, path if path != "/a" else "/b")
+        begun = trio.current_time()
+        await broker.stopping.wait()
+        return trio.current_time() - begun, broker.stopping.has_failed
+
+    took_s, has_failed = run(program, **{"log.dir.failure.timeout.ms": "10000", "metadata.log.dir": "/a"})
+    assert 10 <= took_s < 15
+    assert has_failed
+    assert "no controller could be told of the log dirs that are offline" in caplog.text
+
+
+def test_broker_stops_when_the_dir_of_its_metadata_fails():
+    async def program(machine):
+        broker = machine.broker
+        fail_disk(machine, "/a")
+        with trio.fail_after(10):
+            await broker.stopping.wait()
+        return broker.stopping.has_failed
+
+    assert run(program)
+
+
+def test_cordoned_dirs_are_told_and_get_no_logs():
+    async def program(machine):
+        controller = machine.controller
+        await machine.until(lambda: heartbeats(controller)[-1].cordoned_log_dirs == [A])
+        for number in range(4):
+            controller.create(f"t{number}", bytes([number + 1]) * 16)
+        await machine.until(lambda: machine.is_led("t3"))
+        services = machine.broker.services
+        assert {partition_log.log_dir for partition_log in services.logs} == {"/b"}
+        async with machine.client() as client:
+            topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t0", [0])
+            move = AlterReplicaLogDirsRequest.AlterReplicaLogDir("/a", [topic])
+            response = await client.ask_broker(1, AlterReplicaLogDirsRequest([move]))
+        assert response.results[0].partitions[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        controller.write(ConfigRecord(BROKER, "1", "cordoned.log.dirs", ""))
+        await machine.until(lambda: heartbeats(controller)[-1].cordoned_log_dirs == [])
+        assert services.logs.cordoned == frozenset()
+
+    run(program, **{"cordoned.log.dirs": "/a"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("cordoned.log.dirs", "/a", 0),
+        ("cordoned.log.dirs", "*", 0),
+        ("cordoned.log.dirs", "/c", ErrorCode.INVALID_REQUEST),
+        ("log.retention.ms", "never", ErrorCode.INVALID_REQUEST),
+        ("log.dirs", "/c", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_broker_settings_are_checked_before_the_controller(name, value, code):
+    def answer(_):
+        answers = [IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(0, None, BROKER, "1")]
+        frame = encode_response(44, 1, 1, IncrementalAlterConfigsResponse(responses=answers))
+        return EnvelopeResponse(b"".join(map(bytes, frame))[4:])
+
+    async def program(machine):
+        machine.controller.answers[EnvelopeRequest] = answer
+        alteration = IncrementalAlterConfigsRequest.AlterableConfig(name, 0, value)
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(BROKER, "1", [alteration])
+        async with machine.client() as client:
+            response = await client.ask_broker(1, IncrementalAlterConfigsRequest([resource]))
+        return response.responses[0].error_code, len(machine.controller.all_of(EnvelopeRequest))
+
+    assert run(program) == (code, 0 if code else 1)
+
+
+def test_cordoned_dir_that_is_no_log_dir_is_refused():
+    text = refused(lambda _: None, SettingError, **{"cordoned.log.dirs": "/c"})
+    assert "cordoned.log.dirs: /c is not among log.dirs" in text
+
+
+# --- the dir of the metadata ---------------------------------------------------------------------------------------------
+
+
+def refused(prepare, kind=StorageError, **settings):
+    """The sentence with which a start is refused, after something was done to the disk."""
+
+    async def main(world: World):
+        async with member(world, starts=False, **settings) as machine:
+            prepare(machine.machine.disk)
+            await machine.machine.start()
+
+    with pytest.RaisesGroup(pytest.RaisesExc(kind), flatten_subgroups=True, allow_unwrapped=True) as raised:
+        run_world(1, main, seconds_max=900)
+    return " ".join(str(error) for error in leaves(raised.value))
+
+
+def test_metadata_dir_of_its_own_is_locked():
+    locks = []
+
+    def lock(disk):
+        formatted(disk, "/m")
+        locks.append(disk.lock("/m/.lock"))
+
+    assert "another broker is using it" in refused(lock, **{"metadata.log.dir": "/m"})
+
+
+def test_metadata_dir_of_its_own_must_be_formatted():
+    text = refused(lambda disk: disk.make_dirs("/m"), StartupError, **{"metadata.log.dir": "/m/"})
+    assert "/m/meta.properties is missing: format the directory first" in text
+
+
+def test_log_dirs_of_another_cluster_are_refused_unchanged():
+    disks = []
+
+    def prepare(disk):
+        formatted(disk, "/m")
+        formatted(disk, "/a", "/b", cluster_id="another")
+        disks.append(disk)
+
+    text = refused(prepare, **{"metadata.log.dir": "/m"})
+    assert "log dir /a: it belongs to cluster another" in text
+    assert b"another" in disks[0].read("/a/meta.properties")
+
+
+def test_broker_ends_when_its_metadata_dir_fails_to_write(caplog):
+    async def main(world: World):
+        async with member(world, starts=False, **{"metadata.log.dir": "/m"}) as machine:
+            formatted(machine.machine.disk, "/m")
+            await machine.machine.start()
+            await led(machine)
+            assert directory_id("/m") not in registrations(machine.controller)[0].log_dirs
+            disk = machine.machine.disk
+            with disk.failing("write", "/00000000000000000000.log"):
+                machine.controller.create("u", bytes(range(16)))
+                with trio.fail_after(30):
+                    await trio.sleep_forever()
+
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(StorageError), flatten_subgroups=True, allow_unwrapped=True
+    ) as raised:
+        run_world(1, main, seconds_max=900)
+    assert "/m" in " ".join(str(error) for error in leaves(raised.value))
+
+
+# --- broker epochs over a stop -------------------------------------------------------------------------------------------
+
+
+def test_epoch_is_handed_on_by_a_clean_stop_and_not_by_a_crash():
+    async def program(machine):
+        controller = machine.controller
+        await machine.machine.stop()
+        assert mark(machine) == mark(machine, "/b") == 1
+        await machine.machine.start()
+        second = controller.image.brokers[1].epoch
+        machine.machine.kill()
+        await machine.machine.start()
+        await machine.machine.stop()
+        await machine.machine.start()
+        epochs = [request.previous_broker_epoch for request in registrations(controller)]
+        assert epochs[:3] == [-1, 1, -1]
+        assert epochs[3] > second
+
+    run(program)
+
+
+def test_epoch_is_handed_on_without_a_controlled_shutdown():
+    async def program(machine):
+        await machine.machine.stop()
+        return mark(machine)
+
+    assert run(program, **{"controlled.shutdown.enable": "false"}) == 1
+
+
+def test_start_without_registration_keeps_the_last_epoch():
+    async def program(machine):
+        await machine.machine.stop()
+        for answer in (lambda _: SILENCE, lambda _: BrokerRegistrationResponse(error_code=101)):
+            machine.controller.answers[BrokerRegistrationRequest] = answer
+            await machine.machine.start_and_stop(3.0)
+            assert mark(machine) == 1
+
+    run(program)
+
+
+# --- stops ----------------------------------------------------------------------------------------------------------------
+
+
+async def stop(machine: QuorumMember) -> float:
+    """Stop the broker; the seconds that it took."""
+    begun = trio.current_time()
+    await machine.machine.stop()
+    return trio.current_time() - begun
+
+
+async def stop_during_start(machine: QuorumMember, seconds: float) -> float:
+    """Start a broker and stop it after a while, as a signal does; the seconds that the stop took."""
+    environment = machine.world.environment("broker-1", machine.machine.disk)
+    async with (
+        assembled(BrokerConfig(machine.settings), environment) as broker,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(broker.serve)
+        await trio.sleep(seconds)
+        broker.stop()
+        begun = trio.current_time()
+    return trio.current_time() - begun
+
+
+def silent(_):
+    return SILENCE
+
+
+def fenced(request):
+    return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True, should_shut_down=request.want_shut_down)
+
+
+def in_last_session(_):
+    return BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "limit_s", "epoch"),
+    [
+        (BrokerRegistrationRequest, silent, 1, 1),
+        (BrokerRegistrationRequest, in_last_session, 1, 1),
+        (BrokerHeartbeatRequest, fenced, 3, None),
+        (BrokerHeartbeatRequest, silent, 7, None),
+    ],
+    ids=["no answer", "within the last session", "fenced", "no heartbeat is answered"],
+)
+def test_stop_during_a_start_takes_seconds_and_is_clean(kind, answer, limit_s, epoch):
+    async def program(machine):
+        await machine.machine.stop()
+        machine.controller.answers[kind] = answer
+        took_s = await stop_during_start(machine, 5.0)
+        assert took_s < limit_s
+        assert mark(machine) == (epoch or machine.controller.image.brokers[1].epoch)
+
+    run(program)
+
+
+def test_start_without_controllers_that_ends_leaves_the_marks():
+    async def program(machine):
+        await led(machine)
+        await machine.machine.stop()
+        machine.controller.go()
+        with trio.move_on_after(5):
+            await machine.machine.start()
+        assert mark(machine) == mark(machine, "/b") == 1
+
+    run(program)
+
+
+def test_stop_without_controllers_takes_seconds_and_is_clean(caplog):
+    async def program(machine):
+        await led(machine)
+        async with machine.client() as client:
+            await produce(client, b"kept")
+        machine.controller.go()
+        took_s = await stop(machine)
+        assert mark(machine) == mark(machine, "/b") == 1
+        machine.controller.come()
+        await machine.machine.start()
+        await machine.until(machine.is_led)
+        async with machine.client() as client:
+            assert await consume(client) == [b"kept"]
+        assert registrations(machine.controller)[-1].previous_broker_epoch == 1
+        return took_s
+
+    assert run(program) < 10
+    assert "not everything that this broker leads could be handed over" in caplog.text
+
+
+def test_stop_of_a_broker_that_was_unregistered_takes_no_time():
+    async def program(machine):
+        broker = machine.controller.image.brokers[1]
+        machine.controller.write(UnregisterBrokerRecord(1, broker.epoch))
+        await trio.sleep(5)
+        return await stop(machine)
+
+    assert run(program) < 3
+
+
+# --- an unregistered broker -----------------------------------------------------------------------------------------------
+
+
+def test_unregistered_broker_says_so_once_and_keeps_asking(caplog):
+    async def program(machine):
+        machine.controller.write(UnregisterBrokerRecord(1, machine.controller.image.brokers[1].epoch))
+        before = len(heartbeats(machine.controller))
+        await trio.sleep(20)
+        return len(heartbeats(machine.controller)) - before, len(registrations(machine.controller))
+
+    asked, registered = run(program)
+    assert (9 <= asked <= 12, registered) == (True, 1)
+    assert caplog.text.count("this broker was unregistered") == 1
+
+
+# --- controllers that are away --------------------------------------------------------------------------------------------
+
+
+def test_without_controllers_records_flow_and_requests_time_out():
+    async def program(machine):
+        await led(machine)
+        async with machine.client(request_timeout_ms=90_000) as client:
+            await produce(client, b"1")
+            machine.controller.go()
+            await trio.sleep(120)
+            await produce(client, b"2")
+            assert await consume(client) == [b"1", b"2"]
+            begun = trio.current_time()
+            codes = []
+            tasks = len(trio.lowlevel.current_root_task().child_nurseries)
+
+            async def create(name):
+                topic = CreateTopicsRequest.CreatableTopic(name, 1, 1)
+                response = await client.ask_broker(1, CreateTopicsRequest([topic]), timeout_ms=90_000)
+                codes.extend(one.error_code for one in response.topics)
+
+            for number in range(3):
+                await create(f"u{number}")
+            took_s = trio.current_time() - begun
+            assert tasks == len(trio.lowlevel.current_root_task().child_nurseries)
+            machine.controller.come()
+            await machine.until(lambda: heartbeats(machine.controller)[-1].want_fence is False)
+            await produce(client, b"3")
+        return codes, took_s
+
+    codes, took_s = run(program)
+    assert codes == [ErrorCode.REQUEST_TIMED_OUT] * 3
+    assert 180 <= took_s < 185
+
+
+def test_envelopes_that_no_controller_answers_are_not_kept():
+    async def program(machine):
+        machine.controller.answers[EnvelopeRequest] = lambda _: SILENCE
+        async with machine.client() as client:
+            with pytest.raises(ClientError):
+                await client.ask_broker(
+                    1, CreateTopicsRequest([CreateTopicsRequest.CreatableTopic("u", 1, 1)]), timeout_ms=500
+                )
+        await trio.sleep(70)
+        assert machine.broker.services.metadata.image.topics == {}
+        return machine.broker.memory.held
+
+    assert run(program) == 0
+
+
+# --- unclean elections --------------------------------------------------------------------------------------------------
+
+
+def test_leader_of_an_unclean_election_reports_recovery():
+    async def program(machine):
+        machine.controller.create(leader_recovery_state=1)
+        partitions = machine.controller.image.partitions
+        assert partitions[TOPIC_ID, 0].leader_recovery_state != RECOVERED
+        await machine.until(
+            lambda: machine.controller.image.partitions[TOPIC_ID, 0].leader_recovery_state == RECOVERED
+        )
+        asked = len(machine.controller.all_of(AlterPartitionRequest))
+        await trio.sleep(10)
+        assert len(machine.controller.all_of(AlterPartitionRequest)) == asked
+
+    run(program)
+
+
+# --- clients before the broker is unfenced ---------------------------------------------------------------------------
+
+
+def test_no_connection_is_accepted_before_the_broker_is_unfenced():
+    async def main(world: World):
+        async with member(world, starts=False) as machine:
+            controller = machine.controller
+            controller.answers[BrokerHeartbeatRequest] = lambda _: BrokerHeartbeatResponse(is_caught_up=True)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(machine.machine.start)
+                await machine.until(lambda: len(heartbeats(controller)) > 3)
+                with pytest.raises(ConnectionRefusedError):
+                    await machine.dial()
+                del controller.answers[BrokerHeartbeatRequest]
+            await (await machine.dial()).aclose()
+
+    run_world(1, main, seconds_max=900)
+
+
+def test_settings_of_the_image_are_in_force_before_clients_come():
+    async def main(world: World):
+        async with member(world, starts=False) as machine:
+            machine.controller.write(
+                ConfigRecord(BROKER, "1", "log.retention.ms", "12345"),
+                ConfigRecord(BROKER, "", "max.connections.per.ip", "7"),
+            )
+            broker = await machine.machine.start()
+            values = broker.services.config
+            return values.value_of("log.retention.ms"), values.value_of("max.connections.per.ip")
+
+    assert run_world(1, main, seconds_max=900) == (12345, 7)
+
+
+# --- restarts within the last session --------------------------------------------------------------------------------
+
+
+def test_quick_restart_waits_for_the_end_of_the_last_session(caplog):
+    caplog.set_level(logging.INFO)
+
+    async def program(machine):
+        controller = machine.controller
+        machine.machine.kill()
+        over_at = trio.current_time() + 9
+
+        def register(request):
+            if trio.current_time() < over_at:
+                return BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+            del controller.answers[BrokerRegistrationRequest]
+            return controller.register(request)
+
+        controller.answers[BrokerRegistrationRequest] = register
+        await machine.machine.start()
+        assert trio.current_time() < over_at + 2
+
+    run(program)
+    assert caplog.text.count("DUPLICATE_BROKER_REGISTRATION") == 1
