@@ -73,6 +73,7 @@ def _shares(base: BaseParts, coordinators: CoordinatorParts, step_runner: StepRu
     return Lazy(
         make,
         "barnabas.coordinators.share.shares",
+        "barnabas.coordinators.share.high_watermarks",
         "barnabas.coordinators.runtime.entries",
         "encodings.utf_16_be",
         beside=environment.threads.run,
