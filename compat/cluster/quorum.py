@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.client import ClientSettings, parse_bootstrap
 from barnabas.cluster.kraft.image import QuorumImage
@@ -72,15 +72,29 @@ MIXES = {
 }
 
 
+class Place(NamedTuple):
+    """Where a broker runs: its address, and words that start its command there."""
+
+    host: str
+    port: int
+    before: Sequence[str] = ()
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
 class KafkaNode:
     """Apache Kafka with the broker role."""
 
     def __init__(
-        self, broker_id: int, port: int, directory: Path, settings: Mapping[str, str], version: str
+        self, broker_id: int, place: Place, directory: Path, settings: Mapping[str, str], version: str
     ) -> None:
-        self._node = KafkaProcess(version, directory, broker_id, "broker", port=port)
+        self._node = KafkaProcess(
+            version, directory, broker_id, "broker", host=place.host, port=place.port, before=place.before
+        )
         self._node.configure(settings)
-        self.bootstrap = f"{HOST}:{port}"
+        self.bootstrap = place.address
 
     def start(self) -> None:
         if not (self.log_dir / "meta.properties").exists():
@@ -110,7 +124,7 @@ class OurNode:
     """`barnabas serve` from this checkout, formatted by `barnabas storage format`."""
 
     def __init__(
-        self, broker_id: int, port: int, directory: Path, settings: Mapping[str, str], version: str
+        self, broker_id: int, place: Place, directory: Path, settings: Mapping[str, str], version: str
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         own = {
@@ -119,8 +133,8 @@ class OurNode:
             "node.id": str(broker_id),
             "controller.listener.names": "CONTROLLER",
         }
-        self._broker = Barnabas(directory, own)
-        self._broker.bootstrap = self.bootstrap = f"{HOST}:{port}"
+        self._broker = Barnabas(directory, own, before=place.before)
+        self._broker.bootstrap = self.bootstrap = place.address
         self._data = directory / "data"
 
     def start(self) -> None:
@@ -177,17 +191,26 @@ class QuorumCluster(Brokers):
         is_dynamic: bool = True,
         settings: Mapping[str, str] | None = None,
         controller_settings: Mapping[str, str] | None = None,
+        controllers_host: str = HOST,
+        place: Callable[[int, int], Place] = lambda _broker_id, port: Place(HOST, port),
     ) -> None:
+        """`place` says where a broker of an id and port runs."""
         self.version = version
         self.directory = directory
         self.settings = {**SETTINGS, **(settings or {})}
         self.quorum = Quorum(
             version, directory, controllers, is_dynamic=is_dynamic,
-            settings={**CONTROLLER_SETTINGS, **(controller_settings or {})},
+            settings={**CONTROLLER_SETTINGS, **(controller_settings or {})}, host=controllers_host,
         )  # fmt: skip
         self.kinds = dict(enumerate(kinds, FIRST_BROKER))
         self.ports = {broker_id: free_port() for broker_id in self.kinds}
+        self._places = {broker_id: place(broker_id, port) for broker_id, port in self.ports.items()}
         self.nodes: dict[int, Node] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(place.address for place in self._places.values())
 
     def __enter__(self) -> QuorumCluster:
         try:
@@ -226,7 +249,7 @@ class QuorumCluster(Brokers):
         """Make a broker of a kind; it does not run yet."""
         return MAKERS[kind](
             broker_id,
-            self.ports[broker_id],
+            self._places[broker_id],
             self.directory / f"{kind}-{broker_id}",
             {**self.settings, "broker.rack": f"rack-{broker_id}", **self.quorum.settings},
             self.version,
