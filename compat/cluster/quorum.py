@@ -195,7 +195,10 @@ class QuorumCluster(Brokers):
         place: Callable[[int, int], Place] = lambda _broker_id, port: Place(HOST, port),
     ) -> None:
         """`place` says where a broker of an id and port runs."""
-        self.version = version
+        self._kafka_version = version
+        self.version = (
+            VERSION if release(version).line == "4.4" else version
+        )  # whose tools are not on Maven Central
         self.directory = directory
         self.settings = {**SETTINGS, **(settings or {})}
         self.quorum = Quorum(
@@ -252,7 +255,7 @@ class QuorumCluster(Brokers):
             self._places[broker_id],
             self.directory / f"{kind}-{broker_id}",
             {**self.settings, "broker.rack": f"rack-{broker_id}", **self.quorum.settings},
-            self.version,
+            self._kafka_version,
         )
 
     # --- what the quorum says -------------------------------------------------------------------------------
