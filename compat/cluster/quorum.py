@@ -40,6 +40,8 @@ from compat.metadata.quorum import HOST, Quorum
 from compat.metadata.quorum import Node as KafkaProcess
 
 VERSION = "4.3.1"
+SETTINGS_OF = "4.3."
+"""The releases whose settings our brokers have."""
 FIRST_BROKER = 4
 """Controllers have ids 1 to 3."""
 SETTINGS = {
@@ -195,7 +197,7 @@ class QuorumCluster(Brokers):
         place: Callable[[int, int], Place] = lambda _broker_id, port: Place(HOST, port),
     ) -> None:
         """`place` says where a broker of an id and port runs."""
-        self._kafka_version = version
+        self.kafka_version = version
         self.version = (
             VERSION if release(version).line == "4.4" else version
         )  # whose tools are not on Maven Central
@@ -255,7 +257,7 @@ class QuorumCluster(Brokers):
             self._places[broker_id],
             self.directory / f"{kind}-{broker_id}",
             {**self.settings, "broker.rack": f"rack-{broker_id}", **self.quorum.settings},
-            self._kafka_version,
+            self.kafka_version,
         )
 
     # --- what the quorum says -------------------------------------------------------------------------------
@@ -369,9 +371,26 @@ def kafkas_tools(cluster: Brokers) -> str:
             answers[broker_id] = _settled(tool, text)
         if tool == "log-dirs":
             continue  # sizes grow while they are asked for
+        if tool == "configs" and not cluster.kafka_version.startswith(SETTINGS_OF):
+            answers = _of_all(answers)
         if len({tuple(lines) for lines in answers.values()}) != 1:
-            raise ClusterError(f"{tool} says different things: {answers}")
+            common = set.intersection(*map(set, answers.values()))
+            own = {
+                broker_id: [line for line in lines if line not in common]
+                for broker_id, lines in answers.items()
+            }
+            raise ClusterError(f"{tool} says different things: {own}")
     return ", ".join(questions)
+
+
+def _of_all(answers: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
+    """Return the lines of settings that every broker has: another release has others."""
+    names = [{line.partition("=")[0] for line in lines} for lines in answers.values()]
+    common = set.intersection(*names)
+    return {
+        broker_id: [line for line in lines if line.partition("=")[0] in common]
+        for broker_id, lines in answers.items()
+    }
 
 
 def _settled(tool: str, text: str) -> list[str]:
