@@ -450,6 +450,7 @@ def as_printed(cluster: Brokers) -> str:
             at=f"{HOST}:{port}",
         )
         wait_until(lambda: cluster.states("printed").get(0, {}).get("leader") == 7, "it leads a new topic")
+        tools.run(cluster, "topics", "--delete", "--topic", "printed")
     finally:
         os.killpg(shell.pid, signal.SIGTERM)
         shell.wait(60)
