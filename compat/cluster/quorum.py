@@ -293,8 +293,8 @@ class QuorumCluster(Brokers):
 
     def topic_id(self, topic: str) -> str:
         """The id of a topic, empty for none."""
-        found = self.image().topic(topic)
-        return encode_uuid(found.id) if found is not None else ""
+        info = self.image().topic(topic)
+        return encode_uuid(info.id) if info is not None else ""
 
     def states(self, topic: str) -> dict[int, dict[str, Any]]:
         """The state of each partition: leader, isr, leader_epoch."""
@@ -309,8 +309,8 @@ class QuorumCluster(Brokers):
 
     def _partitions(self, topic: str) -> list[tuple[int, Any]]:
         image = self.image()
-        found = image.topic(topic)
-        return list(image.partitions_of(found)) if found is not None else []
+        info = image.topic(topic)
+        return list(image.partitions_of(info)) if info is not None else []
 
 
 def controllers_killed(cluster: Brokers) -> str:
@@ -354,7 +354,7 @@ def unregistered(cluster: Brokers) -> str:
 
 
 def kafkas_tools(cluster: Brokers) -> str:
-    """What Kafka's tools say by each broker is the same: features, quorum, topics, ACLs of none, groups."""
+    """Kafka's tools say the same by each broker: features, quorum, topics, settings."""
     questions: dict[str, tuple[str, ...]] = {
         "features": ("describe",),
         "topics": ("--describe",),
@@ -493,12 +493,14 @@ def run_mix(
             for check in chosen:
                 begun = time.monotonic()
                 try:
-                    said, verdict = check(cluster), "PASS"
+                    outcome, verdict = check(cluster), "PASS"
                 except (ClusterError, KafkaError) as error:
-                    said, verdict = str(error), "FAIL"
+                    outcome, verdict = str(error), "FAIL"
                 except Exception:
-                    said, verdict = traceback.format_exc(), "FAIL"
-                print(f"  {verdict} {check.__name__} ({time.monotonic() - begun:.0f} s): {said}", flush=True)
+                    outcome, verdict = traceback.format_exc(), "FAIL"
+                print(
+                    f"  {verdict} {check.__name__} ({time.monotonic() - begun:.0f} s): {outcome}", flush=True
+                )
                 failures += verdict == "FAIL"
                 if verdict == "FAIL" and not options.keep:
                     break
@@ -514,7 +516,7 @@ def run_mix(
     return failures
 
 
-def main(given: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Returns the exit code: 0 when every check holds in every mix."""
     parser = argparse.ArgumentParser(prog="python -m compat.cluster quorum", description=__doc__)
     parser.add_argument(
@@ -526,7 +528,7 @@ def main(given: list[str]) -> int:
     parser.add_argument("--checks", default="", help="only these, after creation")
     parser.add_argument("--keep", action="store_true", help="go on after a check that fails")
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     names = [name for name in options.checks.split(",") if name]
     failures = 0
     for mix in options.mixes.split(","):

@@ -130,6 +130,7 @@ class Quorum:
             )
             for node_id in range(1, count + 1)
         ]
+        self.addresses = ",".join(f"{HOST}:{node.port}" for node in self.nodes)
         if is_dynamic:
             self.settings = {"controller.quorum.bootstrap.servers": self.addresses}
         else:

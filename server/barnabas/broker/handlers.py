@@ -12,7 +12,6 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import RequestError
-from barnabas.handlers.shared.token_requests import may_handle_tokens
 from barnabas.security.authorizer import CLUSTER_NAME
 from barnabas.serving import apis
 from barnabas.serving.deferred import Deferred, resolved
@@ -98,6 +97,8 @@ def _deferred(
 
 def _forwarded(forwarder: Forwarder, api: apis.Api, context: RequestContext, message: Any) -> Awaitable[Any]:
     """Return what the active controller answers. Raises DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, which brokers decide."""
+    from barnabas.handlers.shared.token_requests import may_handle_tokens  # of a quorum alone
+
     if api.key in apis.DELEGATION_TOKENS and not may_handle_tokens(context):
         raise RequestError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     return forwarder.forward(context, message)

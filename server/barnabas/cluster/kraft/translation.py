@@ -124,11 +124,11 @@ def _features(after: QuorumImage, kraft_version: int) -> FeaturesChanged:
 
 
 def _broker(before: ClusterImage, broker_id: int, broker: Broker | None) -> Iterator[Change]:
-    known = before.brokers.get(broker_id)
+    registered = before.brokers.get(broker_id)
     if broker is None or broker.fenced:
-        if known is not None:
+        if registered is not None:
             yield BrokerUnregistered(broker_id)
-    elif (info := broker_info(broker)) != known:
+    elif (info := broker_info(broker)) != registered:
         yield BrokerRegistered(info)
     log_dirs = frozenset(broker.log_dirs) if broker is not None else frozenset()
     if log_dirs != before.log_dirs.get(broker_id, frozenset()):

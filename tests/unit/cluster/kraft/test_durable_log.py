@@ -4,10 +4,12 @@ import shutil
 
 import pytest
 
+from barnabas.cluster.kraft.decisions import SnapshotId
 from barnabas.cluster.kraft.directory import MetadataLog, read_snapshot
-from barnabas.cluster.kraft.durable_log import DurableLog, LogSettings
-from barnabas.cluster.kraft.observer import Observer, SnapshotId
+from barnabas.cluster.kraft.durable_log import DurableLog
+from barnabas.cluster.kraft.observer import Observer
 from barnabas.cluster.kraft.state import MetadataLogError
+from barnabas.config.quorum import LogSettings
 from barnabas.log.disk import OsDisk
 from barnabas.log.format.quorum_state import QuorumState
 from barnabas.records.building import encode_batch
@@ -106,7 +108,7 @@ def test_installed_snapshot_begins_the_log_anew(directory):
     stored, _ = opened(directory, delete_delay_ms=1_000)
     newer = SnapshotId(200, 4)
     write_part(stored, newer)
-    (snapshot,) = (made for made in stored.part_steps(newer) if made is not None)
+    (snapshot,) = (step for step in stored.part_steps(newer) if step is not None)
     assert snapshot.end_offset == 200
     stored.finish_snapshot(newer)
     stored.install(newer, NOW_MS)
