@@ -130,7 +130,7 @@ class Quorum:
             )
             for node_id in range(1, count + 1)
         ]
-        self.addresses = ",".join(f"{HOST}:{node.port}" for node in self.nodes)
+        self.addresses = ",".join(f"{node.host}:{node.port}" for node in self.nodes)
         if is_dynamic:
             self.settings = {"controller.quorum.bootstrap.servers": self.addresses}
         else:
@@ -146,11 +146,6 @@ class Quorum:
         for node in self.nodes:
             node.configure({**settings, **self.settings})
             node.format(*arguments)
-
-    @property
-    def addresses(self) -> str:
-        """HOST:PORT of each controller, with commas between."""
-        return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
 
     def start(self) -> None:
         """Start all controllers, and wait for a leader."""
