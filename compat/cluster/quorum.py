@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -42,6 +43,8 @@ from compat.metadata.quorum import Node as KafkaProcess
 VERSION = "4.3.1"
 SETTINGS_OF = "4.3."
 """The releases whose settings our brokers have."""
+FEATURES_OF = "4.4."
+"""The releases whose levels of features our brokers support."""
 FIRST_BROKER = 4
 """Controllers have ids 1 to 3."""
 SETTINGS = {
@@ -373,6 +376,8 @@ def kafkas_tools(cluster: Brokers) -> str:
             continue  # sizes grow while they are asked for
         if tool == "configs" and not cluster.kafka_version.startswith(SETTINGS_OF):
             answers = _of_all(answers)
+        if tool == "features" and not cluster.kafka_version.startswith(FEATURES_OF):
+            answers = {broker_id: _finalized(lines) for broker_id, lines in answers.items()}
         if len({tuple(lines) for lines in answers.values()}) != 1:
             common = set.intersection(*map(set, answers.values()))
             own = {
@@ -391,6 +396,12 @@ def _of_all(answers: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
         broker_id: [line for line in lines if line.partition("=")[0] in common]
         for broker_id, lines in answers.items()
     }
+
+
+def _finalized(lines: Sequence[str]) -> list[str]:
+    """Return what the cluster has agreed on; the levels that a broker supports are those of its release."""
+    finalized = [re.sub(r"Supported\w+: (UNKNOWN )?\S+\s*", "", line) for line in lines]
+    return [line for line in finalized if not line.endswith(": 0")]
 
 
 def _settled(tool: str, text: str) -> list[str]:
