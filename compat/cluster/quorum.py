@@ -42,9 +42,9 @@ from compat.metadata.quorum import Node as KafkaProcess
 
 VERSION = "4.3.1"
 SETTINGS_OF = "4.3."
-"""The releases whose settings our brokers have."""
+"""Releases with the settings that our brokers have."""
 FEATURES_OF = "4.4."
-"""The releases whose levels of features our brokers support."""
+"""Releases with the levels of features that our brokers support."""
 FIRST_BROKER = 4
 """Controllers have ids 1 to 3."""
 SETTINGS = {
@@ -203,7 +203,7 @@ class QuorumCluster(Brokers):
         self.kafka_version = version
         self.version = (
             VERSION if release(version).line == "4.4" else version
-        )  # whose tools are not on Maven Central
+        )  # tools of 4.4 are not on Maven Central
         self.directory = directory
         self.settings = {**SETTINGS, **(settings or {})}
         self.quorum = Quorum(

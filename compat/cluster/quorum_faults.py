@@ -1,7 +1,7 @@
 """python -m compat.cluster.quorum_faults: brokers of a quorum that hang, are killed or cut off, with a ledger of records.
 
 Controllers of Kafka share one host, each broker has its own: a network namespace, so that it can lose its controllers,
-the other brokers, or everybody. After each fault all brokers are unfenced and all replicas in sync; at the end what was
+the other brokers, or all. After each fault all brokers are unfenced and all replicas in sync; at the end what was
 acknowledged is there once, and replicas have the same bytes. Nothing is changed on the machine (`compat/faults/hosts.py`).
 """
 
@@ -108,7 +108,7 @@ def cut_from_controllers(fault: Fault) -> str:
 
 
 def isolated(fault: Fault) -> str:
-    """Nobody can be reached, for longer than the session."""
+    """No host can be reached, for longer than the session."""
     hosts = [host for host in (*fault.cluster.kinds, CONTROLLERS, HERE) if host != fault.broker_id]
     return fault.fenced_and_back(lambda: fault.cut(*hosts), fault.network.heal)
 
@@ -180,10 +180,10 @@ def run(options: argparse.Namespace, directory: Path) -> None:
                     kind = kinds[number % len(kinds)]
                     fault = Fault(cluster, network, random, random.choice(cluster.of_kind(OURS)))
                     begun = time.monotonic()
-                    said = KINDS[kind](fault)
+                    outcome = KINDS[kind](fault)
                     in_sync(cluster, load)
                     print(
-                        f"{number + 1:3} {kind} broker {fault.broker_id}: {said}; longest pause "
+                        f"{number + 1:3} {kind} broker {fault.broker_id}: {outcome}; longest pause "
                         f"{load.longest_pause(begun):.1f} s, {time.monotonic() - begun:.0f} s in all",
                         flush=True,
                     )

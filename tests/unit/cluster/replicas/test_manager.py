@@ -168,7 +168,7 @@ async def test_replicas_that_others_have_too_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("keeper", Keeper)
-async def test_deleted_topic_deletes_its_logs_unless_a_controller_on_zookeeper_does(keeper: Keeper) -> None:
+async def test_deleted_topic_takes_its_logs_but_on_zookeeper(keeper: Keeper) -> None:
     node = Node(1, keeper=keeper)
     for index in (0, 1):
         node.replicas.begin_empty("t", index)
@@ -185,7 +185,7 @@ async def test_deleted_topic_deletes_its_logs_unless_a_controller_on_zookeeper_d
 
 
 @pytest.mark.parametrize("keeper", Keeper)
-async def test_removed_replica_keeps_its_log_on_zookeeper_until_it_is_deleted(keeper: Keeper) -> None:
+async def test_removed_replica_takes_its_log_but_on_zookeeper(keeper: Keeper) -> None:
     node = Node(1, keeper=keeper)
     for index in (0, 1):
         node.replicas.begin_empty("t", index)
@@ -196,7 +196,7 @@ async def test_removed_replica_keeps_its_log_on_zookeeper_until_it_is_deleted(ke
     assert node.replicas.role("t", 1) is Role.LEADER
 
 
-async def test_in_a_quorum_a_new_replica_begins_and_a_lost_one_does_not_while_a_log_dir_is_offline() -> None:
+async def test_new_replica_of_a_quorum_begins_beside_an_offline_dir() -> None:
     node = Node(1, dirs=("/d", "/e"), keeper=Keeper.QUORUM)
     await node.create(LED)
     failed = node.replica.log.log_dir
