@@ -201,9 +201,8 @@ class QuorumCluster(Brokers):
     ) -> None:
         """`place` says where a broker of an id and port runs."""
         self.kafka_version = version
-        self.version = (
-            VERSION if release(version).line == "4.4" else version
-        )  # tools of 4.4 are not on Maven Central
+        # kafka-tools 4.4 is not on Maven Central.
+        self.version = VERSION if release(version).line == "4.4" else version
         self.directory = directory
         self.settings = {**SETTINGS, **(settings or {})}
         self.quorum = Quorum(
