@@ -104,7 +104,7 @@ def write_part(stored, snapshot_id):
     stored.write_piece(snapshot_id, 100, data[100:])
 
 
-def test_installed_snapshot_begins_the_log_anew(directory):
+def test_installed_snapshot_restarts_the_log_at_its_end(directory):
     stored, _ = opened(directory, delete_delay_ms=1_000)
     newer = SnapshotId(200, 4)
     write_part(stored, newer)
@@ -129,7 +129,7 @@ def test_installed_snapshot_begins_the_log_anew(directory):
     assert (state.end_offset, state.snapshot_id, state.epochs) == (201, newer, ((4, 200),))
 
 
-def test_crash_before_the_log_begins_anew_is_finished(directory):
+def test_log_starts_at_a_snapshot_after_a_crash_before_install(directory):
     stored, _ = opened(directory)
     newer = SnapshotId(200, 4)
     write_part(stored, newer)

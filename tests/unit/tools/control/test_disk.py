@@ -139,7 +139,9 @@ def test_a_copy_has_the_bytes_that_were_asked_for(tmp_path: Path) -> None:
         copying.copy(f"{tmp_path}/a", f"{tmp_path}/e", 7)
 
 
-def test_blocks_are_shared_where_the_file_system_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clone_shares_blocks_where_the_file_system_supports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").write_bytes(b"abcdef")
     number = errno.EOPNOTSUPP
 
