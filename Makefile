@@ -69,13 +69,19 @@ test-pipeline: $(VENV)/.ready-stores  ## run the pipeline's tests, which start S
 pipeline-demo: $(if $(findstring s3,$(ARGS)),$(VENV)/.ready-stores,$(VENV)/.ready-spark) $(WITH_CODE)  ## broker, simulated stream and all jobs; ends with an HTML report (ARGS="--store s3 --format avro --out DIR")
 	$(CODE) $(BIN)/barnabas-pipeline demo $(ARGS)
 
-nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), 200 mutants, all tests as on macOS, the first minutes, the unit
+nightly: $(VENV)/.ready-mutation $(WITH_CODE)  ## the random tests, each with a hundred times the examples (EFFORT=100), 200 mutants, all tests as on macOS, the first minutes, the unit, brokers under a quorum
 	BARNABAS_TEST_EFFORT=$(EFFORT) HYPOTHESIS_PROFILE=nightly $(PYTEST) tests/property $(ARGS)
 	$(BIN)/python -m tools.mutants --planted
 	$(BIN)/python -m tools.mutants --total 200 --seed $$(date +%F)
 	$(MAKE) as-macos ARGS=
 	$(MAKE) first-minutes ARGS="--only bare --limit-s 60"
 	sh deploy/try-unit.sh $(BIN)/python server
+	$(MAKE) compat-cluster ARGS="quorum --controllers 3"
+	$(MAKE) compat-cluster ARGS="quorum --version 4.0.2 --controllers 3 --voters static --mixes two-of-ours,rolled"
+	$(MAKE) compat-cluster ARGS="quorum --version 4.1.1 --voters static --mixes one-of-ours"
+	$(MAKE) compat-cluster ARGS="quorum --version 4.2.0 --mixes two-of-ours"
+	$(MAKE) compat-cluster ARGS="quorum --version 4.4.0 --mixes two-of-ours,rolled"
+	$(CODE) $(BIN)/python -m compat.cluster.quorum_faults --controllers 3 --rounds 60
 
 mutants: $(VENV)/.ready-mutation  ## small bugs planted in the sources, which the nearest tests must notice (ARGS="log transactions --sample 40")
 	$(BIN)/python -m tools.mutants $(ARGS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -21,7 +22,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.client import ClientSettings, parse_bootstrap
 from barnabas.cluster.kraft.image import QuorumImage
@@ -40,6 +41,10 @@ from compat.metadata.quorum import HOST, Quorum
 from compat.metadata.quorum import Node as KafkaProcess
 
 VERSION = "4.3.1"
+SETTINGS_OF = "4.3."
+"""Releases with the settings that our brokers have."""
+FEATURES_OF = "4.4."
+"""Releases with the levels of features that our brokers support."""
 FIRST_BROKER = 4
 """Controllers have ids 1 to 3."""
 SETTINGS = {
@@ -72,16 +77,29 @@ MIXES = {
 }
 
 
+class Place(NamedTuple):
+    """Where a broker runs: its address, and words that start its command there."""
+
+    host: str
+    port: int
+    before: Sequence[str] = ()
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
 class KafkaNode:
     """Apache Kafka with the broker role."""
 
     def __init__(
-        self, broker_id: int, port: int, directory: Path, settings: Mapping[str, str], version: str
+        self, broker_id: int, place: Place, directory: Path, settings: Mapping[str, str], version: str
     ) -> None:
-        self._node = KafkaProcess(version, directory, broker_id, "broker")
-        self._node.port = self._node.admin_port = port
+        self._node = KafkaProcess(
+            version, directory, broker_id, "broker", host=place.host, port=place.port, before=place.before
+        )
         self._node.configure(settings)
-        self.bootstrap = f"{HOST}:{port}"
+        self.bootstrap = place.address
 
     def start(self) -> None:
         if not (self.log_dir / "meta.properties").exists():
@@ -111,7 +129,7 @@ class OurNode:
     """`barnabas serve` from this checkout, formatted by `barnabas storage format`."""
 
     def __init__(
-        self, broker_id: int, port: int, directory: Path, settings: Mapping[str, str], version: str
+        self, broker_id: int, place: Place, directory: Path, settings: Mapping[str, str], version: str
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         own = {
@@ -120,8 +138,8 @@ class OurNode:
             "node.id": str(broker_id),
             "controller.listener.names": "CONTROLLER",
         }
-        self._broker = Barnabas(directory, own)
-        self._broker.bootstrap = self.bootstrap = f"{HOST}:{port}"
+        self._broker = Barnabas(directory, own, before=place.before)
+        self._broker.bootstrap = self.bootstrap = place.address
         self._data = directory / "data"
 
     def start(self) -> None:
@@ -178,17 +196,28 @@ class QuorumCluster(Brokers):
         is_dynamic: bool = True,
         settings: Mapping[str, str] | None = None,
         controller_settings: Mapping[str, str] | None = None,
+        controllers_host: str = HOST,
+        place: Callable[[int, int], Place] = lambda _broker_id, port: Place(HOST, port),
     ) -> None:
-        self.version = version
+        """`place` says where a broker of an id and port runs."""
+        self.kafka_version = version
+        # kafka-tools 4.4 is not on Maven Central.
+        self.version = VERSION if release(version).line == "4.4" else version
         self.directory = directory
         self.settings = {**SETTINGS, **(settings or {})}
         self.quorum = Quorum(
             version, directory, controllers, is_dynamic=is_dynamic,
-            settings={**CONTROLLER_SETTINGS, **(controller_settings or {})},
+            settings={**CONTROLLER_SETTINGS, **(controller_settings or {})}, host=controllers_host,
         )  # fmt: skip
         self.kinds = dict(enumerate(kinds, FIRST_BROKER))
         self.ports = {broker_id: free_port() for broker_id in self.kinds}
+        self._places = {broker_id: place(broker_id, port) for broker_id, port in self.ports.items()}
         self.nodes: dict[int, Node] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(place.address for place in self._places.values())
 
     def __enter__(self) -> QuorumCluster:
         try:
@@ -227,10 +256,10 @@ class QuorumCluster(Brokers):
         """Make a broker of a kind; it does not run yet."""
         return MAKERS[kind](
             broker_id,
-            self.ports[broker_id],
+            self._places[broker_id],
             self.directory / f"{kind}-{broker_id}",
             {**self.settings, "broker.rack": f"rack-{broker_id}", **self.quorum.settings},
-            self.version,
+            self.kafka_version,
         )
 
     # --- what the quorum says -------------------------------------------------------------------------------
@@ -344,9 +373,34 @@ def kafkas_tools(cluster: Brokers) -> str:
             answers[broker_id] = _settled(tool, text)
         if tool == "log-dirs":
             continue  # sizes grow while they are asked for
+        if tool == "configs" and not cluster.kafka_version.startswith(SETTINGS_OF):
+            answers = _of_all(answers)
+        if tool == "features" and not cluster.kafka_version.startswith(FEATURES_OF):
+            answers = {broker_id: _finalized(lines) for broker_id, lines in answers.items()}
         if len({tuple(lines) for lines in answers.values()}) != 1:
-            raise ClusterError(f"{tool} says different things: {answers}")
+            common = set.intersection(*map(set, answers.values()))
+            own = {
+                broker_id: [line for line in lines if line not in common]
+                for broker_id, lines in answers.items()
+            }
+            raise ClusterError(f"{tool} says different things: {own}")
     return ", ".join(questions)
+
+
+def _of_all(answers: Mapping[int, Sequence[str]]) -> dict[int, list[str]]:
+    """Return the lines of settings that every broker has: another release has others."""
+    names = [{line.partition("=")[0] for line in lines} for lines in answers.values()]
+    common = set.intersection(*names)
+    return {
+        broker_id: [line for line in lines if line.partition("=")[0] in common]
+        for broker_id, lines in answers.items()
+    }
+
+
+def _finalized(lines: Sequence[str]) -> list[str]:
+    """Return what the cluster has agreed on; the levels that a broker supports are those of its release."""
+    finalized = [re.sub(r"Supported\w+: (UNKNOWN )?\S+\s*", "", line) for line in lines]
+    return [line for line in finalized if not line.endswith(": 0")]
 
 
 def _settled(tool: str, text: str) -> list[str]:
@@ -406,6 +460,7 @@ def as_printed(cluster: Brokers) -> str:
             at=f"{HOST}:{port}",
         )
         wait_until(lambda: cluster.states("printed").get(0, {}).get("leader") == 7, "it leads a new topic")
+        tools.run(cluster, "topics", "--delete", "--topic", "printed")
     finally:
         os.killpg(shell.pid, signal.SIGTERM)
         shell.wait(60)
@@ -465,7 +520,7 @@ def run_mix(
                     flush=True,
                 )
                 failures += 1
-    except (ClusterError, KafkaError) as error:
+    except (ClusterError, KafkaError, RuntimeError) as error:
         print(f"  FAIL {error}", flush=True)
         failures += 1
     return failures

@@ -92,6 +92,10 @@ class Network:
         self._inside(host, "address", "add", f"{address(host)}/24", "dev", "eth0")
         self._inside(host, "link", "set", "eth0", "up")
 
+    def alias(self, host: int) -> None:
+        """Give this process one more address."""
+        run("ip", "address", "add", f"{address(host)}/24", "dev", "bridge0")
+
     def prefix(self, host: int) -> list[str]:
         """The words that start a command on a host; the process keeps its pid."""
         return ["nsenter", f"--net=/proc/{self._holders[host].pid}/ns/net", "--"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from barnabas.log.format.properties import encode_uuid
@@ -24,17 +24,29 @@ METADATA = "__cluster_metadata"
 class Node:
     """A node of a KRaft cluster in a directory.
 
-    `port` is that of its listener; with `has_admin` it has a second one without security, at `admin_port`.
+    `port` is that of its listener; with `has_admin` it has a second one without security, at `admin_port`. `before` are
+    words that start its command on a host of its own.
     """
 
     def __init__(
-        self, version: str, directory: Path, node_id: int, role: str, *, has_admin: bool = False
+        self,
+        version: str,
+        directory: Path,
+        node_id: int,
+        role: str,
+        *,
+        host: str = HOST,
+        port: int | None = None,
+        before: Sequence[str] = (),
+        has_admin: bool = False,
     ) -> None:
+        self.host = host
+        self._before = before
         self.release = release(version)
         self.directory = directory
         self.id = node_id
         self.role = role
-        self.port = free_port()
+        self.port = port or free_port()
         self.admin_port = free_port() if has_admin else self.port
         self.log_dir = directory / "logs"
         self.properties = directory / "server.properties"
@@ -52,8 +64,8 @@ class Node:
         own = {
             "process.roles": self.role,
             "node.id": str(self.id),
-            "listeners": f"{listener}://{HOST}:{self.port}"
-            + (f",ADMIN://{HOST}:{self.admin_port}" if self.admin_port != self.port else ""),
+            "listeners": f"{listener}://{self.host}:{self.port}"
+            + (f",ADMIN://{self.host}:{self.admin_port}" if self.admin_port != self.port else ""),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(self.log_dir),
@@ -73,13 +85,17 @@ class Node:
 
     def start(self) -> None:
         """Start the node, and wait until it listens. Raises KafkaError."""
-        self.process.start(java_command(self.release, "kafka.Kafka", str(self.properties)))
+        self.launch()
         wait_until_ready(self.process.name, self.process, self.listens)
+
+    def launch(self) -> None:
+        """Start the node, and do not wait."""
+        self.process.start([*self._before, *java_command(self.release, "kafka.Kafka", str(self.properties))])
 
     def listens(self) -> bool:
         """Say whether the node accepts connections."""
         try:
-            Connection(HOST, self.admin_port)
+            Connection(self.host, self.admin_port)
         except OSError:
             return False
         return True
@@ -100,22 +116,31 @@ class Quorum:
         *,
         is_dynamic: bool,
         settings: Mapping[str, str],
+        host: str = HOST,
         has_admin: bool = False,
     ) -> None:
         self.nodes = [
-            Node(version, directory / f"controller-{node_id}", node_id, "controller", has_admin=has_admin)
+            Node(
+                version,
+                directory / f"controller-{node_id}",
+                node_id,
+                "controller",
+                host=host,
+                has_admin=has_admin,
+            )
             for node_id in range(1, count + 1)
         ]
-        self.addresses = ",".join(f"{HOST}:{node.port}" for node in self.nodes)
+        self.addresses = ",".join(f"{node.host}:{node.port}" for node in self.nodes)
         if is_dynamic:
             self.settings = {"controller.quorum.bootstrap.servers": self.addresses}
         else:
-            voters = ",".join(f"{node.id}@{HOST}:{node.port}" for node in self.nodes)
+            voters = ",".join(f"{node.id}@{node.host}:{node.port}" for node in self.nodes)
             self.settings = {"controller.quorum.voters": voters}
         arguments: list[str] = []
         if is_dynamic:
             voters = ",".join(
-                f"{node.id}@{HOST}:{node.port}:{encode_uuid(bytes([node.id]) * 16)}" for node in self.nodes
+                f"{node.id}@{node.host}:{node.port}:{encode_uuid(bytes([node.id]) * 16)}"
+                for node in self.nodes
             )
             arguments = ["--initial-controllers", voters]
         for node in self.nodes:
@@ -125,7 +150,7 @@ class Quorum:
     def start(self) -> None:
         """Start all controllers, and wait for a leader."""
         for node in self.nodes:
-            node.process.start(java_command(node.release, "kafka.Kafka", str(node.properties)))
+            node.launch()
         for node in self.nodes:
             wait_until_ready(node.process.name, node.process, node.listens)
         self.leader()
@@ -146,7 +171,7 @@ class Quorum:
             return -1
         topics = [{"TopicName": METADATA, "Partitions": [{"PartitionIndex": 0}]}]
         try:
-            with Connection(HOST, node.admin_port) as connection:
+            with Connection(node.host, node.admin_port) as connection:
                 answer = connection.ask("DescribeQuorum", 1, {"Topics": topics})
         except (OSError, WireError):
             return -1

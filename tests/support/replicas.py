@@ -20,6 +20,7 @@ from barnabas.cluster.replicas.following import Fetched, FetchPosition, Follower
 from barnabas.cluster.replicas.manager import Replicas
 from barnabas.cluster.replicas.replica import ACKS_ALL, Replica
 from barnabas.cluster.replication.leader import IsrChange
+from barnabas.config.cluster import Keeper
 from barnabas.environment import Threads
 from barnabas.environment.real import OsThreads
 from barnabas.errors import RequestError, StorageError
@@ -45,16 +46,14 @@ class Node:
         broker_id: int,
         *,
         dirs: Sequence[str] = ("/d",),
-        is_member: bool = False,
-        is_in_quorum: bool = False,
+        keeper: Keeper = Keeper.ITSELF,
         threads: Threads | None = None,
         budget: LoopBudget | None = None,
         **settings: Any,
     ) -> None:
         self.broker_id = broker_id
         self.dirs = list(dirs)
-        self.is_member = is_member
-        self.is_in_quorum = is_in_quorum
+        self.keeper = keeper
         self.threads = threads or OsThreads()
         self.budget = budget or LoopBudget()
         self.disk = MemoryDisk()
@@ -83,8 +82,7 @@ class Node:
             lag_max_ms=lambda: LAG_MAX_MS,
             live_brokers=lambda: self.image.brokers if self.live is None else self.live,
             fetchers=self._Fetchers(self),
-            is_member=self.is_member,
-            is_in_quorum=self.is_in_quorum,
+            keeper=self.keeper,
         )
         self.replicas = Replicas(self.logs, context, self.budget, self.threads)
 

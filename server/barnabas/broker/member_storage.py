@@ -38,7 +38,7 @@ from barnabas.cluster.zookeeper.features import ZooKeeperFeatures
 from barnabas.cluster.zookeeper.registration import until_answered
 from barnabas.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
 from barnabas.config import broker as settings
-from barnabas.config.cluster import inter_broker_listener
+from barnabas.config.cluster import Keeper, inter_broker_listener
 from barnabas.errors import StorageError
 from barnabas.log.config import LogConfig
 
@@ -104,8 +104,7 @@ async def open_member(
         lag_max_ms=lambda: config.get(settings.REPLICA_LAG_TIME_MAX_MS),
         live_brokers=_isr_candidates(membership),
         fetchers=fetchers,
-        is_member=quorum is None,
-        is_in_quorum=quorum is not None,
+        keeper=Keeper.ZOOKEEPER if quorum is None else Keeper.QUORUM,
         leader_throttle=_leader_throttle(config, environment),
     )
     replicas = Replicas(logs, context, budget, environment.threads)

@@ -9,15 +9,16 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from barnabas.cluster.replicas import ports
+from barnabas.config.cluster import Keeper
 
 
 class ReplicaContext:
     """Context that all replicas of a broker share.
 
     `storage_failed` is called with every StorageError, and returns what the client must see; `clock_ms` is a
-    monotonic time; `live_brokers` are the ids of those that may join an ISR; `is_member` says that the broker is one of a
-    cluster on ZooKeeper, where the controller says which replicas are new and which logs go; `is_in_quorum` that it is one
-    of a KRaft quorum: its image says both, and in which log dir a replica is.
+    monotonic time; `live_brokers` are the ids of those that may join an ISR.
+    With a `keeper` of ZooKeeper, requests of the controller say which replicas are new, and which logs go; otherwise the
+    metadata do.
     """
 
     __slots__ = (
@@ -25,8 +26,7 @@ class ReplicaContext:
         "broker_id",
         "clock_ms",
         "fetchers",
-        "is_in_quorum",
-        "is_member",
+        "keeper",
         "lag_max_ms",
         "leader_throttle",
         "live_brokers",
@@ -45,8 +45,7 @@ class ReplicaContext:
         live_brokers: Callable[[], Container[int]],
         fetchers: ports.Fetchers[Any] | None = None,
         leader_throttle: ports.Throttle[Any] | None = None,
-        is_member: bool = False,
-        is_in_quorum: bool = False,
+        keeper: Keeper = Keeper.ITSELF,
     ) -> None:
         self.broker_id = broker_id
         self.storage_failed = storage_failed
@@ -57,5 +56,4 @@ class ReplicaContext:
         self.live_brokers = live_brokers
         self.fetchers: ports.Fetchers[Any] = fetchers or ports.NoFetchers()
         self.leader_throttle: ports.Throttle[Any] = leader_throttle or ports.NoThrottle()
-        self.is_member = is_member
-        self.is_in_quorum = is_in_quorum
+        self.keeper = keeper

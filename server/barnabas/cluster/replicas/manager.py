@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, PartitionInfo
 from barnabas.cluster.replicas.own_logs import OwnLogs
 from barnabas.cluster.replication.roles import Role, Step, is_stale, steps, target_role
+from barnabas.config.cluster import Keeper
 from barnabas.environment.lazy import import_modules
 from barnabas.errors import RequestError, StorageError
 from barnabas.log.creating import Creation, Wanted
@@ -249,7 +250,7 @@ class Replicas:
     def begin_empty(self, topic: str, index: int) -> None:
         """Let a replica that the next image brings begin with an empty log, even while log dirs are offline.
 
-        The controller of a cluster says so of new replicas; of all others it must be believed that they were here before.
+        With ZooKeeper the controller says so of new replicas; of all others it must be believed that they were here before.
         """
         self._told_new.add((topic, index))
 
@@ -257,9 +258,9 @@ class Replicas:
         self, key: tuple[str, int], info: PartitionInfo, info_before: PartitionInfo | None, *, is_start: bool
     ) -> bool:
         """Say whether a replica may begin with an empty log: whatever it had before is not needed, or given up."""
-        if self._context.is_member:
+        if self._context.keeper is Keeper.ZOOKEEPER:
             return key in self._told_new
-        if self._context.is_in_quorum:
+        if self._context.keeper is Keeper.QUORUM:
             return True  # the id of a topic is what the image says, and `may_be_made` looks at log dirs
         if is_start:
             return False
@@ -330,7 +331,7 @@ class Replicas:
     async def clean_up(self, delta: Delta, now_ms: int) -> None:
         """Let the replicas go of topics that are gone, or are elsewhere now; others run in between.
 
-        A broker of a cluster on ZooKeeper keeps their logs until `delete_logs`: the controller has more to say of them.
+        With ZooKeeper their logs stay until `delete_logs`: the controller has more to say of them.
         """
         for name in delta.topics:
             topic, before = delta.new.topics.get(name), delta.old.topics.get(name)
@@ -342,7 +343,7 @@ class Replicas:
                     if self._is_no_replica_now(info_before, topic.partitions[index]):
                         gone.append((name, index))
                     await self._budget.checkpoint()
-                if self._context.is_member:
+                if self._context.keeper is Keeper.ZOOKEEPER:
                     await self._stop(gone)
                 else:
                     await self.delete_logs(gone, now_ms)
@@ -360,7 +361,7 @@ class Replicas:
         if topic is None:
             return
         keys = [(name, index) for index in range(len(topic.partitions))]
-        if self._context.is_member:
+        if self._context.keeper is Keeper.ZOOKEEPER:
             await self._stop(keys)
         else:
             await self.delete_logs(keys, now_ms, topic.id)

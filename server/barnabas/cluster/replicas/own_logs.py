@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.cluster.metadata.image import NO_TOPIC_ID, PartitionInfo
+from barnabas.config.cluster import Keeper
 from barnabas.errors import StorageError
 from barnabas.log.format.properties import is_damaged_copy
 from barnabas.wire.ids import uuid_text
@@ -66,7 +67,7 @@ class OwnLogs:
         key = (topic.name, index)
         if self._logs.get(*key) is not None:
             return False
-        if self._context.is_in_quorum:
+        if self._context.keeper is Keeper.QUORUM:
             return self._may_be_made_where_assigned(topic, index, info)
         if begins:
             return True
@@ -138,7 +139,7 @@ class OwnLogs:
 
     def _restore_topic_id(self, partition_log: PartitionLog, topic_id: bytes) -> None:
         """Keep a log with a missing or damaged `partition.metadata`: its directory's name tells its topic."""
-        was_damaged = partition_log.topic_id is not None or not self._context.is_member
+        was_damaged = partition_log.topic_id is not None or self._context.keeper is Keeper.ITSELF
         try:
             partition_log.save_topic_id(topic_id)
         except StorageError as error:
@@ -207,12 +208,12 @@ class OwnLogs:
         )  # fmt: skip
 
     def _how(self, topic: str, topic_id: bytes | None, directory: str) -> str:
-        if self._context.is_in_quorum:
+        if self._context.keeper is Keeper.QUORUM:
             return (
                 f"make a topic {topic} with a replica of the partition here, remove {directory}/partition.metadata, and "
                 "start the broker: the topic's id is written again"
             )
-        if not self._context.is_member or topic_id is None:
+        if self._context.keeper is Keeper.ITSELF or topic_id is None:
             return f"remove {directory}/partition.metadata, and start the broker: the topic's id is written again"
         return (
             f'write "topic_id":"{uuid_text(topic_id)}" into the znode /brokers/topics/{topic}, and have another controller '
@@ -220,7 +221,7 @@ class OwnLogs:
         )
 
     def _how_to_give_up(self, directory: str) -> str:
-        if not self._context.is_member and not self._context.is_in_quorum:
+        if self._context.keeper is Keeper.ITSELF:
             return "begin with an empty log: kafka-leader-election --election-type unclean"
         return f"move {directory} away, make an empty directory of its name, and start the broker again"
 

@@ -13,6 +13,7 @@ import pytest
 from barnabas.cluster.kraft.values import LOST, MIGRATING, UNASSIGNED
 from barnabas.cluster.metadata.changes import PartitionChanged, TopicCreated, TopicDeleted
 from barnabas.cluster.metadata.image import Change, ClusterImage, PartitionInfo, TopicInfo
+from barnabas.config.cluster import Keeper
 from barnabas.errors import StorageError
 from barnabas.log.format.properties import MetaProperties
 from tests.support.logs import NOW_MS, TOPIC_ID
@@ -34,7 +35,7 @@ class Member(Node):
     """A broker of a quorum with two log dirs."""
 
     def __init__(self, **fields: Any) -> None:
-        super().__init__(1, dirs=DIRS, is_in_quorum=True, **fields)
+        super().__init__(1, dirs=DIRS, keeper=Keeper.QUORUM, **fields)
 
     def start(self) -> None:
         for path in DIRS:

@@ -1,0 +1,235 @@
+"""python -m compat.cluster.quorum_faults: brokers of a quorum that hang, are killed or cut off, with a ledger of records.
+
+Controllers of Kafka share one host, each broker has its own: a network namespace, so that it can lose its controllers,
+the other brokers, or all. After each fault all brokers are unfenced and all replicas in sync; at the end what was
+acknowledged is there once, and replicas have the same bytes. Nothing is changed on the machine (`compat/faults/hosts.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from compat.cluster import checks, tools
+from compat.cluster.load import Load, check, read_all
+from compat.cluster.nodes import OURS, ClusterError, KafkaError, wait_until
+from compat.cluster.quorum import CONTROLLER_SETTINGS, MIXES, VERSION, Place, QuorumCluster
+from compat.faults.hosts import HERE, HostError, Network, address, enter_namespaces
+from compat.kafka import release
+from compat.kafka.releases import fetch
+from compat.matrix.brokers import BrokerError
+
+SESSION_S = 9.0
+CONTROLLERS = 253
+"""The last part of the address of the controllers, which is this process's second one."""
+PARTITIONS = 6
+TOPIC = "ledger"
+RATE = 500.0
+RESUMED = 500
+"""Records that must be acknowledged after each fault."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """One fault, as it was drawn."""
+
+    cluster: QuorumCluster
+    network: Network
+    random: Random
+    broker_id: int
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the broker's registration."""
+        return self.cluster.image().brokers[self.broker_id].epoch
+
+    @property
+    def pid(self) -> int:
+        """The broker's process."""
+        pid = self.cluster.nodes[self.broker_id].pid
+        assert pid is not None
+        return pid
+
+    def wait(self, *, fenced: bool) -> float:
+        """Wait until the controllers have fenced, or unfenced, the broker; returns the seconds. Raises ClusterError."""
+        state = "fenced" if fenced else "unfenced"
+        return wait_until(
+            lambda: (self.broker_id not in self.cluster.live()) == fenced,
+            f"broker {self.broker_id} is {state}",
+        )
+
+    def cut(self, *hosts: int) -> None:
+        """Cut the broker off from hosts, in both directions where those are more than an address."""
+        for host in hosts:
+            self.network.cut(self.broker_id, host, both_ways=host != CONTROLLERS)
+
+    def fenced_and_back(self, begin: Callable[[], None], end: Callable[[], None]) -> str:
+        """Have the session end, and see that the next heartbeat continues it with the same epoch. Raises ClusterError."""
+        epoch = self.epoch
+        begin()
+        try:
+            after = self.wait(fenced=True)
+            time.sleep(self.random.uniform(0, 3))
+        finally:
+            end()
+        back = self.wait(fenced=False)
+        if self.epoch != epoch:
+            raise ClusterError(f"broker {self.broker_id} has epoch {self.epoch} after {epoch}")
+        return f"fenced after {after:.1f} s, unfenced {back:.1f} s after the end, epoch {epoch} still"
+
+
+def suspended(fault: Fault) -> str:
+    """SIGSTOP for longer than the session, and SIGCONT."""
+    pid = fault.pid
+    return fault.fenced_and_back(lambda: os.kill(pid, signal.SIGSTOP), lambda: os.kill(pid, signal.SIGCONT))
+
+
+def restarted_within_session(fault: Fault) -> str:
+    """SIGKILL and a start at once: the registration is refused until the old session is over, and has a new epoch then."""
+    epoch, begun = fault.epoch, time.monotonic()
+    fault.cluster.nodes[fault.broker_id].kill()
+    fault.cluster.start(fault.broker_id)
+    wait_until(lambda: fault.epoch > epoch, "the broker has a new epoch")
+    fault.wait(fenced=False)
+    return f"unfenced {time.monotonic() - begun:.1f} s after the kill, epoch {fault.epoch} after {epoch}"
+
+
+def cut_from_controllers(fault: Fault) -> str:
+    """The controllers cannot be reached, for longer than the session: clients and brokers can."""
+    return fault.fenced_and_back(lambda: fault.cut(CONTROLLERS), fault.network.heal)
+
+
+def isolated(fault: Fault) -> str:
+    """No host can be reached, for longer than the session."""
+    hosts = [host for host in (*fault.cluster.kinds, CONTROLLERS, HERE) if host != fault.broker_id]
+    return fault.fenced_and_back(lambda: fault.cut(*hosts), fault.network.heal)
+
+
+def cut_from_brokers(fault: Fault) -> str:
+    """The other brokers cannot be reached; controllers and clients can."""
+    fault.cut(*(host for host in fault.cluster.kinds if host != fault.broker_id))
+    seconds = fault.random.uniform(3, SESSION_S)
+    time.sleep(seconds)
+    fault.network.heal()
+    return f"for {seconds:.1f} s"
+
+
+def controller_killed(fault: Fault) -> str:
+    """The leading controller is killed, and started once another one leads; or at once where there is one."""
+    quorum = fault.cluster.quorum
+    leader, begun = quorum.leader(), time.monotonic()
+    leader.process.kill()
+    next_leader = quorum.leader(but=leader.id) if len(quorum.nodes) > 1 else leader
+    seconds = time.monotonic() - begun
+    leader.start()
+    return f"{leader.id} killed, {next_leader.id} leads after {seconds:.1f} s"
+
+
+KINDS: dict[str, Callable[[Fault], str]] = {
+    kind.__name__.replace("_", "-"): kind
+    for kind in (
+        suspended, restarted_within_session, cut_from_controllers, isolated, cut_from_brokers, controller_killed,
+    )
+}  # fmt: skip
+
+
+def in_sync(cluster: QuorumCluster, load: Load) -> None:
+    """Wait until all is as before a fault, and records are acknowledged. Raises ClusterError."""
+    for broker_id in cluster.kinds:
+        wait_until(lambda broker_id=broker_id: broker_id in cluster.live(), f"broker {broker_id} is unfenced")
+    cluster.wait_in_sync(TOPIC, 3)
+    here = len(load.acknowledged)
+    wait_until(
+        lambda: len(load.acknowledged) > here + RESUMED or bool(load.errors), "records are acknowledged again"
+    )
+
+
+def run(options: argparse.Namespace, directory: Path) -> None:
+    """All rounds. Raises ClusterError, KafkaError, BrokerError, HostError, RuntimeError."""
+    network = Network()
+    network.alias(CONTROLLERS)
+    random = Random(options.seed)
+    kinds = [kind for kind in options.kinds.split(",") if kind] or list(KINDS)
+
+    def place(broker_id: int, port: int) -> Place:
+        network.add(broker_id)
+        return Place(address(broker_id), port, network.prefix(broker_id))
+
+    try:
+        with QuorumCluster(
+            directory, MIXES[options.mix], version=options.version, controllers=options.controllers,
+            controller_settings={**CONTROLLER_SETTINGS, "broker.session.timeout.ms": str(int(SESSION_S * 1000))},
+            controllers_host=address(CONTROLLERS), place=place,
+        ) as cluster:  # fmt: skip
+            tools.run(
+                cluster, "topics", "--create", "--topic", TOPIC, "--partitions", str(PARTITIONS),
+                "--replication-factor", "3", "--config", "min.insync.replicas=2",
+            )  # fmt: skip
+            load = Load(cluster.bootstrap, TOPIC, PARTITIONS, rate=RATE)
+            with load:
+                in_sync(cluster, load)
+                for number in range(options.rounds):
+                    kind = kinds[number % len(kinds)]
+                    fault = Fault(cluster, network, random, random.choice(cluster.of_kind(OURS)))
+                    begun = time.monotonic()
+                    outcome = KINDS[kind](fault)
+                    in_sync(cluster, load)
+                    print(
+                        f"{number + 1:3} {kind} broker {fault.broker_id}: {outcome}; longest pause "
+                        f"{load.longest_pause(begun):.1f} s, {time.monotonic() - begun:.0f} s in all",
+                        flush=True,
+                    )
+            check(load, read_all(cluster.bootstrap, TOPIC, PARTITIONS))
+            print(f"{len(load.acknowledged)} records acknowledged, none lost, none twice", flush=True)
+            print(f"the same bytes: {checks.identical_replicas(cluster)}", flush=True)
+            complaints = cluster.complaints()
+            if complaints:
+                raise ClusterError(f"brokers have logged errors: {complaints}")
+    finally:
+        network.close()
+
+
+def main(argv: list[str]) -> int:
+    """Returns the exit code: 0 when every promise was kept."""
+    parser = argparse.ArgumentParser(prog="python -m compat.cluster.quorum_faults", description=__doc__)
+    parser.add_argument("--version", default=VERSION, help="which Kafka (default: %(default)s)")
+    parser.add_argument("--mix", default="two-of-ours", help="which brokers (default: %(default)s)")
+    parser.add_argument("--controllers", type=int, choices=(1, 3), default=1)
+    parser.add_argument(
+        "--rounds", type=int, default=len(KINDS), help="how many faults (default: %(default)s)"
+    )
+    parser.add_argument("--kinds", default="", help=f"only these, in turn, of {', '.join(KINDS)}")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
+    options = parser.parse_args(argv)
+    try:
+        fetch(release(options.version))  # in the namespaces there is no way to anywhere else
+        enter_namespaces("compat.cluster.quorum_faults", argv)
+    except HostError as error:
+        is_required = os.environ.get("CI") == "true"
+        print(f"{'FAIL' if is_required else 'SKIP'}: {error}")
+        return 1 if is_required else 0
+    directory = Path(tempfile.mkdtemp(prefix="quorum-faults-", dir=options.dir))
+    print(
+        f"seed {options.seed}, {options.mix}, Kafka {options.version}, {options.controllers} controllers, in {directory}",
+        flush=True,
+    )
+    try:
+        run(options, directory)
+    except (ClusterError, KafkaError, BrokerError, HostError, RuntimeError) as error:
+        print(f"FAIL {error}")
+        return 1
+    print("PASS")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
