@@ -166,16 +166,13 @@ class Replicas:
                     target_role(info, self._broker_id) is not Role.NONE
                     and (name, index) not in self._replicas
                 ):
-                    begins = self._begins(
-                        (name, index),
-                        info,
-                        infos_before[index] if index < len(infos_before) else None,
-                        is_start=is_start,
-                    )
+                    info_before = infos_before[index] if index < len(infos_before) else None
+                    begins = self._begins((name, index), info, info_before, is_start=is_start)
+                    is_new = not is_start and target_role(info_before, self._broker_id) is Role.NONE
                     own_log = self.own_logs.find(topic, index, info, begins=begins)
                     if own_log is not None:
                         self._add(own_log, info)
-                    elif self.own_logs.may_be_made(topic, index, info, begins=begins):
+                    elif self.own_logs.may_be_made(topic, index, info, begins=begins, is_new=is_new):
                         topic_id = topic.id if topic.id != NO_TOPIC_ID else None
                         new.append((Wanted(name, index, topic_id, config), info))
                 await self._budget.checkpoint()

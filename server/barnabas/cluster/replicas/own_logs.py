@@ -62,13 +62,18 @@ class OwnLogs:
         partition_log = self._logs.get(topic.name, index)
         return partition_log is not None and is_another(partition_log, topic.id)
 
-    def may_be_made(self, topic: TopicInfo, index: int, info: PartitionInfo, *, begins: bool) -> bool:
-        """Say whether a log that `find` has not found may be made; otherwise the partition stays offline."""
+    def may_be_made(
+        self, topic: TopicInfo, index: int, info: PartitionInfo, *, begins: bool, is_new: bool
+    ) -> bool:
+        """Say whether a log that `find` has not found may be made; otherwise the partition stays offline.
+
+        `is_new`: this broker had no replica of the partition in the image before.
+        """
         key = (topic.name, index)
         if self._logs.get(*key) is not None:
             return False
         if self._context.keeper is Keeper.QUORUM:
-            return self._may_be_made_where_assigned(topic, index, info)
+            return self._may_be_made_where_assigned(topic, index, info, is_new=is_new)
         if begins:
             return True
         is_missing = key in self._logs.missing
@@ -86,7 +91,9 @@ class OwnLogs:
             log.error("%s-%d is not in any log dir that works: it stays offline", *key)
         return False
 
-    def _may_be_made_where_assigned(self, topic: TopicInfo, index: int, info: PartitionInfo) -> bool:
+    def _may_be_made_where_assigned(
+        self, topic: TopicInfo, index: int, info: PartitionInfo, *, is_new: bool
+    ) -> bool:
         """Say whether a replica's log may be made, by the log dir that the image of a quorum has for it (KIP-858).
 
         In a dir that is not there, or went offline, the replica may have a log with records: an empty one in its place
@@ -114,7 +121,7 @@ class OwnLogs:
         present = {meta.directory_id for meta in self._logs.meta.values()}
         if assigned == UNASSIGNED or assigned in present:
             return True
-        if assigned == MIGRATING and not self._logs.offline:
+        if assigned == MIGRATING and (is_new or not self._logs.offline):  # a cluster without ids of log dirs
             return True
         if not self._logs.offline and self._does_without(info):
             log.warning(
