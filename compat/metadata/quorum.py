@@ -107,8 +107,7 @@ class Quorum:
             for node_id in range(1, count + 1)
         ]
         if is_dynamic:
-            addresses = ",".join(f"{HOST}:{node.port}" for node in self.nodes)
-            self.settings = {"controller.quorum.bootstrap.servers": addresses}
+            self.settings = {"controller.quorum.bootstrap.servers": self.addresses}
         else:
             voters = ",".join(f"{node.id}@{HOST}:{node.port}" for node in self.nodes)
             self.settings = {"controller.quorum.voters": voters}
@@ -121,6 +120,11 @@ class Quorum:
         for node in self.nodes:
             node.configure({**settings, **self.settings})
             node.format(*arguments)
+
+    @property
+    def addresses(self) -> str:
+        """HOST:PORT of each controller, with commas between."""
+        return ",".join(f"{HOST}:{node.port}" for node in self.nodes)
 
     def start(self) -> None:
         """Start all controllers, and wait for a leader."""
