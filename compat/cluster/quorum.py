@@ -178,13 +178,24 @@ class QuorumCluster(Brokers):
         is_dynamic: bool = True,
         settings: Mapping[str, str] | None = None,
         controller_settings: Mapping[str, str] | None = None,
+        has_admin: bool = False,
+        format_arguments: Sequence[str] = (),
+        prepare: Callable[[QuorumCluster], None] | None = None,
     ) -> None:
+        """`prepare` is called before the first broker starts.
+
+        With `has_admin` each controller has a listener without security, for the checks.
+        """
         self.version = version
         self.directory = directory
         self.settings = {**SETTINGS, **(settings or {})}
+        self.own: Mapping[int, Mapping[str, str]] = {}
+        """Settings of single brokers."""
+        self._prepare = prepare
         self.quorum = Quorum(
             version, directory, controllers, is_dynamic=is_dynamic,
             settings={**CONTROLLER_SETTINGS, **(controller_settings or {})},
+            has_admin=has_admin, format_arguments=format_arguments,
         )  # fmt: skip
         self.kinds = dict(enumerate(kinds, FIRST_BROKER))
         self.ports = {broker_id: free_port() for broker_id in self.kinds}
@@ -193,6 +204,8 @@ class QuorumCluster(Brokers):
     def __enter__(self) -> QuorumCluster:
         try:
             self.quorum.start()
+            if self._prepare is not None:
+                self._prepare(self)
             for broker_id in self.kinds:
                 self.start(broker_id)
         except BaseException:
@@ -229,7 +242,12 @@ class QuorumCluster(Brokers):
             broker_id,
             self.ports[broker_id],
             self.directory / f"{kind}-{broker_id}",
-            {**self.settings, "broker.rack": f"rack-{broker_id}", **self.quorum.settings},
+            {
+                **self.settings,
+                "broker.rack": f"rack-{broker_id}",
+                **self.quorum.settings,
+                **self.own.get(broker_id, {}),
+            },
             self.version,
         )
 
@@ -237,7 +255,7 @@ class QuorumCluster(Brokers):
 
     def image(self) -> QuorumImage:
         """All that the quorum has committed."""
-        addresses = parse_bootstrap(self.quorum.addresses)
+        addresses = parse_bootstrap(self.quorum.admin_addresses)
         image, _ = state_of(Connecting(addresses, ClientSettings(client_id="checks"), {}))
         return image
 
@@ -481,7 +499,17 @@ def main(given: list[str]) -> int:
     parser.add_argument("--checks", default="", help="only these, after creation")
     parser.add_argument("--keep", action="store_true", help="go on after a check that fails")
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
+    parser.add_argument(
+        "--secured", action="store_true", help="instead: TLS, logins and ACLs, with the checks of `peers`"
+    )
+    parser.add_argument(
+        "--mechanism", default="SCRAM-SHA-512", help="login at the controllers, with --secured: %(default)s or PLAIN"
+    )
     options = parser.parse_args(given)
+    if options.secured:
+        from compat.cluster import quorum_peers
+
+        return quorum_peers.main(options)
     names = [name for name in options.checks.split(",") if name]
     failures = 0
     for mix in options.mixes.split(","):

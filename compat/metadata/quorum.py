@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from barnabas.log.format.properties import encode_uuid
@@ -101,6 +101,7 @@ class Quorum:
         is_dynamic: bool,
         settings: Mapping[str, str],
         has_admin: bool = False,
+        format_arguments: Sequence[str] = (),
     ) -> None:
         self.nodes = [
             Node(version, directory / f"controller-{node_id}", node_id, "controller", has_admin=has_admin)
@@ -119,7 +120,12 @@ class Quorum:
             arguments = ["--initial-controllers", voters]
         for node in self.nodes:
             node.configure({**settings, **self.settings})
-            node.format(*arguments)
+            node.format(*arguments, *format_arguments)
+
+    @property
+    def admin_addresses(self) -> str:
+        """The same without security: where there is no other listener, that of the quorum."""
+        return ",".join(f"{HOST}:{node.admin_port}" for node in self.nodes)
 
     @property
     def addresses(self) -> str:
