@@ -78,8 +78,7 @@ class KafkaNode:
     def __init__(
         self, broker_id: int, port: int, directory: Path, settings: Mapping[str, str], version: str
     ) -> None:
-        self._node = KafkaProcess(version, directory, broker_id, "broker")
-        self._node.port = port
+        self._node = KafkaProcess(version, directory, broker_id, "broker", port=port)
         self._node.configure(settings)
         self.bootstrap = f"{HOST}:{port}"
 
@@ -481,7 +480,7 @@ def run_mix(
                     flush=True,
                 )
                 failures += 1
-    except (ClusterError, KafkaError) as error:
+    except (ClusterError, KafkaError, RuntimeError) as error:
         print(f"  FAIL {error}", flush=True)
         failures += 1
     return failures

@@ -28,13 +28,20 @@ class Node:
     """
 
     def __init__(
-        self, version: str, directory: Path, node_id: int, role: str, *, has_admin: bool = False
+        self,
+        version: str,
+        directory: Path,
+        node_id: int,
+        role: str,
+        *,
+        port: int | None = None,
+        has_admin: bool = False,
     ) -> None:
         self.release = release(version)
         self.directory = directory
         self.id = node_id
         self.role = role
-        self.port = free_port()
+        self.port = port or free_port()
         self.admin_port = free_port() if has_admin else self.port
         self.log_dir = directory / "logs"
         self.properties = directory / "server.properties"
