@@ -2,7 +2,8 @@
 
 Brokers of Kafka's and ours log in at each other by SCRAM, and at the controllers by SCRAM or PLAIN, both over TLS; the
 first credentials and nothing else are in the bootstrap records of the controllers (`kafka-storage format --add-scram`). The
-rule: the brokers are no super users; the ACL for ClusterAction is what lets them register, forward and replicate.
+rule: the brokers are no super users; an ACL for ClusterAction is what lets them register, forward and replicate, and one for
+Create what lets them make internal topics: these they ask of the controller as themselves.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +80,11 @@ class QuorumPeers(Peers):
 
     @staticmethod
     def _allow_brokers(cluster: QuorumCluster) -> None:
-        """Allow the brokers ClusterAction, by kafka-acls at a controller."""
+        """Allow the brokers ClusterAction and Create, by kafka-acls at a controller."""
         command = tool_command(
             release(cluster.version), "acls", "--bootstrap-controller", cluster.quorum.admin_addresses, "--add",
-            "--allow-principal", f"User:{BROKER}", "--operation", "ClusterAction", "--cluster",
+            "--allow-principal", f"User:{BROKER}", "--operation", "ClusterAction", "--operation", "Create",
+            "--cluster",
         )  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=peers.TOOL_S)
         if done.returncode or "CLUSTER_ACTION" not in done.stdout:
@@ -209,7 +212,9 @@ def run(directory: Path, options: argparse.Namespace) -> None:
                 said, verdict = step(these), "PASS"
             except ClusterError as error:
                 said, verdict = str(error), "FAIL"
-                failures.append(name)
+            except Exception:
+                said, verdict = traceback.format_exc(), "FAIL"
+            failures += [name] if verdict == "FAIL" else []
             print(f"  {verdict} {name} ({time.monotonic() - begun:.0f} s): {said}", flush=True)
             if verdict == "FAIL" and not options.keep:
                 break
