@@ -3,6 +3,7 @@
 import pytest
 
 from barnabas.cluster.metadata.changes import (
+    BrokerFenced,
     BrokerRegistered,
     ControllerChanged,
     PartitionChanged,
@@ -112,6 +113,17 @@ async def test_each_listener_advertises_itself(tmp_path):
             (1, "one.internal"), (2, "two.internal"), (3, "three.internal"),
         ]  # fmt: skip
         assert cluster_answer.controller_id == 2
+
+
+async def test_fenced_brokers_are_described_when_asked_for(tmp_path):
+    async with broker_to_ask(tmp_path) as ask:
+        away = BrokerInfo(9, "c", {"PLAINTEXT": ("nine", 9009)})
+        seen_in_cluster(ask, [*cluster(), BrokerFenced(away)])
+        answers = [
+            await ask(DescribeClusterRequest(include_fenced_brokers=asked), 2) for asked in (False, True)
+        ]
+        described = [[(one.broker_id, one.is_fenced) for one in answer.brokers] for answer in answers]
+        assert described == [[(1, False), (2, False)], [(1, False), (2, False), (9, True)]]
 
 
 async def test_pages_of_partitions_say_the_same(tmp_path):
