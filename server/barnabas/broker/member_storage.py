@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from barnabas.broker.image_follower import obey_settings
 from barnabas.broker.peer_security import for_peers
 from barnabas.broker.storage_parts import (
     AlterPartitionTask,
@@ -18,7 +19,6 @@ from barnabas.broker.storage_parts import (
     new_log_manager,
 )
 from barnabas.client import ClientSettings
-from barnabas.cluster.metadata.image import BROKER
 from barnabas.cluster.metadata.peers import Peers
 from barnabas.cluster.metadata.protocol_version import V2_7_IV2, protocol_of
 from barnabas.cluster.replicas.alter_partition import RemoteAlterPartition
@@ -64,7 +64,7 @@ async def open_member(
     if membership.quorum is None:
         logs.stays_unclean = logs.is_unclean  # until others have taken over what may be lost here
     logs.write_meta(store.image.cluster_id, broker_id, on_zookeeper=membership.quorum is None)
-    config.set_dynamic(store.image.settings_of(BROKER, ""), store.image.settings_of(BROKER, str(broker_id)))
+    obey_settings(config, store.image, broker_id)
     failures = LogDirFailures(logs, now_ms, on_all_lost, has_other_replicas=True)
     flusher = Flusher(now_ms, failures.failed, environment.threads)
 
