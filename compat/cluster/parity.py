@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from compat.cluster.nodes import KAFKA, OURS, ClusterError, in_directory, wait_until
+from compat.cluster.parity_clients import clients, internal_topics
 from compat.cluster.parity_known import KNOWN
 from compat.cluster.peers import ADMIN, ALICE
 from compat.cluster.quorum_peers import QuorumPeers
@@ -633,9 +634,9 @@ def _decisions() -> Iterator[Step]:
         for label, kind, topics in (
             ("as it is", 0, [("both", [0])]), ("unknown", 0, [("nowhere", [0])]), ("unknown partition", 0, [("both", [9])]),
             ("unclean", 1, [("gone", [0])]), ("nonsense", 9, [("both", [0])]), ("of the fenced", 0, [("gone", [0])]),
-            ("nothing", 0, []), ("all", 0, None), ("twice", 0, [("both", [0, 0])]), ("bad", 0, [("a b", [0])]),
+            ("nothing", 0, []), ("twice", 0, [("both", [0, 0])]), ("bad", 0, [("a b", [0])]),
         ):  # fmt: skip
-            entries = None if topics is None else [{"Topic": name, "Partitions": indexes} for name, indexes in topics]
+            entries = [{"Topic": name, "Partitions": indexes} for name, indexes in topics]
             for user in ("", ALICE):
                 values: Values = {"TimeoutMs": 9000, "TopicPartitions": entries}
                 if version:
@@ -688,6 +689,19 @@ def _decisions() -> Iterator[Step]:
             yield Step(f"voter removed: {label} {user}", "RemoveRaftVoter", 0, values, user)
 
 
+def _auto() -> Iterator[Step]:
+    """Topics that are made because a client asks for them: Kafka's broker answers first that there is none."""
+    for label, name, user in (
+        ("made", "SIDE-auto", ""), ("not allowed", "SIDE-auto-of-alice", ALICE), ("bad name", "a b", ""),
+        ("controllers'", "__cluster_metadata", ""), ("by a user", "SIDE-auto-of-admin", ADMIN),
+    ):  # fmt: skip
+        for version in (4, 12):
+            asked = {"Topics": [{"Name": name}], "AllowAutoTopicCreation": True}
+            yield Step(f"auto v{version}: {label}", "Metadata", version, asked, user)
+        seen = {"ResourceType": TOPIC, "ResourceName": name, "ConfigurationKeys": None}
+        yield Step(f"auto: {label}: its settings", "DescribeConfigs", 4, {"Resources": [seen], "IncludeSynonyms": True})
+
+
 def _throttled() -> Iterator[Step]:
     """Ask for more topics than a quota lets a client id make: answers in which the controller says so, of each version."""
     yield Step("mutations: quota", "AlterClientQuotas", 1, {"Entries": [
@@ -708,8 +722,13 @@ def _throttled() -> Iterator[Step]:
 PARTS = {
     "versions": _versions, "metadata": _metadata, "cluster": _cluster, "partitions": _partitions, "settings": _settings,
     "access": _access, "tokens": _tokens, "others": _others, "topics": _topics, "changes": _changes, "rights": _rights,
-    "decisions": _decisions, "throttled": _throttled,
+    "decisions": _decisions, "auto": _auto, "throttled": _throttled,
 }  # fmt: skip
+
+
+OTHERS = {"internal": internal_topics, "clients": clients}
+"""Parts that are no single requests."""
+ALL = (*PARTS, "tools", *OTHERS)
 
 
 # --- Kafka's tools ---------------------------------------------------------------------------------------------------
@@ -851,7 +870,13 @@ def compare(peers: QuorumPeers, parts: Sequence[str], only: str) -> int:
     asked = commands = 0
     for name in parts:
         begun = time.monotonic()
-        if name == "tools":
+        if name in OTHERS:
+            try:
+                print(f"  {name}: {OTHERS[name](peers, (KAFKAS, OF_OURS))}", flush=True)
+                found = []
+            except ClusterError as error:
+                found = [Difference(name, "", "", str(error))]
+        elif name == "tools":
             found, commands = tools(peers)
         else:
             steps = list(PARTS[name]())
@@ -864,7 +889,7 @@ def compare(peers: QuorumPeers, parts: Sequence[str], only: str) -> int:
         )
         differences += found
     shown = [difference for difference in differences if only in difference.label]
-    complete = len(parts) == len(PARTS) + 1 and not only
+    complete = len(parts) == len(ALL) and not only
     sys.stdout.flush()
     bad = judge(shown, KNOWN, complete=complete, together=True)
     print(
@@ -877,12 +902,12 @@ def compare(peers: QuorumPeers, parts: Sequence[str], only: str) -> int:
 def main(argv: list[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat.cluster.parity", description=__doc__)
-    parser.add_argument("--parts", default="", metavar="A,B", help=f"only these, of {', '.join([*PARTS, 'tools'])}")
+    parser.add_argument("--parts", default="", metavar="A,B", help=f"only these, of {', '.join(ALL)}")
     parser.add_argument("--only", default="", metavar="TEXT", help="show differences of steps with this in their label")
     parser.add_argument("--dir", type=Path, help="where to keep everything (default: a temporary directory)")
     parser.add_argument("--turns", action="store_true", help="restart our broker and ask again at each line of stdin")
     options = parser.parse_args(argv)
-    parts = [name for name in options.parts.split(",") if name] or [*PARTS, "tools"]
+    parts = [name for name in options.parts.split(",") if name] or ALL
 
     def compared(directory: Path) -> None:
         # ANONYMOUS, the program that asks, is a super user; each topic has as many replicas as are wanted.
@@ -901,7 +926,7 @@ def main(argv: list[str]) -> int:
                 cluster.nodes[OF_OURS].stop()
                 cluster.start(OF_OURS)
                 chosen, _, only = line.partition(" ")
-                bad = compare(peers, [*PARTS, "tools"] if chosen == "all" else chosen.split(","), only)
+                bad = compare(peers, ALL if chosen == "all" else chosen.split(","), only)
                 print("--- turn ends", flush=True)
             for broker_id, lines in cluster.complaints().items():
                 print(f"broker {broker_id} has logged {len(lines)} errors, the first: {lines[0]}")

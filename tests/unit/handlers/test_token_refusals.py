@@ -36,6 +36,12 @@ def test_refused_creation_names_owner_and_requester(version, requester):
     assert (response.token_requester_principal_type, response.token_requester_principal_name) == requester
 
 
+def test_renewer_that_is_no_user_is_refused_here():
+    renewer = CreateDelegationTokenRequest.CreatableRenewers(principal_type="Group", principal_name="g")
+    response = answered(CreateDelegationTokenRequest(renewers=[renewer]), "SASL_SSL")
+    assert (response.error_code, response.issue_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, -1)
+
+
 @pytest.mark.parametrize("request_", [RenewDelegationTokenRequest(), ExpireDelegationTokenRequest()])
 def test_refused_change_has_no_time_of_expiry(request_):
     response = answered(request_, "PLAINTEXT")
